@@ -1,0 +1,10 @@
+#include "engine/ambient/ambient.h"
+
+namespace rematch {
+
+Ambient& ambient() {
+  thread_local Ambient instance;
+  return instance;
+}
+
+}  // namespace rematch

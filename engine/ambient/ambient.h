@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/memory/ledger.h"
+#include "engine/random/generator.h"
+
+namespace rematch {
+
+class Tensor;
+class SavedTensorHooks;
+
+/// Told of every random draw; used to compare masks. Must not throw.
+class DrawObserver {
+ public:
+  virtual ~DrawObserver() = default;
+  /// `drawn` holds what was drawn: a uint8 mask, or the noise in the dtype of the operand.
+  virtual void on_draw(const Generator& before, const Tensor& drawn) = 0;
+};
+
+/// All state that code depends on without being handed it. One per worker thread; there is no
+/// other global in the engine. What a replay must restore is a member here.
+struct Ambient {
+  bool grad_enabled = true;
+  Streams streams;
+  /// Innermost pack/unpack hooks for saved tensors, or nullptr.
+  SavedTensorHooks* hooks = nullptr;
+  std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+  DrawObserver* draw_observer = nullptr;
+  /// A region is being run again: layers that carry state along (running statistics) must not
+  /// update it a second time.
+  bool replaying = false;
+  /// Identity of the running backward pass; 0 outside of one.
+  std::uint64_t backward_id = 0;
+};
+
+/// The calling thread's ambient state.
+Ambient& ambient();
+
+/// Sets grad mode for a scope.
+class GradMode {
+ public:
+  explicit GradMode(bool enabled) : previous_(ambient().grad_enabled) {
+    ambient().grad_enabled = enabled;
+  }
+  ~GradMode() { ambient().grad_enabled = previous_; }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool previous_;
+};
+
+}  // namespace rematch

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+
+#include "engine/checkpoint/mechanics.h"
+#include "engine/tensor/tensor.h"
+
+namespace rematch {
+
+/// Any function of tensors; parameters may be captured. It must compute the same when called again.
+using Function = std::function<Tensors(const Tensors&)>;
+
+/// A replay did not do what the forward did.
+class CheckpointError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What a replay is compared by, saved tensor for saved tensor.
+enum class DeterminismCheck : std::uint8_t {
+  none,
+  metadata,  ///< Count, shapes and dtypes.
+  values,    ///< Those, and a hash over the bits of every saved tensor.
+};
+
+struct CheckpointOptions {
+  /// true: a node of its own runs the function without recording and, in backward, replays it and
+  /// differentiates the replay. false: the function is recorded as usual, but what its graph saves
+  /// is dropped and computed again on first use.
+  bool reentrant = false;
+  /// Replays start from the random state at which the function began.
+  bool preserve_rng = true;
+  /// Non-reentrant: a replay stops when the last saved tensor is there.
+  bool early_stop = true;
+  /// Non-reentrant only.
+  DeterminismCheck determinism = DeterminismCheck::metadata;
+  /// nullptr: correct_mechanics(). Must outlive the graph.
+  const Mechanics* mechanics = nullptr;
+};
+
+/// Runs `function(inputs)`; its intermediate results are not kept for backward but computed again
+/// there. Returns what the function returned. With grad mode off it just runs the function.
+///
+/// Reentrant: when none of `inputs` requires grad, nothing is recorded, so parameters used by the
+/// function get no gradient (warnings() counts it); otherwise every floating output requires grad.
+/// Backward must not be partial (grad(), or backward with inputs): std::invalid_argument.
+/// Non-reentrant: exactly what a plain run records, with one replay per backward.
+/// Errors: std::invalid_argument for an empty function, undefined inputs or outputs;
+/// CheckpointError in backward when the replay does not match.
+Tensors checkpoint(const Function& function, const Tensors& inputs,
+                   const CheckpointOptions& options = {});
+
+/// Number of reentrant checkpoints that saw no input that requires grad, on this thread: each is
+/// probably a mistake that freezes the parameters behind it.
+std::int64_t frozen_checkpoint_warnings();
+
+}  // namespace rematch

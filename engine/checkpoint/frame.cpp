@@ -1,0 +1,197 @@
+#include "engine/checkpoint/frame.h"
+
+#include <string>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/replay_scope.h"
+#include "engine/checkpoint/tensor_hash.h"
+
+namespace rematch {
+namespace {
+
+/// Leaves a replay early. No std::exception, so that a function that handles its own errors does
+/// not swallow it.
+struct ReplayComplete {
+  const Frame* frame;
+};
+
+std::string label(int index, const Shape& shape, DType dtype) {
+  return "saved tensor " + std::to_string(index) + " (" + std::string(to_string(dtype)) + " " +
+         to_string(shape) + ")";
+}
+
+/// During the forward: every saved tensor becomes a placeholder.
+class FrameHooks final : public SavedTensorHooks {
+ public:
+  explicit FrameHooks(Frame& frame) : frame_(frame) {}
+  std::unique_ptr<PackedTensor> pack(const Tensor& t) override { return frame_.add(t); }
+
+ private:
+  Frame& frame_;
+};
+
+}  // namespace
+
+/// During a replay: saved tensors are collected for the forward's placeholders.
+class ReplayHooks final : public SavedTensorHooks {
+ public:
+  ReplayHooks(Frame& frame, Frame::Pass& pass) : frame_(frame), pass_(pass) {}
+
+  std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
+    const int index = count_++;
+    const auto expected = static_cast<int>(frame_.saved_.size());
+    if (index >= expected) {
+      if (frame_.options_.determinism == DeterminismCheck::none) return nullptr;
+      throw CheckpointError("[checkpoint] the replay saves more tensors than the forward's " +
+                            std::to_string(expected) + ": " +
+                            label(index, t.shape(), t.dtype()) +
+                            " has no counterpart; the function must do the same each time");
+    }
+    const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
+    if (saved.holder != nullptr) {
+      check(saved, index, t);
+      Tensor& slot = pass_.recomputed[static_cast<std::size_t>(index)];
+      slot = t.detach();
+      slot.storage()->hold();
+    }
+    if (frame_.options_.early_stop && count_ == expected) throw ReplayComplete{&frame_};
+    return nullptr;
+  }
+
+  int count() const { return count_; }
+
+ private:
+  void check(const Frame::Saved& saved, int index, const Tensor& t) const {
+    if (frame_.options_.determinism == DeterminismCheck::none) return;
+    if (!(saved.shape == t.shape()) || saved.dtype != t.dtype()) {
+      throw CheckpointError("[checkpoint] the replay differs from the forward: " +
+                            label(index, saved.shape, saved.dtype) + " expected, got " +
+                            label(index, t.shape(), t.dtype()));
+    }
+    if (frame_.options_.determinism == DeterminismCheck::values && saved.hash != tensor_hash(t)) {
+      throw CheckpointError("[checkpoint] the replay differs from the forward: the bits of " +
+                            label(index, saved.shape, saved.dtype) +
+                            " changed; look for random draws without preserve_rng, weights "
+                            "changed since the forward, or inputs changed in place");
+    }
+  }
+
+  Frame& frame_;
+  Frame::Pass& pass_;
+  int count_ = 0;
+};
+
+Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options)
+    : function_(function),
+      options_(options),
+      mechanics_(options.mechanics ? *options.mechanics : correct_mechanics()) {
+  if (options_.preserve_rng) rng_ = mechanics_.capture_rng(ambient());
+  inputs_.resize(inputs.size());
+  requires_grad_.reserve(inputs.size());
+  // Through the surrounding hooks: an enclosing checkpoint then owns these inputs, and an
+  // enclosing replay may end right here.
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    requires_grad_.push_back(inputs[i].requires_grad());
+    inputs_[i].save(inputs[i]);
+  }
+}
+
+std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
+  auto holder = std::make_unique<Holder>(shared_from_this(), static_cast<int>(saved_.size()));
+  const std::uint64_t hash =
+      options_.determinism == DeterminismCheck::values ? tensor_hash(t) : 0;
+  saved_.push_back({holder.get(), t.shape(), t.dtype(), hash});
+  return holder;
+}
+
+Holder::~Holder() {
+  frame_->saved_[static_cast<std::size_t>(index_)].holder = nullptr;
+  for (auto& pass : frame_->passes_) {
+    Tensor& t = pass->recomputed[static_cast<std::size_t>(index_)];
+    if (!t.defined()) continue;
+    t.storage()->drop();
+    t = Tensor();
+  }
+}
+
+Frame::Pass& Frame::pass_for(std::uint64_t backward) {
+  for (auto& pass : passes_) {
+    if (pass->backward == backward) return *pass;
+  }
+  passes_.push_back(std::make_unique<Pass>());
+  Pass& pass = *passes_.back();
+  pass.backward = backward;
+  pass.recomputed.resize(saved_.size());
+  // Whatever this backward does not use must not outlive it.
+  at_end_of_backward([frame = weak_from_this(), backward] {
+    if (const auto alive = frame.lock()) alive->drop_pass(backward);
+  });
+  try {
+    replay(pass);
+  } catch (...) {
+    drop_pass(backward);
+    throw;
+  }
+  return pass;
+}
+
+void Frame::drop_pass(std::uint64_t backward) {
+  std::erase_if(passes_, [&](const std::unique_ptr<Pass>& pass) {
+    if (pass->backward != backward) return false;
+    for (Tensor& t : pass->recomputed) {
+      if (t.defined()) t.storage()->drop();
+    }
+    return true;
+  });
+}
+
+Tensor Frame::fetch(int index) {
+  const std::uint64_t backward = current_backward();
+  Pass& pass = pass_for(backward);
+  Tensor& slot = pass.recomputed[static_cast<std::size_t>(index)];
+  if (!slot.defined()) {
+    throw CheckpointError(
+        "[checkpoint] " +
+        label(index, saved_[static_cast<std::size_t>(index)].shape,
+              saved_[static_cast<std::size_t>(index)].dtype) +
+        " was unpacked twice in one backward, or the replay did not produce it");
+  }
+  Tensor result = slot;
+  result.storage()->drop();
+  mechanics_.release(slot);
+  // Outside of a backward every access stands for itself.
+  if (backward == 0) drop_pass(0);
+  return result;
+}
+
+void Frame::replay(Pass& pass) {
+  Tensors bound;
+  bound.reserve(inputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    bound.push_back(mechanics_.bind_input(inputs_[i].get("checkpoint"), requires_grad_[i]));
+  }
+  ReplayHooks hooks(*this, pass);
+  try {
+    HookScope scope(&hooks);
+    ReplayScope replaying(mechanics_, options_.preserve_rng, rng_);
+    function_(bound);
+  } catch (const ReplayComplete& done) {
+    if (done.frame != this) throw;
+  }
+  if (hooks.count() < static_cast<int>(saved_.size()) &&
+      options_.determinism != DeterminismCheck::none) {
+    throw CheckpointError("[checkpoint] the replay saved " + std::to_string(hooks.count()) +
+                          " tensors, the forward " + std::to_string(saved_.size()) +
+                          "; the function must do the same each time");
+  }
+}
+
+Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs,
+                                 const CheckpointOptions& options) {
+  auto frame = std::make_shared<Frame>(function, inputs, options);
+  FrameHooks hooks(*frame);
+  HookScope scope(&hooks);
+  return function(inputs);
+}
+
+}  // namespace rematch

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+
+namespace rematch {
+
+class Holder;
+
+/// One call of the non-reentrant checkpoint(): what it takes to compute its saved tensors again.
+/// Lives as long as one of its placeholders does.
+class Frame : public std::enable_shared_from_this<Frame> {
+ public:
+  Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options);
+
+  /// Placeholder for the next tensor that the forward saves.
+  std::unique_ptr<PackedTensor> add(const Tensor& t);
+  /// The recomputed tensor of placeholder `index`; replays the region unless the running backward
+  /// already did.
+  Tensor fetch(int index);
+
+  const Mechanics& mechanics() const { return mechanics_; }
+
+ private:
+  friend class ReplayHooks;
+  friend class Holder;
+  struct Saved {
+    Holder* holder = nullptr;  ///< nullptr once the graph has let go of it.
+    Shape shape;
+    DType dtype{};
+    std::uint64_t hash = 0;
+  };
+  struct Pass {
+    std::uint64_t backward = 0;
+    /// By placeholder; undefined when not there (any more).
+    std::vector<Tensor> recomputed;
+  };
+
+  Pass& pass_for(std::uint64_t backward);
+  void drop_pass(std::uint64_t backward);
+  void replay(Pass& pass);
+
+  Function function_;
+  CheckpointOptions options_;
+  const Mechanics& mechanics_;
+  std::vector<Generator> rng_;
+  std::vector<SavedTensor> inputs_;
+  std::vector<bool> requires_grad_;
+  std::vector<Saved> saved_;
+  std::vector<std::unique_ptr<Pass>> passes_;
+};
+
+/// Stands in the graph for a tensor that was dropped.
+class Holder final : public PackedTensor {
+ public:
+  Holder(std::shared_ptr<Frame> frame, int index) : frame_(std::move(frame)), index_(index) {}
+  ~Holder() override;
+  Tensor unpack() override { return frame_->fetch(index_); }
+
+ private:
+  std::shared_ptr<Frame> frame_;
+  int index_;
+};
+
+/// The non-reentrant variant; see checkpoint(). Grad mode is on and the arguments were checked.
+Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs,
+                                 const CheckpointOptions& options);
+
+}  // namespace rematch

@@ -1,0 +1,41 @@
+#include "engine/checkpoint/mechanics.h"
+
+namespace rematch {
+
+std::vector<Generator> Mechanics::capture_rng(const Ambient& state) const {
+  return state.streams.states();
+}
+
+void Mechanics::restore_rng(Ambient& state, const std::vector<Generator>& captured) const {
+  state.streams.restore(captured);
+}
+
+void Mechanics::put_back_rng(Ambient& state, const std::vector<Generator>& surrounding) const {
+  state.streams.restore(surrounding);
+}
+
+std::vector<Segment> Mechanics::partition(int layers, int segments, LastSegment last) const {
+  const int size = layers / segments;
+  std::vector<Segment> result;
+  result.reserve(static_cast<std::size_t>(segments));
+  for (int i = 0; i + 1 < segments; ++i) result.push_back({i * size, (i + 1) * size, true});
+  result.push_back({(segments - 1) * size, layers, last == LastSegment::checkpointed});
+  return result;
+}
+
+Tensor Mechanics::bind_input(const Tensor& saved, bool requires_grad) const {
+  Tensor bound = saved.detach();
+  if (requires_grad) bound.set_requires_grad(true);
+  return bound;
+}
+
+Tensor Mechanics::return_gradient(const Tensor& bound) const { return bound.grad(); }
+
+void Mechanics::release(Tensor& recomputed) const { recomputed = Tensor(); }
+
+const Mechanics& correct_mechanics() {
+  static const Mechanics instance;
+  return instance;
+}
+
+}  // namespace rematch

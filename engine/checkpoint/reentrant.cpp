@@ -1,0 +1,122 @@
+#include "engine/checkpoint/reentrant.h"
+
+#include <string>
+
+#include "engine/autograd/backward.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/replay_scope.h"
+
+namespace rematch {
+namespace {
+
+thread_local std::int64_t frozen_warnings = 0;
+
+/// The region as one node: it differentiates by running the function once more.
+class ReentrantBackward final : public Node {
+ public:
+  ReentrantBackward(int outputs, const Function& function, const Tensors& inputs,
+                    const CheckpointOptions& options, std::vector<Generator> rng)
+      : Node(outputs),
+        function_(function),
+        options_(options),
+        mechanics_(options.mechanics ? *options.mechanics : correct_mechanics()),
+        rng_(std::move(rng)) {
+    inputs_.resize(inputs.size());
+    edges.reserve(inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      edges.push_back(gradient_edge(inputs[i]));
+      inputs_[i].save(inputs[i]);
+    }
+  }
+  std::string_view name() const override { return "CheckpointBackward"; }
+  void release() noexcept override {
+    inputs_.clear();
+    function_ = nullptr;
+  }
+
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    if (current_backward_is_partial()) {
+      throw std::invalid_argument(
+          "[checkpoint] the reentrant variant cannot be differentiated by grad() or by backward() "
+          "with inputs: its replay accumulates into every leaf; use reentrant = false");
+    }
+    Tensors bound;
+    bound.reserve(inputs_.size());
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      bound.push_back(mechanics_.bind_input(inputs_[i].get(name()), needs(i)));
+    }
+    Tensors outputs;
+    {
+      // The replay stands for itself: hooks that happen to be active around this backward must
+      // not see what it saves.
+      HookScope no_hooks(nullptr);
+      ReplayScope replaying(mechanics_, options_.preserve_rng, rng_);
+      outputs = function_(bound);
+    }
+    if (outputs.size() != grads_out.size()) {
+      throw CheckpointError("[checkpoint] the replay returned " + std::to_string(outputs.size()) +
+                            " outputs, the forward " + std::to_string(grads_out.size()));
+    }
+    Tensors roots;
+    Tensors gradients;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!grads_out[i].defined() || !outputs[i].requires_grad()) continue;
+      roots.push_back(std::move(outputs[i]));
+      gradients.push_back(std::move(grads_out[i]));
+    }
+    outputs.clear();
+    if (roots.empty()) {
+      throw std::invalid_argument(
+          "[checkpoint] none of the outputs requires grad in the replay: this checkpoint() is not "
+          "necessary");
+    }
+    backward(roots, gradients);
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+      if (needs(i)) grads_in[i] = mechanics_.return_gradient(bound[i]);
+    }
+  }
+
+ private:
+  Function function_;
+  CheckpointOptions options_;
+  const Mechanics& mechanics_;
+  std::vector<Generator> rng_;
+  std::vector<SavedTensor> inputs_;
+};
+
+}  // namespace
+
+std::int64_t frozen_checkpoint_warnings() { return frozen_warnings; }
+
+Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
+                             const CheckpointOptions& options) {
+  const Mechanics& mechanics = options.mechanics ? *options.mechanics : correct_mechanics();
+  bool any = false;
+  for (const Tensor& t : inputs) any = any || t.requires_grad();
+  std::vector<Generator> rng;
+  if (any && options.preserve_rng) rng = mechanics.capture_rng(ambient());
+  Tensors outputs;
+  {
+    GradMode no_grad(false);
+    outputs = function(inputs);
+  }
+  // Aliases, so that an output that is an input (or is known to the function) gets a history of
+  // its own.
+  for (Tensor& t : outputs) {
+    if (!t.defined()) throw std::invalid_argument("[checkpoint] the function returned an undefined tensor");
+    t = t.detach();
+  }
+  if (!any) {
+    ++frozen_warnings;
+    return outputs;
+  }
+  auto node = std::make_shared<ReentrantBackward>(static_cast<int>(outputs.size()), function,
+                                                  inputs, options, std::move(rng));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (is_floating(outputs[i].dtype())) set_history(outputs[i], node, static_cast<int>(i));
+  }
+  return outputs;
+}
+
+}  // namespace rematch

@@ -1,0 +1,76 @@
+#include "engine/checkpoint/sequential.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/test_support.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+
+namespace rematch {
+namespace {
+
+std::vector<int> sizes(int layers, int segments) {
+  std::vector<int> result;
+  for (const Segment& s :
+       correct_mechanics().partition(layers, segments, LastSegment::stored)) {
+    result.push_back(s.end - s.begin);
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the remainder of a partition goes to its last segment") {
+  CHECK(sizes(10, 4) == std::vector{2, 2, 2, 4});
+  CHECK(sizes(7, 3) == std::vector{2, 2, 3});
+  CHECK(sizes(5, 4) == std::vector{1, 1, 1, 2});
+  CHECK(sizes(11, 6) == std::vector{1, 1, 1, 1, 1, 6});
+  CHECK(sizes(5, 5) == std::vector{1, 1, 1, 1, 1});
+  CHECK(sizes(9, 1) == std::vector{9});
+}
+
+TEST_CASE("every layer runs twice but those of a stored last segment, for all n and k") {
+  for (int n = 1; n < 16; ++n) {
+    for (int k = 1; k <= n; ++k) {
+      for (const bool reentrant : {false, true}) {
+        for (const LastSegment last : {LastSegment::stored, LastSegment::checkpointed}) {
+          testing::FreshAmbient fresh;
+          std::vector<int> runs(static_cast<std::size_t>(n), 0);
+          std::vector<Function> layers;
+          for (std::size_t i = 0; i < runs.size(); ++i) {
+            layers.emplace_back([&runs, i](const Tensors& in) -> Tensors {
+              ++runs[i];
+              return {tanh(in[0])};
+            });
+          }
+          CheckpointOptions options;
+          options.reentrant = reentrant;
+          const Tensor x = Tensor::ones({2, 2}, DType::float32).set_requires_grad(true);
+          backward(sum(checkpoint_sequential(layers, k, {x}, last, options)[0]));
+          const int size = n / k;
+          const int replayed = last == LastSegment::stored ? size * (k - 1) : n;
+          std::vector<int> expected(static_cast<std::size_t>(n), 1);
+          std::fill_n(expected.begin(), replayed, 2);
+          INFO("n " << n << " k " << k);
+          REQUIRE(runs == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("segments outside 1..n are refused with the range and what came") {
+  const std::vector<Function> layers(7, [](const Tensors& in) { return in; });
+  const Tensor x = Tensor::ones({2, 2}, DType::float32);
+  CHECK_THROWS_WITH(checkpoint_sequential(layers, 9, {x}),
+                    "[checkpoint_sequential] segments must be in 1..7, got 9");
+  CHECK_THROWS_WITH(checkpoint_sequential(layers, 0, {x}),
+                    "[checkpoint_sequential] segments must be in 1..7, got 0");
+  CHECK_THROWS_WITH(checkpoint_sequential(layers, -1, {x}),
+                    "[checkpoint_sequential] segments must be in 1..7, got -1");
+  CHECK_THROWS_AS(checkpoint_sequential({}, 1, {x}), std::invalid_argument);
+}
+
+}  // namespace rematch

@@ -1,0 +1,42 @@
+#include "engine/checkpoint/tensor_hash.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace rematch {
+namespace {
+
+constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
+
+constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t word) {
+  return std::rotl((h ^ word) * kMultiplier, 29);
+}
+
+}  // namespace
+
+std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t seed) {
+  std::array<std::uint64_t, 4> lanes{seed + 1, seed + 2, seed + 3, seed + 4};
+  const std::byte* p = bytes.data();
+  std::size_t left = bytes.size();
+  for (; left >= 32; left -= 32, p += 32) {
+    std::array<std::uint64_t, 4> words;
+    std::memcpy(words.data(), p, 32);
+    for (std::size_t i = 0; i < 4; ++i) lanes[i] = mix(lanes[i], words[i]);
+  }
+  std::array<std::uint64_t, 4> tail{};
+  if (left > 0) std::memcpy(tail.data(), p, left);
+  std::uint64_t h = mix(bytes.size(), seed);
+  for (std::size_t i = 0; i < 4; ++i) h = mix(h, mix(lanes[i], tail[i]));
+  return (h ^ (h >> 32)) * kMultiplier;
+}
+
+std::uint64_t tensor_hash(const Tensor& t) {
+  std::uint64_t seed = static_cast<std::uint64_t>(t.dtype());
+  for (const std::int64_t extent : t.shape().dims()) {
+    seed = mix(seed, static_cast<std::uint64_t>(extent));
+  }
+  return hash_bytes({t.raw(), static_cast<std::size_t>(t.bytes())}, seed);
+}
+
+}  // namespace rematch

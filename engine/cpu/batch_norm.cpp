@@ -1,0 +1,165 @@
+#include "engine/cpu/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/cpu/reduce.h"
+
+namespace rematch::cpu {
+
+namespace {
+
+/// Channels summed side by side when s = 1, where a channel's elements lie far apart.
+constexpr std::int64_t kTile = 64;
+
+/// out(channel, sum over n and s of value(element index, channel)) for channels [begin, end). With
+/// s = 1 a channel's values are added in double in ascending order of n, else as a LaneSum with one
+/// run per n.
+template <typename T, typename Value, typename Out>
+void channel_sums(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t begin,
+                  std::int64_t end, const Value& value, const Out& out) {
+  if (s == 1) {
+    for (std::int64_t first = begin; first < end; first += kTile) {
+      const std::int64_t count = std::min(kTile, end - first);
+      double total[kTile] = {};
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t j = 0; j < count; ++j) {
+          total[j] += static_cast<double>(value(i * c + first + j, first + j));
+        }
+      }
+      for (std::int64_t j = 0; j < count; ++j) out(first + j, total[j]);
+    }
+    return;
+  }
+  for (std::int64_t j = begin; j < end; ++j) {
+    LaneSum<T> sum;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t base = (i * c + j) * s;
+      sum.add(s, [=, &value](std::int64_t k) { return value(base + k, j); });
+    }
+    out(j, sum.total());
+  }
+}
+
+/// to[element] = value(element, channel) in channels [begin, end).
+template <typename T, typename Value>
+void map(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t begin, std::int64_t end,
+         T* to, const Value& value) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (s == 1) {
+      for (std::int64_t j = begin; j < end; ++j) to[i * c + j] = value(i * c + j, j);
+      continue;
+    }
+    for (std::int64_t j = begin; j < end; ++j) {
+      const std::int64_t base = (i * c + j) * s;
+      for (std::int64_t k = base; k < base + s; ++k) to[k] = value(k, j);
+    }
+  }
+}
+
+template <typename T>
+void normalise(std::int64_t n, std::int64_t c, std::int64_t s, const T* x, const T* w, const T* b,
+               const T* mean, const T* invstd, T* y) {
+  map(n, c, s, 0, c, y, [=](std::int64_t at, std::int64_t j) {
+    const T factor = w == nullptr ? invstd[j] : invstd[j] * w[j];
+    return (x[at] - mean[j]) * factor + (b == nullptr ? T(0) : b[j]);
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void batch_norm_train(std::int64_t n, std::int64_t c, std::int64_t s, const T* x, const T* w,
+                      const T* b, T eps, T* y, T* mean, T* invstd, T* running_mean, T* running_var,
+                      T momentum) {
+  const auto count = static_cast<double>(n * s);
+  const auto blend = [=](T old, double now) {
+    return static_cast<T>((1.0 - static_cast<double>(momentum)) * static_cast<double>(old) +
+                          static_cast<double>(momentum) * now);
+  };
+  channel_sums<T>(
+      n, c, s, 0, c, [=](std::int64_t at, std::int64_t) { return x[at]; },
+      [=](std::int64_t j, double total) { mean[j] = static_cast<T>(total / count); });
+  channel_sums<T>(
+      n, c, s, 0, c,
+      [=](std::int64_t at, std::int64_t j) {
+        const T d = x[at] - mean[j];
+        return d * d;
+      },
+      [=](std::int64_t j, double total) {
+        invstd[j] = static_cast<T>(1.0 / std::sqrt(total / count + static_cast<double>(eps)));
+        if (running_var != nullptr) running_var[j] = blend(running_var[j], total / (count - 1.0));
+        if (running_mean != nullptr) {
+          running_mean[j] = blend(running_mean[j], static_cast<double>(mean[j]));
+        }
+      });
+  normalise(n, c, s, x, w, b, mean, invstd, y);
+}
+
+template <typename T>
+void batch_norm_eval(std::int64_t n, std::int64_t c, std::int64_t s, const T* x, const T* w,
+                     const T* b, const T* running_mean, const T* running_var, T eps, T* y,
+                     T* mean_out, T* invstd_out) {
+  for (std::int64_t j = 0; j < c; ++j) {
+    mean_out[j] = running_mean[j];
+    invstd_out[j] = static_cast<T>(
+        1.0 / std::sqrt(static_cast<double>(running_var[j]) + static_cast<double>(eps)));
+  }
+  normalise(n, c, s, x, w, b, mean_out, invstd_out, y);
+}
+
+template <typename T>
+void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T* gy, const T* x,
+                         const T* mean, const T* invstd, const T* w, bool train, T* gx, T* gw,
+                         T* gb) {
+  const auto factor = [=](std::int64_t j) {
+    return w == nullptr ? invstd[j] : invstd[j] * w[j];
+  };
+  if (gw == nullptr && gb == nullptr && !train) {
+    if (gx != nullptr) {
+      map(n, c, s, 0, c, gx, [=](std::int64_t at, std::int64_t j) { return gy[at] * factor(j); });
+    }
+    return;
+  }
+  const T share = T(1) / static_cast<T>(n * s);
+  for (std::int64_t first = 0; first < c; first += kTile) {
+    // A tile of channels at a time: their sums live here, since gw and gb may be null.
+    const std::int64_t last = std::min(first + kTile, c);
+    T sum_gy[kTile];
+    T sum_gy_xhat[kTile];
+    channel_sums<T>(
+        n, c, s, first, last, [=](std::int64_t at, std::int64_t) { return gy[at]; },
+        [&](std::int64_t j, double total) { sum_gy[j - first] = static_cast<T>(total); });
+    channel_sums<T>(
+        n, c, s, first, last,
+        [=](std::int64_t at, std::int64_t j) { return gy[at] * (x[at] - mean[j]); },
+        [&](std::int64_t j, double total) {
+          sum_gy_xhat[j - first] = static_cast<T>(total * static_cast<double>(invstd[j]));
+        });
+    if (gb != nullptr) std::copy_n(sum_gy, last - first, gb + first);
+    if (gw != nullptr) std::copy_n(sum_gy_xhat, last - first, gw + first);
+    if (gx == nullptr) continue;
+    T constant[kTile];
+    T slope[kTile];
+    for (std::int64_t j = first; j < last; ++j) {
+      constant[j - first] = train ? sum_gy[j - first] * share : T(0);
+      slope[j - first] = train ? sum_gy_xhat[j - first] * share * invstd[j] : T(0);
+    }
+    map(n, c, s, first, last, gx, [&](std::int64_t at, std::int64_t j) {
+      return factor(j) * (gy[at] - constant[j - first] - (x[at] - mean[j]) * slope[j - first]);
+    });
+  }
+}
+
+#define REMATCH_INSTANTIATE(T)                                                                    \
+  template void batch_norm_train(std::int64_t, std::int64_t, std::int64_t, const T*, const T*,    \
+                                 const T*, T, T*, T*, T*, T*, T*, T);                             \
+  template void batch_norm_eval(std::int64_t, std::int64_t, std::int64_t, const T*, const T*,     \
+                                const T*, const T*, const T*, T, T*, T*, T*);                     \
+  template void batch_norm_backward(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, \
+                                    const T*, const T*, const T*, bool, T*, T*, T*);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cpu

@@ -1,0 +1,70 @@
+#include "engine/cpu/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/cpu/reduce.h"
+
+namespace rematch::cpu {
+
+template <typename T>
+void layer_norm_forward(std::int64_t rows, std::int64_t cols, const T* x, const T* w, const T* b,
+                        T eps, T* y, T* mean, T* rstd) {
+  const auto count = static_cast<double>(cols);
+  for (std::int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
+    const T centre =
+        static_cast<T>(lane_sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
+    const double variance = lane_sum<T>(cols,
+                                        [=](std::int64_t i) {
+                                          const T d = x[i] - centre;
+                                          return d * d;
+                                        }) /
+                            count;
+    const T factor = static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(eps)));
+    mean[r] = centre;
+    rstd[r] = factor;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const T xhat = (x[i] - centre) * factor;
+      const T scaled = w == nullptr ? xhat : xhat * w[i];
+      y[i] = b == nullptr ? scaled : scaled + b[i];
+    }
+  }
+}
+
+template <typename T>
+void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T* x,
+                         const T* mean, const T* rstd, const T* w, T* gx, T* gw, T* gb) {
+  const auto count = static_cast<double>(cols);
+  if (gw != nullptr) std::fill_n(gw, cols, T(0));
+  if (gb != nullptr) std::fill_n(gb, cols, T(0));
+  for (std::int64_t r = 0; r < rows; ++r, gy += cols, x += cols) {
+    const T centre = mean[r];
+    const T factor = rstd[r];
+    if (gw != nullptr) {
+      for (std::int64_t i = 0; i < cols; ++i) gw[i] += gy[i] * ((x[i] - centre) * factor);
+    }
+    if (gb != nullptr) {
+      for (std::int64_t i = 0; i < cols; ++i) gb[i] += gy[i];
+    }
+    if (gx == nullptr) continue;
+    const auto h = [=](std::int64_t i) { return w == nullptr ? gy[i] : gy[i] * w[i]; };
+    const T mean_h = static_cast<T>(lane_sum<T>(cols, h) / count);
+    const double moment = lane_sum<T>(cols, [=](std::int64_t i) { return h(i) * (x[i] - centre); });
+    const T slope = static_cast<T>(moment * static_cast<double>(factor) / count) * factor;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      gx[i] = factor * (h(i) - mean_h - (x[i] - centre) * slope);
+    }
+    gx += cols;
+  }
+}
+
+#define REMATCH_INSTANTIATE(T)                                                                   \
+  template void layer_norm_forward(std::int64_t, std::int64_t, const T*, const T*, const T*, T,  \
+                                   T*, T*, T*);                                                  \
+  template void layer_norm_backward(std::int64_t, std::int64_t, const T*, const T*, const T*,    \
+                                    const T*, const T*, T*, T*, T*);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cpu

@@ -1,0 +1,164 @@
+#include "engine/cpu/pool2d.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+namespace rematch::cpu {
+
+namespace {
+
+// All kernels run tap by tap over rows of outputs, so that rows vectorise. Each output still meets
+// its window in row-major order, and each input its windows in row-major order.
+
+/// Outputs [begin, end) of a row for which kernel column kx lies on the image.
+struct Span {
+  std::int64_t begin;
+  std::int64_t end;
+};
+Span columns(const Pool2dShape& s, std::int64_t out_w, std::int64_t kx) {
+  const std::int64_t reach = s.w - 1 + s.pad_w - kx;
+  return {kx < s.pad_w ? (s.pad_w - kx + s.stride_w - 1) / s.stride_w : 0,
+          reach < 0 ? 0 : std::min(out_w, reach / s.stride_w + 1)};
+}
+
+/// Calls use(stride) with the stride a compile-time constant where that lets loops vectorise.
+template <typename Use>
+void with_stride(std::int64_t stride, const Use& use) {
+  if (stride == 1) {
+    use(std::integral_constant<std::int64_t, 1>{});
+  } else if (stride == 2) {
+    use(std::integral_constant<std::int64_t, 2>{});
+  } else {
+    use(stride);
+  }
+}
+
+/// One row of window maxima over the kernel rows [ky0, ky1) that lie on the image.
+template <typename T, typename Stride>
+void max_row(const Pool2dShape& s, std::int64_t out_w, std::int64_t top, std::int64_t ky0,
+             std::int64_t ky1, Stride stride, const T* __restrict x, T* __restrict y,
+             std::int32_t* __restrict indices) {
+  for (std::int64_t ox = 0; ox < out_w; ++ox) {
+    const std::int64_t left = std::max<std::int64_t>(ox * stride - s.pad_w, 0);
+    y[ox] = -std::numeric_limits<T>::infinity();
+    indices[ox] = static_cast<std::int32_t>((top + ky0) * s.w + left);
+  }
+  for (std::int64_t ky = ky0; ky < ky1; ++ky) {
+    for (std::int64_t kx = 0; kx < s.kw; ++kx) {
+      const Span span = columns(s, out_w, kx);
+      const std::int64_t base = (top + ky) * s.w - s.pad_w + kx;
+      for (std::int64_t ox = span.begin; ox < span.end; ++ox) {
+        const T value = x[base + ox * stride];
+        const auto at = static_cast<std::int32_t>(base + ox * stride);
+        const T best = y[ox];
+        const std::int32_t index = indices[ox];
+        const bool better = (value > best) | (value != value);
+        y[ox] = better ? value : best;
+        indices[ox] = better ? at : index;
+      }
+    }
+  }
+}
+
+/// Calls row(output row, top of its windows, first and last + 1 kernel row on the image).
+template <typename Row>
+void for_each_row(const Pool2dShape& s, const Row& row) {
+  const std::int64_t out_h = s.out_h();
+  for (std::int64_t oy = 0; oy < out_h; ++oy) {
+    const std::int64_t top = oy * s.stride_h - s.pad_h;
+    row(oy, top, std::max<std::int64_t>(-top, 0), std::min(s.kh, s.h - top));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void max_pool2d_forward(const Pool2dShape& s, const T* x, T* y, std::int32_t* indices) {
+  const std::int64_t out_w = s.out_w();
+  with_stride(s.stride_w, [&](auto stride) {
+    for (std::int64_t p = 0; p < s.n * s.c; ++p) {
+      for_each_row(s, [&](std::int64_t, std::int64_t top, std::int64_t ky0, std::int64_t ky1) {
+        max_row(s, out_w, top, ky0, ky1, stride, x, y, indices);
+        y += out_w;
+        indices += out_w;
+      });
+      x += s.h * s.w;
+    }
+  });
+}
+
+template <typename T>
+void max_pool2d_backward(const Pool2dShape& s, const T* gy, const std::int32_t* indices, T* gx) {
+  const std::int64_t plane = s.h * s.w;
+  const std::int64_t out_plane = s.out_h() * s.out_w();
+  std::fill_n(gx, s.n * s.c * plane, T(0));
+  for (std::int64_t p = 0; p < s.n * s.c; ++p) {
+    for (std::int64_t i = 0; i < out_plane; ++i) gx[indices[i]] += gy[i];
+    gx += plane;
+    gy += out_plane;
+    indices += out_plane;
+  }
+}
+
+template <typename T>
+void avg_pool2d_forward(const Pool2dShape& s, const T* x, T* y) {
+  const std::int64_t out_w = s.out_w();
+  const T area = static_cast<T>(s.kh * s.kw);
+  with_stride(s.stride_w, [&](auto stride) {
+    for (std::int64_t p = 0; p < s.n * s.c; ++p) {
+      for_each_row(s, [&](std::int64_t, std::int64_t top, std::int64_t ky0, std::int64_t ky1) {
+        T* __restrict to = y;
+        std::fill_n(to, out_w, T(0));
+        for (std::int64_t ky = ky0; ky < ky1; ++ky) {
+          for (std::int64_t kx = 0; kx < s.kw; ++kx) {
+            const Span span = columns(s, out_w, kx);
+            const std::int64_t base = (top + ky) * s.w - s.pad_w + kx;
+            for (std::int64_t ox = span.begin; ox < span.end; ++ox) to[ox] += x[base + ox * stride];
+          }
+        }
+        for (std::int64_t ox = 0; ox < out_w; ++ox) to[ox] /= area;
+        y += out_w;
+      });
+      x += s.h * s.w;
+    }
+  });
+}
+
+template <typename T>
+void avg_pool2d_backward(const Pool2dShape& s, const T* gy, T* gx) {
+  const std::int64_t out_w = s.out_w();
+  const std::int64_t plane = s.h * s.w;
+  const T area = static_cast<T>(s.kh * s.kw);
+  std::fill_n(gx, s.n * s.c * plane, T(0));
+  with_stride(s.stride_w, [&](auto stride) {
+    for (std::int64_t p = 0; p < s.n * s.c; ++p) {
+      for_each_row(s, [&](std::int64_t, std::int64_t top, std::int64_t ky0, std::int64_t ky1) {
+        T* __restrict to = gx;
+        for (std::int64_t ky = ky0; ky < ky1; ++ky) {
+          // Descending kx is ascending output column for any one input.
+          for (std::int64_t kx = s.kw - 1; kx >= 0; --kx) {
+            const Span span = columns(s, out_w, kx);
+            const std::int64_t base = (top + ky) * s.w - s.pad_w + kx;
+            for (std::int64_t ox = span.begin; ox < span.end; ++ox) {
+              to[base + ox * stride] += gy[ox] / area;
+            }
+          }
+        }
+        gy += out_w;
+      });
+      gx += plane;
+    }
+  });
+}
+
+#define REMATCH_INSTANTIATE(T)                                                            \
+  template void max_pool2d_forward(const Pool2dShape&, const T*, T*, std::int32_t*);      \
+  template void max_pool2d_backward(const Pool2dShape&, const T*, const std::int32_t*, T*); \
+  template void avg_pool2d_forward(const Pool2dShape&, const T*, T*);                     \
+  template void avg_pool2d_backward(const Pool2dShape&, const T*, T*);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cpu

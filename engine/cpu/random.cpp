@@ -1,0 +1,222 @@
+#include "engine/cpu/random.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/math/elementary.h"
+#include "engine/random/philox.h"
+
+namespace rematch::cpu {
+
+namespace {
+
+/// Words drawn at a time; even, so that Box-Muller pairs stay together.
+constexpr std::int64_t kChunk = 256;
+/// Words of the eight blocks that eight_blocks computes side by side.
+constexpr std::int64_t kStep = 32;
+
+/// Four Philox counters, one in the low half of each 64-bit lane; the high halves hold leftovers,
+/// which neither the multiplication nor the low half of an xor sees.
+struct FourCounters {
+  __m256i c0;
+  __m256i c1;
+  __m256i c2;
+  __m256i c3;
+
+  FourCounters(const PhiloxStream& stream, std::uint64_t first)
+      : c0(_mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(first)),
+                            _mm256_set_epi64x(3, 2, 1, 0))),
+        c1(_mm256_srli_epi64(c0, 32)),
+        c2(_mm256_set1_epi64x(static_cast<long long>(stream.subsequence))),
+        c3(_mm256_srli_epi64(c2, 32)) {}
+
+  void round(__m256i k0, __m256i k1) {
+    const __m256i p0 = _mm256_mul_epu32(c0, _mm256_set1_epi64x(kPhiloxM0));
+    const __m256i p1 = _mm256_mul_epu32(c2, _mm256_set1_epi64x(kPhiloxM1));
+    c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), k0);
+    c1 = p1;
+    c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), k1);
+    c3 = p0;
+  }
+
+  /// The four blocks' words in order.
+  void store(std::uint32_t* out) const {
+    const __m256i low = _mm256_set1_epi64x(0xffffffff);
+    // Lane b of `first` is words 0 and 1 of block b, of `second` words 2 and 3.
+    const __m256i first = _mm256_or_si256(_mm256_and_si256(c0, low), _mm256_slli_epi64(c1, 32));
+    const __m256i second = _mm256_or_si256(_mm256_and_si256(c2, low), _mm256_slli_epi64(c3, 32));
+    const __m256i even = _mm256_unpacklo_epi64(first, second);
+    const __m256i odd = _mm256_unpackhi_epi64(first, second);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8),
+                        _mm256_permute2x128_si256(even, odd, 0x31));
+  }
+};
+
+/// The words of blocks first .. first + 7, in order.
+void eight_blocks(const PhiloxStream& stream, std::uint64_t first, std::uint32_t* out) {
+  FourCounters a(stream, first);
+  FourCounters b(stream, first + 4);
+  auto k0 = static_cast<std::uint32_t>(stream.seed);
+  auto k1 = static_cast<std::uint32_t>(stream.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const __m256i keys0 = _mm256_set1_epi64x(k0);
+    const __m256i keys1 = _mm256_set1_epi64x(k1);
+    a.round(keys0, keys1);
+    b.round(keys0, keys1);
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
+  }
+  a.store(out);
+  b.store(out + 16);
+}
+
+/// Calls use(first element, count, words) over chunks of [0, n); words[j] is the stream's word
+/// offset + first + j, and at least count + 1 of them may be read.
+template <typename Use>
+void for_each_chunk(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
+                    const Use& use) {
+  alignas(32) std::uint32_t words[kChunk + 2 * kStep];
+  for (std::int64_t first = 0; first < n; first += kChunk) {
+    const std::int64_t count = std::min(kChunk, n - first);
+    const std::uint64_t position = offset + static_cast<std::uint64_t>(first);
+    const auto skip = static_cast<std::int64_t>(position % 4);
+    for (std::int64_t at = 0; at < skip + count + 1; at += kStep) {
+      eight_blocks(stream, position / 4 + static_cast<std::uint64_t>(at / 4), words + at);
+    }
+    use(first, count, words + skip);
+  }
+}
+
+inline float uniform(std::uint32_t word, float /*type*/) { return uniform_float(word); }
+inline double uniform(std::uint32_t word, double /*type*/) { return uniform_double(word); }
+
+/// Calls use(i, z) with element i's standard normal.
+template <typename Use>
+void for_each_normal(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
+                     const Use& use) {
+  for_each_chunk(n, stream, offset,
+                 [&](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   double cosines[kChunk / 2];
+                   double sines[kChunk / 2];
+                   const std::int64_t pairs = (count + 1) / 2;
+                   for (std::int64_t j = 0; j < pairs; ++j) {
+                     const math::CosSin z = math::box_muller(uniform_double(words[2 * j]),
+                                                             uniform_double(words[2 * j + 1]));
+                     cosines[j] = z.cos;
+                     sines[j] = z.sin;
+                   }
+                   for (std::int64_t j = 0; j < count / 2; ++j) {
+                     use(first + 2 * j, cosines[j]);
+                     use(first + 2 * j + 1, sines[j]);
+                   }
+                   if (count % 2 == 1) use(first + count - 1, cosines[pairs - 1]);
+                 });
+}
+
+}  // namespace
+
+template <typename T>
+void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
+                     std::uint64_t subsequence, std::uint64_t offset, std::uint8_t* mask, T* y) {
+  const std::uint64_t threshold = keep_threshold(p);
+  const T factor = static_cast<T>(1.0 / (1.0 - p));
+  if (threshold == 0) {
+    std::fill_n(mask, n, std::uint8_t{0});
+    std::fill_n(y, n, T(0));
+    return;
+  }
+  // word < threshold, in 32 bits so that all 2^32 words can pass.
+  const auto last_kept = static_cast<std::uint32_t>(threshold - 1);
+  for_each_chunk(n, {seed, subsequence}, offset,
+                 [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   const T* from = x + first;
+                   T* to = y + first;
+                   std::uint8_t* kept = mask + first;
+                   for (std::int64_t j = 0; j < count; ++j) {
+                     const T scaled = from[j] * factor;
+                     to[j] = words[j] <= last_kept ? scaled : T(0);
+                   }
+                   for (std::int64_t j = 0; j < count; ++j) {
+                     kept[j] = words[j] <= last_kept ? 1 : 0;
+                   }
+                 });
+}
+
+template <typename T>
+void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, double p, T* gx) {
+  const T factor = static_cast<T>(1.0 / (1.0 - p));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T scaled = gy[i] * factor;
+    gx[i] = mask[i] != 0 ? scaled : T(0);
+  }
+}
+
+template <typename T>
+void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t seed,
+                   std::uint64_t subsequence, std::uint64_t offset, T* noise, T* y) {
+  const T span = upper - lower;
+  for_each_chunk(n, {seed, subsequence}, offset,
+                 [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   for (std::int64_t j = 0; j < count; ++j) {
+                     const T value = x[first + j];
+                     const T slope = std::fma(span, uniform(words[j], T(0)), lower);
+                     const T factor = value >= T(0) ? T(1) : slope;
+                     noise[first + j] = factor;
+                     y[first + j] = value * factor;
+                   }
+                 });
+}
+
+template <typename T>
+void multiply(std::int64_t n, const T* a, const T* b, T* out) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
+}
+
+template <typename T>
+void gaussian_noise_forward(std::int64_t n, const T* x, T sigma, std::uint64_t seed,
+                            std::uint64_t subsequence, std::uint64_t offset, T* y) {
+  for_each_normal(n, {seed, subsequence}, offset, [=](std::int64_t i, double z) {
+    y[i] = std::fma(sigma, static_cast<T>(z), x[i]);
+  });
+}
+
+template <typename T>
+void fill_normal(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
+                 std::uint64_t offset, T mean, T stddev, T* out) {
+  for_each_normal(n, {seed, subsequence}, offset, [=](std::int64_t i, double z) {
+    out[i] = std::fma(stddev, static_cast<T>(z), mean);
+  });
+}
+
+template <typename T>
+void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
+                  std::uint64_t offset, T lo, T hi, T* out) {
+  const T span = hi - lo;
+  for_each_chunk(n, {seed, subsequence}, offset,
+                 [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   for (std::int64_t j = 0; j < count; ++j) {
+                     out[first + j] = std::fma(span, uniform(words[j], T(0)), lo);
+                   }
+                 });
+}
+
+#define REMATCH_INSTANTIATE(T)                                                                    \
+  template void dropout_forward(std::int64_t, const T*, double, std::uint64_t, std::uint64_t,     \
+                                std::uint64_t, std::uint8_t*, T*);                                \
+  template void dropout_backward(std::int64_t, const T*, const std::uint8_t*, double, T*);        \
+  template void rrelu_forward(std::int64_t, const T*, T, T, std::uint64_t, std::uint64_t,         \
+                              std::uint64_t, T*, T*);                                             \
+  template void multiply(std::int64_t, const T*, const T*, T*);                                   \
+  template void gaussian_noise_forward(std::int64_t, const T*, T, std::uint64_t, std::uint64_t,   \
+                                       std::uint64_t, T*);                                        \
+  template void fill_normal(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*); \
+  template void fill_uniform(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cpu

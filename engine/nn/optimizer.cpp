@@ -1,0 +1,62 @@
+#include "engine/nn/optimizer.h"
+
+#include "engine/autograd/node.h"
+#include "engine/cpu/optimizer.h"
+#include "engine/tensor/dispatch.h"
+
+namespace rematch::nn {
+
+void Optimizer::zero_grad() {
+  for (Tensor& p : parameters_) p.set_grad(Tensor());
+}
+
+Sgd::Sgd(Tensors parameters, double lr, double momentum)
+    : Optimizer(std::move(parameters)), lr_(lr), momentum_(momentum), buffers_(parameters_.size()) {}
+
+void Sgd::step() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Tensor& p = parameters_[i];
+    const Tensor& g = p.grad();
+    if (!g.defined()) continue;
+    Tensor& buffer = buffers_[i];
+    const bool first = momentum_ != 0 && !buffer.defined();
+    if (first) buffer = Tensor::empty(p.shape(), p.dtype(), Tag::state);
+    for_floating(p.dtype(), "sgd", [&]<class T>() {
+      cpu::sgd_step<T>(p.elements(), static_cast<T>(lr_), static_cast<T>(momentum_), first,
+                       g.data<T>(), buffer.defined() ? buffer.data<T>() : nullptr, p.data<T>());
+    });
+    mark_written(p);
+  }
+}
+
+Adam::Adam(Tensors parameters, double lr, double beta1, double beta2, double eps)
+    : Optimizer(std::move(parameters)),
+      lr_(lr),
+      beta1_(beta1),
+      beta2_(beta2),
+      eps_(eps),
+      steps_(parameters_.size(), 0),
+      first_(parameters_.size()),
+      second_(parameters_.size()) {}
+
+void Adam::step() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Tensor& p = parameters_[i];
+    const Tensor& g = p.grad();
+    if (!g.defined()) continue;
+    if (!first_[i].defined()) {
+      // Both or neither: an allocation that fails must leave the optimizer as it was.
+      Tensor m = Tensor::zeros(p.shape(), p.dtype(), Tag::state);
+      second_[i] = Tensor::zeros(p.shape(), p.dtype(), Tag::state);
+      first_[i] = std::move(m);
+    }
+    ++steps_[i];
+    for_floating(p.dtype(), "adam", [&]<class T>() {
+      cpu::adam_step<T>(p.elements(), lr_, beta1_, beta2_, eps_, steps_[i], g.data<T>(),
+                        first_[i].data<T>(), second_[i].data<T>(), p.data<T>());
+    });
+    mark_written(p);
+  }
+}
+
+}  // namespace rematch::nn

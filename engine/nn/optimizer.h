@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/tensor/tensor.h"
+
+namespace rematch::nn {
+
+/// Updates parameters in place from their .grad; parameters without a gradient are left alone.
+/// Keeps handles, so it must not outlive what it trains in spirit.
+class Optimizer {
+ public:
+  explicit Optimizer(Tensors parameters) : parameters_(std::move(parameters)) {}
+  virtual ~Optimizer() = default;
+  virtual void step() = 0;
+  /// Gradients become absent, not zero.
+  void zero_grad();
+
+ protected:
+  Tensors parameters_;
+};
+
+/// torch.optim.SGD: with momentum, buffer = momentum * buffer + grad (the first time: grad), and
+/// weight -= lr * buffer.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(Tensors parameters, double lr, double momentum = 0);
+  void step() override;
+
+ private:
+  double lr_;
+  double momentum_;
+  Tensors buffers_;
+};
+
+/// torch.optim.Adam without weight decay.
+class Adam final : public Optimizer {
+ public:
+  Adam(Tensors parameters, double lr, double beta1 = 0.9, double beta2 = 0.999, double eps = 1e-8);
+  void step() override;
+
+ private:
+  double lr_;
+  double beta1_;
+  double beta2_;
+  double eps_;
+  std::vector<std::int64_t> steps_;
+  Tensors first_;
+  Tensors second_;
+};
+
+}  // namespace rematch::nn

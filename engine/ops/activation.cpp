@@ -1,0 +1,116 @@
+#include "engine/ops/activation.h"
+
+#include "engine/cpu/activation.h"
+#include "engine/ops/support.h"
+
+namespace rematch {
+namespace {
+
+enum class Kind : std::uint8_t { relu, gelu, tanh, sigmoid, softmax, leaky_relu };
+
+constexpr std::string_view kNames[] = {"ReluBackward",    "GeluBackward",    "TanhBackward",
+                                       "SigmoidBackward", "SoftmaxBackward", "LeakyReluBackward"};
+
+std::int64_t last_extent(const Shape& shape) {
+  return shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+}
+
+/// One tensor in, one out, one saved: the input or the output, as the derivative prefers.
+class ActivationBackward final : public Node {
+ public:
+  ActivationBackward(Kind kind, Edge operand, const Tensor& saved, double slope)
+      : Node(1), kind_(kind), slope_(slope) {
+    edges.push_back(std::move(operand));
+    saved_.save(saved);
+  }
+  std::string_view name() const override { return kNames[static_cast<std::size_t>(kind_)]; }
+  void release() noexcept override { saved_.reset(); }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor& gy = grads_out[0];
+    const Tensor saved = saved_.get(name());
+    grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
+    const std::int64_t n = gy.elements();
+    const std::int64_t cols = last_extent(gy.shape());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      const T* g = gy.data<T>();
+      const T* s = saved.data<T>();
+      T* gx = grads_in[0].data<T>();
+      switch (kind_) {
+        case Kind::relu:
+          return cpu::relu_backward<T>(n, g, s, gx);
+        case Kind::gelu:
+          return cpu::gelu_backward<T>(n, g, s, gx);
+        case Kind::tanh:
+          return cpu::tanh_backward<T>(n, g, s, gx);
+        case Kind::sigmoid:
+          return cpu::sigmoid_backward<T>(n, g, s, gx);
+        case Kind::softmax:
+          return cpu::softmax_backward<T>(cols == 0 ? 0 : n / cols, cols, g, s, gx);
+        case Kind::leaky_relu:
+          return cpu::leaky_relu_backward<T>(n, g, s, static_cast<T>(slope_), gx);
+      }
+    });
+  }
+
+ private:
+  Kind kind_;
+  double slope_;
+  SavedTensor saved_;
+};
+
+constexpr bool saves_input(Kind kind) { return kind == Kind::gelu || kind == Kind::leaky_relu; }
+
+Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  const std::int64_t n = x.elements();
+  const std::int64_t cols = last_extent(x.shape());
+  for_floating(x.dtype(), kNames[static_cast<std::size_t>(kind)], [&]<class T>() {
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    switch (kind) {
+      case Kind::relu:
+        return cpu::relu_forward<T>(n, in, out);
+      case Kind::gelu:
+        return cpu::gelu_forward<T>(n, in, out);
+      case Kind::tanh:
+        return cpu::tanh_forward<T>(n, in, out);
+      case Kind::sigmoid:
+        return cpu::sigmoid_forward<T>(n, in, out);
+      case Kind::softmax:
+        return cpu::softmax_forward<T>(cols == 0 ? 0 : n / cols, cols, in, out);
+      case Kind::leaky_relu:
+        return cpu::leaky_relu_forward<T>(n, in, static_cast<T>(slope), out);
+    }
+  });
+  if (should_record({&x})) {
+    set_history(y, std::make_shared<ActivationBackward>(kind, gradient_edge(x),
+                                                        saves_input(kind) ? x : y, slope));
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& x) { return activate(Kind::relu, x); }
+Tensor gelu(const Tensor& x) { return activate(Kind::gelu, x); }
+Tensor tanh(const Tensor& x) { return activate(Kind::tanh, x); }
+Tensor sigmoid(const Tensor& x) { return activate(Kind::sigmoid, x); }
+Tensor softmax(const Tensor& x) { return activate(Kind::softmax, x); }
+Tensor leaky_relu(const Tensor& x, double slope) { return activate(Kind::leaky_relu, x, slope); }
+
+Tensor relu_(Tensor& x) {
+  check_in_place(x, "relu_");
+  const bool recorded = should_record({&x});
+  Edge operand = recorded ? gradient_edge(x) : Edge{};
+  for_floating(x.dtype(), "relu_", [&]<class T>() {
+    cpu::relu_forward<T>(x.elements(), x.data<T>(), x.data<T>());
+  });
+  mark_written(x);
+  if (recorded) {
+    set_history_in_place(
+        x, std::make_shared<ActivationBackward>(Kind::relu, std::move(operand), x, 0.0));
+  }
+  return x;
+}
+
+}  // namespace rematch

@@ -1,0 +1,99 @@
+#include "engine/ops/conv2d.h"
+
+#include "engine/cpu/conv2d.h"
+#include "engine/ops/support.h"
+
+namespace rematch {
+namespace {
+
+// Scratch is the kernel's own business: it is not a tensor of the program, but its bytes count.
+template <class T>
+Tensor scratch_for(const cpu::Conv2dShape& shape, DType dtype) {
+  return Tensor::empty({cpu::conv2d_scratch_elements(shape)}, dtype);
+}
+
+class Conv2dBackward final : public Node {
+ public:
+  Conv2dBackward(const cpu::Conv2dShape& shape, const Tensor& x, const Tensor& weight,
+                 const Tensor& bias)
+      : Node(1), shape_(shape) {
+    connect(*this, {&x, &weight, &bias});
+    if (needs(1)) x_.save(x);
+    if (needs(0)) weight_.save(weight);
+  }
+  std::string_view name() const override { return "Conv2dBackward"; }
+  void release() noexcept override {
+    x_.reset();
+    weight_.reset();
+  }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor& gy = grads_out[0];
+    const auto& s = shape_;
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      Tensor scratch = scratch_for<T>(s, gy.dtype());
+      if (needs(0)) {
+        const Tensor weight = weight_.get(name());
+        grads_in[0] = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
+        cpu::conv2d_grad_input<T>(s, gy.data<T>(), weight.data<T>(), scratch.data<T>(),
+                                  grads_in[0].data<T>());
+      }
+      if (needs(1)) {
+        const Tensor x = x_.get(name());
+        grads_in[1] = Tensor::empty({s.out_c, s.c, s.kh, s.kw}, gy.dtype());
+        cpu::conv2d_grad_weight<T>(s, gy.data<T>(), x.data<T>(), scratch.data<T>(),
+                                   grads_in[1].data<T>());
+      }
+      if (needs(2)) {
+        grads_in[2] = Tensor::empty({s.out_c}, gy.dtype());
+        cpu::conv2d_grad_bias<T>(s, gy.data<T>(), grads_in[2].data<T>());
+      }
+    });
+  }
+
+ private:
+  cpu::Conv2dShape shape_;
+  SavedTensor x_;
+  SavedTensor weight_;
+};
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t stride,
+              std::int64_t padding) {
+  constexpr std::string_view op = "conv2d";
+  require_rank(op, "input", x, 4);
+  require_rank(op, "weight", weight, 4);
+  require(stride >= 1 && padding >= 0, op, [&] {
+    return "stride >= 1 and padding >= 0 expected, got " + std::to_string(stride) + " and " +
+           std::to_string(padding);
+  });
+  require(x.shape()[1] == weight.shape()[1], op, [&] {
+    return "input with " + std::to_string(weight.shape()[1]) + " channels expected, got " +
+           to_string(x.shape());
+  });
+  require_same_dtype(op, x, weight);
+  const cpu::Conv2dShape s{x.shape()[0],      x.shape()[1],      x.shape()[2],
+                           x.shape()[3],      weight.shape()[0], weight.shape()[2],
+                           weight.shape()[3], stride,            stride,
+                           padding,           padding};
+  require(s.h + 2 * padding >= s.kh && s.w + 2 * padding >= s.kw, op, [&] {
+    return "kernel " + std::to_string(s.kh) + " x " + std::to_string(s.kw) +
+           " does not fit the input " + to_string(x.shape()) + " padded by " +
+           std::to_string(padding);
+  });
+  if (bias.defined()) {
+    require_shape(op, "bias", bias, {s.out_c});
+    require_same_dtype(op, x, bias);
+  }
+  Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
+  for_floating(x.dtype(), op, [&]<class T>() {
+    Tensor scratch = scratch_for<T>(s, x.dtype());
+    cpu::conv2d_forward<T>(s, x.data<T>(), weight.data<T>(),
+                           bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(),
+                           y.data<T>());
+  });
+  record<Conv2dBackward>(y, {&x, &weight, &bias}, s, x, weight, bias);
+  return y;
+}
+
+}  // namespace rematch

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "engine/ambient/ambient.h"
+#include "engine/tensor/tensor.h"
+
+namespace rematch {
+
+/// Takes `words` words from an ambient stream; returns the generator as it was before.
+inline Generator take_words(int stream, std::int64_t words) {
+  Generator& generator = ambient().streams.at(stream);
+  const Generator before = generator;
+  generator.draw(words);
+  return before;
+}
+
+/// Tells the ambient observer, if any, what was drawn.
+inline void report_draw(const Generator& before, const Tensor& drawn) {
+  if (DrawObserver* observer = ambient().draw_observer) observer->on_draw(before, drawn);
+}
+
+}  // namespace rematch

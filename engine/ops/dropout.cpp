@@ -1,0 +1,51 @@
+#include "engine/ops/dropout.h"
+
+#include "engine/cpu/random.h"
+#include "engine/ops/draw.h"
+#include "engine/ops/support.h"
+
+namespace rematch {
+namespace {
+
+class DropoutBackward final : public Node {
+ public:
+  DropoutBackward(double p, const Tensor& x, const Tensor& mask) : Node(1), p_(p) {
+    connect(*this, {&x});
+    mask_.save(mask);
+  }
+  std::string_view name() const override { return "DropoutBackward"; }
+  void release() noexcept override { mask_.reset(); }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor& gy = grads_out[0];
+    const Tensor mask = mask_.get(name());
+    grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      cpu::dropout_backward<T>(gy.elements(), gy.data<T>(), mask.data<std::uint8_t>(), p_,
+                               grads_in[0].data<T>());
+    });
+  }
+
+ private:
+  double p_;
+  SavedTensor mask_;
+};
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
+  require(p >= 0 && p < 1, "dropout",
+          [&] { return "probability in [0, 1) expected, got " + std::to_string(p); });
+  if (p == 0 || !options.train) return x;
+  Tensor mask = Tensor::empty(x.shape(), DType::uint8);
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  const Generator g = take_words(options.stream, x.elements());
+  for_floating(x.dtype(), "dropout", [&]<class T>() {
+    cpu::dropout_forward<T>(x.elements(), x.data<T>(), p, g.seed, g.stream, g.offset,
+                            mask.data<std::uint8_t>(), y.data<T>());
+  });
+  report_draw(g, mask);
+  record<DropoutBackward>(y, {&x}, p, x, mask);
+  return y;
+}
+
+}  // namespace rematch

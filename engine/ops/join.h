@@ -1,0 +1,16 @@
+#pragma once
+
+#include <array>
+
+#include "engine/tensor/tensor.h"
+
+namespace rematch {
+
+/// a and b side by side along dimension 1; all other extents must agree. Saves nothing.
+Tensor concat(const Tensor& a, const Tensor& b);
+
+/// The first `first` slices along dimension 1, and the rest, as copies made by one node with two
+/// outputs. 1 <= first < extent. Saves nothing.
+std::array<Tensor, 2> split(const Tensor& x, std::int64_t first);
+
+}  // namespace rematch

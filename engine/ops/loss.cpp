@@ -1,0 +1,105 @@
+#include "engine/ops/loss.h"
+
+#include "engine/cpu/loss.h"
+#include "engine/ops/support.h"
+
+namespace rematch {
+namespace {
+
+class MseBackward final : public Node {
+ public:
+  MseBackward(const Tensor& x, const Tensor& target) : Node(1) {
+    connect(*this, {&x});
+    x_.save(x);
+    target_.save(target);
+  }
+  std::string_view name() const override { return "MseBackward"; }
+  void release() noexcept override {
+    x_.reset();
+    target_.reset();
+  }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor x = x_.get(name());
+    const Tensor target = target_.get(name());
+    grads_in[0] = Tensor::empty(x.shape(), x.dtype());
+    for_floating(x.dtype(), name(), [&]<class T>() {
+      cpu::mse_backward<T>(x.elements(), *grads_out[0].data<T>(), x.data<T>(), target.data<T>(),
+                           grads_in[0].data<T>());
+    });
+  }
+
+ private:
+  SavedTensor x_;
+  SavedTensor target_;
+};
+
+class CrossEntropyBackward final : public Node {
+ public:
+  CrossEntropyBackward(const Tensor& x, const Tensor& log_probs, const Tensor& target)
+      : Node(1) {
+    connect(*this, {&x});
+    log_probs_.save(log_probs);
+    target_.save(target);
+  }
+  std::string_view name() const override { return "CrossEntropyBackward"; }
+  void release() noexcept override {
+    log_probs_.reset();
+    target_.reset();
+  }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor log_probs = log_probs_.get(name());
+    const Tensor target = target_.get(name());
+    grads_in[0] = Tensor::empty(log_probs.shape(), log_probs.dtype());
+    for_floating(log_probs.dtype(), name(), [&]<class T>() {
+      cpu::cross_entropy_backward<T>(log_probs.shape()[0], log_probs.shape()[1],
+                                     *grads_out[0].data<T>(), log_probs.data<T>(),
+                                     target.data<std::int32_t>(), grads_in[0].data<T>());
+    });
+  }
+
+ private:
+  SavedTensor log_probs_;
+  SavedTensor target_;
+};
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target) {
+  constexpr std::string_view op = "mse_loss";
+  require_shape(op, "target", target, x.shape());
+  require_same_dtype(op, x, target);
+  require(x.elements() > 0, op, [] { return std::string("a non-empty input expected"); });
+  require(!target.requires_grad(), op,
+          [] { return std::string("a target without requires_grad expected; detach() it"); });
+  Tensor y = Tensor::empty({}, x.dtype());
+  for_floating(x.dtype(), op, [&]<class T>() {
+    *y.data<T>() = cpu::mse_forward<T>(x.elements(), x.data<T>(), target.data<T>());
+  });
+  record<MseBackward>(y, {&x}, x, target);
+  return y;
+}
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target) {
+  constexpr std::string_view op = "cross_entropy";
+  require_rank(op, "input", x, 2);
+  require(x.elements() > 0, op, [] { return std::string("a non-empty input expected"); });
+  require_shape(op, "target", target, {x.shape()[0]});
+  const std::int64_t classes = x.shape()[1];
+  for (std::int64_t i = 0; i < target.elements(); ++i) {
+    const std::int32_t t = target.data<std::int32_t>()[i];
+    require(t >= 0 && t < classes, op, [&] {
+      return "class in [0, " + std::to_string(classes) + ") expected in row " + std::to_string(i) +
+             ", got " + std::to_string(t);
+    });
+  }
+  Tensor log_probs = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = Tensor::empty({}, x.dtype());
+  for_floating(x.dtype(), op, [&]<class T>() {
+    *y.data<T>() = cpu::cross_entropy_forward<T>(x.shape()[0], classes, x.data<T>(),
+                                                 target.data<std::int32_t>(), log_probs.data<T>());
+  });
+  record<CrossEntropyBackward>(y, {&x}, x, log_probs, target);
+  return y;
+}
+
+}  // namespace rematch

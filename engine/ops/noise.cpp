@@ -1,0 +1,76 @@
+#include "engine/ops/noise.h"
+
+#include "engine/cpu/random.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/draw.h"
+#include "engine/ops/support.h"
+
+namespace rematch {
+namespace {
+
+class RReluBackward final : public Node {
+ public:
+  RReluBackward(const Tensor& x, const Tensor& noise) : Node(1) {
+    connect(*this, {&x});
+    noise_.save(noise);
+  }
+  std::string_view name() const override { return "RReluBackward"; }
+  void release() noexcept override { noise_.reset(); }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor& gy = grads_out[0];
+    const Tensor noise = noise_.get(name());
+    grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      cpu::multiply<T>(gy.elements(), gy.data<T>(), noise.data<T>(), grads_in[0].data<T>());
+    });
+  }
+
+ private:
+  SavedTensor noise_;
+};
+
+class IdentityBackward final : public Node {
+ public:
+  explicit IdentityBackward(const Tensor& x) : Node(1) { connect(*this, {&x}); }
+  std::string_view name() const override { return "GaussianNoiseBackward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    grads_in[0] = grads_out[0];
+  }
+};
+
+}  // namespace
+
+Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& options) {
+  require(lower <= upper, "rrelu", [&] {
+    return "lower <= upper expected, got " + std::to_string(lower) + " and " +
+           std::to_string(upper);
+  });
+  if (!options.train) return leaky_relu(x, (lower + upper) / 2);
+  Tensor noise = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  const Generator g = take_words(options.stream, x.elements());
+  for_floating(x.dtype(), "rrelu", [&]<class T>() {
+    cpu::rrelu_forward<T>(x.elements(), x.data<T>(), static_cast<T>(lower), static_cast<T>(upper),
+                          g.seed, g.stream, g.offset, noise.data<T>(), y.data<T>());
+  });
+  report_draw(g, noise);
+  record<RReluBackward>(y, {&x}, x, noise);
+  return y;
+}
+
+Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& options) {
+  require(sigma >= 0, "gaussian_noise",
+          [&] { return "sigma >= 0 expected, got " + std::to_string(sigma); });
+  if (sigma == 0 || !options.train) return x;
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  const Generator g = take_words(options.stream, x.elements());
+  for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
+    cpu::gaussian_noise_forward<T>(x.elements(), x.data<T>(), static_cast<T>(sigma), g.seed,
+                                   g.stream, g.offset, y.data<T>());
+  });
+  report_draw(g, y);
+  record<IdentityBackward>(y, {&x}, x);
+  return y;
+}
+
+}  // namespace rematch

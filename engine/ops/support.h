@@ -1,0 +1,63 @@
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/ambient/ambient.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/tensor/dispatch.h"
+#include "engine/tensor/tensor.h"
+
+namespace rematch {
+
+// What every op needs: argument checks that say what was expected and what came, and the one line
+// that records a node.
+
+/// Adds one edge per operand; undefined operands get an empty edge.
+inline void connect(Node& node, std::initializer_list<const Tensor*> operands) {
+  node.edges.reserve(operands.size());
+  for (const Tensor* t : operands) node.edges.push_back(t->defined() ? gradient_edge(*t) : Edge{});
+}
+
+/// Makes `output` the result of a new Backward(args...), if anything is to be recorded. The node
+/// saves tensors in its constructor, so call this after the kernel.
+template <class Backward, class... Args>
+void record(Tensor& output, std::initializer_list<const Tensor*> operands, Args&&... args) {
+  if (!should_record(operands)) return;
+  set_history(output, std::make_shared<Backward>(std::forward<Args>(args)...));
+}
+
+template <std::invocable Message>
+void require(bool condition, std::string_view op, Message&& message) {
+  if (!condition) throw std::invalid_argument("[" + std::string(op) + "] " + message());
+}
+
+inline void require_rank(std::string_view op, std::string_view what, const Tensor& t, int rank) {
+  require(t.shape().rank() == rank, op, [&] {
+    return std::string(what) + " of rank " + std::to_string(rank) + " expected, got " +
+           to_string(t.shape());
+  });
+}
+
+inline void require_shape(std::string_view op, std::string_view what, const Tensor& t,
+                          const Shape& shape) {
+  require(t.shape() == shape, op, [&] {
+    return std::string(what) + " of shape " + to_string(shape) + " expected, got " +
+           to_string(t.shape());
+  });
+}
+
+inline void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b) {
+  require(a.dtype() == b.dtype(), op, [&] {
+    return "operands of one dtype expected, got " + std::string(to_string(a.dtype())) + " and " +
+           std::string(to_string(b.dtype()));
+  });
+}
+
+}  // namespace rematch

@@ -1,0 +1,43 @@
+#include "engine/ops/view.h"
+
+#include "engine/autograd/accumulate.h"
+#include "engine/ops/support.h"
+
+namespace rematch {
+namespace {
+
+class ReshapeBackward final : public Node {
+ public:
+  explicit ReshapeBackward(const Tensor& x) : Node(1), shape_(x.shape()) { connect(*this, {&x}); }
+  std::string_view name() const override { return "ReshapeBackward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    grads_in[0] = reshape_alias(grads_out[0], shape_);
+  }
+
+ private:
+  Shape shape_;
+};
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  require(x.elements() == shape.elements(), "reshape", [&] {
+    return "a shape of " + std::to_string(x.elements()) + " elements expected, got " +
+           to_string(shape);
+  });
+  Tensor y = reshape_alias(x, shape);
+  // Views chain to one root, so that a write through any of them is seen by all.
+  y.impl()->base = x.impl()->base ? x.impl()->base : x.shared_impl();
+  y.impl()->view_version = x.version();
+  record<ReshapeBackward>(y, {&x}, x);
+  return y;
+}
+
+Tensor flatten(const Tensor& x) {
+  const Shape& s = x.shape();
+  require(s.rank() >= 1, "flatten", [] { return std::string("a tensor with a batch expected"); });
+  if (s.rank() == 2) return x;
+  return reshape(x, {s[0], s[0] == 0 ? 0 : x.elements() / s[0]});
+}
+
+}  // namespace rematch

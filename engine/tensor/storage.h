@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "engine/memory/ledger.h"
+
+namespace rematch {
+
+/// One allocation, shared by every tensor that views it. Its version counts in-place writes, so
+/// that whoever saved a tensor notices that it changed.
+class Storage {
+ public:
+  /// Uninitialised memory from the ambient ledger. Throws OutOfMemory.
+  Storage(std::int64_t bytes, Tag tag);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* data() { return data_; }
+  std::int64_t bytes() const { return bytes_; }
+  Tag tag() const { return saves_ > 0 && tag_ == Tag::temporaries ? Tag::saved : tag_; }
+  void set_tag(Tag tag) noexcept;
+
+  std::uint32_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+  /// The graph saved a tensor on this storage (or let go of one): a temporary counts as
+  /// Tag::saved from the first save to the last release.
+  void hold() noexcept;
+  void drop() noexcept;
+
+ private:
+  std::shared_ptr<Ledger> ledger_;
+  std::byte* data_;
+  std::int64_t bytes_;
+  std::uint32_t version_ = 0;
+  std::int32_t saves_ = 0;
+  Tag tag_;
+};
+
+}  // namespace rematch

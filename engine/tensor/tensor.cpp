@@ -1,0 +1,190 @@
+#include "engine/tensor/tensor.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "engine/autograd/accumulate.h"
+#include "engine/autograd/node.h"
+#include "engine/tensor/dispatch.h"
+
+namespace rematch {
+namespace {
+
+const TensorImpl& checked(const TensorImpl* impl) {
+  if (impl == nullptr) throw std::invalid_argument("[tensor] the tensor is undefined");
+  return *impl;
+}
+
+}  // namespace
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Tag tag) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->storage = std::make_shared<Storage>(
+      shape.elements() * static_cast<std::int64_t>(size_of(dtype)), tag);
+  impl->shape = shape;
+  impl->dtype = dtype;
+  return Tensor(std::move(impl));
+}
+
+Tensor Tensor::full(const Shape& shape, DType dtype, double value, Tag tag) {
+  Tensor t = empty(shape, dtype, tag);
+  const std::int64_t n = t.elements();
+  switch (dtype) {
+    case DType::float32:
+      std::fill_n(t.data<float>(), n, static_cast<float>(value));
+      break;
+    case DType::float64:
+      std::fill_n(t.data<double>(), n, value);
+      break;
+    case DType::int32:
+      std::fill_n(t.data<std::int32_t>(), n, static_cast<std::int32_t>(value));
+      break;
+    case DType::uint8:
+      std::fill_n(t.data<std::uint8_t>(), n, static_cast<std::uint8_t>(value));
+      break;
+  }
+  return t;
+}
+
+Tensor Tensor::from(std::span<const double> values, const Shape& shape, DType dtype) {
+  if (static_cast<std::int64_t>(values.size()) != shape.elements()) {
+    throw std::invalid_argument("[tensor] shape " + to_string(shape) + " needs " +
+                                std::to_string(shape.elements()) + " values, got " +
+                                std::to_string(values.size()));
+  }
+  Tensor t = empty(shape, dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    switch (dtype) {
+      case DType::float32:
+        t.data<float>()[i] = static_cast<float>(values[i]);
+        break;
+      case DType::float64:
+        t.data<double>()[i] = values[i];
+        break;
+      case DType::int32:
+        t.data<std::int32_t>()[i] = static_cast<std::int32_t>(values[i]);
+        break;
+      case DType::uint8:
+        t.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(values[i]);
+        break;
+    }
+  }
+  return t;
+}
+
+const Shape& Tensor::shape() const { return checked(impl()).shape; }
+DType Tensor::dtype() const { return checked(impl()).dtype; }
+std::int64_t Tensor::bytes() const {
+  return elements() * static_cast<std::int64_t>(size_of(dtype()));
+}
+std::byte* Tensor::raw() const { return checked(impl()).storage->data(); }
+const std::shared_ptr<Storage>& Tensor::storage() const { return checked(impl()).storage; }
+
+void Tensor::check_dtype(DType wanted) const {
+  if (dtype() != wanted) {
+    throw std::invalid_argument("[tensor] data<" + std::string(to_string(wanted)) +
+                                "> of a tensor of " + std::string(to_string(dtype())));
+  }
+}
+
+double Tensor::at(std::int64_t i) const {
+  switch (dtype()) {
+    case DType::float32:
+      return static_cast<double>(data<float>()[i]);
+    case DType::float64:
+      return data<double>()[i];
+    case DType::int32:
+      return data<std::int32_t>()[i];
+    case DType::uint8:
+      return data<std::uint8_t>()[i];
+  }
+  return 0;
+}
+
+double Tensor::item() const {
+  if (elements() != 1) {
+    throw std::invalid_argument("[tensor] item() needs one element, got shape " +
+                                to_string(shape()));
+  }
+  return at(0);
+}
+
+std::vector<double> Tensor::to_vector() const {
+  std::vector<double> values(static_cast<std::size_t>(elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = at(static_cast<std::int64_t>(i));
+  return values;
+}
+
+bool Tensor::requires_grad() const {
+  const TensorImpl& impl = checked(this->impl());
+  if (impl.requires_grad) return true;
+  // A view of something that an in-place op has since made differentiable.
+  return impl.base && impl.view_version != impl.storage->version() && Tensor(impl.base).requires_grad();
+}
+
+Tensor& Tensor::set_requires_grad(bool on) {
+  TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
+  if (on && !is_floating(impl.dtype)) {
+    throw std::invalid_argument("[tensor] only float32 and float64 can require grad, got " +
+                                std::string(to_string(impl.dtype)));
+  }
+  if (!is_leaf()) {
+    throw std::invalid_argument(
+        "[tensor] requires_grad can be set on leaves only; this tensor was made by an op: "
+        "detach() it first");
+  }
+  impl.requires_grad = on;
+  return *this;
+}
+
+bool Tensor::is_leaf() const { return grad_fn() == nullptr; }
+
+std::shared_ptr<Node> Tensor::grad_fn() const {
+  TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
+  if (impl.base && impl.view_version != impl.storage->version()) {
+    if (std::shared_ptr<Node> fresh = refreshed_view_history(impl)) {
+      impl.grad_fn = std::move(fresh);
+      impl.output_index = 0;
+      impl.requires_grad = true;
+    }
+    impl.view_version = impl.storage->version();
+  }
+  return impl.grad_fn;
+}
+
+int Tensor::output_index() const { return checked(impl()).output_index; }
+const Tensor& Tensor::grad() const { return checked(impl()).grad; }
+
+void Tensor::set_grad(Tensor gradient) {
+  TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
+  if (gradient.defined()) {
+    if (!(gradient.shape() == impl.shape) || gradient.dtype() != impl.dtype) {
+      throw std::invalid_argument("[tensor] gradient of shape " + to_string(impl.shape) +
+                                  " expected, got " + to_string(gradient.shape()));
+    }
+    gradient.storage()->set_tag(Tag::gradients);
+  }
+  impl.grad = std::move(gradient);
+}
+
+Tensor Tensor::detach() const { return reshape_alias(*this, shape()); }
+
+Tensor Tensor::clone(Tag tag) const {
+  Tensor copy = empty(shape(), dtype(), tag);
+  if (copy.bytes() > 0) std::memcpy(copy.raw(), raw(), static_cast<std::size_t>(copy.bytes()));
+  return copy;
+}
+
+void Tensor::register_hook(GradientHook hook) {
+  if (!requires_grad()) {
+    throw std::invalid_argument("[tensor] a gradient hook needs a tensor that requires grad");
+  }
+  if (std::shared_ptr<Node> maker = grad_fn()) {
+    maker->add_hook(output_index(), std::move(hook));
+    return;
+  }
+  if (!impl_->leaf_hooks) impl_->leaf_hooks = std::make_unique<std::vector<GradientHook>>();
+  impl_->leaf_hooks->push_back(std::move(hook));
+}
+
+}  // namespace rematch

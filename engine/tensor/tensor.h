@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/tensor/dtype.h"
+#include "engine/tensor/shape.h"
+#include "engine/tensor/storage.h"
+
+namespace rematch {
+
+class Node;
+struct TensorImpl;
+
+/// Runs on a gradient as it arrives; returns a replacement, or an undefined tensor to leave the
+/// gradient as it is.
+class Tensor;
+using GradientHook = std::function<Tensor(const Tensor&)>;
+
+/// A handle to a dense, contiguous, row-major array that may take part in autograd. Copies share
+/// the array and its gradient. A default-constructed tensor is undefined: an absent gradient is an
+/// undefined tensor, never zeros.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  /// Uninitialised. Throws OutOfMemory.
+  static Tensor empty(const Shape& shape, DType dtype, Tag tag = Tag::temporaries);
+  static Tensor full(const Shape& shape, DType dtype, double value, Tag tag = Tag::temporaries);
+  static Tensor zeros(const Shape& shape, DType dtype, Tag tag = Tag::temporaries) {
+    return full(shape, dtype, 0.0, tag);
+  }
+  static Tensor ones(const Shape& shape, DType dtype, Tag tag = Tag::temporaries) {
+    return full(shape, dtype, 1.0, tag);
+  }
+  /// Values are converted to `dtype`; their count must match the shape.
+  static Tensor from(std::span<const double> values, const Shape& shape,
+                     DType dtype = DType::float32);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Shape& shape() const;
+  DType dtype() const;
+  std::int64_t elements() const { return shape().elements(); }
+  /// Elements times element size.
+  std::int64_t bytes() const;
+
+  template <class T>
+  T* data() {
+    check_dtype(dtype_of<T>());
+    return reinterpret_cast<T*>(raw());
+  }
+  template <class T>
+  const T* data() const {
+    check_dtype(dtype_of<T>());
+    return reinterpret_cast<const T*>(raw());
+  }
+  std::byte* raw() const;
+  /// Element `i` as double, for tests and pictures.
+  double at(std::int64_t i) const;
+  /// The only element; throws std::invalid_argument when there are more.
+  double item() const;
+  std::vector<double> to_vector() const;
+
+  const std::shared_ptr<Storage>& storage() const;
+  std::uint32_t version() const { return storage()->version(); }
+
+  bool requires_grad() const;
+  /// Leaves only: throws std::invalid_argument on the result of an op or on an integer tensor.
+  Tensor& set_requires_grad(bool on);
+  /// No grad_fn: made by the user, or by ops that did not record.
+  bool is_leaf() const;
+  /// The node that made this tensor, nullptr for a leaf.
+  std::shared_ptr<Node> grad_fn() const;
+  int output_index() const;
+  /// Accumulated gradient of a leaf; undefined when absent.
+  const Tensor& grad() const;
+  void set_grad(Tensor gradient);
+
+  /// Same storage and version counter, no history.
+  Tensor detach() const;
+  /// New storage, same values, no history.
+  Tensor clone(Tag tag = Tag::temporaries) const;
+
+  /// `hook` runs on this tensor's gradient in every backward in which one arrives, after all
+  /// contributions are summed and before it is used. Needs requires_grad.
+  void register_hook(GradientHook hook);
+
+  friend bool is_same(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
+  TensorImpl* impl() const { return impl_.get(); }
+  const std::shared_ptr<TensorImpl>& shared_impl() const { return impl_; }
+
+ private:
+  void check_dtype(DType wanted) const;
+  std::shared_ptr<TensorImpl> impl_;
+};
+
+using Tensors = std::vector<Tensor>;
+
+/// Internals of a tensor; ops and autograd use them, users do not.
+struct TensorImpl : std::enable_shared_from_this<TensorImpl> {
+  std::shared_ptr<Storage> storage;
+  Shape shape;
+  DType dtype = DType::float32;
+  bool requires_grad = false;
+  /// For a reshape view: the tensor it views, and the storage version for which grad_fn holds. An
+  /// in-place op on the base makes it stale; Tensor::grad_fn() then remakes it.
+  std::uint32_t view_version = 0;
+  int output_index = 0;
+  std::shared_ptr<TensorImpl> base;
+  std::shared_ptr<Node> grad_fn;
+  Tensor grad;
+  std::weak_ptr<Node> accumulator;
+  std::unique_ptr<std::vector<GradientHook>> leaf_hooks;
+};
+
+}  // namespace rematch

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rematch::cli {
+
+/// Exit statuses of every command.
+inline constexpr int kHeld = 0;
+inline constexpr int kBroken = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kInterrupted = 130;
+
+/// The caller's mistake: what was expected, what came, what to do. Ends in exit status 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// True when descriptor `fd` is a terminal that shows colour and NO_COLOR is unset or empty.
+bool colour_wanted(int fd);
+
+/// Columns of the terminal behind `fd`; COLUMNS, else 100, when it is no terminal.
+int terminal_width(int fd);
+
+/// Wraps text in colour, or leaves it alone.
+class Paint {
+ public:
+  explicit Paint(bool on) : on_(on) {}
+  std::string bold(std::string_view text) const { return wrap("1", text); }
+  std::string dim(std::string_view text) const { return wrap("2", text); }
+  std::string red(std::string_view text) const { return wrap("1;31", text); }
+  std::string green(std::string_view text) const { return wrap("32", text); }
+  std::string yellow(std::string_view text) const { return wrap("33", text); }
+  std::string cyan(std::string_view text) const { return wrap("36", text); }
+
+ private:
+  std::string wrap(std::string_view code, std::string_view text) const;
+  bool on_;
+};
+
+/// "12,345,678".
+std::string grouped(std::int64_t number);
+
+/// "1,234 B", and from 10 KiB on "1.2 MiB (1,234,567 B)".
+std::string bytes_text(std::int64_t bytes);
+
+/// "0.8 s", "75 s", "12 min".
+std::string seconds_text(double seconds);
+
+/// Reads "90", "60s", "5m", "1h" or "0.5s" as seconds. Throws UsageError for anything else, and
+/// for durations that are not positive.
+double parse_duration(std::string_view text);
+
+/// Code points of UTF-8 text, escape sequences left out: the columns it takes on a terminal.
+int display_width(std::string_view text);
+
+/// Pads `text` with blanks to `width` columns.
+std::string padded(std::string_view text, int width, bool right = false);
+
+/// Cuts plain text (no escape sequences) to `width` columns, the last one an ellipsis.
+std::string cut(std::string_view text, int width);
+
+/// Rows of cells in aligned columns, two blanks apart, each line indented by two.
+class Table {
+ public:
+  /// `right[i]`: column i is aligned to the right; missing entries mean left.
+  explicit Table(std::vector<bool> right) : right_(std::move(right)) {}
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+  std::string text() const;
+
+ private:
+  std::vector<bool> right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// One status line on stderr, redrawn in place: only on a terminal, only after two seconds.
+class StatusLine {
+ public:
+  explicit StatusLine(bool quiet);
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+  /// `fraction` in [0, 1] draws a bar before the text.
+  void show(double seconds, std::optional<double> fraction, std::string_view text);
+  void clear();
+
+ private:
+  bool on_;
+  bool drawn_ = false;
+};
+
+/// Writes to stdout. A reader that went away (a closed pipe) is no error.
+void print_out(std::string_view text);
+/// Writes to stderr.
+void print_error(std::string_view text);
+
+}  // namespace rematch::cli

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include <catch2/catch_test_macros.hpp>
+#include <rapidcheck.h>
+
+namespace rematch {
+
+/// Checks a RapidCheck property from inside a Catch2 test. `id` names the property in
+/// RC_PARAMS="reproduce=...", so it is unique within a program and stays as it is. While RC_PARAMS
+/// reproduces other properties, this one is skipped; a property of which no case ran fails, for
+/// RapidCheck itself would call that a success.
+template <class Testable>
+void check_property(const std::string& id, Testable&& property) {
+  const auto& reproduce = rc::detail::configuration().reproduce;
+  if (!reproduce.empty() && !reproduce.contains(id)) SKIP("RC_PARAMS reproduces other properties");
+  const rc::detail::TestMetadata metadata{id, id};
+  const rc::detail::TestResult result =
+      rc::detail::checkTestable(std::forward<Testable>(property), metadata);
+  std::ostringstream message;
+  rc::detail::printResultMessage(result, message);
+  INFO(id << ": " << message.str());
+  REQUIRE(result.template is<rc::detail::SuccessResult>());
+  REQUIRE(result.template get<rc::detail::SuccessResult>().numSuccess > 0);
+}
+
+}  // namespace rematch

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "properties/case/case.h"
+#include "properties/case/geometry.h"
+#include "properties/generate/mix.h"
+
+namespace rematch {
+
+/// What a case exercises. The first block tells one feature per layer kind, in its order.
+enum class Feature : std::uint8_t {
+  linear,
+  conv2d,
+  max_pool2d,
+  avg_pool2d,
+  batch_norm,
+  layer_norm,
+  relu,
+  gelu,
+  tanh,
+  sigmoid,
+  softmax,
+  dropout,
+  rrelu,
+  gaussian_noise,
+  flatten,
+  add,
+  concat,
+  split,
+  duplicate,
+  /// More than one value crosses the end of a checkpointed segment.
+  multi_output_segment,
+  /// An output 1 that no layer uses.
+  unused_output,
+  /// A value is used by a layer at least three parts of the plan after the one that made it
+  /// (parts: top-level segments and the plain runs of layers between them).
+  long_skip,
+  tied_weight,
+  /// One parameter is used by three layers or more.
+  tied_three_times,
+  /// One value is both operands of a layer, or crosses a segment's boundary twice.
+  same_tensor_twice,
+  /// The model input does not require grad.
+  frozen_input,
+  /// The first layers with parameters are frozen, a later one is not.
+  frozen_prefix,
+  /// A reentrant segment with trainable parameters sees no input that requires grad.
+  frozen_first_block,
+  /// batch_norm, in train mode, in a checkpointed segment.
+  stateful_layer,
+  in_place,
+  in_place_at_segment_end,
+  /// A random layer draws a number of elements that is not a multiple of 4.
+  odd_size,
+  nested_2,
+  nested_3,
+  nested_4,
+  reentrant,
+  non_reentrant,
+  mixed_variants,
+  early_stop_off,
+  preserve_rng_off,
+  /// preserve_rng is off for a segment that draws: the replay's masks are fresh.
+  fresh_draws,
+  values_check,
+  draws_in_checkpointed_segment,
+  /// At least two top-level segments draw.
+  two_drawing_segments,
+  sequential,
+  explicit_segments,
+  last_stored,
+  last_checkpointed,
+  /// sequential with one segment.
+  segments_1,
+  several_steps,
+  accumulation,
+  forwards_first,
+  prior_gradients,
+  gradients_kept,
+  retain_graph,
+  eval_mode,
+  reevaluate,
+  adam,
+  momentum,
+  cross_entropy,
+  float64,
+  small_integers,
+};
+
+inline constexpr std::size_t kFeatureCount = static_cast<std::size_t>(Feature::small_integers) + 1;
+using FeatureSet = std::bitset<kFeatureCount>;
+
+/// "long_skip".
+std::string_view to_string(Feature feature);
+
+/// `geometry` is validate(c).
+FeatureSet features_of(const Case& c, const Geometry& geometry);
+
+/// The fraction of the mix's cases, at least, that have the feature; 0 where nothing is promised.
+double floor(Mix mix, Feature feature);
+
+}  // namespace rematch

@@ -1,0 +1,78 @@
+#include "properties/hunt/regressions.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include "properties/case/json.h"
+
+namespace rematch {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> regression_files(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    throw std::invalid_argument(fmt::format(
+        "[regressions] expected a directory of case files, got '{}'", directory.string()));
+  }
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::optional<fs::path> default_regressions(const fs::path& executable) {
+  const fs::path bin = executable.parent_path();
+  for (const char* place : {"../share/rematch/regressions", "../../../properties/regressions"}) {
+    std::error_code error;
+    const fs::path directory = (bin / place).lexically_normal();
+    if (fs::is_directory(directory, error)) return directory;
+  }
+  return std::nullopt;
+}
+
+Case load_case(const fs::path& file) {
+  std::error_code error;
+  if (fs::is_directory(file, error)) {
+    throw std::invalid_argument(
+        fmt::format("{}: expected a case file, got a directory", file.string()));
+  }
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    throw std::invalid_argument(
+        fmt::format("{}: expected a case file, got none that can be read", file.string()));
+  }
+  // One byte more than the reader takes is enough for it to say that there is too much.
+  std::string text(kMaxCaseTextBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  try {
+    return case_from_json(text);
+  } catch (const std::invalid_argument& fault) {
+    throw std::invalid_argument(fmt::format("{}: {}", file.string(), fault.what()));
+  }
+}
+
+void save_case(const Case& c, const fs::path& file) {
+  const fs::path draft = file.string() + fmt::format(".{}.tmp", getpid());
+  std::ofstream out(draft, std::ios::binary);
+  out << to_json(c);
+  out.close();
+  std::error_code error;
+  if (out) fs::rename(draft, file, error);
+  if (!out || error) {
+    std::error_code ignored;
+    fs::remove(draft, ignored);
+    throw std::runtime_error(fmt::format("cannot write the case file '{}'", file.string()));
+  }
+}
+
+}  // namespace rematch

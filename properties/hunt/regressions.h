@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "properties/case/case.h"
+
+namespace rematch {
+
+/// The *.json files of `directory`, by name. Throws std::invalid_argument when it is no directory.
+std::vector<std::filesystem::path> regression_files(const std::filesystem::path& directory);
+
+/// Where the regressions of the program `executable` lie: beside an installed program in
+/// ../share/rematch/regressions, for one in a build tree (<root>/build/<preset>/bin) in
+/// <root>/properties/regressions. nullopt when neither exists.
+std::optional<std::filesystem::path> default_regressions(const std::filesystem::path& executable);
+
+/// Reads one case from a file. Throws std::invalid_argument with the file's name when it cannot be
+/// read or holds no valid case.
+Case load_case(const std::filesystem::path& file);
+
+/// Writes the case; the file appears complete or not at all. Throws std::runtime_error with the
+/// file's name.
+void save_case(const Case& c, const std::filesystem::path& file);
+
+}  // namespace rematch

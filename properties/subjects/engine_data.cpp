@@ -1,0 +1,68 @@
+#include "properties/subjects/engine_data.h"
+
+#include <cmath>
+
+#include "engine/cpu/random.h"
+#include "engine/random/philox.h"
+#include "engine/tensor/dispatch.h"
+
+namespace rematch {
+namespace {
+
+// A multiply-and-shift map of one uniform in (0, 1] to {0, ..., count - 1}.
+template <class T>
+T bucket(T u, double count) {
+  return static_cast<T>(std::min(std::floor(static_cast<double>(u) * count), count - 1));
+}
+
+}  // namespace
+
+void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator) {
+  const Generator g = generator;
+  generator.draw(t.elements());
+  for_floating(t.dtype(), "data", [&]<class T>() {
+    T* out = t.data<T>();
+    const std::int64_t n = t.elements();
+    const bool integers = kind == DataKind::small_integers;
+    cpu::fill_uniform<T>(n, g.seed, g.stream, g.offset, static_cast<T>(integers ? 0 : low),
+                         static_cast<T>(integers ? 1 : high), out);
+    if (integers) {
+      for (std::int64_t i = 0; i < n; ++i) out[i] = bucket(out[i], 7) - 3;
+    }
+  });
+}
+
+Tensor make_input(const Case& c, Generator& generator) {
+  Tensor x = Tensor::empty(Shape(c.input), c.dtype, Tag::inputs);
+  if (c.data == DataKind::small_integers) {
+    fill_data(x, c.data, 0, 0, generator);
+    return x;
+  }
+  const Generator g = generator;
+  generator.draw(x.elements());
+  for_floating(c.dtype, "data", [&]<class T>() {
+    cpu::fill_normal<T>(x.elements(), g.seed, g.stream, g.offset, T{0}, T{1}, x.data<T>());
+  });
+  return x;
+}
+
+Tensor make_target(const Case& c, const Shape& output, Generator& generator) {
+  if (c.protocol.loss == LossKind::mse) {
+    Tensor t = Tensor::empty(output, c.dtype, Tag::inputs);
+    fill_data(t, c.data, -1, 1, generator);
+    return t;
+  }
+  const std::int64_t rows = output[0];
+  Tensor t = Tensor::empty({rows}, DType::int32, Tag::inputs);
+  std::vector<float> u(static_cast<std::size_t>(rows));
+  const Generator g = generator;
+  generator.draw(rows);
+  cpu::fill_uniform<float>(rows, g.seed, g.stream, g.offset, 0.0f, 1.0f, u.data());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    t.data<std::int32_t>()[i] = static_cast<std::int32_t>(
+        bucket(u[static_cast<std::size_t>(i)], static_cast<double>(output[1])));
+  }
+  return t;
+}
+
+}  // namespace rematch

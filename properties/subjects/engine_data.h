@@ -1,0 +1,25 @@
+#pragma once
+
+#include "engine/random/generator.h"
+#include "engine/tensor/tensor.h"
+#include "properties/case/case.h"
+
+namespace rematch {
+
+// Data of a run is drawn from streams of their own, apart from the ambient ones, so that plain and
+// checkpointed runs see the same parameters, inputs and targets whatever they do to the ambient
+// state.
+inline constexpr std::uint64_t kParameterStream = 1ull << 32;
+inline constexpr std::uint64_t kInputStream = kParameterStream + 1;
+inline constexpr std::uint64_t kTargetStream = kParameterStream + 2;
+
+/// Uniform in [low, high], or integers in [-3, 3].
+void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator);
+
+/// Standard normal, or integers in [-3, 3], under Tag::inputs.
+Tensor make_input(const Case& c, Generator& generator);
+
+/// A target for the loss on an output of shape [rows, cols].
+Tensor make_target(const Case& c, const Shape& output, Generator& generator);
+
+}  // namespace rematch

@@ -1,0 +1,267 @@
+#include "properties/subjects/engine_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/checkpoint/tensor_hash.h"
+#include "engine/cpu/random.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/batch_norm.h"
+#include "engine/ops/conv2d.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/join.h"
+#include "engine/ops/layer_norm.h"
+#include "engine/ops/linear.h"
+#include "engine/ops/noise.h"
+#include "engine/ops/pool2d.h"
+#include "engine/ops/view.h"
+#include "engine/tensor/dispatch.h"
+#include "properties/subjects/engine_data.h"
+
+namespace rematch {
+
+/// A layer bound to one forward.
+struct EngineModel::LayerCall {
+  EngineModel* model;
+  PassState* pass;
+  int layer;
+  Tensors operator()(const Tensors& live) const { return model->run_layer(layer, *pass, live); }
+};
+
+struct EngineModel::SegmentCall {
+  EngineModel* model;
+  const SegmentSpec* segment;
+  PassState* pass;
+  Tensors operator()(const Tensors& live) const {
+    return model->run_range(segment->begin, segment->end, segment->nested, *pass, live);
+  }
+};
+
+EngineModel::EngineModel(const Case& c, const Geometry& geometry, const RunRequest& request,
+                         const Mechanics* mechanics, Record& record)
+    : case_(c),
+      geometry_(geometry),
+      request_(request),
+      mechanics_(mechanics),
+      record_(record),
+      detached_(c.layers.size(), false),
+      train_(c.protocol.train) {
+  for (const int layer : request.detached_layers) detached_[static_cast<std::size_t>(layer)] = true;
+  make_parameters();
+}
+
+void EngineModel::make_parameters() {
+  Generator generator{case_.seed, kParameterStream, 0};
+  parameters_.reserve(geometry_.parameters.size());
+  for (const ParameterInfo& info : geometry_.parameters) {
+    const LayerKind kind = case_.layers[static_cast<std::size_t>(info.layer)].kind;
+    const bool norm = kind == LayerKind::batch_norm || kind == LayerKind::layer_norm;
+    double low = -1;
+    double high = 1;
+    if (norm) {
+      // Around one for the scale, around zero for the shift, and nowhere trivial.
+      low = info.role == "weight" ? 0.5 : -0.5;
+      high = low + 1;
+    } else {
+      const std::int64_t fan_in =
+          info.shape.rank() > 1 ? info.shape.elements() / info.shape[0] : info.shape[0];
+      high = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan_in, 1)));
+      low = -high;
+    }
+    Tensor p = Tensor::empty(info.shape, case_.dtype, Tag::parameters);
+    fill_data(p, case_.data, low, high, generator);
+    p.set_requires_grad(!info.frozen);
+    parameters_.push_back(std::move(p));
+  }
+  first_buffer_.assign(case_.layers.size(), -1);
+  for (const ParameterInfo& info : geometry_.buffers) {
+    int& first = first_buffer_[static_cast<std::size_t>(info.layer)];
+    if (first < 0) first = static_cast<int>(buffers_.size());
+    buffers_.push_back(Tensor::full(info.shape, case_.dtype, info.role == "running_var" ? 1 : 0,
+                                    Tag::state));
+  }
+}
+
+Tensor EngineModel::parameter_for(int layer, std::size_t position) const {
+  const auto& used = geometry_.layer_parameters[static_cast<std::size_t>(layer)];
+  if (position >= used.size()) return {};
+  const Tensor& p = parameters_[static_cast<std::size_t>(used[position])];
+  return detached_[static_cast<std::size_t>(layer)] ? p.detach() : p;
+}
+
+Tensor EngineModel::apply(int layer, const Tensor& x, const Tensor& other, Tensor& second) {
+  const LayerSpec& spec = case_.layers[static_cast<std::size_t>(layer)];
+  const RandomOptions random{.train = train_};
+  switch (spec.kind) {
+    case LayerKind::linear:
+      return linear(x, parameter_for(layer, 0), parameter_for(layer, 1));
+    case LayerKind::conv2d:
+      return conv2d(x, parameter_for(layer, 0), parameter_for(layer, 1), spec.stride,
+                    spec.padding);
+    case LayerKind::max_pool2d:
+      return max_pool2d(x, spec.kernel, spec.stride, spec.padding);
+    case LayerKind::avg_pool2d:
+      return avg_pool2d(x, spec.kernel, spec.stride, spec.padding);
+    case LayerKind::batch_norm: {
+      const auto first = static_cast<std::size_t>(first_buffer_[static_cast<std::size_t>(layer)]);
+      return batch_norm(x, parameter_for(layer, 0), parameter_for(layer, 1), buffers_[first],
+                        buffers_[first + 1], {.train = train_});
+    }
+    case LayerKind::layer_norm:
+      return layer_norm(x, parameter_for(layer, 0), parameter_for(layer, 1));
+    case LayerKind::relu: {
+      if (!spec.in_place) return relu(x);
+      Tensor same = x;
+      return relu_(same);
+    }
+    case LayerKind::gelu:
+      return gelu(x);
+    case LayerKind::tanh:
+      return rematch::tanh(x);
+    case LayerKind::sigmoid:
+      return sigmoid(x);
+    case LayerKind::softmax:
+      return softmax(x);
+    case LayerKind::dropout:
+      return dropout(x, spec.p, random);
+    case LayerKind::rrelu:
+      return rrelu(x, 1.0 / 8, 1.0 / 3, random);
+    case LayerKind::gaussian_noise:
+      return gaussian_noise(x, spec.p, random);
+    case LayerKind::flatten:
+      return flatten(x);
+    case LayerKind::add:
+      return add(x, other);
+    case LayerKind::concat:
+      return concat(x, other);
+    case LayerKind::split: {
+      auto parts = split(x, spec.features);
+      second = std::move(parts[1]);
+      return std::move(parts[0]);
+    }
+    case LayerKind::duplicate:
+      second = x;
+      return x;
+  }
+  return x;
+}
+
+Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) {
+  const auto index = static_cast<std::size_t>(layer);
+  const std::vector<ValueRef>& before = geometry_.live[index];
+  const std::vector<ValueRef>& after = geometry_.live[index + 1];
+  const auto find = [&](ValueRef value) -> const Tensor& {
+    const auto at = std::find(before.begin(), before.end(), value);
+    return live[static_cast<std::size_t>(at - before.begin())];
+  };
+  const PassState* outer_pass = std::exchange(current_pass_, &pass);
+  const int outer_layer = std::exchange(current_layer_, layer);
+  struct Restore {
+    EngineModel& model;
+    const PassState* pass;
+    int layer;
+    ~Restore() {
+      model.current_pass_ = pass;
+      model.current_layer_ = layer;
+      if (model.request_.timeline) model.enter_phase(model.phase_);
+    }
+  } restore{*this, outer_pass, outer_layer};
+  const bool first = pass.executions[index]++ == 0;
+  if (request_.timeline) {
+    ambient().ledger->set_label((pass.executions[index] - 1) << 20 | static_cast<int>(phase_) << 16 |
+                                (layer + 1));
+  }
+  const LayerSpec& spec = case_.layers[index];
+  Tensor second;
+  Tensor out = apply(layer, live[0], spec.from ? find(*spec.from) : Tensor(), second);
+  if (first) {
+    record_.grad_flags.push_back({pass.step, pass.pass, layer, 0, out.requires_grad()});
+    if (second.defined()) {
+      record_.grad_flags.push_back({pass.step, pass.pass, layer, 1, second.requires_grad()});
+    }
+  }
+  Tensors result;
+  result.reserve(after.size());
+  for (const ValueRef& value : after) {
+    if (value.layer != layer) {
+      result.push_back(find(value));
+    } else {
+      result.push_back(value.output == 0 ? out : second);
+    }
+  }
+  return result;
+}
+
+CheckpointOptions EngineModel::options_for(const CheckpointChoice& choice) const {
+  CheckpointOptions options;
+  options.reentrant = choice.variant == Variant::reentrant;
+  options.preserve_rng = choice.preserve_rng;
+  options.early_stop = choice.early_stop;
+  options.determinism = choice.determinism == CheckKind::none       ? DeterminismCheck::none
+                        : choice.determinism == CheckKind::metadata ? DeterminismCheck::metadata
+                                                                    : DeterminismCheck::values;
+  options.mechanics = mechanics_;
+  return options;
+}
+
+Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec>& segments,
+                               PassState& pass, Tensors values) {
+  int layer = begin;
+  for (const SegmentSpec& s : segments) {
+    for (; layer < s.begin; ++layer) values = run_layer(layer, pass, values);
+    values = checkpoint(SegmentCall{this, &s, &pass}, values, options_for(s.choice));
+    layer = s.end;
+  }
+  for (; layer < end; ++layer) values = run_layer(layer, pass, values);
+  return values;
+}
+
+Tensors EngineModel::forward(const Tensor& input, PassState& pass) {
+  const int layers = static_cast<int>(case_.layers.size());
+  pass.executions.assign(case_.layers.size(), 0);
+  static const std::vector<SegmentSpec> kPlain;
+  if (!request_.checkpointed) return run_range(0, layers, kPlain, pass, {input});
+  const PlanSpec& plan = case_.plan;
+  if (!plan.sequential) return run_range(0, layers, plan.segments, pass, {input});
+  std::vector<Function> functions;
+  functions.reserve(case_.layers.size());
+  for (int i = 0; i < layers; ++i) {
+    functions.emplace_back(LayerCall{this, &pass, i});
+  }
+  return checkpoint_sequential(
+      functions, plan.sequential->segments, {input},
+      plan.sequential->last_stored ? LastSegment::stored : LastSegment::checkpointed,
+      options_for(plan.sequential->choice));
+}
+
+Tensor EngineModel::evaluate(const Tensor& input) {
+  GradMode no_grad(false);
+  const bool train = std::exchange(train_, false);
+  PassState pass;
+  pass.executions.assign(case_.layers.size(), 1);
+  Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, pass, {input});
+  train_ = train;
+  return outputs[0];
+}
+
+void EngineModel::on_draw(const Generator& before, const Tensor& drawn) {
+  if (current_pass_ == nullptr) return;
+  record_.draws.push_back(
+      {current_pass_->step, current_pass_->pass, current_layer_,
+       current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1, before.offset,
+       drawn.elements(), tensor_hash(drawn)});
+}
+
+void EngineModel::enter_phase(Moment phase) {
+  phase_ = phase;
+  if (request_.timeline) ambient().ledger->set_label(static_cast<int>(phase) << 16);
+}
+
+TimelinePoint EngineModel::point_of(const LedgerEvent& event) {
+  return {event.live, event.saved, (event.label & 0xffff) - 1,
+          static_cast<Moment>((event.label >> 16) & 0xf), event.label >> 20};
+}
+
+}  // namespace rematch

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/checkpoint/sequential.h"
+#include "engine/tensor/tensor.h"
+#include "properties/subjects/subject.h"
+
+namespace rematch {
+
+/// One forward of the run: which one it is, and how often each layer was entered on its behalf.
+struct PassState {
+  int step = 0;
+  int pass = 0;
+  std::vector<int> executions;
+};
+
+/// The model of a case on the engine: parameters, buffers, and its layers as functions from one
+/// boundary's live values to the next one's.
+class EngineModel final : public DrawObserver {
+ public:
+  EngineModel(const Case& c, const Geometry& geometry, const RunRequest& request,
+              const Mechanics* mechanics, Record& record);
+
+  /// The whole model under the request's plan. `pass` must outlive the graph.
+  Tensors forward(const Tensor& input, PassState& pass);
+  /// The whole model without checkpointing, in evaluation mode, unrecorded.
+  Tensor evaluate(const Tensor& input);
+
+  const Tensors& parameters() const { return parameters_; }
+  const Tensors& buffers() const { return buffers_; }
+
+  void on_draw(const Generator& before, const Tensor& drawn) override;
+  /// Ledger events from now on belong to this phase and to no layer.
+  void enter_phase(Moment phase);
+  static TimelinePoint point_of(const LedgerEvent& event);
+
+ private:
+  struct LayerCall;
+  struct SegmentCall;
+
+  void make_parameters();
+  Tensors run_layer(int layer, PassState& pass, const Tensors& live);
+  Tensors run_range(int begin, int end, const std::vector<SegmentSpec>& segments, PassState& pass,
+                    Tensors values);
+  CheckpointOptions options_for(const CheckpointChoice& choice) const;
+  Tensor apply(int layer, const Tensor& x, const Tensor& other, Tensor& second);
+  Tensor parameter_for(int layer, std::size_t position) const;
+
+  const Case& case_;
+  const Geometry& geometry_;
+  const RunRequest& request_;
+  const Mechanics* mechanics_;
+  Record& record_;
+  Tensors parameters_;
+  Tensors buffers_;
+  std::vector<int> first_buffer_;
+  std::vector<bool> detached_;
+  bool train_;
+  Moment phase_{};
+  const PassState* current_pass_ = nullptr;
+  int current_layer_ = -1;
+};
+
+}  // namespace rematch

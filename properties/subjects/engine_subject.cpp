@@ -1,0 +1,239 @@
+#include "properties/subjects/engine_subject.h"
+
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/memory/ledger.h"
+#include "engine/nn/optimizer.h"
+#include "engine/ops/loss.h"
+#include "engine/ops/view.h"
+#include "properties/subjects/engine_data.h"
+#include "properties/subjects/engine_model.h"
+
+namespace rematch {
+namespace {
+
+/// An ambient state of the run's own for as long as it lasts.
+class AmbientScope {
+ public:
+  AmbientScope(std::shared_ptr<Ledger> ledger, std::uint64_t seed) : outer_(ambient()) {
+    Ambient fresh;
+    fresh.ledger = std::move(ledger);
+    fresh.streams.seed(seed);
+    ambient() = std::move(fresh);
+  }
+  ~AmbientScope() { ambient() = std::move(outer_); }
+  AmbientScope(const AmbientScope&) = delete;
+  AmbientScope& operator=(const AmbientScope&) = delete;
+
+ private:
+  Ambient outer_;
+};
+
+std::unique_ptr<nn::Optimizer> make_optimizer(const ProtocolSpec& p, const Tensors& parameters) {
+  if (p.optimizer == OptimizerKind::adam) {
+    return std::make_unique<nn::Adam>(parameters, p.learning_rate);
+  }
+  return std::make_unique<nn::Sgd>(parameters, p.learning_rate, p.momentum);
+}
+
+/// One run of a case: the protocol, step by step, with everything observable written down.
+class Run {
+ public:
+  Run(const Case& c, const Geometry& geometry, const RunRequest& request,
+      const Mechanics* mechanics, Record& record)
+      : case_(c),
+        protocol_(c.protocol),
+        record_(record),
+        model_(c, geometry, request, mechanics, record),
+        inputs_{c.seed, kInputStream, 0},
+        targets_{c.seed, kTargetStream, 0},
+        fired_(geometry.parameters.size(), 0) {
+    ambient().draw_observer = &model_;
+    for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
+      Tensor p = model_.parameters()[i];
+      if (!p.requires_grad()) continue;
+      p.register_hook([this, i](const Tensor&) {
+        ++fired_[i];
+        return Tensor();
+      });
+      if (protocol_.prior_gradients) {
+        p.set_grad(Tensor::ones(p.shape(), p.dtype(), Tag::gradients));
+      }
+    }
+  }
+
+  void go() {
+    const auto optimizer = make_optimizer(protocol_, model_.parameters());
+    for (int step = 0; step < protocol_.steps; ++step) {
+      run_step(step);
+      optimizer->step();
+      note_state(step);
+      if (protocol_.zero_grad) optimizer->zero_grad();
+    }
+    if (protocol_.reevaluate) {
+      const Tensor y = model_.evaluate(make_input(case_, inputs_));
+      note(Quantity::reevaluation, protocol_.steps - 1, 0, 0, y);
+    }
+  }
+
+ private:
+  struct Pass {
+    PassState state;
+    Tensor input;
+    Tensor loss;
+  };
+
+  void run_step(int step) {
+    std::deque<Pass> passes;
+    for (int m = 0; m < protocol_.microbatches; ++m) {
+      run_forward(passes.emplace_back(), step, m);
+      if (!protocol_.forwards_first) run_backward(passes.back());
+    }
+    if (protocol_.forwards_first) {
+      for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) run_backward(*pass);
+    }
+    for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
+      note(Quantity::parameter_gradient, step, 0, static_cast<int>(i),
+           model_.parameters()[i].grad());
+    }
+  }
+
+  void run_forward(Pass& pass, int step, int microbatch) {
+    pass.state.step = step;
+    pass.state.pass = microbatch;
+    pass.input = make_input(case_, inputs_);
+    pass.input.set_requires_grad(protocol_.input_requires_grad);
+    model_.enter_phase(Moment::after_forward);
+    Tensors outputs = model_.forward(pass.input, pass.state);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      note(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
+    }
+    const Tensor main = flatten(outputs[0]);
+    const Tensor target = make_target(case_, main.shape(), targets_);
+    pass.loss = protocol_.loss == LossKind::mse ? mse_loss(main, target)
+                                                : cross_entropy(main, target);
+    note(Quantity::loss, step, microbatch, 0, pass.loss);
+    note_moment(Moment::after_forward, pass);
+  }
+
+  void run_backward(Pass& pass) {
+    model_.enter_phase(Moment::after_backward);
+    std::fill(fired_.begin(), fired_.end(), 0);
+    if (pass.loss.requires_grad()) {
+      for (int i = 0; i < protocol_.backwards; ++i) {
+        backward(pass.loss, {.retain_graph = i + 1 < protocol_.backwards, .inputs = {}});
+      }
+    }
+    pass.loss = Tensor();
+    const int step = pass.state.step;
+    const int microbatch = pass.state.pass;
+    note_moment(Moment::after_backward, pass);
+    note(Quantity::input_gradient, step, microbatch, 0, pass.input.grad());
+    for (std::size_t i = 0; i < fired_.size(); ++i) {
+      record_.hooks.push_back({step, microbatch, static_cast<int>(i), fired_[i]});
+    }
+    for (std::size_t i = 0; i < pass.state.executions.size(); ++i) {
+      record_.executions.push_back(
+          {step, microbatch, static_cast<int>(i), pass.state.executions[i]});
+    }
+  }
+
+  void note_state(int step) {
+    for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
+      note(Quantity::parameter, step, 0, static_cast<int>(i), model_.parameters()[i]);
+    }
+    for (std::size_t i = 0; i < model_.buffers().size(); ++i) {
+      note(Quantity::buffer, step, 0, static_cast<int>(i), model_.buffers()[i]);
+    }
+    note_streams(Moment::after_step, step, 0);
+  }
+
+  void note_moment(Moment moment, const Pass& pass) {
+    note_streams(moment, pass.state.step, pass.state.pass);
+    const Ledger& ledger = *ambient().ledger;
+    record_.bytes.push_back({moment, pass.state.step, pass.state.pass, ledger.live(Tag::saved),
+                             ledger.live(Tag::temporaries)});
+  }
+
+  void note_streams(Moment moment, int step, int pass) {
+    const auto& states = ambient().streams.states();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      record_.streams.push_back(
+          {moment, step, pass, static_cast<int>(i), states[i].seed, states[i].offset});
+    }
+  }
+
+  void note(Quantity quantity, int step, int pass, int index, const Tensor& t) {
+    Observation o;
+    o.quantity = quantity;
+    o.step = step;
+    o.pass = pass;
+    o.index = index;
+    o.present = t.defined();
+    if (t.defined()) {
+      o.requires_grad = t.requires_grad();
+      o.dtype = t.dtype();
+      o.shape = t.shape();
+      o.offset = record_.data.size();
+      o.bytes = static_cast<std::size_t>(t.bytes());
+      record_.data.resize(o.offset + o.bytes);
+      std::memcpy(record_.data.data() + o.offset, t.raw(), o.bytes);
+    }
+    record_.observations.push_back(o);
+  }
+
+  const Case& case_;
+  const ProtocolSpec& protocol_;
+  Record& record_;
+  EngineModel model_;
+  Generator inputs_;
+  Generator targets_;
+  std::vector<int> fired_;
+};
+
+}  // namespace
+
+EngineSubject::EngineSubject(const Mechanics* mechanics)
+    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>()) {
+  // A read after free must not pass.
+  ledger_->set_poison(true);
+}
+
+EngineSubject::~EngineSubject() = default;
+
+void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
+                        Record& record) {
+  record.clear();
+  ledger_->reset_peak();
+  ledger_->clear_timeline();
+  ledger_->record_timeline(request.timeline);
+  const AmbientScope scope(ledger_, c.seed);
+  const auto fail = [&](const char* kind, const std::exception& e) {
+    record.error = RecordedError{kind, e.what()};
+  };
+  try {
+    Run(c, geometry, request, mechanics_, record).go();
+  } catch (const CheckpointError& e) {
+    fail("checkpoint_error", e);
+  } catch (const OutOfMemory& e) {
+    fail("out_of_memory", e);
+  } catch (const std::invalid_argument& e) {
+    fail("invalid_argument", e);
+  } catch (const std::exception& e) {
+    fail("error", e);
+  }
+  record.peak_bytes = ledger_->peak();
+  if (ledger_->live() != 0 && !record.error) {
+    record.error = RecordedError{"leak", std::to_string(ledger_->live()) +
+                                             " bytes are still live after the run was torn down"};
+  }
+  for (const LedgerEvent& event : ledger_->timeline()) {
+    record.timeline.push_back(EngineModel::point_of(event));
+  }
+}
+
+}  // namespace rematch

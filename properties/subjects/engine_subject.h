@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/checkpoint/mechanics.h"
+#include "properties/subjects/subject.h"
+
+namespace rematch {
+
+/// The reference engine on the CPU. Runs in an ambient state and with a ledger of its own.
+class EngineSubject final : public Subject {
+ public:
+  /// `mechanics` (nullptr: the correct ones) must outlive the subject.
+  explicit EngineSubject(const Mechanics* mechanics = nullptr);
+  ~EngineSubject() override;
+  std::string_view name() const override { return "engine"; }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override;
+
+ private:
+  const Mechanics* mechanics_;
+  std::shared_ptr<class Ledger> ledger_;
+};
+
+}  // namespace rematch

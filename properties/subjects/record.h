@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/dtype.h"
+#include "engine/tensor/shape.h"
+
+namespace rematch {
+
+enum class Quantity : std::uint8_t {
+  output,              ///< Model outputs of one forward; index = position in live[layers].
+  loss,                ///< One scalar per forward.
+  input_gradient,      ///< After the step's backwards, per microbatch.
+  parameter_gradient,  ///< After the step's backwards, before the optimizer; index = parameter.
+  parameter,           ///< After the optimizer step.
+  buffer,              ///< After the optimizer step; index = buffer.
+  reevaluation,        ///< Main output of the last forward, on a new input, in eval mode.
+};
+
+/// One array seen at one point of the run. Its bytes lie in Record::data.
+struct Observation {
+  Quantity quantity{};
+  int step = 0;
+  int pass = 0;  ///< Microbatch within the step; 0 for quantities seen once a step.
+  int index = 0;
+  bool present = true;  ///< false: the tensor (a gradient) is absent. Absent is not zero.
+  bool requires_grad = false;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+/// One random draw of a layer. `execution` counts the layer's runs for the same forward: 0 is the
+/// forward itself, 1 and above are replays.
+struct Draw {
+  int step = 0;
+  int pass = 0;
+  int layer = 0;
+  int execution = 0;
+  std::uint64_t offset = 0;
+  std::int64_t elements = 0;
+  /// Hash of the drawn mask or noise, bit for bit.
+  std::uint64_t hash = 0;
+};
+
+enum class Moment : std::uint8_t { after_forward, after_backward, after_step };
+
+/// State of one random stream at one moment.
+struct StreamReading {
+  Moment moment{};
+  int step = 0;
+  int pass = 0;
+  int stream = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;
+  friend bool operator==(const StreamReading&, const StreamReading&) = default;
+};
+
+/// Ledger readings at one moment: bytes live under the tag `saved`, and under every tag but
+/// parameters, state, inputs and gradients once the run has dropped its own references.
+struct ByteReading {
+  Moment moment{};
+  int step = 0;
+  int pass = 0;
+  std::int64_t saved = 0;
+  std::int64_t temporaries = 0;
+  friend bool operator==(const ByteReading&, const ByteReading&) = default;
+};
+
+/// How often layer `layer` was entered for the forward (step, pass), replays included.
+struct ExecutionCount {
+  int step = 0;
+  int pass = 0;
+  int layer = 0;
+  int count = 0;
+  friend bool operator==(const ExecutionCount&, const ExecutionCount&) = default;
+};
+
+/// How often parameter `parameter`'s gradient hook fired during the backwards of one forward.
+struct HookCount {
+  int step = 0;
+  int pass = 0;
+  int parameter = 0;
+  int count = 0;
+  friend bool operator==(const HookCount&, const HookCount&) = default;
+};
+
+/// requires_grad of one model value after a layer's first execution.
+struct GradFlag {
+  int step = 0;
+  int pass = 0;
+  int layer = 0;
+  int output = 0;
+  bool requires_grad = false;
+  friend bool operator==(const GradFlag&, const GradFlag&) = default;
+};
+
+struct RecordedError {
+  std::string kind;  ///< "invalid_argument", "checkpoint_error", "out_of_memory", ...
+  std::string message;
+};
+
+/// One event of the ledger, for pictures; kept only when asked for.
+struct TimelinePoint {
+  std::int64_t live = 0;
+  std::int64_t saved = 0;
+  int layer = -1;  ///< Layer that was running, or -1.
+  Moment phase{};  ///< after_forward: during a forward; after_backward: during a backward.
+  int execution = 0;
+};
+
+/// Everything observable of one run.
+struct Record {
+  std::vector<Observation> observations;
+  std::vector<std::byte> data;
+  std::vector<Draw> draws;
+  std::vector<StreamReading> streams;
+  std::vector<ByteReading> bytes;
+  std::vector<ExecutionCount> executions;
+  std::vector<HookCount> hooks;
+  std::vector<GradFlag> grad_flags;
+  std::int64_t peak_bytes = 0;
+  std::optional<RecordedError> error;
+  std::vector<TimelinePoint> timeline;
+
+  std::span<const std::byte> bytes_of(const Observation& o) const {
+    return std::span(data).subspan(o.offset, o.bytes);
+  }
+  /// Empties the record and keeps its memory for the next run.
+  void clear();
+  /// 64-bit hash over everything but the timeline; equal runs give equal hashes.
+  std::uint64_t hash() const;
+};
+
+}  // namespace rematch

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "properties/subjects/subject.h"
+
+namespace rematch {
+
+/// A new subject by name. Throws std::invalid_argument that lists the known names.
+std::unique_ptr<Subject> make_subject(std::string_view name);
+
+std::vector<std::string_view> subject_names();
+
+}  // namespace rematch

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "properties/case/case.h"
+#include "properties/case/geometry.h"
+#include "properties/subjects/record.h"
+
+namespace rematch {
+
+/// How a case is to be run.
+struct RunRequest {
+  /// false: the plan is ignored and every layer runs plain.
+  bool checkpointed = false;
+  /// Layers whose parameters take part as constants (detached). The reference run of a model
+  /// whose first blocks the reentrant variant freezes is the plain run with those blocks detached.
+  std::vector<int> detached_layers;
+  bool timeline = false;
+};
+
+/// An implementation under test. Implement run() for your own framework, link rematch::properties
+/// and judge it with judge() (properties/laws/law.h).
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual std::string_view name() const = 0;
+  /// Runs the case from scratch and overwrites `record`. Must be deterministic. An error of the
+  /// implementation under test goes into record.error; it must not throw for a valid case.
+  /// `geometry` is validate(c). Different threads use different Subject objects.
+  virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+                   Record& record) = 0;
+};
+
+}  // namespace rematch
