@@ -20,6 +20,8 @@ namespace {
 constexpr std::int64_t kSlack = 16;
 /// Images whose copies conv2d_grad_weight holds at once, in elements; part of the summation order.
 constexpr std::int64_t kGroupElements = 1 << 16;
+/// Outputs per pass of conv2d_grad_weight, so that rows stay in the first-level cache; likewise.
+constexpr std::int64_t kWideBlock = 512;
 
 /// Room for `size` and the slack at an odd number of cache lines, so that planes do not all compete
 /// for the same cache sets.
@@ -246,10 +248,14 @@ void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* scratc
       copy_image(s, l, x + (n + i) * s.c * s.h * s.w, scratch + i * x_image);
       copy_gradient(s, l, gy + (n + i) * s.out_c * l.out_h * l.out_w, gy_planes + i * gy_image);
     }
-    // Whole vectors only: gy is zero past its last output.
-    lane_product<true>(s.out_c, depth, gy_planes + l.lead, l.gy_plane, scratch, taps, images,
-                       l.wide_padded, gy_image, x_image,
-                       [=](std::int64_t o, std::int64_t k, T value) { gw[o * depth + k] += value; });
+    for (std::int64_t at = 0; at < l.wide_padded; at += kWideBlock) {
+      // Whole vectors only: gy is zero past its last output.
+      lane_product<true>(s.out_c, depth, gy_planes + l.lead + at, l.gy_plane, scratch + at, taps,
+                         images, std::min(kWideBlock, l.wide_padded - at), gy_image, x_image,
+                         [=](std::int64_t o, std::int64_t k, T value) {
+                           gw[o * depth + k] += value;
+                         });
+    }
   }
 }
 

@@ -107,9 +107,10 @@ inline void chain_column(std::int64_t rows, std::int64_t depth, Strided<T> a, co
   if (rows == 1) step.template operator()<1>();
 }
 
-/// The lane sums of kRows rows of a with kCols rows of b, from first_col on.
+/// The lane sums of kRows rows of a with kCols rows of b, from first_col on. Kept out of line: gcc 12
+/// spills accumulators when it specialises this for its callers.
 template <typename T, int kRows, int kCols, typename Rows>
-inline void lane_tile(const T* a, std::int64_t a_stride, const T* b, const Rows& b_rows,
+[[gnu::noinline, gnu::noclone]] void lane_tile(const T* a, std::int64_t a_stride, const T* b, const Rows& b_rows,
                       std::int64_t first_col, std::int64_t segments, std::int64_t length,
                       std::int64_t a_segment, std::int64_t b_segment, T (&sums)[kRows][kCols]) {
   using V = Simd<T>;

@@ -1,0 +1,42 @@
+# The libraries Rematch builds on, all from the system's packages.
+
+macro(rematch_find_package name)
+  find_package(${name} ${ARGN} QUIET)
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "${name} (${ARGN}) was not found. ci/setup installs everything that the build needs.")
+  endif()
+endmacro()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+rematch_find_package(Threads)
+rematch_find_package(fmt)
+rematch_find_package(nlohmann_json 3.10)
+rematch_find_package(Eigen3 3.3 NO_MODULE)
+rematch_find_package(CLI11)
+
+if(REMATCH_BUILD_TESTS)
+  rematch_find_package(Catch2 3)
+  include(Catch)
+
+  # Debian's config file names the target without a namespace; other builds of it ship none at all.
+  find_package(rapidcheck QUIET)
+  if(NOT TARGET rapidcheck::rapidcheck)
+    add_library(rapidcheck::rapidcheck INTERFACE IMPORTED)
+    if(TARGET rapidcheck)
+      target_link_libraries(rapidcheck::rapidcheck INTERFACE rapidcheck)
+    else()
+      find_path(RAPIDCHECK_INCLUDE_DIR rapidcheck.h)
+      find_library(RAPIDCHECK_LIBRARY rapidcheck)
+      mark_as_advanced(RAPIDCHECK_INCLUDE_DIR RAPIDCHECK_LIBRARY)
+      if(NOT RAPIDCHECK_INCLUDE_DIR OR NOT RAPIDCHECK_LIBRARY)
+        message(FATAL_ERROR "rapidcheck was not found. ci/setup installs everything that the build needs.")
+      endif()
+      target_include_directories(rapidcheck::rapidcheck INTERFACE "${RAPIDCHECK_INCLUDE_DIR}")
+      target_link_libraries(rapidcheck::rapidcheck INTERFACE "${RAPIDCHECK_LIBRARY}")
+    endif()
+  endif()
+endif()
+
+if(REMATCH_BUILD_BENCH)
+  rematch_find_package(benchmark)
+endif()

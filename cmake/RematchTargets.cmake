@@ -1,0 +1,33 @@
+# find_package with a sentence that says what to do.
+macro(rematch_find name)
+  find_package(${name} ${ARGN} QUIET)
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "${name} ${ARGN} was not found; run ci/setup, or install it")
+  endif()
+endmacro()
+
+# Sources of a room: every .cpp below the folder; its tests, and what only tests use, apart.
+function(rematch_sources folder sources tests)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS "${folder}/*.cpp")
+  set(for_tests ${found})
+  list(FILTER for_tests INCLUDE REGEX "(_test\\.cpp|/testing/[a-z_]+\\.cpp)$")
+  if(for_tests)
+    list(REMOVE_ITEM found ${for_tests})
+  endif()
+  set(${sources} ${found} PARENT_SCOPE)
+  set(${tests} ${for_tests} PARENT_SCOPE)
+endfunction()
+
+# A library that is installed and exported as rematch::<name>.
+function(rematch_library name)
+  add_library(rematch_${name} STATIC ${ARGN})
+  add_library(rematch::${name} ALIAS rematch_${name})
+  set_target_properties(rematch_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(rematch_${name} PUBLIC cxx_std_20)
+  target_include_directories(rematch_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/rematch>)
+  target_link_libraries(rematch_${name} PRIVATE
+    $<BUILD_INTERFACE:rematch_bits> $<BUILD_INTERFACE:rematch_warnings>)
+  install(TARGETS rematch_${name} EXPORT rematchTargets)
+endfunction()

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+
+#include "engine/tensor/tensor.h"
+
+namespace rematch::testing {
+
+using Operation = std::function<Tensors(const Tensors&)>;
+
+/// What a central difference of an operation can be trusted to.
+struct Accuracy {
+  /// Largest |third derivative| of one output along one input element.
+  double third_derivative = 0;
+  /// Largest sum of magnitudes of the terms that make up one output.
+  double magnitude = 1;
+  /// Roundings on the way to one output.
+  double roundings = 1;
+};
+
+/// Checks (with Catch2's CHECK) the gradients of `operation` at `inputs`, all float64, against
+/// central differences, once for every choice of which inputs require grad: those get the gradient,
+/// the others none. Inputs must be multiples of 2^-17 below 2^30, and the operation smooth within
+/// 2^-17 of them.
+void check_gradients(const Operation& operation, const Tensors& inputs, const Accuracy& accuracy);
+
+/// The same for the one tensor given as both operands of `operation`.
+void check_gradient_of_both_operands(const Operation& operation, const Tensor& operand,
+                                     const Accuracy& accuracy);
+
+}  // namespace rematch::testing

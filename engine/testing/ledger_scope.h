@@ -1,0 +1,41 @@
+#pragma once
+
+#include <catch2/catch_test_macros.hpp>
+#include <memory>
+
+#include "engine/ambient/ambient.h"
+
+namespace rematch::testing {
+
+/// Test fixture: the test runs in an ambient state of its own, with a new ledger that poisons what
+/// is freed, and must leave it as it found it: no live byte, recording on, no hooks, no backward.
+class LedgerScope {
+ public:
+  LedgerScope() : surrounding_(ambient()) {
+    ambient() = Ambient{};
+    ledger().set_poison(true);
+  }
+  ~LedgerScope() {
+    // Held by value: the last tensor to die may be the one that keeps the ledger.
+    const Ambient left = ambient();
+    ambient() = surrounding_;
+    CHECK(left.ledger->live() == 0);
+    for (int tag = 0; tag < kTagCount; ++tag) {
+      CAPTURE(to_string(static_cast<Tag>(tag)));
+      CHECK(left.ledger->live(static_cast<Tag>(tag)) == 0);
+    }
+    CHECK(left.grad_enabled);
+    CHECK(left.hooks == nullptr);
+    CHECK(left.draw_observer == nullptr);
+    CHECK(left.backward_id == 0);
+  }
+  LedgerScope(const LedgerScope&) = delete;
+  LedgerScope& operator=(const LedgerScope&) = delete;
+
+  static Ledger& ledger() { return *ambient().ledger; }
+
+ private:
+  Ambient surrounding_;
+};
+
+}  // namespace rematch::testing
