@@ -1,0 +1,210 @@
+#include "engine/tensor/tensor.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <limits>
+#include <stdexcept>
+
+#include "engine/autograd/saved_tensor.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/view.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::Message;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
+using testing::variable;
+
+TEST_CASE_METHOD(LedgerScope, "a tensor takes elements times element size, and gives them back") {
+  {
+    const Tensor a = Tensor::empty({3, 5}, DType::float32);
+    const Tensor b = Tensor::empty({3, 5}, DType::float64);
+    const Tensor c = Tensor::empty({7}, DType::uint8, Tag::state);
+    const Tensor d = Tensor::empty({2}, DType::int32, Tag::inputs);
+    CHECK(a.bytes() == 60);
+    CHECK(ledger().live(Tag::temporaries) == 180);
+    CHECK(ledger().live(Tag::state) == 7);
+    CHECK(ledger().live(Tag::inputs) == 8);
+  }
+  CHECK(ledger().live() == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "copies of a handle share the array") {
+  const Tensor a = tensor({1, 2, 3}, {3});
+  Tensor b = a;
+  b.data<double>()[1] = 7;
+  CHECK(a.at(1) == 7);
+  CHECK(is_same(a, b));
+  CHECK(ledger().live() == 24);
+}
+
+TEST_CASE_METHOD(LedgerScope, "values are converted to the dtype asked for") {
+  CHECK(tensor({0.1}, {1}, DType::float32).at(0) == static_cast<double>(0.1F));
+  CHECK(tensor({0.1}, {1}, DType::float64).at(0) == 0.1);
+  CHECK(tensor({5, -3}, {2}, DType::int32).to_vector() == std::vector<double>{5, -3});
+  CHECK(tensor({255}, {1}, DType::uint8).at(0) == 255);
+  CHECK(Tensor::full({2}, DType::int32, 4).to_vector() == std::vector<double>{4, 4});
+  CHECK(Tensor::ones({2}, DType::uint8).to_vector() == std::vector<double>{1, 1});
+  CHECK(Tensor::zeros({0}, DType::float32).to_vector().empty());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a count of values that does not fill the shape is refused") {
+  CHECK_THROWS_MATCHES(tensor({1, 2, 3}, {2, 2}), std::invalid_argument,
+                       Message("[tensor] shape [2, 2] needs 4 values, got 3"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a tensor cannot be read as another dtype") {
+  const Tensor a = tensor({1}, {1}, DType::float32);
+  CHECK_THROWS_MATCHES(a.data<double>(), std::invalid_argument,
+                       Message("[tensor] data<float64> of a tensor of float32"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "item() needs exactly one element") {
+  CHECK(tensor({4}, {1, 1}).item() == 4);
+  CHECK(tensor({4}, {}).item() == 4);
+  CHECK_THROWS_MATCHES(tensor({1, 2}, {2}).item(), std::invalid_argument,
+                       Message("[tensor] item() needs one element, got shape [2]"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "an undefined tensor has no properties to ask for") {
+  const Tensor none;
+  CHECK_FALSE(none.defined());
+  CHECK_THROWS_AS(none.shape(), std::invalid_argument);
+  CHECK_THROWS_AS(none.dtype(), std::invalid_argument);
+  CHECK_THROWS_AS(none.grad(), std::invalid_argument);
+  CHECK_THROWS_AS(none.requires_grad(), std::invalid_argument);
+  CHECK_THROWS_AS(none.detach(), std::invalid_argument);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a detached tensor shares storage and version, not history") {
+  const Tensor x = variable({1, -2}, {2});
+  Tensor y = scale(x, 2);
+  Tensor d = y.detach();
+  CHECK(d.storage() == y.storage());
+  CHECK(d.is_leaf());
+  CHECK_FALSE(d.requires_grad());
+  CHECK(d.version() == 0);
+  scale_(d, 2);
+  CHECK(y.version() == 1);
+  CHECK(y.to_vector() == std::vector<double>{4, -8});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a reshaped tensor shares storage and version") {
+  Tensor x = tensor({1, 2, 3, 4}, {2, 2});
+  const Tensor v = reshape(x, {4});
+  const Tensor w = reshape(v, {1, 4});
+  CHECK(v.storage() == x.storage());
+  CHECK(w.storage() == x.storage());
+  CHECK(ledger().live() == 32);
+  scale_(x, 2);
+  CHECK(v.to_vector() == std::vector<double>{2, 4, 6, 8});
+  CHECK(v.version() == 1);
+  CHECK(w.version() == 1);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a view keeps the storage alive after its base is gone") {
+  Tensor v;
+  {
+    const Tensor x = tensor({1, 2}, {2});
+    v = reshape(x, {2, 1});
+  }
+  CHECK(v.to_vector() == std::vector<double>{1, 2});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a clone has its own storage, version and tag") {
+  Tensor x = tensor({1, 2}, {2});
+  scale_(x, 3);
+  const Tensor c = x.clone(Tag::state);
+  CHECK(c.storage() != x.storage());
+  CHECK(c.version() == 0);
+  CHECK(same_bits(c, x));
+  CHECK(ledger().live(Tag::state) == 16);
+  CHECK(Tensor::empty({0}, DType::float32).clone().elements() == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "only floating tensors can require grad") {
+  CHECK(variable({1}, {1}, DType::float32).requires_grad());
+  Tensor indices = tensor({1}, {1}, DType::int32);
+  CHECK_THROWS_MATCHES(
+      indices.set_requires_grad(true), std::invalid_argument,
+      Message("[tensor] only float32 and float64 can require grad, got int32"));
+  CHECK_NOTHROW(indices.set_requires_grad(false));
+}
+
+TEST_CASE_METHOD(LedgerScope, "requires_grad cannot be set on the result of an op") {
+  Tensor y = relu(variable({1}, {1}));
+  CHECK_THROWS_AS(y.set_requires_grad(false), std::invalid_argument);
+  CHECK_NOTHROW(y.detach().set_requires_grad(true));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a gradient must fit its tensor and counts as a gradient") {
+  Tensor x = variable({1, 2}, {2});
+  CHECK_THROWS_MATCHES(x.set_grad(tensor({1}, {1})), std::invalid_argument,
+                       Message("[tensor] gradient of shape [2] expected, got [1]"));
+  CHECK_THROWS_AS(x.set_grad(tensor({1, 2}, {2}, DType::float32)), std::invalid_argument);
+  x.set_grad(tensor({3, 4}, {2}));
+  CHECK(ledger().live(Tag::gradients) == 16);
+  x.set_grad({});
+  CHECK_FALSE(x.grad().defined());
+  CHECK(ledger().live(Tag::gradients) == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a gradient hook needs a tensor that requires grad") {
+  CHECK_THROWS_AS(tensor({1}, {1}).register_hook([](const Tensor& g) { return g; }),
+                  std::invalid_argument);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a temporary counts as saved from the first save to the last drop") {
+  const Tensor x = tensor({1, 2}, {2});
+  SavedTensor first;
+  SavedTensor second;
+  first.save(x);
+  CHECK(ledger().live(Tag::saved) == 16);
+  second.save(x);
+  CHECK(ledger().live(Tag::saved) == 16);
+  first.reset();
+  CHECK(ledger().live(Tag::saved) == 16);
+  second.reset();
+  CHECK(ledger().live(Tag::saved) == 0);
+  CHECK(ledger().live(Tag::temporaries) == 16);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what is not a temporary keeps its tag when saved") {
+  const Tensor x = Tensor::ones({2}, DType::float64, Tag::parameters);
+  SavedTensor saved;
+  saved.save(x);
+  CHECK(ledger().live(Tag::parameters) == 16);
+  CHECK(ledger().live(Tag::saved) == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a saved temporary that becomes a gradient stays one") {
+  Tensor x = variable({1, 2}, {2});
+  const Tensor g = tensor({3, 4}, {2});
+  SavedTensor saved;
+  saved.save(g);
+  x.set_grad(g);
+  CHECK(ledger().live(Tag::gradients) == 16);
+  CHECK(ledger().live(Tag::saved) == 0);
+  saved.reset();
+  CHECK(ledger().live(Tag::gradients) == 16);
+}
+
+TEST_CASE("the comparison of bits fails where values compare equal but bits differ") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(same_bits(tensor({nan}, {1}), tensor({nan}, {1})));
+  CHECK_FALSE(same_bits(tensor({nan}, {1}), tensor({-nan}, {1})));
+  CHECK_FALSE(same_bits(tensor({0.0}, {1}), tensor({-0.0}, {1})));
+  CHECK_FALSE(same_bits(tensor({1}, {1}), tensor({1}, {1}, DType::float32)));
+  CHECK_FALSE(same_bits(tensor({1}, {1}), tensor({1}, {})));
+  CHECK_FALSE(same_bits(tensor({1}, {1}), Tensor()));
+  CHECK(same_bits(Tensor(), Tensor()));
+}
+
+}  // namespace
+}  // namespace rematch

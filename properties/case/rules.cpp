@@ -1,0 +1,173 @@
+#include "properties/case/rules.h"
+
+#include <cmath>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "properties/case/geometry.h"
+
+namespace rematch {
+namespace {
+
+[[noreturn]] void fail(const std::string& place, const std::string& expected,
+                       const std::string& got) {
+  throw std::invalid_argument("[case] " + place + ", expected " + expected + ", got " + got);
+}
+
+std::string range_text(int begin, int end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+}
+
+bool begins_within(std::span<const SegmentSpec> segments, int low, int high) {
+  for (const SegmentSpec& s : segments) {
+    if (s.begin > low && s.begin <= high) return true;
+    if (begins_within(s.nested, low, high)) return true;
+  }
+  return false;
+}
+
+/// Does a segment of any level begin at a layer in (low, high].
+bool segment_begins_within(const Case& c, int low, int high) {
+  if (!c.plan.sequential) return begins_within(c.plan.segments, low, high);
+  const SequentialSpec& s = *c.plan.sequential;
+  const int size = static_cast<int>(c.layers.size()) / s.segments;
+  const int checkpointed = s.last_stored ? s.segments - 1 : s.segments;
+  for (int i = 0; i < checkpointed; ++i) {
+    if (i * size > low && i * size <= high) return true;
+  }
+  return false;
+}
+
+void check_choice(const CheckpointChoice& choice, const char* place) {
+  if (choice.variant == Variant::non_reentrant) return;
+  if (!choice.early_stop) {
+    fail(std::string(place) + ": early_stop belongs to the non_reentrant variant", "true", "false");
+  }
+  if (choice.determinism != CheckKind::metadata) {
+    fail(std::string(place) + ": determinism belongs to the non_reentrant variant", "metadata",
+         std::string(to_string(choice.determinism)));
+  }
+}
+
+void check_segments(std::span<const SegmentSpec> segments, int begin, int end, int depth) {
+  if (depth > kMaxNesting) {
+    fail("plan: segments are nested too deeply", "at most " + std::to_string(kMaxNesting) + " levels",
+         "more");
+  }
+  int cursor = begin;
+  for (const SegmentSpec& s : segments) {
+    if (s.begin >= s.end) {
+      fail("plan: segment " + range_text(s.begin, s.end) + " is empty", "begin < end",
+           range_text(s.begin, s.end));
+    }
+    if (s.begin < cursor || s.end > end) {
+      const bool outside = s.begin < begin || s.end > end;
+      fail(outside ? depth == 1 ? "plan: a segment lies outside the model"
+                                : "plan: a nested segment lies outside its parent"
+                   : "plan: segments overlap or are out of order",
+           "a range within " + range_text(cursor, end), range_text(s.begin, s.end));
+    }
+    check_choice(s.choice, "plan");
+    if (!s.nested.empty()) check_segments(s.nested, s.begin, s.end, depth + 1);
+    cursor = s.end;
+  }
+}
+
+void check_int(const char* name, int value, int low, int high) {
+  if (value < low || value > high) {
+    fail(std::string("protocol: ") + name, std::to_string(low) + ".." + std::to_string(high),
+         std::to_string(value));
+  }
+}
+
+}  // namespace
+
+bool has_parameters(LayerKind kind) {
+  return kind == LayerKind::linear || kind == LayerKind::conv2d || kind == LayerKind::batch_norm ||
+         kind == LayerKind::layer_norm;
+}
+
+bool can_be_tied(LayerKind kind) { return kind == LayerKind::linear || kind == LayerKind::conv2d; }
+
+bool draws_in_training(const LayerSpec& layer) {
+  return layer.kind == LayerKind::rrelu ||
+         ((layer.kind == LayerKind::dropout || layer.kind == LayerKind::gaussian_noise) &&
+          layer.p > 0);
+}
+
+const char* stray_field(const LayerSpec& l) {
+  using enum LayerKind;
+  const bool window = l.kind == conv2d || l.kind == max_pool2d || l.kind == avg_pool2d;
+  if (l.features != 0 && !can_be_tied(l.kind) && l.kind != split) return "features";
+  if (!window && l.kernel != 0) return "kernel";
+  if (!window && l.stride != 1) return "stride";
+  if (!window && l.padding != 0) return "padding";
+  if (l.p != 0 && l.kind != dropout && l.kind != gaussian_noise) return "p";
+  if (!l.bias && !can_be_tied(l.kind)) return "bias";
+  if (l.in_place && l.kind != relu) return "in_place";
+  if (l.frozen && !has_parameters(l.kind)) return "frozen";
+  if (l.tied_to != -1 && !can_be_tied(l.kind)) return "tied_to";
+  if (l.from && l.kind != add && l.kind != concat) return "from";
+  return nullptr;
+}
+
+const char* in_place_hazard(const Case& c, int layer) {
+  int base = layer - 1;
+  while (base >= 0 && c.layers[static_cast<std::size_t>(base)].kind == LayerKind::flatten) --base;
+  if (base < 0) return "overwrites the model input";
+  switch (c.layers[static_cast<std::size_t>(base)].kind) {
+    case LayerKind::linear:
+    case LayerKind::conv2d:
+    case LayerKind::max_pool2d:
+    case LayerKind::avg_pool2d:
+    case LayerKind::batch_norm:
+    case LayerKind::layer_norm:
+    case LayerKind::add:
+    case LayerKind::concat:
+      break;
+    default:
+      return "overwrites a value that the layer before it saved or did not make";
+  }
+  if (segment_begins_within(c, base, layer)) return "overwrites the input of a segment";
+  for (const LayerSpec& other : c.layers) {
+    if (other.from && other.from->layer >= base && other.from->layer < layer) {
+      return "overwrites a value that another layer reads";
+    }
+  }
+  return nullptr;
+}
+
+void check_plan(const Case& c) {
+  const int layers = static_cast<int>(c.layers.size());
+  if (!c.plan.sequential) {
+    check_segments(c.plan.segments, 0, layers, 1);
+    return;
+  }
+  if (!c.plan.segments.empty()) {
+    fail("plan: sequential excludes explicit segments", "one of the two", "both");
+  }
+  const int segments = c.plan.sequential->segments;
+  if (segments < 1 || segments > layers) {
+    fail("plan.sequential: segments", "1.." + std::to_string(layers), std::to_string(segments));
+  }
+  check_choice(c.plan.sequential->choice, "plan.sequential");
+}
+
+void check_protocol(const Case& c) {
+  const ProtocolSpec& p = c.protocol;
+  check_int("steps", p.steps, 1, 16);
+  check_int("microbatches", p.microbatches, 1, 16);
+  check_int("backwards", p.backwards, 1, 4);
+  if (!std::isfinite(p.learning_rate) || p.learning_rate < 0 || p.learning_rate > 1e3) {
+    fail("protocol: learning_rate", "a number in [0, 1000]", std::to_string(p.learning_rate));
+  }
+  if (!(p.momentum >= 0 && p.momentum < 1)) {
+    fail("protocol: momentum", "a number in [0, 1)", std::to_string(p.momentum));
+  }
+  if (p.momentum != 0 && p.optimizer != OptimizerKind::sgd) {
+    fail("protocol: momentum belongs to sgd", "0", std::to_string(p.momentum));
+  }
+}
+
+}  // namespace rematch
