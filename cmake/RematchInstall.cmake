@@ -7,7 +7,6 @@ foreach(room engine properties)
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
     PATTERN "testing" EXCLUDE
-    PATTERN "test_support.h" EXCLUDE)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)

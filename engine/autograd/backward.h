@@ -11,7 +11,7 @@ struct BackwardOptions {
   /// Keep what the graph saved, so that it can be walked again.
   bool retain_graph = false;
   /// When not empty: accumulate into these leaves only, and walk only what leads to them.
-  Tensors inputs;
+  Tensors inputs = {};
 };
 
 /// Accumulates the gradient of sum_i <roots[i], grads[i]> into the .grad of every leaf that

@@ -8,7 +8,8 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/checkpoint/test_support.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
 #include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
@@ -23,7 +24,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::FreshAmbient;
+using testing::LedgerScope;
 using testing::same_bits;
 
 Tensor normal(const Shape& shape, std::uint64_t seed, bool requires_grad) {
@@ -56,8 +57,23 @@ struct Outcome {
   int runs = 0;
 };
 
+/// An ambient state of its own; what the outcome holds outlives it.
+class FreshAmbient {
+ public:
+  FreshAmbient() : outer_(ambient()) {
+    ambient() = Ambient();
+    ambient().streams.seed(7);
+  }
+  ~FreshAmbient() { ambient() = outer_; }
+  FreshAmbient(const FreshAmbient&) = delete;
+  FreshAmbient& operator=(const FreshAmbient&) = delete;
+
+ private:
+  Ambient outer_;
+};
+
 Outcome step(const CheckpointOptions* options, bool input_requires_grad = true) {
-  FreshAmbient fresh;
+  const FreshAmbient fresh;
   Net net;
   const Tensor x = normal({4, 5}, 3, input_requires_grad);
   const Tensors y = options ? checkpoint(net.body(), {x}, *options) : net.body()({x});
@@ -98,7 +114,8 @@ TEST_CASE("without preserved random state the replay draws another mask") {
 }
 
 TEST_CASE("a reentrant checkpoint whose inputs are all frozen freezes what it contains") {
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const std::int64_t before = frozen_checkpoint_warnings();
   const Tensors y = checkpoint(net.body(), {normal({4, 5}, 3, false)}, variant(true));
@@ -116,7 +133,8 @@ TEST_CASE("a non-reentrant checkpoint trains its parameters even when its inputs
 
 TEST_CASE("after the forward a checkpointed region holds nothing but its inputs") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const Tensor x = normal({4, 5}, 3, true);
   const std::int64_t base = fresh.ledger().live();
@@ -135,7 +153,8 @@ TEST_CASE("after the forward a checkpointed region holds nothing but its inputs"
 
 TEST_CASE("each backward over a retained graph replays once") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const Tensor loss = sum(checkpoint(net.body(), {normal({4, 5}, 3, true)}, variant(reentrant))[0]);
   backward(loss, {.retain_graph = true, .inputs = {}});
@@ -146,7 +165,8 @@ TEST_CASE("each backward over a retained graph replays once") {
 
 TEST_CASE("the second backward without retain_graph is refused") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const Tensor loss = sum(checkpoint(net.body(), {normal({4, 5}, 3, true)}, variant(reentrant))[0]);
   backward(loss);
@@ -156,7 +176,8 @@ TEST_CASE("the second backward without retain_graph is refused") {
 TEST_CASE("pure nesting of depth d runs the innermost function d + 1 times without early stop") {
   const bool reentrant = GENERATE(false, true);
   const int depth = GENERATE(1, 2, 3, 4, 5);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   CheckpointOptions options = variant(reentrant);
   options.early_stop = false;
@@ -171,7 +192,8 @@ TEST_CASE("pure nesting of depth d runs the innermost function d + 1 times witho
 
 TEST_CASE("with early stop the innermost function of a pure nesting runs twice") {
   const int depth = GENERATE(1, 2, 3, 4, 5);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   Function f = net.body();
   for (int i = 1; i < depth; ++i) {
@@ -182,7 +204,8 @@ TEST_CASE("with early stop the innermost function of a pure nesting runs twice")
 }
 
 TEST_CASE("a region that saves nothing is never replayed") {
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   int runs = 0;
   const Function doubled = [&](const Tensors& in) -> Tensors {
     ++runs;
@@ -193,7 +216,8 @@ TEST_CASE("a region that saves nothing is never replayed") {
 }
 
 TEST_CASE("an early stop leaves out what comes after the last saved tensor") {
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   int tail = 0;
   const Function f = [&](const Tensors& in) -> Tensors {
     const Tensor h = tanh(in[0]);
@@ -208,7 +232,8 @@ TEST_CASE("an early stop leaves out what comes after the last saved tensor") {
 
 TEST_CASE("running statistics are updated once, in the forward") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   const auto run = [&](bool checkpointed) {
     Tensor mean = Tensor::zeros({5}, DType::float32);
     Tensor var = Tensor::ones({5}, DType::float32);
@@ -226,7 +251,8 @@ TEST_CASE("running statistics are updated once, in the forward") {
 
 TEST_CASE("an exception in a replay leaves random state, grad mode and hooks as they were") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   int calls = 0;
   const Function f = [&](const Tensors& in) -> Tensors {
@@ -250,7 +276,8 @@ TEST_CASE("an exception in a replay leaves random state, grad mode and hooks as 
 }
 
 TEST_CASE("a replay that saves something else is refused, and the check says what differs") {
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   int calls = 0;
   CheckpointOptions options;
   SECTION("fewer tensors") {
@@ -288,7 +315,8 @@ TEST_CASE("a replay that saves something else is refused, and the check says wha
 }
 
 TEST_CASE("the reentrant variant refuses partial backward passes, the other takes them") {
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const Tensor x = normal({4, 5}, 3, true);
   const std::array inputs{x};
@@ -303,7 +331,8 @@ TEST_CASE("the reentrant variant refuses partial backward passes, the other take
 
 TEST_CASE("the same tensor passed twice gets both contributions") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   const Function f = [](const Tensors& in) -> Tensors { return {mul(tanh(in[0]), in[1])}; };
   const Tensor x = normal({3, 3}, 3, true);
   backward(sum(f({x, x})[0]));
@@ -316,7 +345,8 @@ TEST_CASE("the same tensor passed twice gets both contributions") {
 
 TEST_CASE("outputs that nobody uses contribute nothing") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const Function f = [&](const Tensors& in) -> Tensors {
     return {tanh(linear(in[0], net.w1)), tanh(scale(in[0], 3))};
@@ -332,7 +362,8 @@ TEST_CASE("outputs that nobody uses contribute nothing") {
 
 TEST_CASE("an input changed in place after the forward is noticed in backward") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   Tensor h = scale(normal({4, 5}, 3, true), 2);
   const Tensor loss = sum(checkpoint(net.body(), {h}, variant(reentrant))[0]);
@@ -342,7 +373,8 @@ TEST_CASE("an input changed in place after the forward is noticed in backward") 
 
 TEST_CASE("with grad mode off a checkpoint runs its function and nothing else") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   Net net;
   const GradMode off(false);
   const Tensors y = checkpoint(net.body(), {normal({4, 5}, 3, true)}, variant(reentrant));
@@ -353,7 +385,8 @@ TEST_CASE("with grad mode off a checkpoint runs its function and nothing else") 
 
 TEST_CASE("a graph that is dropped without a backward leaves nothing behind") {
   const bool reentrant = GENERATE(false, true);
-  FreshAmbient fresh;
+  const LedgerScope fresh;
+  ambient().streams.seed(7);
   {
     Net net;
     const Tensor loss =

@@ -4,7 +4,8 @@
 #include <catch2/matchers/catch_matchers.hpp>
 
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/test_support.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 
@@ -36,7 +37,7 @@ TEST_CASE("every layer runs twice but those of a stored last segment, for all n 
     for (int k = 1; k <= n; ++k) {
       for (const bool reentrant : {false, true}) {
         for (const LastSegment last : {LastSegment::stored, LastSegment::checkpointed}) {
-          testing::FreshAmbient fresh;
+          const testing::LedgerScope scope;
           std::vector<int> runs(static_cast<std::size_t>(n), 0);
           std::vector<Function> layers;
           for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -58,14 +58,18 @@ class ShapeWalk {
     input_ = x_;
   }
 
-  /// Adds the product of `dims`, none of them above kMaxCaseElements, to the case's total.
-  void count(std::span<const std::int64_t> dims) {
+  /// The product of `dims`, each below 2 * kMaxCaseElements, which must not exceed the limit.
+  std::int64_t product_of(std::span<const std::int64_t> dims) const {
     std::int64_t product = 1;
     for (const std::int64_t d : dims) {
       product *= d;
       if (product > kMaxCaseElements) too_large();
     }
-    total_ += product;
+    return product;
+  }
+  /// Adds a tensor to the case's total.
+  void count(std::span<const std::int64_t> dims) {
+    total_ += product_of(dims);
     if (total_ > kMaxCaseElements) too_large();
   }
   [[noreturn]] void too_large() const {
@@ -197,8 +201,7 @@ class ShapeWalk {
   void linear(const LayerSpec& l) {
     need_rank(2);
     need_features(l);
-    count(std::array{l.features, x_[1]});
-    total_ -= l.features * x_[1];
+    product_of(std::array{l.features, x_[1]});
     weight_and_bias(l, Shape{l.features, x_[1]});
     output(std::array{x_[0], l.features});
   }
@@ -208,7 +211,9 @@ class ShapeWalk {
     need_rank(4);
     if (!in_limits(l.kernel, 1)) fail("kernel of at least 1", std::to_string(l.kernel));
     if (!in_limits(l.stride, 1)) fail("stride of at least 1", std::to_string(l.stride));
-    if (!in_limits(l.padding, 0)) fail("padding of at least 0", std::to_string(l.padding));
+    if (l.padding < 0 || l.padding > kMaxCaseElements / 4) {
+      fail("padding of at least 0", std::to_string(l.padding));
+    }
     const std::int64_t h = x_[2] + 2 * l.padding;
     const std::int64_t w = x_[3] + 2 * l.padding;
     if (l.kernel > h || l.kernel > w) {
@@ -222,11 +227,8 @@ class ShapeWalk {
     const auto [h, w] = window(l);
     need_features(l);
     // The matrix of patches, which a kernel may build, so that a small file cannot ask for it.
-    const std::array patches{x_[1], l.kernel, l.kernel, h, w};
-    const std::int64_t before = total_;
-    count(patches);
-    count(std::array{l.features, x_[1], l.kernel, l.kernel});
-    total_ = before;
+    product_of(std::array{x_[1], l.kernel, l.kernel, h, w});
+    product_of(std::array{l.features, x_[1], l.kernel, l.kernel});
     weight_and_bias(l, Shape{l.features, x_[1], l.kernel, l.kernel});
     output(std::array{x_[0], l.features, h, w});
   }

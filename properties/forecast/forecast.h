@@ -22,22 +22,35 @@ struct Forecast {
   /// Layers whose parameters get no gradient because a reentrant segment saw no input that
   /// requires grad (the frozen first block).
   std::vector<int> frozen_layers;
-  /// Bytes under the tag `saved` after one forward (loss included), checkpointed and plain.
+  /// Bytes under the tag `saved` after one forward (loss included): checkpointed, and in the
+  /// reference run (plain, with frozen_layers detached). While several forwards of a step wait for
+  /// their backward, each holds as much again.
   std::int64_t saved_bytes = 0;
   std::int64_t plain_saved_bytes = 0;
+  /// Words by which one execution of layer i advances the default stream; 0: it draws nothing.
+  std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances the default stream.
   std::uint64_t words_per_forward = 0;
   /// false when a segment that draws is replayed without its random state: masks and gradients of
-  /// the replay are then fresh, and value comparisons with the plain run are meaningless.
+  /// the replay are then fresh, and value comparisons with the plain run are meaningless from the
+  /// first backward on.
   bool values_comparable = true;
-  /// exact_parameters[p] is false for the one legitimate exception: a tied parameter used in
-  /// reentrant segments whose gradient was not empty when the backward began, so that its sum has
-  /// another order. From the first such accumulation on, everything downstream is inexact too:
-  /// exact_until_step is the last step (inclusive) whose other values must agree to the bit.
+  /// Such a replay under CheckKind::values may be noticed, and then fails with a checkpoint_error.
+  bool may_fail = false;
+  /// exact_parameters[p] is false when the gradient of p is the same sum in another order than in
+  /// the plain run. There is one cause for a parameter: it is tied, and a reentrant replay adds its
+  /// share to the gradient by itself, so that ((old + g3) + g2) stands against (old + (g3 + g2));
+  /// and one for what lies behind a value: two names of one tensor (duplicate, an identity layer)
+  /// cross a reentrant boundary as two leaves, each with a sum of its own.
   std::vector<bool> exact_parameters;
+  /// The same for the gradient of the model input.
+  bool exact_inputs = true;
+  /// From the first optimizer step that uses an inexact gradient on, everything downstream is
+  /// inexact too: this is the last step (inclusive) whose other values must agree to the bit.
   int exact_until_step = 1 << 20;
 };
 
+/// `geometry` is validate(c). Every backward of a forward counts alike.
 Forecast forecast(const Case& c, const Geometry& geometry);
 
 }  // namespace rematch

@@ -1,0 +1,329 @@
+#include "properties/case/json.h"
+
+#include <array>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "properties/case/geometry.h"
+
+namespace rematch {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array kKinds{
+    LayerKind::linear,     LayerKind::conv2d,  LayerKind::max_pool2d, LayerKind::avg_pool2d,
+    LayerKind::batch_norm, LayerKind::layer_norm, LayerKind::relu,    LayerKind::gelu,
+    LayerKind::tanh,       LayerKind::sigmoid, LayerKind::softmax,    LayerKind::dropout,
+    LayerKind::rrelu,      LayerKind::gaussian_noise, LayerKind::flatten, LayerKind::add,
+    LayerKind::concat,     LayerKind::split,   LayerKind::duplicate};
+constexpr std::array kVariants{Variant::reentrant, Variant::non_reentrant};
+constexpr std::array kChecks{CheckKind::none, CheckKind::metadata, CheckKind::values};
+constexpr std::array kLosses{LossKind::mse, LossKind::cross_entropy};
+constexpr std::array kOptimizers{OptimizerKind::sgd, OptimizerKind::adam};
+constexpr std::array kData{DataKind::normal, DataKind::small_integers};
+constexpr std::array kDTypes{DType::float32, DType::float64};
+
+[[noreturn]] void fail(const std::string& path, const std::string& expected,
+                       const std::string& got) {
+  throw std::invalid_argument("[case] " + path + ": expected " + expected + ", got " + got);
+}
+
+/// A value as it may stand in a message: short, and printable whatever came.
+std::string show(const Json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array of " + std::to_string(value.size());
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  constexpr std::size_t kLongest = 60;
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  return text;
+}
+
+void check_nesting(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char ch = text[i];
+    if (in_string) {
+      if (ch == '\\') ++i;
+      if (ch == '"') in_string = false;
+    } else if (ch == '"') {
+      in_string = true;
+    } else if (ch == '[' || ch == '{') {
+      if (++depth > kMaxCaseTextNesting) {
+        fail("text", "at most " + std::to_string(kMaxCaseTextNesting) + " levels of nesting",
+             "more");
+      }
+    } else if (ch == ']' || ch == '}') {
+      --depth;
+    }
+  }
+}
+
+Json parse(std::string_view text) {
+  std::vector<std::set<std::string>> keys;
+  const auto watch = [&keys](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys.back().insert(parsed.get_ref<const std::string&>()).second) {
+      fail(show(parsed), "each field once", "it twice in one object");
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, watch);
+  } catch (const Json::exception& e) {
+    std::string what = e.what();
+    what = what.substr(what.find("] ") + 2);
+    fail("text", "JSON", "a " + show(Json(what)));
+  }
+}
+
+/// Reads the fields of one JSON object; finish() complains of those that nobody asked for.
+class Fields {
+ public:
+  Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+    if (!object.is_object()) fail(path_.empty() ? "text" : path_, "an object", show(object));
+  }
+
+  std::string path(const char* name) const { return path_.empty() ? name : path_ + "." + name; }
+
+  const Json* find(const char* name) {
+    const auto it = object_.find(name);
+    if (it == object_.end()) return nullptr;
+    ++seen_;
+    known_.push_back(name);
+    return &*it;
+  }
+
+  const Json& need(const char* name) {
+    const Json* value = find(name);
+    if (value == nullptr) fail(path(name), "a value", "none");
+    return *value;
+  }
+
+  void read(const char* name, bool& to) {
+    const Json* value = find(name);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) fail(path(name), "true or false", show(*value));
+    to = value->get<bool>();
+  }
+
+  template <class Integer>
+    requires std::is_integral_v<Integer>
+  void read(const char* name, Integer& to) {
+    if (const Json* value = find(name)) to = integer<Integer>(*value, path(name));
+  }
+
+  void read(const char* name, double& to) {
+    const Json* value = find(name);
+    if (value == nullptr) return;
+    if (!value->is_number()) fail(path(name), "a number", show(*value));
+    to = value->get<double>();
+  }
+
+  template <class Enum>
+  void read(const char* name, Enum& to, std::span<const Enum> choices) {
+    const Json* value = find(name);
+    if (value == nullptr) return;
+    std::string expected;
+    for (const Enum choice : choices) {
+      if (value->is_string() && value->get_ref<const std::string&>() == to_string(choice)) {
+        to = choice;
+        return;
+      }
+      expected += (expected.empty() ? "one of " : ", ") + std::string(to_string(choice));
+    }
+    fail(path(name), expected, show(*value));
+  }
+
+  template <class Integer>
+  static Integer integer(const Json& value, const std::string& path) {
+    using Limits = std::numeric_limits<Integer>;
+    if (!value.is_number_integer()) fail(path, "an integer", show(value));
+    const bool fits = value.is_number_unsigned()
+                          ? std::in_range<Integer>(value.get<std::uint64_t>())
+                          : std::in_range<Integer>(value.get<std::int64_t>());
+    if (!fits) {
+      fail(path, "an integer in " + std::to_string(Limits::min()) + ".." +
+                     std::to_string(Limits::max()),
+           show(value));
+    }
+    return value.get<Integer>();
+  }
+
+  void finish() const {
+    if (seen_ == object_.size()) return;
+    for (const auto& [name, value] : object_.items()) {
+      bool is_known = false;
+      for (const char* k : known_) is_known = is_known || name == k;
+      if (!is_known) {
+        fail(path_.empty() ? "text" : path_, "known fields only", "unknown field " + show(Json(name)));
+      }
+    }
+  }
+
+ private:
+  const Json& object_;
+  std::string path_;
+  std::size_t seen_ = 0;
+  std::vector<const char*> known_;
+};
+
+std::string indexed(const std::string& path, std::size_t i) {
+  return path + "[" + std::to_string(i) + "]";
+}
+
+const Json& need_array(const Json& value, const std::string& path, std::size_t longest) {
+  if (!value.is_array()) fail(path, "an array", show(value));
+  if (value.size() > longest) fail(path, "at most " + std::to_string(longest) + " elements", show(value));
+  return value;
+}
+
+LayerSpec read_layer(const Json& json, const std::string& path) {
+  LayerSpec layer;
+  Fields f(json, path);
+  if (!json.contains("kind")) fail(f.path("kind"), "a kind of layer", "none");
+  f.read("kind", layer.kind, std::span<const LayerKind>(kKinds));
+  f.read("features", layer.features);
+  f.read("kernel", layer.kernel);
+  f.read("stride", layer.stride);
+  f.read("padding", layer.padding);
+  f.read("p", layer.p);
+  f.read("bias", layer.bias);
+  f.read("in_place", layer.in_place);
+  f.read("frozen", layer.frozen);
+  f.read("tied_to", layer.tied_to);
+  if (const Json* from = f.find("from")) {
+    const std::string where = f.path("from");
+    if (!from->is_array() || from->size() != 2) fail(where, "[layer, output]", show(*from));
+    layer.from = ValueRef{Fields::integer<int>((*from)[0], indexed(where, 0)),
+                          Fields::integer<int>((*from)[1], indexed(where, 1))};
+  }
+  f.finish();
+  return layer;
+}
+
+void read_choice(Fields& f, CheckpointChoice& choice) {
+  f.read("variant", choice.variant, std::span<const Variant>(kVariants));
+  f.read("preserve_rng", choice.preserve_rng);
+  f.read("early_stop", choice.early_stop);
+  f.read("determinism", choice.determinism, std::span<const CheckKind>(kChecks));
+}
+
+std::vector<SegmentSpec> read_segments(const Json& json, const std::string& path) {
+  need_array(json, path, static_cast<std::size_t>(kMaxLayers));
+  std::vector<SegmentSpec> segments;
+  segments.reserve(json.size());
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    Fields f(json[i], indexed(path, i));
+    SegmentSpec s;
+    s.begin = Fields::integer<int>(f.need("begin"), f.path("begin"));
+    s.end = Fields::integer<int>(f.need("end"), f.path("end"));
+    read_choice(f, s.choice);
+    if (const Json* nested = f.find("nested")) s.nested = read_segments(*nested, f.path("nested"));
+    f.finish();
+    segments.push_back(std::move(s));
+  }
+  return segments;
+}
+
+PlanSpec read_plan(const Json& json) {
+  PlanSpec plan;
+  Fields f(json, "plan");
+  if (const Json* sequential = f.find("sequential")) {
+    Fields s(*sequential, f.path("sequential"));
+    plan.sequential.emplace();
+    plan.sequential->segments = Fields::integer<int>(s.need("segments"), s.path("segments"));
+    s.read("last_stored", plan.sequential->last_stored);
+    read_choice(s, plan.sequential->choice);
+    s.finish();
+  }
+  if (const Json* segments = f.find("segments")) {
+    plan.segments = read_segments(*segments, f.path("segments"));
+  }
+  f.finish();
+  return plan;
+}
+
+ProtocolSpec read_protocol(const Json& json) {
+  ProtocolSpec p;
+  Fields f(json, "protocol");
+  f.read("steps", p.steps);
+  f.read("microbatches", p.microbatches);
+  f.read("forwards_first", p.forwards_first);
+  f.read("backwards", p.backwards);
+  f.read("prior_gradients", p.prior_gradients);
+  f.read("zero_grad", p.zero_grad);
+  f.read("train", p.train);
+  f.read("input_requires_grad", p.input_requires_grad);
+  f.read("loss", p.loss, std::span<const LossKind>(kLosses));
+  f.read("optimizer", p.optimizer, std::span<const OptimizerKind>(kOptimizers));
+  f.read("learning_rate", p.learning_rate);
+  f.read("momentum", p.momentum);
+  f.read("reevaluate", p.reevaluate);
+  f.finish();
+  return p;
+}
+
+std::uint64_t read_seed(const Json& json) {
+  if (!json.is_string()) return Fields::integer<std::uint64_t>(json, "seed");
+  const std::string& text = json.get_ref<const std::string&>();
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
+    fail("seed", "decimal digits of an integer below 2^64", show(json));
+  }
+  return seed;
+}
+
+void check_format(const Json& json) {
+  const int format = Fields::integer<int>(json, "format");
+  if (format == Case::kFormat) return;
+  const bool newer = format > Case::kFormat;
+  fail("format", std::to_string(Case::kFormat),
+       std::to_string(format) + (newer ? ", which a newer program wrote"
+                                       : ", which this program no longer reads"));
+}
+
+}  // namespace
+
+Case case_from_json(std::string_view text) {
+  if (text.size() > kMaxCaseTextBytes) {
+    fail("text", "at most " + std::to_string(kMaxCaseTextBytes) + " bytes",
+         std::to_string(text.size()));
+  }
+  check_nesting(text);
+  const Json json = parse(text);
+  Fields f(json, "");
+  check_format(f.need("format"));
+  Case c;
+  if (const Json* seed = f.find("seed")) c.seed = read_seed(*seed);
+  f.read("dtype", c.dtype, std::span<const DType>(kDTypes));
+  f.read("data", c.data, std::span<const DataKind>(kData));
+  const Json& input = need_array(f.need("input"), "input", Shape::kMaxRank);
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    c.input.push_back(Fields::integer<std::int64_t>(input[i], indexed("input", i)));
+  }
+  const Json& layers =
+      need_array(f.need("layers"), "layers", static_cast<std::size_t>(kMaxLayers));
+  c.layers.reserve(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    c.layers.push_back(read_layer(layers[i], indexed("layers", i)));
+  }
+  if (const Json* plan = f.find("plan")) c.plan = read_plan(*plan);
+  if (const Json* protocol = f.find("protocol")) c.protocol = read_protocol(*protocol);
+  f.finish();
+  validate(c);
+  return c;
+}
+
+}  // namespace rematch

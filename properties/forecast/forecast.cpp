@@ -1,0 +1,98 @@
+#include "properties/forecast/forecast.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "properties/forecast/symbolic_run.h"
+
+namespace rematch {
+namespace {
+
+constexpr int kNever = std::numeric_limits<int>::max();
+
+bool checks_values(std::span<const SegmentSpec> segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return (s.choice.variant == Variant::non_reentrant &&
+            s.choice.determinism == CheckKind::values) ||
+           checks_values(s.nested);
+  });
+}
+
+void note_counts(Forecast& f, const SymbolicRun& run, int backwards) {
+  // The run made one forward and one backward; every further backward replays the same again.
+  f.executions = run.executions();
+  for (int& count : f.executions) count = 1 + (count - 1) * backwards;
+  f.hooks = run.hooks();
+  for (int& count : f.hooks) count *= backwards;
+}
+
+void note_flags(Forecast& f, const SymbolicRun& run, const Geometry& geometry) {
+  f.grad_flags.resize(geometry.outputs.size());
+  for (std::size_t i = 0; i < geometry.outputs.size(); ++i) {
+    for (std::size_t k = 0; k < geometry.outputs[i].size(); ++k) {
+      f.grad_flags[i].push_back(run.flag({static_cast<int>(i), static_cast<int>(k)}));
+    }
+  }
+  for (const char flag : run.output_flags()) f.output_flags.push_back(flag != 0);
+}
+
+void note_words(Forecast& f, const SymbolicRun& run) {
+  for (const LayerRule& rule : run.rules()) {
+    f.layer_words.push_back(rule.words);
+    f.words_per_forward += rule.words;
+  }
+}
+
+/// First step in which the gradient of a parameter is summed in another order than in the plain
+/// run, given whether a single backward does so on an empty gradient and on an older one. Within a
+/// step the first backward finds the gradient as the step before left it, all others find it
+/// filled; what holds for one backward on a filled gradient holds for each.
+int first_inexact_step(const ProtocolSpec& p, bool exact_on_empty, bool exact_on_older) {
+  const bool several = p.microbatches * static_cast<std::int64_t>(p.backwards) > 1;
+  const auto exact = [&](bool starts_empty) {
+    return (starts_empty ? exact_on_empty : exact_on_older) && (!several || exact_on_older);
+  };
+  if (!exact(!p.prior_gradients)) return 0;
+  if (p.steps > 1 && !exact(p.zero_grad)) return 1;
+  return kNever;
+}
+
+}  // namespace
+
+Forecast forecast(const Case& c, const Geometry& geometry) {
+  thread_local SymbolicRun run;
+  thread_local std::vector<std::uint64_t> on_empty;
+  thread_local std::vector<std::uint64_t> on_older;
+  Forecast f;
+  const std::vector<SegmentSpec> segments = segments_of(c);
+
+  run.bind(c, geometry);
+  run.forward(segments, {});
+  run.backward();
+  note_counts(f, run, c.protocol.backwards);
+  note_flags(f, run, geometry);
+  note_words(f, run);
+  f.frozen_layers = run.frozen();
+  f.saved_bytes = run.saved_bytes();
+  f.values_comparable = !run.drew_afresh();
+  f.may_fail = run.drew_afresh() && checks_values(segments);
+  on_empty = run.gradients_on_empty();
+  on_older = run.gradients_on_older();
+  const std::uint64_t input_gradient = run.input_gradient();
+
+  run.forward({}, f.frozen_layers);
+  run.backward();
+  f.plain_saved_bytes = run.saved_bytes();
+  f.exact_inputs = input_gradient == run.input_gradient();
+  f.exact_parameters.resize(geometry.parameters.size());
+  for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
+    const int step = first_inexact_step(c.protocol, on_empty[p] == run.gradients_on_empty()[p],
+                                        on_older[p] == run.gradients_on_older()[p]);
+    f.exact_parameters[p] = step == kNever;
+    f.exact_until_step = std::min(f.exact_until_step, step);
+  }
+  return f;
+}
+
+}  // namespace rematch

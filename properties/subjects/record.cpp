@@ -1,0 +1,97 @@
+#include "properties/subjects/record.h"
+
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+namespace rematch {
+namespace {
+
+/// Order matters; every word is mixed in by a bijection (the finalizer of SplitMix64: Steele, Lea
+/// and Flood, OOPSLA 2014), so no difference in one word is lost.
+class Hasher {
+ public:
+  template <class... Fields>
+  void add(Fields... fields) {
+    (word(static_cast<std::uint64_t>(fields)), ...);
+  }
+
+  void add_bytes(std::span<const std::byte> bytes) {
+    add(bytes.size());
+    while (!bytes.empty()) {
+      std::uint64_t w = 0;
+      const std::size_t n = bytes.size() < sizeof(w) ? bytes.size() : sizeof(w);
+      std::memcpy(&w, bytes.data(), n);
+      word(w);
+      bytes = bytes.subspan(n);
+    }
+  }
+
+  void add_text(std::string_view text) { add_bytes(std::as_bytes(std::span(text))); }
+
+  std::uint64_t value() const { return state_; }
+
+ private:
+  void word(std::uint64_t w) {
+    std::uint64_t x = (state_ ^ w) + 0x9E3779B97F4A7C15ULL;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+    state_ = x ^ (x >> 31);
+  }
+
+  std::uint64_t state_ = 0;
+};
+
+// Bytes enter the hash as little-endian words.
+static_assert(std::endian::native == std::endian::little);
+
+}  // namespace
+
+void Record::clear() {
+  observations.clear();
+  data.clear();
+  draws.clear();
+  streams.clear();
+  bytes.clear();
+  executions.clear();
+  hooks.clear();
+  grad_flags.clear();
+  peak_bytes = 0;
+  error.reset();
+  timeline.clear();
+}
+
+std::uint64_t Record::hash() const {
+  Hasher h;
+  h.add(observations.size());
+  for (const Observation& o : observations) {
+    h.add(o.quantity, o.step, o.pass, o.index, o.present, o.requires_grad, o.dtype, o.offset,
+          o.bytes, o.shape.rank());
+    for (const std::int64_t extent : o.shape.dims()) h.add(extent);
+  }
+  h.add_bytes(data);
+  h.add(draws.size());
+  for (const Draw& d : draws) {
+    h.add(d.step, d.pass, d.layer, d.execution, d.offset, d.elements, d.hash);
+  }
+  h.add(streams.size());
+  for (const StreamReading& s : streams) {
+    h.add(s.moment, s.step, s.pass, s.stream, s.seed, s.offset);
+  }
+  h.add(bytes.size());
+  for (const ByteReading& b : bytes) h.add(b.moment, b.step, b.pass, b.saved, b.temporaries);
+  h.add(executions.size());
+  for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count);
+  h.add(hooks.size());
+  for (const HookCount& k : hooks) h.add(k.step, k.pass, k.parameter, k.count);
+  h.add(grad_flags.size());
+  for (const GradFlag& g : grad_flags) h.add(g.step, g.pass, g.layer, g.output, g.requires_grad);
+  h.add(peak_bytes, error.has_value());
+  if (error) {
+    h.add_text(error->kind);
+    h.add_text(error->message);
+  }
+  return h.value();
+}
+
+}  // namespace rematch

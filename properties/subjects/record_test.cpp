@@ -1,0 +1,84 @@
+#include "properties/subjects/record.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <vector>
+
+namespace rematch {
+namespace {
+
+Record sample() {
+  Record r;
+  r.data.resize(16);
+  r.observations.push_back(
+      {Quantity::loss, 0, 1, 2, true, true, DType::float32, Shape{2, 2}, 0, 16});
+  r.draws.push_back({0, 1, 2, 3, 4, 5, 6});
+  r.streams.push_back({Moment::after_step, 0, 1, 2, 3, 4});
+  r.bytes.push_back({Moment::after_backward, 0, 1, 8, 16});
+  r.executions.push_back({0, 1, 2, 3});
+  r.hooks.push_back({0, 1, 2, 3});
+  r.grad_flags.push_back({0, 1, 2, 0, true});
+  r.peak_bytes = 100;
+  r.error = RecordedError{"kind", "message"};
+  return r;
+}
+
+TEST_CASE("equal records have equal hashes") { CHECK(sample().hash() == sample().hash()); }
+
+TEST_CASE("the hash of a record changes with every field but the timeline") {
+  const std::vector<std::function<void(Record&)>> changes = {
+      [](Record& r) { r.data[15] = std::byte{1}; },
+      [](Record& r) { r.data.push_back({}); },
+      [](Record& r) { r.observations[0].quantity = Quantity::buffer; },
+      [](Record& r) { r.observations[0].step = 1; },
+      [](Record& r) { r.observations[0].pass = 0; },
+      [](Record& r) { r.observations[0].index = 0; },
+      [](Record& r) { r.observations[0].present = false; },
+      [](Record& r) { r.observations[0].requires_grad = false; },
+      [](Record& r) { r.observations[0].dtype = DType::int32; },
+      [](Record& r) { r.observations[0].shape = Shape{4, 1}; },
+      [](Record& r) { r.observations.clear(); },
+      [](Record& r) { r.draws[0].hash = 7; },
+      [](Record& r) { r.draws[0].execution = 0; },
+      [](Record& r) { r.streams[0].offset = 8; },
+      [](Record& r) { r.bytes[0].saved = 0; },
+      [](Record& r) { r.bytes[0].temporaries = 0; },
+      [](Record& r) { r.executions[0].count = 1; },
+      [](Record& r) { r.hooks[0].count = 1; },
+      [](Record& r) { r.grad_flags[0].requires_grad = false; },
+      [](Record& r) { r.peak_bytes = 101; },
+      [](Record& r) { r.error->kind = "other"; },
+      [](Record& r) { r.error->message = "other"; },
+      [](Record& r) { r.error.reset(); },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    INFO("change " << i);
+    Record changed = sample();
+    changes[i](changed);
+    CHECK(changed.hash() != sample().hash());
+  }
+  Record same = sample();
+  same.timeline.push_back({1, 2, 3, Moment::after_forward, 4});
+  CHECK(same.hash() == sample().hash());
+}
+
+TEST_CASE("the hash of a record tells one entry from the same entry in another list") {
+  Record a;
+  Record b;
+  a.executions.push_back({0, 0, 1, 2});
+  b.hooks.push_back({0, 0, 1, 2});
+  CHECK(a.hash() != b.hash());
+}
+
+TEST_CASE("a cleared record is empty and keeps its memory") {
+  Record r = sample();
+  r.timeline.push_back({});
+  const auto capacity = r.data.capacity();
+  r.clear();
+  CHECK(r.hash() == Record{}.hash());
+  CHECK(r.timeline.empty());
+  CHECK(r.data.capacity() == capacity);
+}
+
+}  // namespace
+}  // namespace rematch
