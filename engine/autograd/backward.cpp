@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ambient/ambient.h"
@@ -35,9 +36,11 @@ class GraphTask {
  private:
   struct Slot {
     std::shared_ptr<Node> node;
-    int first_gradient = 0;
+    std::size_t first_gradient = 0;
     int waiting = 0;
+    /// Its vjp is to run; a capture wants its gradient.
     bool needed = true;
+    bool captured = false;
     std::uint64_t outer_task = 0;
     int outer_slot = 0;
   };
@@ -102,7 +105,8 @@ GraphTask::~GraphTask() {
 int GraphTask::slot_for(const std::shared_ptr<Node>& node) {
   if (node->task_ == id_) return node->slot_;
   const int index = static_cast<int>(slots_.size());
-  slots_.push_back({node, static_cast<int>(gradients_.size()), 0, true, node->task_, node->slot_});
+  slots_.push_back(
+      {node, gradients_.size(), 0, true, false, node->task_, node->slot_});
   gradients_.resize(gradients_.size() + static_cast<std::size_t>(node->outputs()));
   node->task_ = id_;
   node->slot_ = index;
@@ -127,7 +131,7 @@ void GraphTask::add_root(const Tensor& root, Tensor gradient) {
         "[backward] the root does not require grad: nothing it was made from requires grad");
   }
   const Slot& slot = slots_[static_cast<std::size_t>(slot_for(edge.node))];
-  Tensor& sum = gradients_[static_cast<std::size_t>(slot.first_gradient + edge.input)];
+  Tensor& sum = gradients_[slot.first_gradient + static_cast<std::size_t>(edge.input)];
   sum = sum.defined() ? sum_of(sum, gradient) : std::move(gradient);
 }
 
@@ -142,6 +146,7 @@ void GraphTask::add_capture(const Tensor& input, bool accumulate) {
 
 // Breadth-first over the graph behind the roots, counting the edges into every node.
 void GraphTask::discover() {
+  // slots_ grows on the way.
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const std::shared_ptr<Node> node = slots_[i].node;
     for (const Edge& edge : node->edges) {
@@ -152,19 +157,37 @@ void GraphTask::discover() {
   }
 }
 
-// A node is needed when a capture lies at it or behind it. Operands are older than what was made
-// from them, leaves aside, so one pass in the order of creation settles it.
+// A vjp is needed when a capture lies behind its node, or when a leaf was asked to accumulate. The
+// order of creation would not do: a view whose base was overwritten gets its node when it is used.
 void GraphTask::prune() {
   for (Slot& slot : slots_) slot.needed = false;
-  for (const Capture& c : captures_) slots_[static_cast<std::size_t>(c.slot)].needed = true;
-  std::vector<int> order(slots_.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  const auto sequence = [&](int i) { return slots_[static_cast<std::size_t>(i)].node->sequence(); };
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return sequence(a) < sequence(b); });
-  for (const int i : order) {
-    Slot& slot = slots_[static_cast<std::size_t>(i)];
+  for (const Capture& c : captures_) {
+    Slot& slot = slots_[static_cast<std::size_t>(c.slot)];
+    slot.captured = true;
+    slot.needed = c.accumulate;
+  }
+  std::vector<int> waiting;
+  std::vector<int> order;
+  waiting.reserve(slots_.size());
+  order.reserve(slots_.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    waiting.push_back(slots_[i].waiting);
+    if (slots_[i].waiting == 0) order.push_back(static_cast<int>(i));
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const Edge& edge : slots_[static_cast<std::size_t>(order[i])].node->edges) {
+      if (!edge.node) continue;
+      if (--waiting[static_cast<std::size_t>(edge.node->slot_)] == 0) {
+        order.push_back(edge.node->slot_);
+      }
+    }
+  }
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    Slot& slot = slots_[static_cast<std::size_t>(*i)];
     for (const Edge& edge : slot.node->edges) {
-      if (edge.node && slots_[static_cast<std::size_t>(edge.node->slot_)].needed) slot.needed = true;
+      if (!edge.node) continue;
+      const Slot& behind = slots_[static_cast<std::size_t>(edge.node->slot_)];
+      if (behind.needed || behind.captured) slot.needed = true;
     }
   }
 }
@@ -180,7 +203,7 @@ void GraphTask::push(int slot) {
 void GraphTask::arrive(const Edge& edge, Tensor gradient) {
   Slot& slot = slots_[static_cast<std::size_t>(edge.node->slot_)];
   if (gradient.defined()) {
-    Tensor& sum = gradients_[static_cast<std::size_t>(slot.first_gradient + edge.input)];
+    Tensor& sum = gradients_[slot.first_gradient + static_cast<std::size_t>(edge.input)];
     if (!sum.defined()) {
       sum = std::move(gradient);
     } else if (owned_alone(sum)) {
@@ -195,43 +218,29 @@ void GraphTask::arrive(const Edge& edge, Tensor gradient) {
 void GraphTask::visit(int index) {
   const std::shared_ptr<Node> node = slots_[static_cast<std::size_t>(index)].node;
   const auto outputs = static_cast<std::size_t>(node->outputs());
-  const auto first = static_cast<std::size_t>(slots_[static_cast<std::size_t>(index)].first_gradient);
+  const Slot& slot = slots_[static_cast<std::size_t>(index)];
+  const std::size_t first = slot.first_gradient;
+  const bool needed = slot.needed;
   std::vector<Tensor> grads_out(outputs);
   bool any = false;
   for (std::size_t i = 0; i < outputs; ++i) {
-    grads_out[i] = std::move(gradients_[first + i]);
-    gradients_[first + i] = Tensor();
+    grads_out[i] = std::exchange(gradients_[first + i], Tensor());
     any = any || grads_out[i].defined();
   }
-  for (const auto& [output, hook] : node->hooks()) {
-    Tensor& gradient = grads_out[static_cast<std::size_t>(output)];
-    if (!gradient.defined()) continue;
-    if (Tensor replaced = hook(gradient); replaced.defined()) gradient = std::move(replaced);
-  }
-  bool run = any && slots_[static_cast<std::size_t>(index)].needed;
-  if (!captures_.empty()) {
-    bool captured = false;
-    bool accumulate = false;
-    for (Capture& c : captures_) {
-      if (c.slot != index) continue;
-      c.gradient = grads_out[static_cast<std::size_t>(c.input)];
-      captured = true;
-      accumulate = accumulate || c.accumulate;
-    }
-    // A leaf's gradient is returned, not accumulated, unless backward() was asked for it.
-    if (captured && node->edges.empty()) run = run && accumulate;
+  const GradMode no_grad(false);
+  if (needed || slot.captured) node->run_hooks(grads_out);
+  for (Capture& c : captures_) {
+    // What a leaf accumulates is its own: a second handle would force a copy.
+    if (c.slot == index && !c.accumulate) c.gradient = grads_out[static_cast<std::size_t>(c.input)];
   }
   std::vector<Tensor> grads_in(node->edges.size());
-  if (run) {
+  if (any && needed) {
     if (node->released()) {
       throw std::runtime_error("[backward] the graph behind " + std::string(node->name()) +
                                " was already walked and freed; pass retain_graph to the first "
                                "backward to walk it twice");
     }
-    {
-      GradMode no_grad(false);
-      node->vjp(grads_out, grads_in);
-    }
+    node->vjp(grads_out, grads_in);
     if (!retain_ && !node->edges.empty()) {
       node->release();
       node->mark_released();

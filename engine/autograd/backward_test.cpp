@@ -131,7 +131,8 @@ TEST_CASE_METHOD(LedgerScope, "a tensor used several times gets the sum of its g
   CHECK(y.grad().item() == 27);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a tensor in the middle that is used twice is summed before it runs") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a tensor in the middle that is used twice is summed before it runs") {
   const Tensor x = variable({3}, {1});
   const Tensor y = scale(x, 2);
   int calls = 0;
@@ -215,7 +216,8 @@ TEST_CASE_METHOD(LedgerScope, "contributions are summed in the reverse order of 
   CHECK(gradient(1e16, -1e16, 1) == 0);
 }
 
-TEST_CASE_METHOD(LedgerScope, "the order of a sum does not depend on the shape of the graph above") {
+TEST_CASE_METHOD(LedgerScope,
+                 "the order of a sum does not depend on the shape of the graph above") {
   // As before, but the three are consumed in another order than they were made in.
   const Tensor x = variable({1}, {1});
   const Tensor a = scale(x, 1);
@@ -271,6 +273,7 @@ TEST_CASE_METHOD(LedgerScope, "a backward inside of a backward stands for itself
   std::uint64_t inner = 0;
   y.grad_fn()->add_hook(0, [&](const Tensor&) {
     outer = current_backward();
+    const GradMode on(true);
     const Tensor z = mul(w, w);
     z.grad_fn()->add_hook(0, [&](const Tensor&) {
       inner = current_backward();

@@ -31,25 +31,36 @@ class ViewBackward final : public Node {
   Shape shape_;
 };
 
+// By value: a hook may register another one and so move the list it is in.
+void run_hook(const GradientHook hook, Tensor& gradient) {
+  if (!gradient.defined()) return;
+  Tensor replaced = hook(gradient);
+  if (!replaced.defined()) return;
+  if (!(replaced.shape() == gradient.shape()) || replaced.dtype() != gradient.dtype()) {
+    throw std::invalid_argument(
+        "[backward] a hook must return a gradient of shape " + to_string(gradient.shape()) + " " +
+        std::string(to_string(gradient.dtype())) + ", got " + to_string(replaced.shape()) + " " +
+        std::string(to_string(replaced.dtype())));
+  }
+  gradient = std::move(replaced);
+}
+
 }  // namespace
 
 Node::Node(int outputs) : sequence_(next_sequence()), outputs_(outputs) {}
 
 // A chain of nodes owned only by each other would be destroyed recursively, one stack frame per
-// layer; deep graphs are taken apart in a loop instead.
+// layer; deep graphs are taken apart in a loop instead. Every edge goes through the queue, since
+// two edges of one node may hold the last two references between them.
 Node::~Node() {
   thread_local std::vector<std::shared_ptr<Node>>* pending = nullptr;
-  if (pending != nullptr) {
-    for (Edge& e : edges) {
-      if (e.node && e.node.use_count() == 1) pending->push_back(std::move(e.node));
-    }
-    return;
-  }
   std::vector<std::shared_ptr<Node>> queue;
-  pending = &queue;
+  const bool outermost = pending == nullptr;
+  if (outermost) pending = &queue;
   for (Edge& e : edges) {
-    if (e.node && e.node.use_count() == 1) queue.push_back(std::move(e.node));
+    if (e.node) pending->push_back(std::move(e.node));
   }
+  if (!outermost) return;
   while (!queue.empty()) {
     const std::shared_ptr<Node> last = std::move(queue.back());
     queue.pop_back();
@@ -57,23 +68,33 @@ Node::~Node() {
   pending = nullptr;
 }
 
+void Node::run_hooks(std::span<Tensor> grads_out) const {
+  for (std::size_t i = 0, n = hooks_.size(); i < n; ++i) {
+    run_hook(hooks_[i].second, grads_out[static_cast<std::size_t>(hooks_[i].first)]);
+  }
+}
+
 AccumulateGrad::AccumulateGrad(std::shared_ptr<TensorImpl> leaf) : Node(1), leaf_(std::move(leaf)) {
   // Leaves go first as soon as they are ready, so that their gradients do not pile up.
   sequence_ = std::numeric_limits<std::uint64_t>::max();
 }
 
+void AccumulateGrad::run_hooks(std::span<Tensor> grads_out) const {
+  Node::run_hooks(grads_out);
+  if (!leaf_->leaf_hooks) return;
+  for (std::size_t i = 0, n = leaf_->leaf_hooks->size(); i < n; ++i) {
+    run_hook((*leaf_->leaf_hooks)[i], grads_out[0]);
+  }
+}
+
 void AccumulateGrad::vjp(std::span<Tensor> grads_out, std::span<Tensor> /*grads_in*/) {
   Tensor gradient = std::move(grads_out[0]);
-  if (leaf_->leaf_hooks) {
-    for (const GradientHook& hook : *leaf_->leaf_hooks) {
-      if (Tensor replaced = hook(gradient); replaced.defined()) gradient = std::move(replaced);
-    }
-  }
   if (leaf_->grad.defined()) {
     add_into(leaf_->grad, gradient);
     return;
   }
-  leaf_->grad = owned_alone(gradient) && gradient.is_leaf() ? std::move(gradient) : gradient.clone();
+  leaf_->grad =
+      owned_alone(gradient) && gradient.is_leaf() ? std::move(gradient) : gradient.clone();
   leaf_->grad.storage()->set_tag(Tag::gradients);
 }
 

@@ -44,7 +44,9 @@ class Node {
   bool needs(std::size_t edge) const { return edges[edge].node != nullptr; }
 
   void add_hook(int output, GradientHook hook) { hooks_.emplace_back(output, std::move(hook)); }
-  const std::vector<std::pair<int, GradientHook>>& hooks() const { return hooks_; }
+  /// Runs the hooks of each output on its gradient, where there is one. Throws
+  /// std::invalid_argument when a replacement differs from the gradient in shape or dtype.
+  virtual void run_hooks(std::span<Tensor> grads_out) const;
 
   bool released() const { return released_; }
   void mark_released() { released_ = true; }
@@ -68,6 +70,8 @@ class AccumulateGrad final : public Node {
   explicit AccumulateGrad(std::shared_ptr<TensorImpl> leaf);
   std::string_view name() const override { return "AccumulateGrad"; }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override;
+  /// The leaf keeps its hooks itself: this node comes and goes with the graphs that use the leaf.
+  void run_hooks(std::span<Tensor> grads_out) const override;
   Tensor leaf() const { return Tensor(leaf_); }
 
  private:

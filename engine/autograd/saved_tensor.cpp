@@ -51,12 +51,11 @@ Tensor SavedTensor::get(std::string_view node) const {
     throw std::logic_error("[" + std::string(node) + "] a saved tensor was read that is not there");
   }
   if (tensor_.version() != version_) {
-    throw std::runtime_error("[" + std::string(node) + "] saved tensor of shape " +
-                             to_string(tensor_.shape()) +
-                             " was changed by an in-place operation: version " +
-                             std::to_string(version_) + " expected, got " +
-                             std::to_string(tensor_.version()) +
-                             "; clone() it before the in-place write");
+    throw std::runtime_error(
+        "[" + std::string(node) + "] saved tensor of shape " + to_string(tensor_.shape()) +
+        " was changed by an in-place operation: version " + std::to_string(version_) +
+        " expected, got " + std::to_string(tensor_.version()) +
+        "; clone() it before the in-place write");
   }
   return tensor_;
 }

@@ -8,8 +8,6 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/testing/ledger_scope.h"
-#include "engine/testing/values.h"
 #include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
@@ -19,6 +17,8 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/noise.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
 
 namespace rematch {
 namespace {

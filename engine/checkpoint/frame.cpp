@@ -43,8 +43,7 @@ class ReplayHooks final : public SavedTensorHooks {
     if (index >= expected) {
       if (frame_.options_.determinism == DeterminismCheck::none) return nullptr;
       throw CheckpointError("[checkpoint] the replay saves more tensors than the forward's " +
-                            std::to_string(expected) + ": " +
-                            label(index, t.shape(), t.dtype()) +
+                            std::to_string(expected) + ": " + label(index, t.shape(), t.dtype()) +
                             " has no counterpart; the function must do the same each time");
     }
     const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
@@ -98,8 +97,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
 
 std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
   auto holder = std::make_unique<Holder>(shared_from_this(), static_cast<int>(saved_.size()));
-  const std::uint64_t hash =
-      options_.determinism == DeterminismCheck::values ? tensor_hash(t) : 0;
+  const std::uint64_t hash = options_.determinism == DeterminismCheck::values ? tensor_hash(t) : 0;
   saved_.push_back({holder.get(), t.shape(), t.dtype(), hash});
   return holder;
 }
@@ -150,11 +148,10 @@ Tensor Frame::fetch(int index) {
   Pass& pass = pass_for(backward);
   Tensor& slot = pass.recomputed[static_cast<std::size_t>(index)];
   if (!slot.defined()) {
-    throw CheckpointError(
-        "[checkpoint] " +
-        label(index, saved_[static_cast<std::size_t>(index)].shape,
-              saved_[static_cast<std::size_t>(index)].dtype) +
-        " was unpacked twice in one backward, or the replay did not produce it");
+    throw CheckpointError("[checkpoint] " +
+                          label(index, saved_[static_cast<std::size_t>(index)].shape,
+                                saved_[static_cast<std::size_t>(index)].dtype) +
+                          " was unpacked twice in one backward, or the replay did not produce it");
   }
   Tensor result = slot;
   result.storage()->drop();

@@ -37,8 +37,7 @@ Tensors train(bool reentrant, int nested, std::int64_t fail_at) {
       f = [inner = f, options](const Tensors& in) { return checkpoint(inner, in, options); };
     }
   }
-  const Tensors y =
-      checkpoint_sequential(functions, 3, {x}, LastSegment::checkpointed, options);
+  const Tensors y = checkpoint_sequential(functions, 3, {x}, LastSegment::checkpointed, options);
   backward(mse_loss(y[0], target));
   optimizer.step();
   Tensors weights;

@@ -104,7 +104,8 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   // Aliases, so that an output that is an input (or is known to the function) gets a history of
   // its own.
   for (Tensor& t : outputs) {
-    if (!t.defined()) throw std::invalid_argument("[checkpoint] the function returned an undefined tensor");
+    if (!t.defined())
+      throw std::invalid_argument("[checkpoint] the function returned an undefined tensor");
     t = t.detach();
   }
   if (!any) {

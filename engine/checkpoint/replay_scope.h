@@ -9,7 +9,9 @@ namespace rematch {
 class ReplayScope {
  public:
   ReplayScope(const Mechanics& mechanics, bool preserve_rng, const std::vector<Generator>& captured)
-      : mechanics_(mechanics), preserve_rng_(preserve_rng), grad_(true),
+      : mechanics_(mechanics),
+        preserve_rng_(preserve_rng),
+        grad_(true),
         replaying_(ambient().replaying) {
     ambient().replaying = true;
     if (!preserve_rng_) return;

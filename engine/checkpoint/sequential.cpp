@@ -5,12 +5,12 @@
 namespace rematch {
 
 Function compose(std::span<const Function> functions) {
-  return [copies = std::vector<Function>(functions.begin(), functions.end())](
-             const Tensors& inputs) {
-    Tensors values = inputs;
-    for (const Function& f : copies) values = f(values);
-    return values;
-  };
+  return
+      [copies = std::vector<Function>(functions.begin(), functions.end())](const Tensors& inputs) {
+        Tensors values = inputs;
+        for (const Function& f : copies) values = f(values);
+        return values;
+      };
 }
 
 Tensors checkpoint_sequential(std::span<const Function> functions, int segments,

@@ -4,18 +4,17 @@
 #include <catch2/matchers/catch_matchers.hpp>
 
 #include "engine/autograd/backward.h"
-#include "engine/testing/ledger_scope.h"
-#include "engine/testing/values.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 std::vector<int> sizes(int layers, int segments) {
   std::vector<int> result;
-  for (const Segment& s :
-       correct_mechanics().partition(layers, segments, LastSegment::stored)) {
+  for (const Segment& s : correct_mechanics().partition(layers, segments, LastSegment::stored)) {
     result.push_back(s.end - s.begin);
   }
   return result;

@@ -106,9 +106,7 @@ LayerNorm::LayerNorm(std::int64_t width, DType dtype) {
   parameters_.push_back(constant_parameter(width, 0, dtype));
 }
 
-Tensor LayerNorm::forward(const Tensor& x) {
-  return layer_norm(x, parameters_[0], parameters_[1]);
-}
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, parameters_[0], parameters_[1]); }
 
 Tensor Pool2d::forward(const Tensor& x) {
   return kind_ == PoolKind::max ? max_pool2d(x, kernel_, stride_, padding_)

@@ -6,7 +6,8 @@ Function Module::function() {
   return [this](const Tensors& inputs) -> Tensors { return {forward(inputs.at(0))}; };
 }
 
-Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules) : modules_(std::move(modules)) {
+Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules)
+    : modules_(std::move(modules)) {
   for (const auto& m : modules_) {
     parameters_.insert(parameters_.end(), m->parameters().begin(), m->parameters().end());
     buffers_.insert(buffers_.end(), m->buffers().begin(), m->buffers().end());

@@ -11,7 +11,10 @@ void Optimizer::zero_grad() {
 }
 
 Sgd::Sgd(Tensors parameters, double lr, double momentum)
-    : Optimizer(std::move(parameters)), lr_(lr), momentum_(momentum), buffers_(parameters_.size()) {}
+    : Optimizer(std::move(parameters)),
+      lr_(lr),
+      momentum_(momentum),
+      buffers_(parameters_.size()) {}
 
 void Sgd::step() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

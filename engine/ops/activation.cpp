@@ -102,9 +102,8 @@ Tensor relu_(Tensor& x) {
   check_in_place(x, "relu_");
   const bool recorded = should_record({&x});
   Edge operand = recorded ? gradient_edge(x) : Edge{};
-  for_floating(x.dtype(), "relu_", [&]<class T>() {
-    cpu::relu_forward<T>(x.elements(), x.data<T>(), x.data<T>());
-  });
+  for_floating(x.dtype(), "relu_",
+               [&]<class T>() { cpu::relu_forward<T>(x.elements(), x.data<T>(), x.data<T>()); });
   mark_written(x);
   if (recorded) {
     set_history_in_place(

@@ -149,7 +149,8 @@ Tensor scale_(Tensor& x, double factor) {
     cpu::scale_inplace<T>(x.elements(), static_cast<T>(factor), x.data<T>());
   });
   mark_written(x);
-  if (recorded) set_history_in_place(x, std::make_shared<ScaleBackward>(std::move(operand), factor));
+  if (recorded)
+    set_history_in_place(x, std::make_shared<ScaleBackward>(std::move(operand), factor));
   return x;
 }
 

@@ -85,11 +85,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   for_floating(x.dtype(), op, [&]<class T>() {
     const T eps = static_cast<T>(options.eps);
     if (options.train) {
-      cpu::batch_norm_train<T>(e.n, e.c, e.s, x.data<T>(), weight.data<T>(), bias.data<T>(), eps,
-                               y.data<T>(), mean.data<T>(), invstd.data<T>(),
-                               update ? running_mean.data<T>() : nullptr,
-                               update ? running_var.data<T>() : nullptr,
-                               static_cast<T>(options.momentum));
+      cpu::batch_norm_train<T>(
+          e.n, e.c, e.s, x.data<T>(), weight.data<T>(), bias.data<T>(), eps, y.data<T>(),
+          mean.data<T>(), invstd.data<T>(), update ? running_mean.data<T>() : nullptr,
+          update ? running_var.data<T>() : nullptr, static_cast<T>(options.momentum));
     } else {
       cpu::batch_norm_eval<T>(e.n, e.c, e.s, x.data<T>(), weight.data<T>(), bias.data<T>(),
                               running_mean.data<T>(), running_var.data<T>(), eps, y.data<T>(),

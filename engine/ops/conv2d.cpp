@@ -72,10 +72,17 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
            to_string(x.shape());
   });
   require_same_dtype(op, x, weight);
-  const cpu::Conv2dShape s{x.shape()[0],      x.shape()[1],      x.shape()[2],
-                           x.shape()[3],      weight.shape()[0], weight.shape()[2],
-                           weight.shape()[3], stride,            stride,
-                           padding,           padding};
+  const cpu::Conv2dShape s{x.shape()[0],
+                           x.shape()[1],
+                           x.shape()[2],
+                           x.shape()[3],
+                           weight.shape()[0],
+                           weight.shape()[2],
+                           weight.shape()[3],
+                           stride,
+                           stride,
+                           padding,
+                           padding};
   require(s.h + 2 * padding >= s.kh && s.w + 2 * padding >= s.kw, op, [&] {
     return "kernel " + std::to_string(s.kh) + " x " + std::to_string(s.kw) +
            " does not fit the input " + to_string(x.shape()) + " padded by " +

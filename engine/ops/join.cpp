@@ -82,11 +82,10 @@ Tensor concat(const Tensor& a, const Tensor& b) {
   constexpr std::string_view op = "concat";
   require(a.shape().rank() >= 2, op,
           [&] { return "operands of rank >= 2 expected, got " + to_string(a.shape()); });
-  require(b.shape().rank() == a.shape().rank() &&
-              with_extent(b.shape(), a.shape()[1]) == a.shape(),
+  require(b.shape().rank() == a.shape().rank() && with_extent(b.shape(), a.shape()[1]) == a.shape(),
           op, [&] {
-            return "operands that agree outside dimension 1 expected, got " +
-                   to_string(a.shape()) + " and " + to_string(b.shape());
+            return "operands that agree outside dimension 1 expected, got " + to_string(a.shape()) +
+                   " and " + to_string(b.shape());
           });
   require_same_dtype(op, a, b);
   const Columns c = columns(a.shape());

@@ -69,8 +69,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t m = weight.shape()[0];
   Tensor y = Tensor::empty({n, m}, x.dtype());
   for_floating(x.dtype(), op, [&]<class T>() {
-    cpu::linear_forward<T>(x.data<T>(), weight.data<T>(),
-                           bias.defined() ? bias.data<T>() : nullptr, y.data<T>(), n, k, m);
+    cpu::linear_forward<T>(x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
+                           y.data<T>(), n, k, m);
   });
   record<LinearBackward>(y, {&x, &weight, &bias}, x, weight, bias);
   return y;

@@ -35,8 +35,7 @@ class MseBackward final : public Node {
 
 class CrossEntropyBackward final : public Node {
  public:
-  CrossEntropyBackward(const Tensor& x, const Tensor& log_probs, const Tensor& target)
-      : Node(1) {
+  CrossEntropyBackward(const Tensor& x, const Tensor& log_probs, const Tensor& target) : Node(1) {
     connect(*this, {&x});
     log_probs_.save(log_probs);
     target_.save(target);

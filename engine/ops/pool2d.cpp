@@ -65,8 +65,7 @@ class AvgPool2dBackward final : public Node {
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride,
-                  std::int64_t padding) {
+Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const cpu::Pool2dShape s = checked_shape("max_pool2d", x, kernel, stride, padding);
   const Shape out{s.n, s.c, s.out_h(), s.out_w()};
   Tensor y = Tensor::empty(out, x.dtype());
@@ -78,8 +77,7 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride,
   return y;
 }
 
-Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride,
-                  std::int64_t padding) {
+Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const cpu::Pool2dShape s = checked_shape("avg_pool2d", x, kernel, stride, padding);
   Tensor y = Tensor::empty({s.n, s.c, s.out_h(), s.out_w()}, x.dtype());
   for_floating(x.dtype(), "avg_pool2d",

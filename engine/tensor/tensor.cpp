@@ -19,8 +19,8 @@ const TensorImpl& checked(const TensorImpl* impl) {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Tag tag) {
   auto impl = std::make_shared<TensorImpl>();
-  impl->storage = std::make_shared<Storage>(
-      shape.elements() * static_cast<std::int64_t>(size_of(dtype)), tag);
+  impl->storage =
+      std::make_shared<Storage>(shape.elements() * static_cast<std::int64_t>(size_of(dtype)), tag);
   impl->shape = shape;
   impl->dtype = dtype;
   return Tensor(std::move(impl));
@@ -119,7 +119,8 @@ bool Tensor::requires_grad() const {
   const TensorImpl& impl = checked(this->impl());
   if (impl.requires_grad) return true;
   // A view of something that an in-place op has since made differentiable.
-  return impl.base && impl.view_version != impl.storage->version() && Tensor(impl.base).requires_grad();
+  return impl.base && impl.view_version != impl.storage->version() &&
+         Tensor(impl.base).requires_grad();
 }
 
 Tensor& Tensor::set_requires_grad(bool on) {

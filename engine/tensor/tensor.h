@@ -15,10 +15,10 @@ namespace rematch {
 
 class Node;
 struct TensorImpl;
-
-/// Runs on a gradient as it arrives; returns a replacement, or an undefined tensor to leave the
-/// gradient as it is.
 class Tensor;
+
+/// Runs on a gradient as it arrives; returns a replacement of the same shape and dtype, or an
+/// undefined tensor to leave the gradient as it is. Runs with grad mode off.
 using GradientHook = std::function<Tensor(const Tensor&)>;
 
 /// A handle to a dense, contiguous, row-major array that may take part in autograd. Copies share

@@ -131,9 +131,8 @@ TEST_CASE_METHOD(LedgerScope, "a clone has its own storage, version and tag") {
 TEST_CASE_METHOD(LedgerScope, "only floating tensors can require grad") {
   CHECK(variable({1}, {1}, DType::float32).requires_grad());
   Tensor indices = tensor({1}, {1}, DType::int32);
-  CHECK_THROWS_MATCHES(
-      indices.set_requires_grad(true), std::invalid_argument,
-      Message("[tensor] only float32 and float64 can require grad, got int32"));
+  CHECK_THROWS_MATCHES(indices.set_requires_grad(true), std::invalid_argument,
+                       Message("[tensor] only float32 and float64 can require grad, got int32"));
   CHECK_NOTHROW(indices.set_requires_grad(false));
 }
 

@@ -185,7 +185,8 @@ class ShapeWalk {
       fail("the weight of layer " + std::to_string(l.tied_to) + " to fit, " + to_string(weight),
            to_string(owned));
     }
-    if (owner.bias != l.bias) complain("bias differs from that of layer " + std::to_string(l.tied_to));
+    if (owner.bias != l.bias)
+      complain("bias differs from that of layer " + std::to_string(l.tied_to));
     if (owner.frozen != l.frozen) {
       complain("frozen differs from that of layer " + std::to_string(l.tied_to));
     }
@@ -270,7 +271,8 @@ class ShapeWalk {
     bool fits = other.rank() == x_.rank();
     for (int i = 0; fits && i < x_.rank(); ++i) fits = i == 1 || other[i] == x_[i];
     if (!fits) {
-      fail("operands that differ along dimension 1 only", to_string(x_) + " and " + to_string(other));
+      fail("operands that differ along dimension 1 only",
+           to_string(x_) + " and " + to_string(other));
     }
     std::array<std::int64_t, 4> dims{};
     for (int i = 0; i < x_.rank(); ++i) dims[static_cast<std::size_t>(i)] = x_[i];

@@ -19,11 +19,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array kKinds{
-    LayerKind::linear,     LayerKind::conv2d,  LayerKind::max_pool2d, LayerKind::avg_pool2d,
-    LayerKind::batch_norm, LayerKind::layer_norm, LayerKind::relu,    LayerKind::gelu,
-    LayerKind::tanh,       LayerKind::sigmoid, LayerKind::softmax,    LayerKind::dropout,
-    LayerKind::rrelu,      LayerKind::gaussian_noise, LayerKind::flatten, LayerKind::add,
-    LayerKind::concat,     LayerKind::split,   LayerKind::duplicate};
+    LayerKind::linear,     LayerKind::conv2d,         LayerKind::max_pool2d, LayerKind::avg_pool2d,
+    LayerKind::batch_norm, LayerKind::layer_norm,     LayerKind::relu,       LayerKind::gelu,
+    LayerKind::tanh,       LayerKind::sigmoid,        LayerKind::softmax,    LayerKind::dropout,
+    LayerKind::rrelu,      LayerKind::gaussian_noise, LayerKind::flatten,    LayerKind::add,
+    LayerKind::concat,     LayerKind::split,          LayerKind::duplicate};
 constexpr std::array kVariants{Variant::reentrant, Variant::non_reentrant};
 constexpr std::array kChecks{CheckKind::none, CheckKind::metadata, CheckKind::values};
 constexpr std::array kLosses{LossKind::mse, LossKind::cross_entropy};
@@ -37,12 +37,11 @@ constexpr std::array kDTypes{DType::float32, DType::float64};
 }
 
 /// A value as it may stand in a message: short, and printable whatever came.
-std::string show(const Json& value) {
+std::string show(const Json& value, std::size_t longest = 60) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array of " + std::to_string(value.size());
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  constexpr std::size_t kLongest = 60;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  if (text.size() > longest) text = text.substr(0, longest) + "...";
   return text;
 }
 
@@ -83,7 +82,7 @@ Json parse(std::string_view text) {
   } catch (const Json::exception& e) {
     std::string what = e.what();
     what = what.substr(what.find("] ") + 2);
-    fail("text", "JSON", "a " + show(Json(what)));
+    fail("text", "JSON", show(Json(what), 200));
   }
 }
 
@@ -118,7 +117,7 @@ class Fields {
   }
 
   template <class Integer>
-    requires std::is_integral_v<Integer>
+  requires std::is_integral_v<Integer>
   void read(const char* name, Integer& to) {
     if (const Json* value = find(name)) to = integer<Integer>(*value, path(name));
   }
@@ -153,8 +152,8 @@ class Fields {
                           ? std::in_range<Integer>(value.get<std::uint64_t>())
                           : std::in_range<Integer>(value.get<std::int64_t>());
     if (!fits) {
-      fail(path, "an integer in " + std::to_string(Limits::min()) + ".." +
-                     std::to_string(Limits::max()),
+      fail(path,
+           "an integer in " + std::to_string(Limits::min()) + ".." + std::to_string(Limits::max()),
            show(value));
     }
     return value.get<Integer>();
@@ -166,7 +165,8 @@ class Fields {
       bool is_known = false;
       for (const char* k : known_) is_known = is_known || name == k;
       if (!is_known) {
-        fail(path_.empty() ? "text" : path_, "known fields only", "unknown field " + show(Json(name)));
+        fail(path_.empty() ? "text" : path_, "known fields only",
+             "unknown field " + show(Json(name)));
       }
     }
   }
@@ -184,7 +184,8 @@ std::string indexed(const std::string& path, std::size_t i) {
 
 const Json& need_array(const Json& value, const std::string& path, std::size_t longest) {
   if (!value.is_array()) fail(path, "an array", show(value));
-  if (value.size() > longest) fail(path, "at most " + std::to_string(longest) + " elements", show(value));
+  if (value.size() > longest)
+    fail(path, "at most " + std::to_string(longest) + " elements", show(value));
   return value;
 }
 
@@ -290,8 +291,8 @@ void check_format(const Json& json) {
   if (format == Case::kFormat) return;
   const bool newer = format > Case::kFormat;
   fail("format", std::to_string(Case::kFormat),
-       std::to_string(format) + (newer ? ", which a newer program wrote"
-                                       : ", which this program no longer reads"));
+       std::to_string(format) +
+           (newer ? ", which a newer program wrote" : ", which this program no longer reads"));
 }
 
 }  // namespace
@@ -313,8 +314,7 @@ Case case_from_json(std::string_view text) {
   for (std::size_t i = 0; i < input.size(); ++i) {
     c.input.push_back(Fields::integer<std::int64_t>(input[i], indexed("input", i)));
   }
-  const Json& layers =
-      need_array(f.need("layers"), "layers", static_cast<std::size_t>(kMaxLayers));
+  const Json& layers = need_array(f.need("layers"), "layers", static_cast<std::size_t>(kMaxLayers));
   c.layers.reserve(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
     c.layers.push_back(read_layer(layers[i], indexed("layers", i)));

@@ -140,7 +140,8 @@ std::string to_json(const Case& c) {
   std::string out = "{\n  \"format\": " + std::to_string(Case::kFormat);
   out += ",\n  \"seed\": " + quote + std::to_string(c.seed) + quote;
   out += ",\n  \"dtype\": \"" + std::string(to_string(c.dtype)) + "\"";
-  if (c.data != DataKind::normal) out += ",\n  \"data\": \"" + std::string(to_string(c.data)) + "\"";
+  if (c.data != DataKind::normal)
+    out += ",\n  \"data\": \"" + std::string(to_string(c.data)) + "\"";
   out += ",\n  \"input\": [";
   for (std::size_t i = 0; i < c.input.size(); ++i) {
     out += (i == 0 ? "" : ", ") + std::to_string(c.input[i]);

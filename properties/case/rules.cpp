@@ -52,8 +52,8 @@ void check_choice(const CheckpointChoice& choice, const char* place) {
 
 void check_segments(std::span<const SegmentSpec> segments, int begin, int end, int depth) {
   if (depth > kMaxNesting) {
-    fail("plan: segments are nested too deeply", "at most " + std::to_string(kMaxNesting) + " levels",
-         "more");
+    fail("plan: segments are nested too deeply",
+         "at most " + std::to_string(kMaxNesting) + " levels", "more");
   }
   int cursor = begin;
   for (const SegmentSpec& s : segments) {

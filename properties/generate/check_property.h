@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include <catch2/catch_test_macros.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch_test_macros.hpp>
 
 namespace rematch {
 

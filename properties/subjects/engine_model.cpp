@@ -79,8 +79,8 @@ void EngineModel::make_parameters() {
   for (const ParameterInfo& info : geometry_.buffers) {
     int& first = first_buffer_[static_cast<std::size_t>(info.layer)];
     if (first < 0) first = static_cast<int>(buffers_.size());
-    buffers_.push_back(Tensor::full(info.shape, case_.dtype, info.role == "running_var" ? 1 : 0,
-                                    Tag::state));
+    buffers_.push_back(
+        Tensor::full(info.shape, case_.dtype, info.role == "running_var" ? 1 : 0, Tag::state));
   }
 }
 
@@ -98,8 +98,7 @@ Tensor EngineModel::apply(int layer, const Tensor& x, const Tensor& other, Tenso
     case LayerKind::linear:
       return linear(x, parameter_for(layer, 0), parameter_for(layer, 1));
     case LayerKind::conv2d:
-      return conv2d(x, parameter_for(layer, 0), parameter_for(layer, 1), spec.stride,
-                    spec.padding);
+      return conv2d(x, parameter_for(layer, 0), parameter_for(layer, 1), spec.stride, spec.padding);
     case LayerKind::max_pool2d:
       return max_pool2d(x, spec.kernel, spec.stride, spec.padding);
     case LayerKind::avg_pool2d:
@@ -170,8 +169,8 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
   } restore{*this, outer_pass, outer_layer};
   const bool first = pass.executions[index]++ == 0;
   if (request_.timeline) {
-    ambient().ledger->set_label((pass.executions[index] - 1) << 20 | static_cast<int>(phase_) << 16 |
-                                (layer + 1));
+    ambient().ledger->set_label((pass.executions[index] - 1) << 20 |
+                                static_cast<int>(phase_) << 16 | (layer + 1));
   }
   const LayerSpec& spec = case_.layers[index];
   Tensor second;
@@ -248,10 +247,9 @@ Tensor EngineModel::evaluate(const Tensor& input) {
 
 void EngineModel::on_draw(const Generator& before, const Tensor& drawn) {
   if (current_pass_ == nullptr) return;
-  record_.draws.push_back(
-      {current_pass_->step, current_pass_->pass, current_layer_,
-       current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1, before.offset,
-       drawn.elements(), tensor_hash(drawn)});
+  record_.draws.push_back({current_pass_->step, current_pass_->pass, current_layer_,
+                           current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
+                           before.offset, drawn.elements(), tensor_hash(drawn)});
 }
 
 void EngineModel::enter_phase(Moment phase) {

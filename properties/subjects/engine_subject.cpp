@@ -114,8 +114,8 @@ class Run {
     }
     const Tensor main = flatten(outputs[0]);
     const Tensor target = make_target(case_, main.shape(), targets_);
-    pass.loss = protocol_.loss == LossKind::mse ? mse_loss(main, target)
-                                                : cross_entropy(main, target);
+    pass.loss =
+        protocol_.loss == LossKind::mse ? mse_loss(main, target) : cross_entropy(main, target);
     note(Quantity::loss, step, microbatch, 0, pass.loss);
     note_moment(Moment::after_forward, pass);
   }

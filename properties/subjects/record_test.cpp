@@ -36,7 +36,9 @@ TEST_CASE("the hash of a record changes with every field but the timeline") {
       [](Record& r) { r.observations[0].present = false; },
       [](Record& r) { r.observations[0].requires_grad = false; },
       [](Record& r) { r.observations[0].dtype = DType::int32; },
-      [](Record& r) { r.observations[0].shape = Shape{4, 1}; },
+      [](Record& r) {
+        r.observations[0].shape = Shape{4, 1};
+      },
       [](Record& r) { r.observations.clear(); },
       [](Record& r) { r.draws[0].hash = 7; },
       [](Record& r) { r.draws[0].execution = 0; },

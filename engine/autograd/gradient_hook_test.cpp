@@ -1,0 +1,195 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "engine/autograd/backward.h"
+#include "engine/autograd/node.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/join.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::Message;
+using testing::LedgerScope;
+using testing::tensor;
+using testing::variable;
+using Values = std::vector<double>;
+
+GradientHook note(std::string& log, char name) {
+  return [&log, name](const Tensor&) {
+    log += name;
+    return Tensor();
+  };
+}
+
+TEST_CASE_METHOD(LedgerScope, "hooks of one tensor run in the order they were registered in") {
+  Tensor x = variable({1}, {1});
+  Tensor y = scale(x, 2);
+  std::string log;
+  y.register_hook(note(log, 'a'));
+  y.register_hook(note(log, 'b'));
+  x.register_hook(note(log, 'c'));
+  x.register_hook(note(log, 'd'));
+  backward(y);
+  CHECK(log == "abcd");
+}
+
+TEST_CASE_METHOD(LedgerScope, "hooks run in every backward, from the output to the leaves") {
+  Tensor x = variable({1}, {1});
+  Tensor y = scale(x, 2);
+  Tensor z = scale(y, 2);
+  std::string log;
+  x.register_hook(note(log, 'x'));
+  y.register_hook(note(log, 'y'));
+  z.register_hook(note(log, 'z'));
+  backward(z, {.retain_graph = true});
+  backward(z);
+  CHECK(log == "zyxzyx");
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook sees the sum of all contributions, once") {
+  Tensor x = variable({2}, {1});
+  Values seen;
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return Tensor();
+  });
+  backward(add(add(scale(x, 3), scale(x, 4)), mul(x, x)));
+  CHECK(seen == Values{11});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a leaf's hook sees what arrives, not what was accumulated") {
+  Tensor x = variable({2}, {1});
+  x.set_grad(tensor({100}, {1}));
+  Values seen;
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return Tensor();
+  });
+  backward(scale(x, 3));
+  CHECK(seen == Values{3});
+  CHECK(x.grad().item() == 103);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what a hook returns replaces the gradient") {
+  Tensor x = variable({2}, {1});
+  Tensor y = scale(x, 5);
+  y.register_hook([](const Tensor& g) { return scale(g, 10); });
+  x.register_hook([](const Tensor& g) { return scale(g, 2); });
+  x.register_hook([](const Tensor& g) { return add(g, g); });
+  backward(y);
+  CHECK(x.grad().item() == 200);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a gradient that a hook keeps is not written to afterwards") {
+  Tensor x = variable({2}, {1});
+  Tensor kept;
+  x.register_hook([&](const Tensor& g) {
+    if (!kept.defined()) kept = g;
+    return Tensor();
+  });
+  backward(scale(x, 3));
+  backward(scale(x, 4));
+  CHECK(x.grad().item() == 7);
+  CHECK(kept.item() == 3);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a tensor that a hook returns again and again is not written to") {
+  Tensor x = variable({2}, {1});
+  const Tensor constant = tensor({9}, {1});
+  x.register_hook([&](const Tensor&) { return constant; });
+  backward(scale(x, 3));
+  backward(scale(x, 3));
+  CHECK(x.grad().item() == 18);
+  CHECK(constant.item() == 9);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook is not called for an output that no gradient reaches") {
+  const Tensor x = variable({1, 2}, {1, 2});
+  auto [left, right] = split(x, 1);
+  std::string log;
+  left.register_hook(note(log, 'l'));
+  right.register_hook(note(log, 'r'));
+  backward(sum(right));
+  CHECK(log == "r");
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replacement must have the shape and dtype of the gradient") {
+  Tensor x = variable({1, 2}, {2});
+  Tensor y = scale(x, 2);
+  const bool leaf = GENERATE(false, true);
+  (leaf ? x : y).register_hook([](const Tensor&) { return tensor({1, 2, 3}, {3}); });
+  CHECK_THROWS_MATCHES(backward(sum(y)), std::invalid_argument,
+                       Message("[backward] a hook must return a gradient of shape [2] float64, "
+                               "got [3] float64"));
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook runs with grad mode off, and grad mode is on afterwards") {
+  Tensor x = variable({1}, {1});
+  Tensor y = scale(x, 2);
+  int recording = 0;
+  const auto look = [&](const Tensor&) {
+    recording += ambient().grad_enabled ? 1 : 0;
+    return Tensor();
+  };
+  x.register_hook(look);
+  y.register_hook(look);
+  backward(y);
+  CHECK(recording == 0);
+  CHECK(ambient().grad_enabled);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook may register hooks, which run from the next backward on") {
+  const bool leaf = GENERATE(false, true);
+  Tensor x = variable({1}, {1});
+  Tensor y = scale(x, 2);
+  Tensor& t = leaf ? x : y;
+  int late = 0;
+  bool registered = false;
+  // The list of hooks grows while it is being run, far beyond its capacity.
+  t.register_hook([&, weak = std::weak_ptr<TensorImpl>(t.shared_impl())](const Tensor&) {
+    for (int i = 0; i < 100 && !registered; ++i) {
+      Tensor(weak.lock()).register_hook([&late](const Tensor&) {
+        ++late;
+        return Tensor();
+      });
+    }
+    registered = true;
+    return Tensor();
+  });
+  backward(y, {.retain_graph = true});
+  CHECK(late == 0);
+  backward(y);
+  CHECK(late == 100);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook that fails stops the pass with its own error") {
+  Tensor x = variable({1}, {1});
+  x.register_hook([](const Tensor&) -> Tensor { throw std::domain_error("mine"); });
+  CHECK_THROWS_AS(backward(scale(x, 2)), std::domain_error);
+  CHECK(ambient().grad_enabled);
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook may walk the graph behind its tensor by itself") {
+  const Tensor x = variable({3}, {1});
+  const Tensor y = mul(x, x);
+  Tensor z = scale(y, 2);
+  double inner = 0;
+  z.register_hook([&](const Tensor&) {
+    inner = grad(std::span(&y, 1), std::span(&x, 1), {}, true)[0].item();
+    return Tensor();
+  });
+  backward(z);
+  CHECK(inner == 6);
+  CHECK(x.grad().item() == 12);
+}
+
+}  // namespace
+}  // namespace rematch

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "properties/case/rules.h"
+#include "properties/generate/parts.h"
+
+namespace rematch {
+namespace {
+
+class WidePlan {
+ public:
+  WidePlan(Draw& draw, Case& c) : draw_(draw), c_(c), layers_(static_cast<int>(c.layers.size())) {}
+
+  void run() {
+    variants_ = draw_.weighted(std::array{35, 35, 30});
+    fresh_draws_ = draw_.chance(4);
+    const std::size_t form = draw_.weighted(std::array{30, 69, 1});
+    if (form == 0) {
+      SequentialSpec& s = c_.plan.sequential.emplace();
+      s.segments = draw_.range(1, layers_);
+      s.last_stored = draw_.chance(60);
+      s.choice = draw_choice(0, layers_);
+    } else if (form == 1) {
+      c_.plan.segments = draw_segments(0, layers_, 1 + static_cast<int>(draw_.weighted(kDepths)));
+    }
+  }
+
+ private:
+  static constexpr std::array<int, 4> kDepths{55, 22, 13, 10};
+
+  bool draws(int begin, int end) const {
+    return c_.protocol.train &&
+           std::any_of(c_.layers.begin() + begin, c_.layers.begin() + end, draws_in_training);
+  }
+
+  CheckpointChoice draw_choice(int begin, int end) {
+    CheckpointChoice choice;
+    const bool reentrant = variants_ == 0 || (variants_ == 2 && draw_.chance(50));
+    if (reentrant) {
+      choice.variant = Variant::reentrant;
+    } else {
+      choice.early_stop = draw_.chance(80);
+      const std::size_t check = draw_.weighted(std::array{80, 10, 10});
+      if (check == 1) choice.determinism = CheckKind::none;
+      // Fresh draws change values, also those of segments nested in a replay: no such check.
+      if (check == 2 && !fresh_draws_) choice.determinism = CheckKind::values;
+    }
+    const double off = !draws(begin, end) ? 25 : fresh_draws_ ? 70 : 0;
+    choice.preserve_rng = !draw_.chance(off);
+    return choice;
+  }
+
+  /// Segments within [begin, end), at least one, the first of them `depth` levels deep.
+  std::vector<SegmentSpec> draw_segments(int begin, int end, int depth) {
+    std::vector<SegmentSpec> segments;
+    int cursor = begin;
+    int levels = depth;
+    while (cursor < end) {
+      if (draw_.chance(20)) cursor = std::min(cursor + draw_.range(1, 2), end - 1);
+      const int left = end - cursor;
+      // A deep segment is long, where it can be, so that its levels differ.
+      const int longest = levels > 1 ? left : std::min(left, 1 + (end - begin) / 2);
+      const int shortest = std::min(longest, levels);
+      SegmentSpec& s = segments.emplace_back();
+      s.begin = cursor;
+      s.end = cursor + draw_.range(shortest, longest);
+      s.choice = draw_choice(s.begin, s.end);
+      if (levels > 1) s.nested = draw_segments(s.begin, s.end, levels - 1);
+      cursor = s.end;
+      levels = draw_.chance(30) ? depth : 1;
+      if (draw_.chance(10)) break;
+    }
+    return segments;
+  }
+
+  Draw& draw_;
+  Case& c_;
+  int layers_;
+  std::size_t variants_ = 0;
+  bool fresh_draws_ = false;
+};
+
+}  // namespace
+
+void draw_wide_plan(Draw& draw, Case& c) { WidePlan(draw, c).run(); }
+
+void draw_wide_protocol(Draw& draw, Case& c) {
+  ProtocolSpec& p = c.protocol;
+  p.steps = 1 + static_cast<int>(draw.weighted(std::array{60, 30, 10}));
+  p.microbatches = 1 + static_cast<int>(draw.weighted(std::array{65, 23, 12}));
+  p.forwards_first = p.microbatches > 1 && draw.chance(50);
+  p.backwards = draw.chance(14) ? 2 : 1;
+  p.prior_gradients = draw.chance(15);
+  p.zero_grad = draw.chance(75);
+  p.train = draw.chance(88);
+  p.input_requires_grad = draw.chance(60);
+  p.loss = draw.chance(75) ? LossKind::mse : LossKind::cross_entropy;
+  p.optimizer = draw.chance(70) ? OptimizerKind::sgd : OptimizerKind::adam;
+  p.learning_rate = draw.pick(std::array{0.05, 0.05, 0.1, 0.01});
+  if (p.optimizer == OptimizerKind::sgd && draw.chance(35)) p.momentum = 0.9;
+  p.reevaluate = draw.chance(20);
+  if (draw.chance(30)) c.dtype = DType::float64;
+  if (draw.chance(15)) c.data = DataKind::small_integers;
+}
+
+void draw_in_place(Draw& draw, Case& c) {
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    LayerSpec& layer = c.layers[i];
+    if (layer.kind != LayerKind::relu || !draw.chance(65)) continue;
+    layer.in_place = in_place_hazard(c, static_cast<int>(i)) == nullptr;
+  }
+}
+
+}  // namespace rematch

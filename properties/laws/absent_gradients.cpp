@@ -1,0 +1,62 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "absent-gradients";
+
+std::string text_of(const Observation* o) {
+  if (o == nullptr) return std::string(kNotRecorded);
+  return o->present ? "present" : "absent";
+}
+
+/// `forecast` is nullopt where only the plain run can tell.
+std::optional<Breach> compare(const Observation* plain, const Observation* checkpointed,
+                              std::optional<bool> forecast, auto place) {
+  if (plain != nullptr && checkpointed != nullptr && plain->present == checkpointed->present &&
+      (!forecast || *forecast == plain->present)) {
+    return std::nullopt;
+  }
+  std::string expected = text_of(plain);
+  if (forecast) expected += *forecast ? " (forecast: present)" : " (forecast: absent)";
+  return Breach{kName, place(), std::move(expected), text_of(checkpointed)};
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  const ProtocolSpec& p = e.c.protocol;
+  Finder plain(e.plain.observations);
+  Finder checkpointed(e.checkpointed.observations);
+  for (int step = 0; step < p.steps; ++step) {
+    for (int index = 0; index < static_cast<int>(e.geometry.parameters.size()); ++index) {
+      const auto here = [&](const Observation& o) {
+        return o.quantity == Quantity::parameter_gradient && o.step == step && o.index == index;
+      };
+      std::optional<bool> forecast;
+      if (e.forecast.hooks[static_cast<std::size_t>(index)] > 0) forecast = true;
+      if (!forecast && !p.prior_gradients) forecast = false;
+      auto breach = compare(plain.find(here), checkpointed.find(here), forecast, [&] {
+        return "step " + std::to_string(step) + ", gradient of " +
+               parameter_name(e.c, e.geometry, index);
+      });
+      if (breach) return breach;
+    }
+  }
+  return for_each_forward(p, [&](int step, int pass) {
+    const auto here = [&](const Observation& o) {
+      return o.quantity == Quantity::input_gradient && o.step == step && o.pass == pass;
+    };
+    return compare(plain.find(here), checkpointed.find(here), p.input_requires_grad,
+                   [&] { return place_of(step, pass) + ", gradient of the model input"; });
+  });
+}
+
+}  // namespace
+
+extern const Law absent_gradients_law;
+const Law absent_gradients_law{
+    kName,
+    "A gradient is absent (which is not zero) exactly where it is in the plain run, and where the "
+    "forecast says so.",
+    check};
+
+}  // namespace rematch

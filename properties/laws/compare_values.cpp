@@ -1,0 +1,151 @@
+#include <cstdio>
+#include <cstring>
+
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+bool is_gradient(Quantity q) {
+  return q == Quantity::input_gradient || q == Quantity::parameter_gradient;
+}
+
+/// Does the forecast promise equal bits here?
+bool comparable(const Evidence& e, Quantity quantity, int step, int pass, int index) {
+  const Forecast& f = e.forecast;
+  const bool of_forward = quantity == Quantity::output || quantity == Quantity::loss;
+  if (!f.values_comparable) return of_forward && comparable_forward(e, step, pass);
+  if (quantity == Quantity::input_gradient && !f.exact_inputs) return false;
+  if (quantity == Quantity::reevaluation) return f.exact_until_step >= e.c.protocol.steps;
+  if (step != f.exact_until_step) return step < f.exact_until_step;
+  const bool of_parameter =
+      quantity == Quantity::parameter_gradient || quantity == Quantity::parameter;
+  return !of_parameter || f.exact_parameters[static_cast<std::size_t>(index)];
+}
+
+std::string name_of(const Evidence& e, Quantity quantity, int index) {
+  switch (quantity) {
+    case Quantity::output:
+      return "output " + std::to_string(index);
+    case Quantity::loss:
+      return "loss";
+    case Quantity::input_gradient:
+      return "gradient of the model input";
+    case Quantity::parameter_gradient:
+      return "gradient of " + parameter_name(e.c, e.geometry, index);
+    case Quantity::parameter:
+      return parameter_name(e.c, e.geometry, index);
+    case Quantity::buffer: {
+      const ParameterInfo& info = e.geometry.buffers[static_cast<std::size_t>(index)];
+      return "buffer " + std::to_string(index) + " (layer " + std::to_string(info.layer) + " " +
+             std::string(info.role) + ")";
+    }
+    case Quantity::reevaluation:
+      return "reevaluation";
+  }
+  return "?";
+}
+
+template <class Value, class Bits>
+std::string element_text(const std::byte* at, const char* format) {
+  Value value{};
+  Bits bits{};
+  std::memcpy(&value, at, sizeof(value));
+  std::memcpy(&bits, at, sizeof(bits));
+  char text[64];
+  std::snprintf(text, sizeof(text), format, static_cast<double>(value),
+                static_cast<unsigned long long>(bits));
+  return text;
+}
+
+std::string element_text(DType dtype, const std::byte* at) {
+  switch (dtype) {
+    case DType::float32:
+      return element_text<float, std::uint32_t>(at, "%.9g (0x%08llx)");
+    case DType::float64:
+      return element_text<double, std::uint64_t>(at, "%.17g (0x%016llx)");
+    case DType::int32:
+      return element_text<std::int32_t, std::uint32_t>(at, "%.0f (0x%08llx)");
+    case DType::uint8:
+      return element_text<std::uint8_t, std::uint8_t>(at, "%.0f (0x%02llx)");
+  }
+  return "?";
+}
+
+std::string form_of(const Observation& o) {
+  if (!o.present) return "absent";
+  return std::string(to_string(o.dtype)) + " " + to_string(o.shape) + ", " +
+         std::to_string(o.bytes) + " bytes";
+}
+
+/// Both hold bytes of equal form that are not all equal.
+Breach first_difference(const Evidence& e, const Observation& a, const Observation& b,
+                        std::string_view law, std::string place) {
+  const std::byte* expected = e.plain.bytes_of(a).data();
+  const std::byte* got = e.checkpointed.bytes_of(b).data();
+  const std::size_t item = size_of(a.dtype);
+  const std::size_t elements = a.bytes / item;
+  std::size_t first = elements;
+  std::size_t differing = 0;
+  for (std::size_t i = 0; i < elements; ++i) {
+    if (std::memcmp(expected + i * item, got + i * item, item) == 0) continue;
+    if (first == elements) first = i;
+    ++differing;
+  }
+  place += ", element " + std::to_string(first) + " (first of " + std::to_string(differing) +
+           " that differ, of " + std::to_string(elements) + ")";
+  return {law, std::move(place), element_text(a.dtype, expected + first * item),
+          element_text(b.dtype, got + first * item)};
+}
+
+}  // namespace
+
+std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::string_view law) {
+  const ProtocolSpec& p = e.c.protocol;
+  const bool per_forward = quantity == Quantity::output || quantity == Quantity::loss ||
+                           quantity == Quantity::input_gradient;
+  std::size_t count = 1;
+  if (quantity == Quantity::output) count = e.geometry.live.back().size();
+  if (quantity == Quantity::buffer) count = e.geometry.buffers.size();
+  if (quantity == Quantity::parameter || quantity == Quantity::parameter_gradient) {
+    count = e.geometry.parameters.size();
+  }
+  if (quantity == Quantity::reevaluation && !p.reevaluate) return std::nullopt;
+  const int first_step = quantity == Quantity::reevaluation ? p.steps - 1 : 0;
+  const int passes = per_forward ? p.microbatches : 1;
+
+  Finder plain(e.plain.observations);
+  Finder checkpointed(e.checkpointed.observations);
+  for (int step = first_step; step < p.steps; ++step) {
+    for (int pass = 0; pass < passes; ++pass) {
+      for (int index = 0; index < static_cast<int>(count); ++index) {
+        const auto here = [&](const Observation& o) {
+          return o.quantity == quantity && o.step == step && o.pass == pass && o.index == index;
+        };
+        const Observation* a = plain.find(here);
+        const Observation* b = checkpointed.find(here);
+        const auto place = [&] {
+          return (per_forward ? place_of(step, pass) : "step " + std::to_string(step)) + ", " +
+                 name_of(e, quantity, index);
+        };
+        if (a == nullptr || b == nullptr) {
+          return Breach{law, place(), a != nullptr ? form_of(*a) : std::string(kNotRecorded),
+                        b != nullptr ? form_of(*b) : std::string(kNotRecorded)};
+        }
+        if (is_gradient(quantity) && (!a->present || !b->present)) continue;
+        if (a->present != b->present || a->dtype != b->dtype || !(a->shape == b->shape) ||
+            a->bytes != b->bytes) {
+          return Breach{law, place(), form_of(*a), form_of(*b)};
+        }
+        if (a->bytes == 0 || !comparable(e, quantity, step, pass, index)) continue;
+        const auto expected = e.plain.bytes_of(*a);
+        if (std::memcmp(expected.data(), e.checkpointed.bytes_of(*b).data(), a->bytes) != 0) {
+          return first_difference(e, *a, *b, law, place());
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rematch

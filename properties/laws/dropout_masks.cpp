@@ -1,0 +1,147 @@
+#include <cstdio>
+
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "dropout-masks";
+
+std::string text_of(const Draw& d) {
+  char hash[24];
+  std::snprintf(hash, sizeof(hash), "0x%016llx", static_cast<unsigned long long>(d.hash));
+  return std::to_string(d.elements) + " elements from offset " + std::to_string(d.offset) +
+         ", hash " + hash;
+}
+
+/// The noise of rrelu says which operands were negative, all other draws know nothing of values.
+bool depends_on_values(const Evidence& e, const Draw& d) {
+  return e.c.layers[static_cast<std::size_t>(d.layer)].kind == LayerKind::rrelu;
+}
+
+bool same_draw(const Draw& a, const Draw& b, bool compare_hash) {
+  return a.offset == b.offset && a.elements == b.elements && (!compare_hash || a.hash == b.hash);
+}
+
+/// The draws of one record by forward and layer.
+class DrawTable {
+ public:
+  DrawTable(const Evidence& e, const Record& record)
+      : e_(e),
+        first_(static_cast<std::size_t>(e.c.protocol.steps) *
+                   static_cast<std::size_t>(e.c.protocol.microbatches) * e.c.layers.size(),
+               nullptr),
+        count_(first_.size(), 0) {
+    for (const Draw& d : record.draws) {
+      if (!in_range(d)) {
+        stray_ = &d;
+        continue;
+      }
+      const std::size_t at = index(d.step, d.pass, d.layer);
+      if (d.execution == 0) first_[at] = &d;
+      ++count_[at];
+    }
+  }
+
+  /// A draw of a layer or forward that does not exist.
+  const Draw* stray() const { return stray_; }
+  const Draw* of_forward(int step, int pass, int layer) const {
+    return first_[index(step, pass, layer)];
+  }
+  int count(int step, int pass, int layer) const { return count_[index(step, pass, layer)]; }
+
+ private:
+  bool in_range(const Draw& d) const {
+    return d.step >= 0 && d.step < e_.c.protocol.steps && d.pass >= 0 &&
+           d.pass < e_.c.protocol.microbatches && d.layer >= 0 &&
+           d.layer < static_cast<int>(e_.c.layers.size()) && d.execution >= 0;
+  }
+  std::size_t index(int step, int pass, int layer) const {
+    return (static_cast<std::size_t>(step) * static_cast<std::size_t>(e_.c.protocol.microbatches) +
+            static_cast<std::size_t>(pass)) *
+               e_.c.layers.size() +
+           static_cast<std::size_t>(layer);
+  }
+
+  const Evidence& e_;
+  std::vector<const Draw*> first_;
+  std::vector<int> count_;
+  const Draw* stray_ = nullptr;
+};
+
+std::optional<Breach> check_forward(const Evidence& e, const DrawTable& plain,
+                                    const DrawTable& checkpointed, int step, int pass) {
+  for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
+    const auto index = static_cast<std::size_t>(layer);
+    const bool draws = e.forecast.layer_words[index] != 0;
+    const auto breach = [&](const char* what, std::string expected, std::string got) {
+      return Breach{kName, place_of(e.c, step, pass, layer) + what, std::move(expected),
+                    std::move(got)};
+    };
+    const int expected_plain = draws ? 1 : 0;
+    if (const int n = plain.count(step, pass, layer); n != expected_plain) {
+      return breach(", draws of the plain run", std::to_string(expected_plain), std::to_string(n));
+    }
+    const int expected_draws = draws ? e.forecast.executions[index] : 0;
+    if (const int n = checkpointed.count(step, pass, layer); n != expected_draws) {
+      return breach(", draws", std::to_string(expected_draws), std::to_string(n));
+    }
+    if (!draws) continue;
+    const Draw* a = plain.of_forward(step, pass, layer);
+    const Draw* b = checkpointed.of_forward(step, pass, layer);
+    if (a == nullptr || b == nullptr) {
+      return breach(", forward", a != nullptr ? text_of(*a) : std::string(kNotRecorded),
+                    b != nullptr ? text_of(*b) : std::string(kNotRecorded));
+    }
+    const auto words = (static_cast<std::uint64_t>(b->elements) + 3) / 4 * 4;
+    if (words != e.forecast.layer_words[index]) {
+      return breach(", forward, words drawn", std::to_string(e.forecast.layer_words[index]),
+                    std::to_string(words));
+    }
+    const bool hash = step <= e.forecast.exact_until_step || !depends_on_values(e, *b);
+    if (comparable_forward(e, step, pass) && !same_draw(*a, *b, hash)) {
+      return breach(", forward", text_of(*a), text_of(*b));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  if (e.forecast.words_per_forward == 0 && e.plain.draws.empty() && e.checkpointed.draws.empty()) {
+    return std::nullopt;
+  }
+  const DrawTable plain(e, e.plain);
+  const DrawTable checkpointed(e, e.checkpointed);
+  for (const DrawTable* table : {&plain, &checkpointed}) {
+    if (const Draw* d = table->stray()) {
+      return Breach{kName,
+                    place_of(d->step, d->pass) + ", layer " + std::to_string(d->layer) +
+                        ", execution " + std::to_string(d->execution),
+                    "no such place", text_of(*d)};
+    }
+  }
+  auto breach = for_each_forward(e.c.protocol, [&](int step, int pass) {
+    return check_forward(e, plain, checkpointed, step, pass);
+  });
+  if (breach || !e.forecast.values_comparable) return breach;
+  for (const Draw& d : e.checkpointed.draws) {
+    const Draw& forward = *checkpointed.of_forward(d.step, d.pass, d.layer);
+    if (d.execution == 0 || same_draw(forward, d, true)) continue;
+    return Breach{
+        kName,
+        place_of(e.c, d.step, d.pass, d.layer) + ", execution " + std::to_string(d.execution),
+        text_of(forward), text_of(d)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+extern const Law dropout_masks_law;
+const Law dropout_masks_law{
+    kName,
+    "Every replay of a random layer draws what its forward drew, and every forward what the plain "
+    "run drew.",
+    check};
+
+}  // namespace rematch

@@ -1,0 +1,47 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "executions";
+
+std::optional<Breach> compare(const Evidence& e, const Record& record, const char* run,
+                              bool checkpointed) {
+  const auto layers = static_cast<int>(e.c.layers.size());
+  const std::size_t expected_entries = static_cast<std::size_t>(e.c.protocol.steps) *
+                                       static_cast<std::size_t>(e.c.protocol.microbatches) *
+                                       e.c.layers.size();
+  Finder counts(record.executions);
+  auto breach = for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+    for (int layer = 0; layer < layers; ++layer) {
+      const ExecutionCount* entry = counts.find([&](const ExecutionCount& x) {
+        return x.step == step && x.pass == pass && x.layer == layer;
+      });
+      const int expected =
+          checkpointed ? e.forecast.executions[static_cast<std::size_t>(layer)] : 1;
+      if (entry != nullptr && entry->count == expected) continue;
+      return Breach{kName, place_of(e.c, step, pass, layer) + ", " + run, std::to_string(expected),
+                    entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
+    }
+    return std::nullopt;
+  });
+  if (breach || record.executions.size() == expected_entries) return breach;
+  return Breach{kName, std::string("entries of the ") + run, std::to_string(expected_entries),
+                std::to_string(record.executions.size())};
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  if (auto breach = compare(e, e.checkpointed, "checkpointed run", true)) return breach;
+  return compare(e, e.plain, "plain run", false);
+}
+
+}  // namespace
+
+extern const Law executions_law;
+const Law executions_law{
+    kName,
+    "Every layer runs as often as the forecast counts: once for the forward, and once for each "
+    "replay that reaches it.",
+    check};
+
+}  // namespace rematch

@@ -1,0 +1,48 @@
+#include <algorithm>
+
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "last-segment";
+
+std::optional<Breach> check(const Evidence& e) {
+  if (!e.c.plan.sequential || !e.c.plan.sequential->last_stored) return std::nullopt;
+  // All segments but the last have floor(n / k) layers; the last one takes the remainder.
+  const int layers = static_cast<int>(e.c.layers.size());
+  const int segments = e.c.plan.sequential->segments;
+  const int first = (segments - 1) * (layers / segments);
+  for (const ExecutionCount& x : e.checkpointed.executions) {
+    if (x.layer < first || x.layer >= layers || x.count == 1) continue;
+    return Breach{kName, place_of(e.c, x.step, x.pass, x.layer) + ", executions", "1",
+                  std::to_string(x.count)};
+  }
+  for (const Draw& d : e.checkpointed.draws) {
+    if (d.layer < first || d.layer >= layers || d.execution == 0) continue;
+    return Breach{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a replay",
+                  "a draw in execution " + std::to_string(d.execution)};
+  }
+  // Where the segment before it is replayed, the border lies where the formula says.
+  if (first == 0) return std::nullopt;
+  const auto replays_before = [&](const std::vector<int>& executions) {
+    return *std::max_element(executions.begin(), executions.begin() + first) > 1;
+  };
+  if (!replays_before(e.forecast.executions)) return std::nullopt;
+  const bool any =
+      std::any_of(e.checkpointed.executions.begin(), e.checkpointed.executions.end(),
+                  [&](const ExecutionCount& x) { return x.layer < first && x.count > 1; });
+  if (any) return std::nullopt;
+  return Breach{kName, "layers before " + std::to_string(first), "replayed", "never replayed"};
+}
+
+}  // namespace
+
+extern const Law last_segment_law;
+const Law last_segment_law{
+    kName,
+    "The stored last segment of a sequential plan, floor(n / k) layers and the remainder, runs "
+    "once and is never replayed.",
+    check};
+
+}  // namespace rematch

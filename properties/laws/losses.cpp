@@ -1,0 +1,15 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "losses";
+
+std::optional<Breach> check(const Evidence& e) { return compare_values(e, Quantity::loss, kName); }
+
+}  // namespace
+
+extern const Law losses_law;
+const Law losses_law{kName, "Every loss has the same bits as in the plain run.", check};
+
+}  // namespace rematch

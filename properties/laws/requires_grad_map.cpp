@@ -1,0 +1,56 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "requires-grad-map";
+
+std::string text_of(bool requires_grad) {
+  return requires_grad ? "requires grad" : "requires no grad";
+}
+
+std::optional<Breach> compare(bool expected, std::optional<bool> got, std::string place) {
+  if (got == expected) return std::nullopt;
+  return Breach{kName, std::move(place), text_of(expected),
+                got ? text_of(*got) : std::string(kNotRecorded)};
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  Finder flags(e.checkpointed.grad_flags);
+  Finder observations(e.checkpointed.observations);
+  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+    for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
+      const auto& expected = e.forecast.grad_flags[static_cast<std::size_t>(layer)];
+      for (int output = 0; output < static_cast<int>(expected.size()); ++output) {
+        const GradFlag* flag = flags.find([&](const GradFlag& g) {
+          return g.step == step && g.pass == pass && g.layer == layer && g.output == output;
+        });
+        const bool want = expected[static_cast<std::size_t>(output)];
+        if (flag != nullptr && flag->requires_grad == want) continue;
+        return compare(want, flag != nullptr ? std::optional(flag->requires_grad) : std::nullopt,
+                       place_of(e.c, step, pass, layer) + ", output " + std::to_string(output));
+      }
+    }
+    for (int index = 0; index < static_cast<int>(e.forecast.output_flags.size()); ++index) {
+      const Observation* o = observations.find([&](const Observation& x) {
+        return x.quantity == Quantity::output && x.step == step && x.pass == pass &&
+               x.index == index;
+      });
+      const bool want = e.forecast.output_flags[static_cast<std::size_t>(index)];
+      if (o != nullptr && o->requires_grad == want) continue;
+      return compare(want, o != nullptr ? std::optional(o->requires_grad) : std::nullopt,
+                     place_of(step, pass) + ", model output " + std::to_string(index));
+    }
+    return std::nullopt;
+  });
+}
+
+}  // namespace
+
+extern const Law requires_grad_map_law;
+const Law requires_grad_map_law{
+    kName,
+    "What requires grad, inside the model and at its end, is what the rules of each variant say.",
+    check};
+
+}  // namespace rematch

@@ -1,0 +1,40 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "rng-after-backward";
+
+std::optional<Breach> check(const Evidence& e) {
+  if (auto breach = compare_streams(e, Moment::after_backward, kName)) return breach;
+  if (!e.forecast.values_comparable) return std::nullopt;
+  const ProtocolSpec& p = e.c.protocol;
+  const int last_pass = p.microbatches - 1;
+  Finder forwards(e.checkpointed.streams);
+  for (const StreamReading& r : e.checkpointed.streams) {
+    if (r.moment != Moment::after_backward) continue;
+    const int pass = p.forwards_first ? last_pass : r.pass;
+    const StreamReading* forward = forwards.find([&](const StreamReading& s) {
+      return s.moment == Moment::after_forward && s.step == r.step && s.pass == pass &&
+             s.stream == r.stream;
+    });
+    if (forward != nullptr && forward->seed == r.seed && forward->offset == r.offset) continue;
+    return Breach{kName, place_of(r.step, r.pass) + ", stream " + std::to_string(r.stream),
+                  forward == nullptr
+                      ? std::string(kNotRecorded)
+                      : "as after the forward: offset " + std::to_string(forward->offset),
+                  "offset " + std::to_string(r.offset)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+extern const Law rng_after_backward_law;
+const Law rng_after_backward_law{
+    kName,
+    "A backward, whatever it replays, leaves all random streams as it found them and where the "
+    "plain run has them.",
+    check};
+
+}  // namespace rematch

@@ -1,0 +1,37 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "saved-bytes";
+
+std::optional<Breach> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
+                              const char* run) {
+  Finder readings(record.bytes);
+  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+    const ByteReading* reading = readings.find([&](const ByteReading& r) {
+      return r.moment == Moment::after_forward && r.step == step && r.pass == pass;
+    });
+    const std::int64_t expected = per_forward * graphs_after_forward(e.c.protocol, pass);
+    if (reading != nullptr && reading->saved == expected) return std::nullopt;
+    return Breach{kName, place_of(step, pass) + ", after the forward of the " + run,
+                  std::to_string(expected),
+                  reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded)};
+  });
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  if (auto b = compare(e, e.checkpointed, e.forecast.saved_bytes, "checkpointed run")) return b;
+  return compare(e, e.plain, e.forecast.plain_saved_bytes, "plain run");
+}
+
+}  // namespace
+
+extern const Law saved_bytes_law;
+const Law saved_bytes_law{
+    kName,
+    "After a forward exactly those bytes are saved that the forecast counts, for each graph that "
+    "waits for its backward.",
+    check};
+
+}  // namespace rematch

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "properties/laws/law.h"
+
+namespace rematch {
+
+/// "step 0, pass 1".
+std::string place_of(int step, int pass);
+/// "step 0, pass 1, layer 3 (linear)".
+std::string place_of(const Case& c, int step, int pass, int layer);
+/// "parameter 2 (layer 3 linear weight)".
+std::string parameter_name(const Case& c, const Geometry& geometry, int parameter);
+
+/// Judges all observations of one quantity that the protocol promises: each must be in both
+/// records, with equal dtype and shape and the same bits. Gradients that are absent in one of them
+/// are left to the law about absence, values that the forecast calls inexact are passed over.
+std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::string_view law);
+
+/// Judges the random streams at one moment: both records must hold the same readings.
+std::optional<Breach> compare_streams(const Evidence& e, Moment moment, std::string_view law);
+
+/// False once values of this forward may legitimately differ because an earlier replay drew
+/// without its random state.
+bool comparable_forward(const Evidence& e, int step, int pass);
+
+/// Forwards of one step whose graphs hold memory right after forward `pass`, and those still
+/// waiting for their backward right after backward `pass`.
+inline int graphs_after_forward(const ProtocolSpec& p, int pass) {
+  return p.forwards_first ? pass + 1 : 1;
+}
+inline int graphs_after_backward(const ProtocolSpec& p, int pass) {
+  return p.forwards_first ? pass : 0;
+}
+
+/// Walks a list whose entries come in about the order in which they are asked for: each search
+/// begins where the last one ended.
+template <class Entry>
+class Finder {
+ public:
+  explicit Finder(const std::vector<Entry>& entries) : entries_(entries) {}
+
+  template <class Matches>
+  const Entry* find(Matches matches) {
+    for (std::size_t seen = 0; seen < entries_.size(); ++seen) {
+      if (next_ >= entries_.size()) next_ = 0;
+      const Entry& entry = entries_[next_++];
+      if (matches(entry)) return &entry;
+    }
+    return nullptr;
+  }
+
+ private:
+  const std::vector<Entry>& entries_;
+  std::size_t next_ = 0;
+};
+
+inline constexpr std::string_view kNotRecorded = "not recorded";
+
+/// Calls check(step, pass) for every forward of the protocol, up to the first breach.
+template <class Check>
+std::optional<Breach> for_each_forward(const ProtocolSpec& p, Check check) {
+  for (int step = 0; step < p.steps; ++step) {
+    for (int pass = 0; pass < p.microbatches; ++pass) {
+      if (std::optional<Breach> breach = check(step, pass)) return breach;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rematch
