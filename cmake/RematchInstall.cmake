@@ -6,7 +6,7 @@ foreach(room engine properties)
     FILES_MATCHING PATTERN "*.h"
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
-    PATTERN "testing" EXCLUDE
+    PATTERN "testing" EXCLUDE)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)

@@ -1,22 +1,25 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "engine/memory/ledger.h"
 #include "engine/random/generator.h"
 
 namespace rematch {
 
-class Tensor;
 class SavedTensorHooks;
 
 /// Told of every random draw; used to compare masks. Must not throw.
 class DrawObserver {
  public:
   virtual ~DrawObserver() = default;
-  /// `drawn` holds what was drawn: a uint8 mask, or the noise in the dtype of the operand.
-  virtual void on_draw(const Generator& before, const Tensor& drawn) = 0;
+  /// `before` is the stream before the draw; `drawn` the bits of what was drawn for `elements`
+  /// elements: a uint8 mask, or noise in the dtype of the operand.
+  virtual void on_draw(const Generator& before, std::int64_t elements,
+                       std::span<const std::byte> drawn) = 0;
 };
 
 /// All state that code depends on without being handed it. One per worker thread; there is no

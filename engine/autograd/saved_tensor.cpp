@@ -36,11 +36,12 @@ std::unique_ptr<PackedTensor> FunctionHooks::pack(const Tensor& t) {
 
 void SavedTensor::save(const Tensor& t) {
   reset();
+  Tensor values = t.detach();
   if (SavedTensorHooks* hooks = ambient().hooks) {
-    packed_ = hooks->pack(t);
+    packed_ = hooks->pack(values);
     if (packed_) return;
   }
-  tensor_ = t.detach();
+  tensor_ = std::move(values);
   version_ = t.version();
   tensor_.storage()->hold();
 }

@@ -22,7 +22,8 @@ class PackedTensor {
 class SavedTensorHooks {
  public:
   virtual ~SavedTensorHooks() = default;
-  /// Returns what to keep instead of `t`; nullptr keeps `t` itself. May throw.
+  /// Returns what to keep instead of `t`, which comes without history; nullptr keeps `t` itself.
+  /// May throw.
   virtual std::unique_ptr<PackedTensor> pack(const Tensor& t) = 0;
 };
 

@@ -9,6 +9,12 @@
 
 #include "engine/cpu/simd.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define REMATCH_OUT_OF_LINE [[gnu::noinline, gnu::noclone]]
+#else
+#define REMATCH_OUT_OF_LINE
+#endif
+
 namespace rematch::cpu {
 
 /// Row r of a matrix starts r * stride elements in.
@@ -110,7 +116,7 @@ inline void chain_column(std::int64_t rows, std::int64_t depth, Strided<T> a, co
 /// The lane sums of kRows rows of a with kCols rows of b, from first_col on. Kept out of line: gcc 12
 /// spills accumulators when it specialises this for its callers.
 template <typename T, int kRows, int kCols, typename Rows>
-[[gnu::noinline, gnu::noclone]] void lane_tile(const T* a, std::int64_t a_stride, const T* b, const Rows& b_rows,
+REMATCH_OUT_OF_LINE void lane_tile(const T* a, std::int64_t a_stride, const T* b, const Rows& b_rows,
                       std::int64_t first_col, std::int64_t segments, std::int64_t length,
                       std::int64_t a_segment, std::int64_t b_segment, T (&sums)[kRows][kCols]) {
   using V = Simd<T>;
@@ -210,3 +216,5 @@ void lane_product(std::int64_t rows, std::int64_t cols, const T* a, std::int64_t
 }
 
 }  // namespace rematch::cpu
+
+#undef REMATCH_OUT_OF_LINE

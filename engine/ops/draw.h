@@ -15,7 +15,10 @@ inline Generator take_words(int stream, std::int64_t words) {
 
 /// Tells the ambient observer, if any, what was drawn.
 inline void report_draw(const Generator& before, const Tensor& drawn) {
-  if (DrawObserver* observer = ambient().draw_observer) observer->on_draw(before, drawn);
+  if (DrawObserver* observer = ambient().draw_observer) {
+    observer->on_draw(before, drawn.elements(),
+                      {drawn.raw(), static_cast<std::size_t>(drawn.bytes())});
+  }
 }
 
 }  // namespace rematch

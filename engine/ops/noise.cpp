@@ -1,5 +1,7 @@
 #include "engine/ops/noise.h"
 
+#include <vector>
+
 #include "engine/cpu/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/draw.h"
@@ -68,7 +70,15 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
     cpu::gaussian_noise_forward<T>(x.elements(), x.data<T>(), static_cast<T>(sigma), g.seed,
                                    g.stream, g.offset, y.data<T>());
   });
-  report_draw(g, y);
+  if (DrawObserver* observer = ambient().draw_observer) {
+    // The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn
+    // again, outside the ledger.
+    for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
+      std::vector<T> noise(static_cast<std::size_t>(x.elements()));
+      cpu::fill_normal<T>(x.elements(), g.seed, g.stream, g.offset, T{0}, T{1}, noise.data());
+      observer->on_draw(g, x.elements(), std::as_bytes(std::span(noise)));
+    });
+  }
   record<IdentityBackward>(y, {&x}, x);
   return y;
 }

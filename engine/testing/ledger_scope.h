@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <memory>
 
 #include "engine/ambient/ambient.h"
@@ -20,13 +22,13 @@ class LedgerScope {
     const Ambient left = ambient();
     ambient() = surrounding_;
     CHECK(left.ledger->live() == 0);
-    for (int tag = 0; tag < kTagCount; ++tag) {
-      CAPTURE(to_string(static_cast<Tag>(tag)));
-      CHECK(left.ledger->live(static_cast<Tag>(tag)) == 0);
-    }
+    std::array<std::int64_t, kTagCount> by_tag{};
+    for (std::size_t i = 0; i < by_tag.size(); ++i) by_tag[i] = left.ledger->live(static_cast<Tag>(i));
+    CHECK(by_tag == std::array<std::int64_t, kTagCount>{});
     CHECK(left.grad_enabled);
     CHECK(left.hooks == nullptr);
     CHECK(left.draw_observer == nullptr);
+    CHECK_FALSE(left.replaying);
     CHECK(left.backward_id == 0);
   }
   LedgerScope(const LedgerScope&) = delete;

@@ -52,7 +52,6 @@ void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const
   const int end = static_cast<int>(layers);
   in_forward_ = true;
   run(0, end, segments, true);
-  in_forward_ = false;
 
   output_flags_.clear();
   for (const ValueRef& v : geometry_->live[layers]) {
@@ -68,6 +67,7 @@ void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const
       hold(add_storage(geometry_->outputs[layers - 1][0].elements() * item_bytes_));
     }
   }
+  in_forward_ = false;
 }
 
 void SymbolicRun::run(int begin, int end, std::span<const SegmentSpec> segments, bool grad_mode) {
@@ -177,9 +177,10 @@ void SymbolicRun::checkpoint_reentrant(const SegmentSpec& region) {
   }
 }
 
-// The region runs as it is, but what it saves becomes placeholders of a frame. The frame keeps the
-// inputs for as long as it has placeholders. Inside another frame the inputs are saved tensors of
-// that one, from before the region runs.
+// The region runs as it is, but what it saves becomes placeholders of a frame, which lives, and
+// keeps the inputs, for as long as one of its placeholders does. Inside another frame the inputs
+// are saved tensors of that one, from before the region runs; they count there even if their own
+// frame turns out to save nothing and dies.
 void SymbolicRun::checkpoint_non_reentrant(const SegmentSpec& region) {
   const int frame = static_cast<int>(frames_.size());
   Frame fresh;
@@ -193,14 +194,17 @@ void SymbolicRun::checkpoint_non_reentrant(const SegmentSpec& region) {
       keep(operands_[static_cast<std::size_t>(fresh.first_input + j)].storage);
     }
   };
-  if (frame_ >= 0) each_input([&](int storage) { save(storage); });
+  if (frame_ >= 0) each_input([&](int) { count_save(); });
   if (stopped_) return;
 
   const int outer = std::exchange(frame_, frame);
   run(region.begin, region.end, region.nested, true);
   frame_ = outer;
-  if (outer < 0 && frames_[static_cast<std::size_t>(frame)].saves > 0) {
+  if (!frames_[static_cast<std::size_t>(frame)].alive) return;
+  if (outer < 0) {
     each_input([&](int storage) { hold(storage); });
+  } else {
+    frames_[static_cast<std::size_t>(outer)].alive = true;
   }
 }
 
@@ -209,11 +213,18 @@ void SymbolicRun::save(int storage) {
     hold(storage);
     return;
   }
+  frames_[static_cast<std::size_t>(frame_)].alive = true;
+  count_save();
+}
+
+void SymbolicRun::count_save() {
   Frame& frame = frames_[static_cast<std::size_t>(frame_)];
   if (++frame.saves == frame.stop_after) stopped_ = true;
 }
 
+// What a replay holds is gone by the end of its backward.
 void SymbolicRun::hold(int storage) {
+  if (!in_forward_) return;
   Storage& s = storages_[static_cast<std::size_t>(storage)];
   if (!std::exchange(s.held, true)) saved_bytes_ += s.bytes;
 }

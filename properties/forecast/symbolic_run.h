@@ -75,6 +75,7 @@ class SymbolicRun {
     int parent = -1;  ///< Frame that holds placeholders for the inputs.
     int first_input = 0;
     int saves = 0;
+    bool alive = false;  ///< A node, or a frame that lives, saved something under it.
     int stop_after = 0;  ///< A replay ends with this save; 0: it does not end early.
     bool replayed = false;
   };
@@ -90,6 +91,7 @@ class SymbolicRun {
   void checkpoint_reentrant(const SegmentSpec& region);
   void checkpoint_non_reentrant(const SegmentSpec& region);
   void save(int storage);
+  void count_save();
   void hold(int storage);
   int add_storage(std::int64_t bytes);
   int add_gradients(int count);

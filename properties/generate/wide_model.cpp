@@ -81,8 +81,8 @@ class WideModel {
                                layer_norm, relu,    gelu,       tanh,           sigmoid,
                                softmax,    dropout, rrelu,      gaussian_noise, flatten,
                                add,        concat,  split,      duplicate};
-    constexpr std::array on_rows{60, 0, 0, 0, 15, 20, 30, 8, 8, 8, 6, 26, 8, 8, 2, 24, 12, 14, 12};
-    constexpr std::array on_images{0, 60, 12, 12, 20, 8,  30, 6,  6, 6,
+    constexpr std::array on_rows{85, 0, 0, 0, 15, 20, 30, 8, 8, 8, 6, 26, 8, 8, 2, 24, 12, 14, 12};
+    constexpr std::array on_images{0, 75, 12, 12, 20, 8,  30, 6,  6, 6,
                                    5, 22, 8,  8,  0,  22, 12, 12, 12};
     const LayerKind kind = kinds[draw_.weighted(rank_ == 2 ? on_rows : on_images)];
     switch (kind) {
@@ -120,7 +120,7 @@ class WideModel {
 
   /// An earlier owner of a weight that fits `kind` with the current input, or -1.
   int find_owner(LayerKind kind, std::int64_t kernel) {
-    if (!draw_.chance(35)) return -1;
+    if (!draw_.chance(50)) return -1;
     int found = -1;
     for (std::size_t i = 0; i < c_.layers.size(); ++i) {
       const LayerSpec& l = c_.layers[i];

@@ -14,9 +14,11 @@ std::string text_of(const Draw& d) {
          ", hash " + hash;
 }
 
-/// The noise of rrelu says which operands were negative, all other draws know nothing of values.
+/// The noise of rrelu says which operands were negative, and gaussian noise may be reported with the
+/// operand that it was added to.
 bool depends_on_values(const Evidence& e, const Draw& d) {
-  return e.c.layers[static_cast<std::size_t>(d.layer)].kind == LayerKind::rrelu;
+  const LayerKind kind = e.c.layers[static_cast<std::size_t>(d.layer)].kind;
+  return kind == LayerKind::rrelu || kind == LayerKind::gaussian_noise;
 }
 
 bool same_draw(const Draw& a, const Draw& b, bool compare_hash) {

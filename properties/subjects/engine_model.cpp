@@ -245,11 +245,12 @@ Tensor EngineModel::evaluate(const Tensor& input) {
   return outputs[0];
 }
 
-void EngineModel::on_draw(const Generator& before, const Tensor& drawn) {
+void EngineModel::on_draw(const Generator& before, std::int64_t elements,
+                          std::span<const std::byte> drawn) {
   if (current_pass_ == nullptr) return;
   record_.draws.push_back({current_pass_->step, current_pass_->pass, current_layer_,
                            current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
-                           before.offset, drawn.elements(), tensor_hash(drawn)});
+                           before.offset, elements, hash_bytes(drawn)});
 }
 
 void EngineModel::enter_phase(Moment phase) {

@@ -30,7 +30,8 @@ class EngineModel final : public DrawObserver {
   const Tensors& parameters() const { return parameters_; }
   const Tensors& buffers() const { return buffers_; }
 
-  void on_draw(const Generator& before, const Tensor& drawn) override;
+  void on_draw(const Generator& before, std::int64_t elements,
+               std::span<const std::byte> drawn) override;
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
   static TimelinePoint point_of(const LedgerEvent& event);

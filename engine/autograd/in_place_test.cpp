@@ -1,0 +1,272 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <functional>
+#include <stdexcept>
+
+#include "engine/autograd/backward.h"
+#include "engine/autograd/node.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/join.h"
+#include "engine/ops/view.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::Message;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
+using testing::variable;
+
+/// The same computation written with in-place ops and without.
+struct Pair {
+  std::function<Tensor(const Tensor&)> in_place;
+  std::function<Tensor(const Tensor&)> out_of_place;
+};
+
+/// Same value and same gradient, to the bit.
+void check_pair(const Pair& pair) {
+  const Tensor x = variable({1, -2, 3, -4}, {2, 2});
+  const Tensor y = variable({1, -2, 3, -4}, {2, 2});
+  const Tensor a = pair.in_place(x);
+  const Tensor b = pair.out_of_place(y);
+  CHECK(same_bits(a, b));
+  const Tensor weights = tensor({1, 10, 100, 1000}, a.shape());
+  backward(std::span(&a, 1), std::span(&weights, 1));
+  backward(std::span(&b, 1), std::span(&weights, 1));
+  CHECK(same_bits(x.grad(), y.grad()));
+  CHECK(x.to_vector() == std::vector<double>{1, -2, 3, -4});
+}
+
+TEST_CASE_METHOD(LedgerScope, "an in-place op gives the value and the gradient of its twin") {
+  SECTION("relu_") {
+    check_pair({[](const Tensor& x) {
+                  Tensor y = scale(x, 2);
+                  return relu_(y);
+                },
+                [](const Tensor& x) { return relu(scale(x, 2)); }});
+  }
+  SECTION("scale_") {
+    check_pair({[](const Tensor& x) {
+                  Tensor y = scale(x, 2);
+                  return scale_(y, 5);
+                },
+                [](const Tensor& x) { return scale(scale(x, 2), 5); }});
+  }
+  SECTION("add_") {
+    check_pair({[](const Tensor& x) {
+                  Tensor y = scale(x, 2);
+                  return add_(y, x);
+                },
+                [](const Tensor& x) { return add(scale(x, 2), x); }});
+  }
+  SECTION("add_ of a tensor to itself") {
+    check_pair({[](const Tensor& x) {
+                  Tensor y = scale(x, 2);
+                  return add_(y, y);
+                },
+                [](const Tensor& x) {
+                  const Tensor y = scale(x, 2);
+                  return add(y, y);
+                }});
+  }
+  SECTION("one after the other") {
+    check_pair({[](const Tensor& x) {
+                  Tensor y = scale(x, 2);
+                  scale_(y, 3);
+                  add_(y, x);
+                  return relu_(y);
+                },
+                [](const Tensor& x) { return relu(add(scale(scale(x, 2), 3), x)); }});
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a write to a base shows in its views, in values and in gradients") {
+  SECTION("in a view made before") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  const Tensor view = reshape(base, {4});
+                  scale_(base, 5);
+                  return scale(view, 1);
+                },
+                [](const Tensor& x) { return reshape(scale(scale(x, 2), 5), {4}); }});
+  }
+  SECTION("in a view of a view") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  const Tensor view = reshape(reshape(base, {4}), {1, 4});
+                  scale_(base, 5);
+                  return scale(view, 1);
+                },
+                [](const Tensor& x) { return reshape(scale(scale(x, 2), 5), {1, 4}); }});
+  }
+  SECTION("in the view itself as a root") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  const Tensor view = reshape(base, {4});
+                  relu_(base);
+                  return view;
+                },
+                [](const Tensor& x) { return reshape(relu(scale(x, 2)), {4}); }});
+  }
+  SECTION("after several writes") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  const Tensor view = reshape(base, {4});
+                  scale_(base, 5);
+                  relu_(base);
+                  return scale(view, 1);
+                },
+                [](const Tensor& x) { return reshape(relu(scale(scale(x, 2), 5)), {4}); }});
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a write to a view shows in its base and in the other views") {
+  SECTION("in the base") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  Tensor view = reshape(base, {4});
+                  relu_(view);
+                  return scale(base, 1);
+                },
+                [](const Tensor& x) { return relu(scale(x, 2)); }});
+  }
+  SECTION("in another view") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  Tensor view = reshape(base, {4});
+                  const Tensor other = reshape(base, {1, 4});
+                  relu_(view);
+                  return scale(other, 1);
+                },
+                [](const Tensor& x) { return reshape(relu(scale(x, 2)), {1, 4}); }});
+  }
+  SECTION("alternating between a view and its base") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  Tensor view = reshape(base, {4});
+                  scale_(view, 3);
+                  add_(base, x);
+                  scale_(view, 5);
+                  relu_(base);
+                  return view;
+                },
+                [](const Tensor& x) {
+                  return reshape(relu(scale(add(scale(scale(x, 2), 3), x), 5)), {4});
+                }});
+  }
+  SECTION("when only what is written requires grad") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = Tensor::ones({2, 2}, DType::float64);
+                  Tensor view = reshape(base, {4});
+                  add_(view, reshape(x, {4}));
+                  return base;
+                },
+                [](const Tensor& x) { return add(Tensor::ones({2, 2}, DType::float64), x); }});
+  }
+  SECTION("when a view is used before and after the write") {
+    check_pair({[](const Tensor& x) {
+                  Tensor base = scale(x, 2);
+                  Tensor view = reshape(base, {4});
+                  const Tensor before = scale(view, 7);
+                  scale_(view, 3);
+                  return add(before, reshape(base, {4}));
+                },
+                [](const Tensor& x) {
+                  const Tensor y = reshape(scale(x, 2), {4});
+                  return add(scale(y, 7), scale(y, 3));
+                }});
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a view of one of several outputs is written in place correctly") {
+  check_pair({[](const Tensor& x) {
+                auto [left, right] = split(x, 1);
+                Tensor view = reshape(right, {2});
+                scale_(view, 3);
+                return concat(left, right);
+              },
+              [](const Tensor& x) {
+                const auto [left, right] = split(x, 1);
+                return concat(left, scale(right, 3));
+              }});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a constant becomes differentiable by what is added to it in place") {
+  const Tensor x = variable({1, 2}, {2});
+  Tensor sum_so_far = Tensor::zeros({2}, DType::float64);
+  const Tensor view = reshape(sum_so_far, {2, 1});
+  CHECK_FALSE(view.requires_grad());
+  add_(sum_so_far, x);
+  CHECK(sum_so_far.requires_grad());
+  CHECK(view.requires_grad());
+  CHECK_FALSE(view.is_leaf());
+  add_(sum_so_far, x);
+  backward(sum(view));
+  CHECK(x.grad().to_vector() == std::vector<double>{2, 2});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a leaf that requires grad cannot be written, nor a view of one") {
+  Tensor x = variable({1, -2}, {2});
+  const auto message = Message(
+      "[relu_] a leaf that requires grad is being used in an in-place operation; detach() it or "
+      "use the out-of-place form");
+  CHECK_THROWS_MATCHES(relu_(x), std::invalid_argument, message);
+  Tensor view = reshape(x, {2, 1});
+  CHECK_THROWS_MATCHES(relu_(view), std::invalid_argument, message);
+  CHECK_THROWS_AS(scale_(x, 2), std::invalid_argument);
+  CHECK_THROWS_AS(add_(x, tensor({1, 1}, {2})), std::invalid_argument);
+  CHECK(x.to_vector() == std::vector<double>{1, -2});
+  CHECK(x.version() == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a leaf may be written where nothing is recorded, and stays a leaf") {
+  Tensor x = variable({1, -2}, {2});
+  {
+    const GradMode off(false);
+    relu_(x);
+  }
+  CHECK(x.to_vector() == std::vector<double>{1, 0});
+  CHECK(x.version() == 1);
+  CHECK(x.is_leaf());
+  CHECK(x.requires_grad());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a write without recording keeps the history and moves the version") {
+  const Tensor x = variable({1, -2}, {2});
+  Tensor y = scale(x, 3);
+  const std::shared_ptr<Node> maker = y.grad_fn();
+  {
+    const GradMode off(false);
+    scale_(y, 2);
+  }
+  CHECK(y.grad_fn() == maker);
+  CHECK(y.version() == 1);
+  backward(sum(y));
+  CHECK(x.grad().to_vector() == std::vector<double>{3, 3});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a failing in-place op has not written anything") {
+  Tensor y = scale(variable({1, -2}, {2}), 3);
+  CHECK_THROWS_AS(add_(y, tensor({1}, {1})), std::invalid_argument);
+  CHECK(y.version() == 0);
+  CHECK(y.to_vector() == std::vector<double>{3, -6});
+}
+
+TEST_CASE_METHOD(LedgerScope, "relu_ saves its output and notices when that is overwritten") {
+  const Tensor x = variable({1, -2}, {2});
+  Tensor y = scale(x, 2);
+  relu_(y);
+  scale_(y, 3);
+  CHECK_THROWS_MATCHES(
+      backward(sum(y)), std::runtime_error,
+      Message("[ReluBackward] saved tensor of shape [2] was changed by an in-place operation: "
+              "version 1 expected, got 2; clone() it before the in-place write"));
+}
+
+}  // namespace
+}  // namespace rematch

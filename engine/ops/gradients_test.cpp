@@ -1,0 +1,247 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cmath>
+
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/batch_norm.h"
+#include "engine/ops/conv2d.h"
+#include "engine/ops/join.h"
+#include "engine/ops/layer_norm.h"
+#include "engine/ops/linear.h"
+#include "engine/ops/loss.h"
+#include "engine/ops/pool2d.h"
+#include "engine/ops/view.h"
+#include "engine/testing/finite_differences.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+// Every vjp against central differences, for all choices of operands that require grad. Inputs have
+// magnitude in [1/8, 3/2), so a product of two is below 9/4. An op that is linear in each single
+// element has no truncation error: its third derivatives along one element are zero.
+
+namespace rematch {
+namespace {
+
+using testing::check_gradient_of_both_operands;
+using testing::check_gradients;
+using testing::distinct_values;
+using testing::LedgerScope;
+using testing::tensor;
+using testing::values_off_zero;
+
+double count(std::int64_t n) { return static_cast<double>(n); }
+
+TEST_CASE_METHOD(LedgerScope, "linear's gradients are its differences") {
+  const auto [n, k, m] = GENERATE(std::array<std::int64_t, 3>{1, 1, 1},
+                                  std::array<std::int64_t, 3>{2, 3, 4},
+                                  std::array<std::int64_t, 3>{5, 9, 2});
+  const Tensor x = values_off_zero({n, k}, 1);
+  const Tensor w = values_off_zero({m, k}, 2);
+  const Tensor b = values_off_zero({m}, 3);
+  // k products, each with its addition, and the bias.
+  const testing::Accuracy accuracy{0, count(k + 1) * 2.25, count(2 * k + 1)};
+  check_gradients([](const Tensors& in) { return Tensors{linear(in[0], in[1], in[2])}; }, {x, w, b},
+                  accuracy);
+  check_gradients([](const Tensors& in) { return Tensors{linear(in[0], in[1])}; }, {x, w},
+                  accuracy);
+}
+
+TEST_CASE_METHOD(LedgerScope, "linear's gradient is right when input and weight are one tensor") {
+  // Quadratic in each element; the third derivative is zero still.
+  check_gradient_of_both_operands([](const Tensors& in) { return Tensors{linear(in[0], in[1])}; },
+                                  values_off_zero({3, 4}, 4), {0, 4 * 2.25, 8});
+}
+
+struct Convolution {
+  Shape x;
+  Shape w;
+  std::int64_t stride;
+  std::int64_t padding;
+};
+
+TEST_CASE_METHOD(LedgerScope, "conv2d's gradients are its differences") {
+  const Convolution c = GENERATE(Convolution{{1, 1, 3, 3}, {1, 1, 1, 1}, 1, 0},
+                                 Convolution{{2, 2, 4, 3}, {3, 2, 3, 2}, 1, 0},
+                                 Convolution{{1, 2, 3, 4}, {2, 2, 3, 3}, 1, 1},
+                                 Convolution{{2, 1, 5, 6}, {2, 1, 2, 3}, 2, 0},
+                                 Convolution{{1, 2, 5, 4}, {1, 2, 3, 3}, 2, 1},
+                                 Convolution{{1, 1, 2, 2}, {1, 1, 3, 3}, 3, 2});
+  const Tensor x = values_off_zero(c.x, 5);
+  const Tensor w = values_off_zero(c.w, 6);
+  const Tensor b = values_off_zero({c.w[0]}, 7);
+  const std::int64_t terms = c.w[1] * c.w[2] * c.w[3];
+  const testing::Accuracy accuracy{0, count(terms + 1) * 2.25, count(2 * terms + 1)};
+  check_gradients(
+      [&](const Tensors& in) {
+        return Tensors{conv2d(in[0], in[1], in[2], c.stride, c.padding)};
+      },
+      {x, w, b}, accuracy);
+  check_gradients(
+      [&](const Tensors& in) { return Tensors{conv2d(in[0], in[1], {}, c.stride, c.padding)}; },
+      {x, w}, accuracy);
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of pooling are its differences") {
+  const auto [kernel, stride, padding] =
+      GENERATE(std::array<std::int64_t, 3>{1, 1, 0}, std::array<std::int64_t, 3>{2, 2, 0},
+               std::array<std::int64_t, 3>{3, 1, 0}, std::array<std::int64_t, 3>{3, 2, 1},
+               std::array<std::int64_t, 3>{2, 3, 1});
+  // Neighbours in value are 1/64 apart, so no step of 2^-17 changes which is the largest.
+  const Tensor x = distinct_values({2, 2, 5, 4}, 8);
+  check_gradients(
+      [&](const Tensors& in) { return Tensors{max_pool2d(in[0], kernel, stride, padding)}; }, {x},
+      {0, 1.25, 1});
+  // A window's sum of at most 9 values below 1.25, and a division.
+  check_gradients(
+      [&](const Tensors& in) { return Tensors{avg_pool2d(in[0], kernel, stride, padding)}; }, {x},
+      {0, 9 * 1.25, count(kernel * kernel + 1)});
+}
+
+// With invstd = s, centred values c and n values, y = c s w. Along one element, dc/dx is at most 1
+// and ds/dx = -s^2 xhat / n with |xhat| <= sqrt(n), so every derivative brings a factor of at most
+// s (1 + sqrt(n)) and the product rule at most doubles the number of terms each time:
+// |y'''| <= 8 |w| sqrt(n) (s (1 + sqrt(n)))^3.
+double third_derivative_of_norm(std::int64_t n, double invstd) {
+  const double root = std::sqrt(count(n));
+  return 8 * 1.5 * root * std::pow(invstd * (1 + root), 3);
+}
+
+TEST_CASE_METHOD(LedgerScope, "batch_norm's gradients are its differences") {
+  const Shape shape = GENERATE(Shape{5, 2}, Shape{3, 2, 2, 2}, Shape{2, 3}, Shape{4, 1, 1, 3});
+  const bool train = GENERATE(true, false);
+  const std::int64_t c = shape[1];
+  const std::int64_t n = shape.elements() / c;
+  const Tensor x = values_off_zero(shape, 9);
+  const Tensor w = values_off_zero({c}, 10);
+  const Tensor b = values_off_zero({c}, 11);
+  // Within 2^-17 of these values no channel's deviation is below 1/8, which the check demands.
+  double invstd = 0;
+  for (std::int64_t j = 0; j < c; ++j) {
+    double sum = 0;
+    double squares = 0;
+    const std::int64_t inner = n / shape[0];
+    for (std::int64_t i = 0; i < shape[0]; ++i) {
+      for (std::int64_t s = 0; s < inner; ++s) {
+        const double value = x.at((i * c + j) * inner + s);
+        sum += value;
+        squares += value * value;
+      }
+    }
+    const double variance = squares / count(n) - sum / count(n) * sum / count(n);
+    REQUIRE(variance > 1.0 / 64);
+    invstd = std::max(invstd, 1 / std::sqrt(variance));
+  }
+  if (!train) invstd = 1;
+  check_gradients(
+      [&](const Tensors& in) {
+        Tensor mean = Tensor::full({c}, DType::float64, 0.25);
+        Tensor var = Tensor::full({c}, DType::float64, 1.0);
+        return Tensors{batch_norm(in[0], in[1], in[2], mean, var, {.train = train})};
+      },
+      {x, w, b},
+      // Each value is centred (n additions), scaled by a deviation (2n more) and by the weight.
+      {train ? third_derivative_of_norm(n, invstd) : 0, 1.5 + 1.5 * 3 * invstd, count(3 * n + 8)});
+}
+
+TEST_CASE_METHOD(LedgerScope, "layer_norm's gradients are its differences") {
+  const Shape shape = GENERATE(Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
+  const std::int64_t d = shape[shape.rank() - 1];
+  // Equidistant up to order, 1/4 apart: the deviation of d values is sqrt((d^2 - 1) / 12) / 4.
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < shape.elements(); ++i) {
+    values.push_back(static_cast<double>(i % d * 7 % (d == 7 ? 1 : d)) / 4);
+  }
+  const Tensor x = Tensor::from(values, shape, DType::float64);
+  const double invstd = 4 / std::sqrt(count(d * d - 1) / 12);
+  check_gradients(
+      [](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2])}; },
+      {x, values_off_zero({d}, 12), values_off_zero({d}, 13)},
+      {third_derivative_of_norm(d, invstd), 1.5 + 1.5 * 3 * invstd, count(3 * d + 8)});
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of activations are their differences") {
+  const Shape shape = GENERATE(Shape{}, Shape{7}, Shape{3, 4}, Shape{2, 1, 2, 3});
+  // No element is within 2^-17 of the kink at 0.
+  const Tensor x = values_off_zero(shape, 14);
+  const auto check = [&](Tensor (*op)(const Tensor&), const testing::Accuracy& accuracy) {
+    check_gradients([op](const Tensors& in) { return Tensors{op(in[0])}; }, {x}, accuracy);
+  };
+  check(relu, {0, 1.5, 1});
+  check_gradients([](const Tensors& in) { return Tensors{leaky_relu(in[0], 0.3)}; }, {x},
+                  {0, 1.5, 2});
+  // |tanh'''| <= 2 and |sigmoid'''| <= 1/8, both at 0. The third derivative of x Phi(x) is
+  // phi(x) (x^3 - 4 x), at most 1. Roundings: below 8 ulp for each function.
+  check(tanh, {2, 1, 16});
+  check(sigmoid, {0.125, 1, 16});
+  check(gelu, {1, 1.5, 16});
+  // s' = s (1 - s) along an own element, a sigmoid; others have the same bounds.
+  check(softmax, {0.125, 1, 32});
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of arithmetic are its differences") {
+  const Shape shape = GENERATE(Shape{}, Shape{5}, Shape{2, 3});
+  const Tensor a = values_off_zero(shape, 15);
+  const Tensor b = values_off_zero(shape, 16);
+  const testing::Operation addition = [](const Tensors& in) { return Tensors{add(in[0], in[1])}; };
+  const testing::Operation product = [](const Tensors& in) { return Tensors{mul(in[0], in[1])}; };
+  check_gradients(addition, {a, b}, {0, 3, 1});
+  check_gradients(product, {a, b}, {0, 2.25, 1});
+  check_gradient_of_both_operands(addition, a, {0, 3, 1});
+  check_gradient_of_both_operands(product, a, {0, 2.25, 1});
+  check_gradients([](const Tensors& in) { return Tensors{scale(in[0], -0.7)}; }, {a}, {0, 1.5, 1});
+  check_gradients([](const Tensors& in) { return Tensors{sum(in[0])}; }, {a},
+                  {0, count(shape.elements()) * 1.5, count(shape.elements())});
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of joining, splitting and reshaping are differences") {
+  const auto [left, right] = GENERATE(std::array<Shape, 2>{Shape{2, 1}, Shape{2, 3}},
+                                      std::array<Shape, 2>{Shape{1, 2, 2, 3}, Shape{1, 1, 2, 3}});
+  const Tensor a = values_off_zero(left, 17);
+  const Tensor b = values_off_zero(right, 18);
+  const testing::Accuracy exact{0, 1.5, 1};
+  const testing::Operation joined = [](const Tensors& in) {
+    return Tensors{concat(in[0], in[1])};
+  };
+  check_gradients(joined, {a, b}, exact);
+  check_gradient_of_both_operands(joined, a, exact);
+  const Tensor whole = concat(a, b);
+  check_gradients(
+      [&, first = left[1]](const Tensors& in) {
+        const auto [x, y] = split(in[0], first);
+        return Tensors{x, y};
+      },
+      {whole}, exact);
+  check_gradients([](const Tensors& in) { return Tensors{flatten(in[0])}; }, {a}, exact);
+  check_gradients(
+      [&](const Tensors& in) { return Tensors{reshape(in[0], {a.elements()})}; }, {a}, exact);
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of the losses are their differences") {
+  const std::int64_t rows = GENERATE(1, 4);
+  const Tensor x = values_off_zero({rows, 3}, 19);
+  const Tensor target = values_off_zero({rows, 3}, 20);
+  check_gradients([&](const Tensors& in) { return Tensors{mse_loss(in[0], target)}; }, {x},
+                  {0, 9, count(3 * rows * 3 + 1)});
+  const double classes[] = {2, 0, 1, 2};
+  const Tensor labels = Tensor::from(std::span(classes, static_cast<std::size_t>(rows)), {rows},
+                                     DType::int32);
+  // log softmax has the derivatives of softmax, one lower: the third is below 1/4.
+  check_gradients([&](const Tensors& in) { return Tensors{cross_entropy(in[0], labels)}; }, {x},
+                  {0.25, 5, count(16 * rows)});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a wrong gradient is found by the comparison with differences") {
+  // mul's values with one operand detached: a vjp that forgets half of the gradient.
+  const Tensor x = values_off_zero({3}, 21);
+  const GradMode off(false);
+  const Tensor y = scale(x, 2);
+  const double h = 0x1p-17;
+  // What check_gradients() bounds for three outputs of magnitude 2.25: about 1e-9.
+  const double bound = 2 * (1 + 3) * 0x1p-53 * 2.25 * 3 * 1.5 / h;
+  CHECK(bound < 1e-8);
+  CHECK(std::abs(y.at(0) - x.at(0)) > 1e6 * bound);
+}
+
+}  // namespace
+}  // namespace rematch

@@ -1,0 +1,191 @@
+#include "engine/random/generator.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "engine/nn/layers.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/noise.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::Message;
+using testing::LedgerScope;
+using testing::same_bits;
+
+TEST_CASE("a draw takes whole blocks of four words") {
+  Generator g{.seed = 1, .stream = 0, .offset = 0};
+  const std::vector<std::pair<std::int64_t, std::uint64_t>> draws{
+      {1, 4}, {4, 8}, {5, 16}, {0, 16}, {8, 24}, {3, 28}};
+  std::uint64_t before = 0;
+  for (const auto& [words, after] : draws) {
+    CAPTURE(words);
+    CHECK(g.draw(words) == before);
+    CHECK(g.offset == after);
+    before = after;
+  }
+}
+
+TEST_CASE("a generator is a value: what is restored draws the same again") {
+  Generator g{.seed = 7, .stream = 2, .offset = 40};
+  const Generator stored = g;
+  const std::uint64_t first = g.draw(9);
+  CHECK_FALSE(g == stored);
+  g = stored;
+  CHECK(g == stored);
+  CHECK(g.draw(9) == first);
+}
+
+TEST_CASE("generators differ when any of seed, stream and offset does") {
+  const Generator g{1, 2, 3};
+  CHECK_FALSE(g == Generator{2, 2, 3});
+  CHECK_FALSE(g == Generator{1, 3, 3});
+  CHECK_FALSE(g == Generator{1, 2, 4});
+}
+
+TEST_CASE("streams begin with one, named default") {
+  Streams streams(42);
+  CHECK(streams.size() == 1);
+  CHECK(streams.name(0) == "default");
+  CHECK(streams["default"] == Generator{42, 0, 0});
+  CHECK(&streams["default"] == &streams.at(0));
+}
+
+TEST_CASE("a stream is a subsequence of its own, at the position it was added") {
+  Streams streams(42);
+  CHECK(streams.add("noise") == 1);
+  CHECK(streams.add("masks") == 2);
+  CHECK(streams.add("noise") == 1);
+  CHECK(streams.add("default") == 0);
+  CHECK(streams.size() == 3);
+  CHECK(streams["masks"] == Generator{42, 2, 0});
+  CHECK(streams.name(2) == "masks");
+}
+
+TEST_CASE("an unknown stream is refused by name") {
+  Streams streams;
+  CHECK_THROWS_MATCHES(streams["noise"], std::invalid_argument,
+                       Message("[streams] no random stream named \"noise\"; add() it first"));
+}
+
+TEST_CASE("seeding sets every stream to its beginning") {
+  Streams streams(1);
+  streams.add("noise");
+  streams.at(0).draw(5);
+  streams.at(1).draw(5);
+  streams.seed(9);
+  CHECK(streams.at(0) == Generator{9, 0, 0});
+  CHECK(streams.at(1) == Generator{9, 1, 0});
+}
+
+TEST_CASE("the states of all streams are stored and restored as a value") {
+  Streams streams(1);
+  streams.add("noise");
+  streams.at(1).draw(6);
+  const std::vector<Generator> stored = streams.states();
+  streams.at(0).draw(100);
+  streams.at(1).draw(100);
+  streams.restore(stored);
+  CHECK(streams.states() == stored);
+  CHECK(streams.at(0).offset == 0);
+  CHECK(streams.at(1).offset == 8);
+}
+
+TEST_CASE("states of another number of streams are refused") {
+  Streams streams(1);
+  const std::vector<Generator> stored = streams.states();
+  streams.add("noise");
+  CHECK_THROWS_MATCHES(streams.restore(stored), std::invalid_argument,
+                       Message("[streams] restore expects 2 streams, got 1"));
+  CHECK(streams.size() == 2);
+}
+
+/// Notes the words of every draw, and what was drawn.
+class Recorder final : public DrawObserver {
+ public:
+  Recorder() { ambient().draw_observer = this; }
+  ~Recorder() override { ambient().draw_observer = nullptr; }
+  void on_draw(const Generator& before, std::int64_t elements,
+               std::span<const std::byte> drawn) override {
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const std::uint64_t word = before.offset + static_cast<std::uint64_t>(i);
+      if (!words_.insert({before.stream, word}).second) repeated_ = true;
+    }
+    draws.emplace_back(drawn.begin(), drawn.end());
+  }
+  bool repeated() const { return repeated_; }
+  std::size_t words() const { return words_.size(); }
+  std::vector<std::vector<std::byte>> draws;
+
+ private:
+  std::set<std::pair<std::uint64_t, std::uint64_t>> words_;
+  bool repeated_ = false;
+};
+
+TEST_CASE_METHOD(LedgerScope, "no word of a stream is used twice, whatever draws from it") {
+  const int other = ambient().streams.add("other");
+  Recorder recorder;
+  std::size_t expected = 0;
+  for (std::int64_t n = 1; n < 40; ++n) {
+    const Tensor x = Tensor::ones({n}, DType::float32);
+    dropout(x, 0.5);
+    rrelu(x);
+    gaussian_noise(x, 1.0);
+    dropout(x, 0.5, {.stream = other});
+    expected += 4 * static_cast<std::size_t>(n);
+  }
+  CHECK_FALSE(recorder.repeated());
+  CHECK(recorder.words() == expected);
+}
+
+TEST_CASE_METHOD(LedgerScope, "restored streams repeat the same masks, advanced ones do not") {
+  Recorder recorder;
+  const Tensor x = Tensor::ones({64}, DType::float32);
+  const std::vector<Generator> stored = ambient().streams.states();
+  const Tensor first = dropout(x, 0.5);
+  const Tensor second = dropout(x, 0.5);
+  ambient().streams.restore(stored);
+  const Tensor again = dropout(x, 0.5);
+  CHECK(same_bits(first, again));
+  CHECK_FALSE(same_bits(first, second));
+  CHECK(recorder.draws[0] == recorder.draws[2]);
+  CHECK_FALSE(recorder.draws[0] == recorder.draws[1]);
+}
+
+TEST_CASE_METHOD(LedgerScope, "streams of one seed draw different masks") {
+  const int other = ambient().streams.add("other");
+  const Tensor x = Tensor::ones({64}, DType::float32);
+  CHECK_FALSE(same_bits(dropout(x, 0.5), dropout(x, 0.5, {.stream = other})));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a layer that does not draw leaves its stream alone") {
+  const Tensor x = Tensor::ones({8}, DType::float32);
+  dropout(x, 0.5, {.train = false});
+  dropout(x, 0.0);
+  rrelu(x, 0.1, 0.2, {.train = false});
+  gaussian_noise(x, 0.0);
+  CHECK(ambient().streams.at(0).offset == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "an initialiser advances the generator it is given and no other") {
+  Generator g{.seed = 5, .stream = 0, .offset = 0};
+  Tensor t = Tensor::empty({7}, DType::float32);
+  nn::fill_uniform(t, 0.5, g);
+  CHECK(g.offset == 8);
+  nn::fill_normal(t, g);
+  CHECK(g.offset == 16);
+  CHECK(ambient().streams.at(0).offset == 0);
+}
+
+}  // namespace
+}  // namespace rematch

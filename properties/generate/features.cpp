@@ -1,0 +1,216 @@
+#include "properties/generate/features.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "properties/case/rules.h"
+
+namespace rematch {
+namespace {
+
+static_assert(static_cast<int>(Feature::duplicate) == static_cast<int>(LayerKind::duplicate));
+
+class FeatureScan {
+ public:
+  FeatureScan(const Case& c, const Geometry& g) : c_(c), g_(g), segments_(segments_of(c)) {}
+
+  FeatureSet run() {
+    scan_layers();
+    scan_parameters();
+    scan_skips();
+    int drawing = 0;
+    for (const SegmentSpec& s : segments_) {
+      scan_segment(s, 1);
+      if (draws(s.begin, s.end)) ++drawing;
+    }
+    mark(Feature::two_drawing_segments, drawing >= 2);
+    mark(Feature::mixed_variants, has(Feature::reentrant) && has(Feature::non_reentrant));
+    scan_frozen_blocks();
+    scan_plan();
+    scan_protocol();
+    return found_;
+  }
+
+ private:
+  void mark(Feature feature, bool present) {
+    if (present) found_.set(static_cast<std::size_t>(feature));
+  }
+  bool has(Feature feature) const { return found_.test(static_cast<std::size_t>(feature)); }
+  const LayerSpec& layer(int i) const { return c_.layers[static_cast<std::size_t>(i)]; }
+  int layers() const { return static_cast<int>(c_.layers.size()); }
+  const std::vector<ValueRef>& live(int b) const { return g_.live[static_cast<std::size_t>(b)]; }
+
+  bool draws_at(int i) const { return c_.protocol.train && draws_in_training(layer(i)); }
+  bool draws(int begin, int end) const {
+    for (int i = begin; i < end; ++i) {
+      if (draws_at(i)) return true;
+    }
+    return false;
+  }
+
+  void scan_layers() {
+    for (int i = 0; i < layers(); ++i) {
+      const LayerSpec& l = layer(i);
+      found_.set(static_cast<std::size_t>(l.kind));
+      mark(Feature::in_place, l.in_place);
+      const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
+      mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
+      if (!l.from) continue;
+      const bool twin = i > 0 && layer(i - 1).kind == LayerKind::duplicate;
+      mark(Feature::same_tensor_twice, l.from->layer == i - 1 && (l.from->output == 0 || twin));
+    }
+    for (const ValueRef v : live(layers())) {
+      // What is live at the end and no layer reads.
+      const bool read = std::any_of(c_.layers.begin(), c_.layers.end(),
+                                    [v](const LayerSpec& l) { return l.from == v; });
+      mark(Feature::unused_output, v.output == 1 && !read);
+    }
+  }
+
+  void scan_parameters() {
+    bool frozen_before = false;
+    bool trainable_before = false;
+    for (const ParameterInfo& p : g_.parameters) {
+      mark(Feature::tied_weight, p.uses >= 2);
+      mark(Feature::tied_three_times, p.uses >= 3);
+      mark(Feature::frozen_prefix, frozen_before && !trainable_before && !p.frozen);
+      frozen_before = frozen_before || p.frozen;
+      trainable_before = trainable_before || !p.frozen;
+    }
+    mark(Feature::frozen_input, !c_.protocol.input_requires_grad);
+  }
+
+  /// The number of the plan's part (segment or plain run) in which each layer lies.
+  std::vector<int> parts() const {
+    std::vector<int> part(c_.layers.size());
+    int number = -1;
+    int cursor = 0;
+    const auto fill = [&](int end) {
+      if (cursor < end) ++number;
+      for (; cursor < end; ++cursor) part[static_cast<std::size_t>(cursor)] = number;
+    };
+    for (const SegmentSpec& s : segments_) {
+      fill(s.begin);
+      fill(s.end);
+    }
+    fill(layers());
+    return part;
+  }
+
+  void scan_skips() {
+    const bool skips = std::any_of(c_.layers.begin(), c_.layers.end(),
+                                   [](const LayerSpec& l) { return l.from.has_value(); });
+    if (!skips) return;
+    const std::vector<int> part = parts();
+    for (std::size_t i = 0; i < c_.layers.size(); ++i) {
+      const LayerSpec& l = c_.layers[i];
+      if (!l.from) continue;
+      const int made = l.from->layer < 0 ? -1 : part[static_cast<std::size_t>(l.from->layer)];
+      mark(Feature::long_skip, part[i] - made >= 3);
+    }
+  }
+
+  void scan_segment(const SegmentSpec& s, int depth) {
+    const CheckpointChoice& choice = s.choice;
+    const bool drawn = draws(s.begin, s.end);
+    mark(choice.variant == Variant::reentrant ? Feature::reentrant : Feature::non_reentrant, true);
+    mark(Feature::early_stop_off, !choice.early_stop);
+    mark(Feature::preserve_rng_off, !choice.preserve_rng);
+    mark(Feature::fresh_draws, !choice.preserve_rng && drawn);
+    mark(Feature::values_check, choice.determinism == CheckKind::values);
+    mark(Feature::draws_in_checkpointed_segment, drawn);
+    mark(Feature::nested_2, depth >= 2);
+    mark(Feature::nested_3, depth >= 3);
+    mark(Feature::nested_4, depth >= 4);
+    mark(Feature::multi_output_segment, live(s.end).size() > 1);
+    for (const int boundary : {s.begin, s.end}) {
+      mark(Feature::same_tensor_twice,
+           boundary > 0 && layer(boundary - 1).kind == LayerKind::duplicate);
+    }
+    mark(Feature::in_place_at_segment_end, layer(s.end - 1).in_place);
+    for (int i = s.begin; i < s.end; ++i) {
+      mark(Feature::stateful_layer, layer(i).kind == LayerKind::batch_norm && c_.protocol.train);
+    }
+    for (const SegmentSpec& inner : s.nested) scan_segment(inner, depth + 1);
+  }
+
+  using Flags = std::vector<std::array<bool, 2>>;
+
+  bool trains(int i) const { return has_parameters(layer(i).kind) && !layer(i).frozen; }
+
+  /// Moves requires_grad through layers [begin, end); a reentrant segment that sees none of it cuts
+  /// it off.
+  void follow_grad(int begin, int end, std::span<const SegmentSpec> segments, Flags& flags) {
+    const auto at = [&](ValueRef v) -> bool& {
+      return flags[static_cast<std::size_t>(v.layer + 1)][static_cast<std::size_t>(v.output)];
+    };
+    auto next = segments.begin();
+    for (int i = begin; i < end;) {
+      if (next == segments.end() || i < next->begin) {
+        const bool flag = at({i - 1, 0}) || trains(i) || (layer(i).from && at(*layer(i).from));
+        at({i, 0}) = at({i, 1}) = flag;
+        ++i;
+        continue;
+      }
+      const SegmentSpec& s = *next++;
+      i = s.end;
+      if (s.choice.variant == Variant::non_reentrant) {
+        follow_grad(s.begin, s.end, s.nested, flags);
+        continue;
+      }
+      bool any = false;
+      for (const ValueRef v : live(s.begin)) any = any || at(v);
+      for (const ValueRef v : live(s.end)) at(v) = any;
+      bool trainable = false;
+      for (int k = s.begin; k < s.end; ++k) trainable = trainable || trains(k);
+      mark(Feature::frozen_first_block, !any && trainable);
+    }
+  }
+
+  void scan_frozen_blocks() {
+    if (c_.protocol.input_requires_grad || !has(Feature::reentrant)) return;
+    Flags flags(c_.layers.size() + 1);
+    follow_grad(0, layers(), segments_, flags);
+  }
+
+  void scan_plan() {
+    mark(Feature::explicit_segments, !c_.plan.segments.empty());
+    if (!c_.plan.sequential) return;
+    const SequentialSpec& s = *c_.plan.sequential;
+    mark(Feature::sequential, true);
+    mark(s.last_stored ? Feature::last_stored : Feature::last_checkpointed, true);
+    mark(Feature::segments_1, s.segments == 1);
+  }
+
+  void scan_protocol() {
+    const ProtocolSpec& p = c_.protocol;
+    mark(Feature::several_steps, p.steps > 1);
+    mark(Feature::accumulation, p.microbatches > 1);
+    mark(Feature::forwards_first, p.forwards_first && p.microbatches > 1);
+    mark(Feature::prior_gradients, p.prior_gradients);
+    mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
+    mark(Feature::retain_graph, p.backwards > 1);
+    mark(Feature::eval_mode, !p.train);
+    mark(Feature::reevaluate, p.reevaluate);
+    mark(Feature::adam, p.optimizer == OptimizerKind::adam);
+    mark(Feature::momentum, p.momentum > 0);
+    mark(Feature::cross_entropy, p.loss == LossKind::cross_entropy);
+    mark(Feature::float64, c_.dtype == DType::float64);
+    mark(Feature::small_integers, c_.data == DataKind::small_integers);
+  }
+
+  const Case& c_;
+  const Geometry& g_;
+  std::vector<SegmentSpec> segments_;
+  FeatureSet found_;
+};
+
+}  // namespace
+
+FeatureSet features_of(const Case& c, const Geometry& geometry) {
+  return FeatureScan(c, geometry).run();
+}
+
+}  // namespace rematch
