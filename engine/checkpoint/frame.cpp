@@ -154,8 +154,8 @@ Tensor Frame::fetch(int index) {
                           " was unpacked twice in one backward, or the replay did not produce it");
   }
   Tensor result = slot;
-  result.storage()->drop();
   mechanics_.release(slot);
+  if (!slot.defined()) result.storage()->drop();
   // Outside of a backward every access stands for itself.
   if (backward == 0) drop_pass(0);
   return result;

@@ -1,6 +1,19 @@
 #include "engine/nn/module.h"
 
+#include <algorithm>
+
 namespace rematch::nn {
+namespace {
+
+/// Appends what is not there yet: tied layers hold the same parameter.
+void append_new(Tensors& all, const Tensors& more) {
+  for (const Tensor& t : more) {
+    const auto same = [&](const Tensor& other) { return is_same(t, other); };
+    if (std::none_of(all.begin(), all.end(), same)) all.push_back(t);
+  }
+}
+
+}  // namespace
 
 Function Module::function() {
   return [this](const Tensors& inputs) -> Tensors { return {forward(inputs.at(0))}; };
@@ -9,8 +22,8 @@ Function Module::function() {
 Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules)
     : modules_(std::move(modules)) {
   for (const auto& m : modules_) {
-    parameters_.insert(parameters_.end(), m->parameters().begin(), m->parameters().end());
-    buffers_.insert(buffers_.end(), m->buffers().begin(), m->buffers().end());
+    append_new(parameters_, m->parameters());
+    append_new(buffers_, m->buffers());
   }
 }
 

@@ -35,7 +35,7 @@ class Module {
   bool training_ = true;
 };
 
-/// Modules one after the other.
+/// Modules one after the other. A parameter that several of them share counts once.
 class Sequential final : public Module {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);

@@ -16,14 +16,25 @@ Sgd::Sgd(Tensors parameters, double lr, double momentum)
       momentum_(momentum),
       buffers_(parameters_.size()) {}
 
+Tensors Optimizer::missing(const Tensors& state) const {
+  Tensors made(state.size());
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    const Tensor& p = parameters_[i];
+    if (!p.grad().defined() || state[i].defined()) continue;
+    made[i] = Tensor::zeros(p.shape(), p.dtype(), Tag::state);
+  }
+  return made;
+}
+
 void Sgd::step() {
+  Tensors fresh = momentum_ != 0 ? missing(buffers_) : Tensors(buffers_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Tensor& p = parameters_[i];
     const Tensor& g = p.grad();
     if (!g.defined()) continue;
     Tensor& buffer = buffers_[i];
-    const bool first = momentum_ != 0 && !buffer.defined();
-    if (first) buffer = Tensor::empty(p.shape(), p.dtype(), Tag::state);
+    const bool first = fresh[i].defined();
+    if (first) buffer = std::move(fresh[i]);
     for_floating(p.dtype(), "sgd", [&]<class T>() {
       cpu::sgd_step<T>(p.elements(), static_cast<T>(lr_), static_cast<T>(momentum_), first,
                        g.data<T>(), buffer.defined() ? buffer.data<T>() : nullptr, p.data<T>());
@@ -43,15 +54,15 @@ Adam::Adam(Tensors parameters, double lr, double beta1, double beta2, double eps
       second_(parameters_.size()) {}
 
 void Adam::step() {
+  Tensors first = missing(first_);
+  Tensors second = missing(second_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Tensor& p = parameters_[i];
     const Tensor& g = p.grad();
     if (!g.defined()) continue;
-    if (!first_[i].defined()) {
-      // Both or neither: an allocation that fails must leave the optimizer as it was.
-      Tensor m = Tensor::zeros(p.shape(), p.dtype(), Tag::state);
-      second_[i] = Tensor::zeros(p.shape(), p.dtype(), Tag::state);
-      first_[i] = std::move(m);
+    if (first[i].defined()) {
+      first_[i] = std::move(first[i]);
+      second_[i] = std::move(second[i]);
     }
     ++steps_[i];
     for_floating(p.dtype(), "adam", [&]<class T>() {

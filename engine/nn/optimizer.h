@@ -12,11 +12,15 @@ class Optimizer {
  public:
   explicit Optimizer(Tensors parameters) : parameters_(std::move(parameters)) {}
   virtual ~Optimizer() = default;
+  /// Throws OutOfMemory before it changes anything, so that a failed step can be made again.
   virtual void step() = 0;
   /// Gradients become absent, not zero.
   void zero_grad();
 
  protected:
+  /// Zeros for every parameter that has a gradient and no entry in `state` yet.
+  Tensors missing(const Tensors& state) const;
+
   Tensors parameters_;
 };
 

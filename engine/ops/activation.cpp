@@ -8,6 +8,7 @@ namespace {
 
 enum class Kind : std::uint8_t { relu, gelu, tanh, sigmoid, softmax, leaky_relu };
 
+constexpr std::string_view kOps[] = {"relu", "gelu", "tanh", "sigmoid", "softmax", "leaky_relu"};
 constexpr std::string_view kNames[] = {"ReluBackward",    "GeluBackward",    "TanhBackward",
                                        "SigmoidBackward", "SoftmaxBackward", "LeakyReluBackward"};
 
@@ -64,7 +65,7 @@ Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const std::int64_t n = x.elements();
   const std::int64_t cols = last_extent(x.shape());
-  for_floating(x.dtype(), kNames[static_cast<std::size_t>(kind)], [&]<class T>() {
+  for_floating(x.dtype(), kOps[static_cast<std::size_t>(kind)], [&]<class T>() {
     const T* in = x.data<T>();
     T* out = y.data<T>();
     switch (kind) {

@@ -36,6 +36,7 @@ Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
   require(p >= 0 && p < 1, "dropout",
           [&] { return "probability in [0, 1) expected, got " + std::to_string(p); });
   if (p == 0 || !options.train) return x;
+  require_floating("dropout", x);
   Tensor mask = Tensor::empty(x.shape(), DType::uint8);
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Generator g = take_words(options.stream, x.elements());

@@ -26,6 +26,7 @@ namespace {
 using testing::check_gradient_of_both_operands;
 using testing::check_gradients;
 using testing::distinct_values;
+using testing::gradient_mismatches;
 using testing::LedgerScope;
 using testing::tensor;
 using testing::values_off_zero;
@@ -147,10 +148,10 @@ TEST_CASE_METHOD(LedgerScope, "batch_norm's gradients are its differences") {
 TEST_CASE_METHOD(LedgerScope, "layer_norm's gradients are its differences") {
   const Shape shape = GENERATE(Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
   const std::int64_t d = shape[shape.rank() - 1];
-  // Equidistant up to order, 1/4 apart: the deviation of d values is sqrt((d^2 - 1) / 12) / 4.
+  // Equidistant up to order (7 is prime to every d here), 1/4 apart: the deviation of d values is sqrt((d^2 - 1) / 12) / 4.
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
-    values.push_back(static_cast<double>(i % d * 7 % (d == 7 ? 1 : d)) / 4);
+    values.push_back(static_cast<double>(i * 7 % d) / 4);
   }
   const Tensor x = Tensor::from(values, shape, DType::float64);
   const double invstd = 4 / std::sqrt(count(d * d - 1) / 12);
@@ -231,16 +232,28 @@ TEST_CASE_METHOD(LedgerScope, "the gradients of the losses are their differences
                   {0.25, 5, count(16 * rows)});
 }
 
-TEST_CASE_METHOD(LedgerScope, "a wrong gradient is found by the comparison with differences") {
-  // mul's values with one operand detached: a vjp that forgets half of the gradient.
+TEST_CASE_METHOD(LedgerScope, "the comparison with differences finds a gradient that is wrong") {
+  // The differences see both factors, the vjp only one.
+  const testing::Operation forgets = [](const Tensors& in) {
+    return Tensors{mul(in[0], in[0].detach())};
+  };
   const Tensor x = values_off_zero({3}, 21);
-  const GradMode off(false);
-  const Tensor y = scale(x, 2);
-  const double h = 0x1p-17;
-  // What check_gradients() bounds for three outputs of magnitude 2.25: about 1e-9.
-  const double bound = 2 * (1 + 3) * 0x1p-53 * 2.25 * 3 * 1.5 / h;
-  CHECK(bound < 1e-8);
-  CHECK(std::abs(y.at(0) - x.at(0)) > 1e6 * bound);
+  CHECK(gradient_mismatches(forgets, {x}, {0, 2.25, 1}).size() == 3);
+  // An error in the eighth digit of one factor shows, too.
+  const testing::Operation nearly = [](const Tensors& in) {
+    return Tensors{add(scale(in[0], 1e-7), scale(in[0].detach(), 1 - 1e-7))};
+  };
+  const testing::Operation exact = [](const Tensors& in) { return Tensors{scale(in[0], 1)}; };
+  CHECK_FALSE(gradient_mismatches(nearly, {x}, {0, 1.5, 2}).empty());
+  CHECK(gradient_mismatches(exact, {x}, {0, 1.5, 2}).empty());
+}
+
+TEST_CASE_METHOD(LedgerScope, "the comparison with differences finds an absent gradient") {
+  const Tensor x = values_off_zero({3}, 22);
+  const testing::Operation ignores = [](const Tensors& in) {
+    return Tensors{add(in[0], scale(in[1], 0).detach())};
+  };
+  CHECK_FALSE(gradient_mismatches(ignores, {x, x.clone()}, {0, 1.5, 2}).empty());
 }
 
 }  // namespace

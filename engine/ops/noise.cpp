@@ -48,6 +48,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& o
            std::to_string(upper);
   });
   if (!options.train) return leaky_relu(x, (lower + upper) / 2);
+  require_floating("rrelu", x);
   Tensor noise = Tensor::empty(x.shape(), x.dtype());
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Generator g = take_words(options.stream, x.elements());
@@ -64,6 +65,7 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
   require(sigma >= 0, "gaussian_noise",
           [&] { return "sigma >= 0 expected, got " + std::to_string(sigma); });
   if (sigma == 0 || !options.train) return x;
+  require_floating("gaussian_noise", x);
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Generator g = take_words(options.stream, x.elements());
   for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {

@@ -1,9 +1,10 @@
 #include "engine/testing/finite_differences.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <sstream>
 
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
@@ -74,19 +75,15 @@ double tolerance(const Accuracy& accuracy, const Tensors& weights) {
          2 * (accuracy.roundings + outputs) * kUnitRoundoff * accuracy.magnitude * c / kStep;
 }
 
-void compare(const Tensor& gradient, const std::vector<double>& expected, double bound) {
-  REQUIRE(gradient.defined());
-  REQUIRE(gradient.elements() == static_cast<std::int64_t>(expected.size()));
-  for (std::size_t j = 0; j < expected.size(); ++j) {
-    const double got = gradient.at(static_cast<std::int64_t>(j));
-    CAPTURE(j, got, expected[j], bound);
-    CHECK(std::abs(got - expected[j]) <= bound);
-  }
+std::string place(std::uint32_t choice, std::size_t input) {
+  return "inputs that require grad " + std::to_string(choice) + " (bits), gradient of input " +
+         std::to_string(input);
 }
 
 }  // namespace
 
-void check_gradients(const Operation& operation, const Tensors& inputs, const Accuracy& accuracy) {
+std::vector<std::string> gradient_mismatches(const Operation& operation, const Tensors& inputs,
+                                             const Accuracy& accuracy) {
   Tensors weights;
   {
     const GradMode off(false);
@@ -97,6 +94,7 @@ void check_gradients(const Operation& operation, const Tensors& inputs, const Ac
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     expected.push_back(differences(operation, inputs, i, weights));
   }
+  std::vector<std::string> found;
   const std::uint32_t choices = std::uint32_t{1} << inputs.size();
   for (std::uint32_t choice = 1; choice < choices; ++choice) {
     Tensors leaves;
@@ -104,16 +102,40 @@ void check_gradients(const Operation& operation, const Tensors& inputs, const Ac
       leaves.push_back(inputs[i].clone().set_requires_grad((choice >> i & 1U) != 0));
     }
     const Tensors outputs = operation(leaves);
+    // An operation that cuts the gradient off leaves nothing to walk.
+    if (std::none_of(outputs.begin(), outputs.end(),
+                     [](const Tensor& y) { return y.requires_grad(); })) {
+      found.push_back(place(choice, 0) + ": no output requires grad");
+      continue;
+    }
     backward(outputs, weights);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      CAPTURE(choice, i);
-      if (leaves[i].requires_grad()) {
-        compare(leaves[i].grad(), expected[i], bound);
-      } else {
-        CHECK_FALSE(leaves[i].grad().defined());
+      const Tensor& gradient = leaves[i].grad();
+      if (gradient.defined() != leaves[i].requires_grad()) {
+        found.push_back(place(choice, i) + (gradient.defined() ? ": unwanted" : ": absent"));
+        continue;
+      }
+      if (!gradient.defined()) continue;
+      for (std::size_t j = 0; j < expected[i].size(); ++j) {
+        const double got = gradient.at(static_cast<std::int64_t>(j));
+        // Not `> bound`, which a NaN would pass.
+        if (std::abs(got - expected[i][j]) <= bound) continue;
+        std::ostringstream line;
+        line.precision(17);
+        line << place(choice, i) << ", element " << j << ": " << expected[i][j] << " +- " << bound
+             << " expected, got " << got;
+        found.push_back(line.str());
       }
     }
   }
+  return found;
+}
+
+void check_gradients(const Operation& operation, const Tensors& inputs, const Accuracy& accuracy) {
+  for (const std::string& mismatch : gradient_mismatches(operation, inputs, accuracy)) {
+    FAIL_CHECK(mismatch);
+  }
+  SUCCEED();
 }
 
 void check_gradient_of_both_operands(const Operation& operation, const Tensor& operand,

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "engine/tensor/tensor.h"
 
@@ -18,10 +20,14 @@ struct Accuracy {
   double roundings = 1;
 };
 
-/// Checks (with Catch2's CHECK) the gradients of `operation` at `inputs`, all float64, against
-/// central differences, once for every choice of which inputs require grad: those get the gradient,
-/// the others none. Inputs must be multiples of 2^-17 below 2^30, and the operation smooth within
-/// 2^-17 of them.
+/// Compares the gradients of `operation` at `inputs`, all float64, with central differences, once
+/// for every choice of which inputs require grad: those get the gradient, the others none. Returns
+/// a line for each place where they disagree. Inputs must be multiples of 2^-17 below 2^30, and the
+/// operation smooth within 2^-17 of them.
+std::vector<std::string> gradient_mismatches(const Operation& operation, const Tensors& inputs,
+                                             const Accuracy& accuracy);
+
+/// Checks, with Catch2's CHECK, that there are no gradient_mismatches().
 void check_gradients(const Operation& operation, const Tensors& inputs, const Accuracy& accuracy);
 
 /// The same for the one tensor given as both operands of `operation`.

@@ -21,8 +21,11 @@ class Descent {
 
   bool offer(Case candidate) {
     repair(candidate);
+    // Without its last trainable layer the model still has something to differentiate.
+    if (needs_grad_ && !loss_requires_grad(candidate)) {
+      candidate.protocol.input_requires_grad = true;
+    }
     if (!(complexity(candidate) < complexity_)) return false;
-    if (needs_grad_ && !loss_requires_grad(candidate)) return false;
     try {
       validate(candidate);
     } catch (const std::invalid_argument&) {

@@ -27,7 +27,7 @@ std::optional<Breach> compare_streams(const Evidence& e, Moment moment, std::str
       if (expected == nullptr && got == nullptr && stream > 0) return std::nullopt;
       if (expected != nullptr && got != nullptr && *expected == *got) continue;
       return Breach{law, place_of(step, pass) + ", stream " + std::to_string(stream),
-                    expected != nullptr ? text_of(*expected) : std::string(kNotRecorded),
+                    expected != nullptr ? text_of(*expected) : "a reading in both runs",
                     got != nullptr ? text_of(*got) : std::string(kNotRecorded)};
     }
   };

@@ -128,10 +128,8 @@ std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::
           return (per_forward ? place_of(step, pass) : "step " + std::to_string(step)) + ", " +
                  name_of(e, quantity, index);
         };
-        if (a == nullptr || b == nullptr) {
-          return Breach{law, place(), a != nullptr ? form_of(*a) : std::string(kNotRecorded),
-                        b != nullptr ? form_of(*b) : std::string(kNotRecorded)};
-        }
+        if (a == nullptr) return Breach{law, place(), "a value", "none in the plain run"};
+        if (b == nullptr) return Breach{law, place(), form_of(*a), std::string(kNotRecorded)};
         if (is_gradient(quantity) && (!a->present || !b->present)) continue;
         if (a->present != b->present || a->dtype != b->dtype || !(a->shape == b->shape) ||
             a->bytes != b->bytes) {

@@ -14,8 +14,8 @@ std::string text_of(const Draw& d) {
          ", hash " + hash;
 }
 
-/// The noise of rrelu says which operands were negative, and gaussian noise may be reported with the
-/// operand that it was added to.
+/// The noise of rrelu says which operands were negative, and gaussian noise may be reported with
+/// the operand that it was added to.
 bool depends_on_values(const Evidence& e, const Draw& d) {
   const LayerKind kind = e.c.layers[static_cast<std::size_t>(d.layer)].kind;
   return kind == LayerKind::rrelu || kind == LayerKind::gaussian_noise;

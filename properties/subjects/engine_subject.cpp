@@ -117,6 +117,14 @@ class Run {
     pass.loss =
         protocol_.loss == LossKind::mse ? mse_loss(main, target) : cross_entropy(main, target);
     note(Quantity::loss, step, microbatch, 0, pass.loss);
+    if (pass.loss.requires_grad()) {
+      // What is still saved when the last node has run, before anything is swept up: registered
+      // by the first node, so that it comes before every other end-of-backward action.
+      pass.loss.register_hook([this](const Tensor&) {
+        at_end_of_backward([this] { left_saved_ = ambient().ledger->live(Tag::saved); });
+        return Tensor();
+      });
+    }
     note_moment(Moment::after_forward, pass);
   }
 
@@ -125,13 +133,20 @@ class Run {
     std::fill(fired_.begin(), fired_.end(), 0);
     if (pass.loss.requires_grad()) {
       for (int i = 0; i < protocol_.backwards; ++i) {
-        backward(pass.loss, {.retain_graph = i + 1 < protocol_.backwards, .inputs = {}});
+        const bool retain = i + 1 < protocol_.backwards;
+        backward(pass.loss, {.retain_graph = retain, .inputs = {}});
+        if (retain) {
+          record_.bytes.push_back({Moment::after_backward, pass.state.step, pass.state.pass,
+                                   left_saved_, 0, true});
+        }
       }
     }
+    const std::int64_t left = pass.loss.requires_grad() ? left_saved_ : 0;
     pass.loss = Tensor();
     const int step = pass.state.step;
     const int microbatch = pass.state.pass;
     note_moment(Moment::after_backward, pass);
+    if (left != 0) record_.bytes.back().saved = left;
     note(Quantity::input_gradient, step, microbatch, 0, pass.input.grad());
     for (std::size_t i = 0; i < fired_.size(); ++i) {
       record_.hooks.push_back({step, microbatch, static_cast<int>(i), fired_[i]});
@@ -156,7 +171,7 @@ class Run {
     note_streams(moment, pass.state.step, pass.state.pass);
     const Ledger& ledger = *ambient().ledger;
     record_.bytes.push_back({moment, pass.state.step, pass.state.pass, ledger.live(Tag::saved),
-                             ledger.live(Tag::temporaries)});
+                             ledger.live(Tag::temporaries), false});
   }
 
   void note_streams(Moment moment, int step, int pass) {
@@ -193,6 +208,7 @@ class Run {
   Generator inputs_;
   Generator targets_;
   std::vector<int> fired_;
+  std::int64_t left_saved_ = 0;
 };
 
 }  // namespace

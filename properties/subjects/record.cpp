@@ -79,7 +79,9 @@ std::uint64_t Record::hash() const {
     h.add(s.moment, s.step, s.pass, s.stream, s.seed, s.offset);
   }
   h.add(bytes.size());
-  for (const ByteReading& b : bytes) h.add(b.moment, b.step, b.pass, b.saved, b.temporaries);
+  for (const ByteReading& b : bytes) {
+    h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained);
+  }
   h.add(executions.size());
   for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count);
   h.add(hooks.size());

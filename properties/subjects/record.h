@@ -62,14 +62,17 @@ struct StreamReading {
   friend bool operator==(const StreamReading&, const StreamReading&) = default;
 };
 
-/// Ledger readings at one moment: bytes live under the tag `saved`, and under every tag but
-/// parameters, state, inputs and gradients once the run has dropped its own references.
+/// Ledger readings at one moment. `saved`: bytes live under that tag; after a backward, when its
+/// last node has run, the loss and so the graph still being held. `temporaries`: once the run has
+/// dropped its own references.
 struct ByteReading {
   Moment moment{};
   int step = 0;
   int pass = 0;
   std::int64_t saved = 0;
   std::int64_t temporaries = 0;
+  /// After a backward that was not the last one of its forward: the graph stays.
+  bool retained = false;
   friend bool operator==(const ByteReading&, const ByteReading&) = default;
 };
 

@@ -1,0 +1,113 @@
+#include "properties/generate/features.h"
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <string>
+
+#include "properties/case/json.h"
+
+namespace rematch {
+namespace {
+
+bool has(const Case& c, Feature feature) {
+  return features_of(c, validate(c)).test(static_cast<std::size_t>(feature));
+}
+
+Case read(const std::string& layers, const std::string& plan, const std::string& protocol = "") {
+  return case_from_json(R"({"format": 1, "input": [2, 4], "layers": [)" + layers +
+                        R"(], "plan": )" + plan + R"(, "protocol": {)" + protocol + "}}");
+}
+
+const std::string kLinear = R"({"kind": "linear", "features": 4})";
+const std::string kRelu = R"({"kind": "relu"})";
+
+}  // namespace
+
+TEST_CASE("every feature has a name of its own, layer kinds theirs") {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < kFeatureCount; ++i) names.insert(to_string(Feature(i)));
+  CHECK(names.size() == kFeatureCount);
+  CHECK(to_string(Feature::duplicate) == to_string(LayerKind::duplicate));
+}
+
+TEST_CASE("each mix keeps its promise on every feature") {
+  constexpr int kDraws = 20000;
+  for (const Mix mix : {Mix::standard, Mix::wide}) {
+    std::array<int, kFeatureCount> found{};
+    for (std::uint64_t i = 0; i < kDraws; ++i) {
+      const Case c = generate_case(mix, 23, i);
+      const FeatureSet features = features_of(c, validate(c));
+      for (std::size_t f = 0; f < kFeatureCount; ++f) found[f] += features.test(f) ? 1 : 0;
+    }
+    for (std::size_t f = 0; f < kFeatureCount; ++f) {
+      INFO(to_string(mix) << " " << to_string(Feature(f)) << " " << found[f]);
+      CHECK(found[f] >= floor(mix, Feature(f)) * kDraws);
+    }
+  }
+}
+
+TEST_CASE("the wide mix promises every feature, at least one case in 200") {
+  for (std::size_t f = 0; f < kFeatureCount; ++f) {
+    INFO(to_string(Feature(f)));
+    CHECK(floor(Mix::wide, Feature(f)) >= 0.005);
+  }
+}
+
+TEST_CASE("a reentrant segment on a frozen input is a frozen first block, others are not") {
+  const std::string layers = kLinear + "," + kRelu + "," + kLinear;
+  const std::string reentrant = R"({"sequential": {"segments": 2, "variant": "reentrant"}})";
+  const std::string other = R"({"sequential": {"segments": 2, "variant": "non_reentrant"}})";
+  CHECK(has(read(layers, reentrant), Feature::frozen_first_block));
+  CHECK_FALSE(has(read(layers, other), Feature::frozen_first_block));
+  CHECK_FALSE(
+      has(read(layers, reentrant, R"("input_requires_grad": true)"), Feature::frozen_first_block));
+  CHECK_FALSE(has(read(layers, R"({"segments": [{"begin": 1, "end": 3, "variant": "reentrant"}]})"),
+                  Feature::frozen_first_block));
+}
+
+TEST_CASE("a reentrant segment deep in a non-reentrant one can be a frozen block") {
+  CHECK(has(read(kRelu + "," + kLinear, R"({"segments": [{"begin": 0, "end": 2, "nested": [
+                 {"begin": 1, "end": 2, "variant": "reentrant"}]}]})"),
+            Feature::frozen_first_block));
+}
+
+TEST_CASE("a skip is long when it passes three parts of the plan") {
+  const std::string skip = R"({"kind": "add", "from": [-1, 0]})";
+  const std::string layers = kRelu + "," + kRelu + "," + kRelu + "," + skip;
+  CHECK(has(read(layers, R"({"sequential": {"segments": 4}})"), Feature::long_skip));
+  CHECK(has(read(layers, R"({"segments": [{"begin": 0, "end": 1}, {"begin": 2, "end": 3}]})"),
+            Feature::long_skip));
+  CHECK_FALSE(has(read(layers, R"({"sequential": {"segments": 2}})"), Feature::long_skip));
+}
+
+TEST_CASE("outputs of a segment count, the stored last part does not") {
+  const std::string layers = R"({"kind": "split", "features": 1},)" + kRelu;
+  CHECK(has(read(layers, R"({"segments": [{"begin": 0, "end": 1}]})"),
+            Feature::multi_output_segment));
+  CHECK_FALSE(
+      has(read(layers, R"({"sequential": {"segments": 1}})"), Feature::multi_output_segment));
+  CHECK(has(read(layers, "{}"), Feature::unused_output));
+  CHECK_FALSE(
+      has(read(layers + R"(,{"kind": "concat", "from": [0, 1]})", "{}"), Feature::unused_output));
+}
+
+TEST_CASE("draws count where they happen") {
+  const std::string layers = R"({"kind": "dropout", "p": 0.5},)" + kRelu;
+  const std::string plan = R"({"segments": [{"begin": 0, "end": 1}]})";
+  CHECK(has(read(layers, plan), Feature::draws_in_checkpointed_segment));
+  CHECK_FALSE(has(read(layers, plan), Feature::odd_size));
+  CHECK_FALSE(has(read(layers, plan, R"("train": false)"), Feature::draws_in_checkpointed_segment));
+  CHECK_FALSE(has(read(layers, R"({"segments": [{"begin": 1, "end": 2}]})"),
+                  Feature::draws_in_checkpointed_segment));
+}
+
+TEST_CASE("nesting counts its levels") {
+  const Case c = read(kRelu, R"({"segments": [{"begin": 0, "end": 1, "nested": [
+      {"begin": 0, "end": 1, "nested": [{"begin": 0, "end": 1}]}]}]})");
+  CHECK(has(c, Feature::nested_2));
+  CHECK(has(c, Feature::nested_3));
+  CHECK_FALSE(has(c, Feature::nested_4));
+}
+
+}  // namespace rematch

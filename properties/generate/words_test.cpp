@@ -1,0 +1,36 @@
+#include "properties/generate/words.h"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "properties/case/json.h"
+
+namespace rematch {
+
+TEST_CASE("a sequential case reads as a sentence with brackets around its segments") {
+  const Case c = case_from_json(R"({"format": 1, "seed": 42, "input": [4, 7], "layers": [
+      {"kind": "linear", "features": 5}, {"kind": "dropout", "p": 0.5},
+      {"kind": "linear", "features": 3}],
+      "plan": {"sequential": {"segments": 3, "variant": "reentrant"}},
+      "protocol": {"steps": 2, "input_requires_grad": true}})");
+  CHECK(describe(c) ==
+        "float32 [4, 7] -> [0: linear 5] -> [1: dropout 0.5] -> 2: linear 3\n"
+        "plan: sequential, 3 segments, the last stored, reentrant\n"
+        "protocol: 2 steps, sgd 0.05, mse; input requires grad\n"
+        "seed 42\n");
+}
+
+TEST_CASE("nested segments read as nested brackets with their options") {
+  const Case c = case_from_json(R"({"format": 1, "input": [4, 6], "layers": [
+      {"kind": "split", "features": 2}, {"kind": "relu"}, {"kind": "concat", "from": [0, 1]}],
+      "plan": {"segments": [{"begin": 0, "end": 2, "early_stop": false, "nested": [
+        {"begin": 1, "end": 2, "variant": "reentrant", "preserve_rng": false}]}]},
+      "protocol": {"microbatches": 3, "forwards_first": true, "train": false}})");
+  CHECK(describe(c) ==
+        "float32 [4, 6] -> [0: split 2 -> [1: relu]] -> 2: concat from 0.1\n"
+        "plan: layers 0..1 non_reentrant, no early stop {layer 1 reentrant, random state not "
+        "preserved}\n"
+        "protocol: 1 step of 3 microbatches, forwards first, sgd 0.05, mse, eval mode\n"
+        "seed 0\n");
+}
+
+}  // namespace rematch

@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <bit>
+#include <catch2/catch_test_macros.hpp>
+
+#include "properties/laws/testing/synthetic.h"
+
+namespace rematch {
+namespace {
+
+using namespace testing;
+
+/// Two records whose output element 1 holds `a` in the plain and `b` in the checkpointed run.
+std::optional<Breach> compare(float a, float b) {
+  Synthetic s(synthetic_case());
+  put(s.plain, observation(s.plain, Quantity::output), 1, a);
+  put(s.checkpointed, observation(s.checkpointed, Quantity::output), 1, b);
+  return s.judge("outputs");
+}
+
+TEST_CASE("a breach names place, element, values and bits") {
+  Synthetic s(synthetic_case());
+  const Observation& o = observation(s.checkpointed, Quantity::parameter_gradient, 2);
+  put(s.plain, observation(s.plain, Quantity::parameter_gradient, 2), 1, 1.0F);
+  put(s.checkpointed, o, 1, 1.5F);
+  put(s.checkpointed, o, 2, -7.0F);
+  const std::optional<Breach> breach = s.judge("parameter-gradients");
+  REQUIRE(breach);
+  CHECK(breach->place ==
+        "step 0, gradient of parameter 2 (layer 2 batch_norm weight), element 1 (first of 2 that "
+        "differ, of 3)");
+  CHECK(breach->expected == "1 (0x3f800000)");
+  CHECK(breach->got == "1.5 (0x3fc00000)");
+}
+
+TEST_CASE("minus zero is not zero") {
+  CHECK_FALSE(compare(0.0F, 0.0F));
+  const std::optional<Breach> breach = compare(0.0F, -0.0F);
+  REQUIRE(breach);
+  CHECK(breach->expected == "0 (0x00000000)");
+  CHECK(breach->got == "-0 (0x80000000)");
+}
+
+TEST_CASE("a NaN equals itself and no other NaN") {
+  const auto nan = [](std::uint32_t payload) {
+    return std::bit_cast<float>(0x7fc00000U | payload);
+  };
+  CHECK_FALSE(compare(nan(1), nan(1)));
+  CHECK(compare(nan(1), nan(2)));
+}
+
+TEST_CASE("the order of a record's entries does not matter") {
+  Synthetic s(synthetic_case());
+  std::reverse(s.checkpointed.observations.begin(), s.checkpointed.observations.end());
+  std::reverse(s.checkpointed.executions.begin(), s.checkpointed.executions.end());
+  std::reverse(s.checkpointed.streams.begin(), s.checkpointed.streams.end());
+  std::reverse(s.checkpointed.bytes.begin(), s.checkpointed.bytes.end());
+  std::reverse(s.checkpointed.hooks.begin(), s.checkpointed.hooks.end());
+  std::reverse(s.checkpointed.grad_flags.begin(), s.checkpointed.grad_flags.end());
+  std::reverse(s.checkpointed.draws.begin(), s.checkpointed.draws.end());
+  for (const Law& law : laws()) {
+    INFO(law.name);
+    CHECK_FALSE(law.check(s.evidence()));
+  }
+}
+
+TEST_CASE("values that the forecast calls inexact are passed over, those before them are not") {
+  Synthetic s(synthetic_case());
+  s.forecast.exact_until_step = 0;
+  s.forecast.exact_parameters[0] = false;
+  const auto change = [&](Quantity quantity, int step, int index) {
+    for (Observation& o : s.checkpointed.observations) {
+      if (o.quantity == quantity && o.step == step && o.index == index) {
+        s.checkpointed.data[o.offset] ^= std::byte{1};
+      }
+    }
+  };
+  change(Quantity::parameter_gradient, 0, 0);
+  change(Quantity::parameter, 0, 0);
+  change(Quantity::output, 1, 0);
+  change(Quantity::buffer, 1, 0);
+  change(Quantity::reevaluation, 1, 0);
+  for (const Law& law : laws()) {
+    INFO(law.name);
+    CHECK_FALSE(law.check(s.evidence()));
+  }
+  change(Quantity::parameter_gradient, 0, 1);
+  CHECK(s.judge("parameter-gradients"));
+  change(Quantity::output, 0, 0);
+  CHECK(s.judge("outputs"));
+}
+
+TEST_CASE("after replays with fresh draws only the first forward is compared") {
+  Synthetic s(synthetic_case());
+  s.forecast.values_comparable = false;
+  for (Observation& o : s.checkpointed.observations) {
+    if (o.step > 0 || o.pass > 0) s.checkpointed.data[o.offset] ^= std::byte{1};
+  }
+  for (Draw& d : s.checkpointed.draws) {
+    if (d.execution > 0 || d.step > 0 || d.pass > 0) d.hash ^= 1;
+  }
+  for (const Law& law : laws()) {
+    INFO(law.name);
+    CHECK_FALSE(law.check(s.evidence()));
+  }
+  s.checkpointed.draws[0].hash ^= 1;
+  CHECK(s.judge("dropout-masks"));
+  s.checkpointed.data[observation(s.checkpointed, Quantity::output).offset] ^= std::byte{1};
+  CHECK(s.judge("outputs"));
+}
+
+TEST_CASE("a foreseen checkpoint error is no breach, any other error is") {
+  Synthetic s(synthetic_case());
+  s.forecast.may_fail = true;
+  s.checkpointed.error = RecordedError{"checkpoint_error", "the bits changed"};
+  CHECK_FALSE(s.judge("errors"));
+  s.checkpointed.error->kind = "out_of_memory";
+  CHECK(s.judge("errors"));
+}
+
+/// Hands out two prepared records.
+class Prepared final : public Subject {
+ public:
+  explicit Prepared(Case c) : records(std::move(c)) {}
+  std::string_view name() const override { return "prepared"; }
+  void run(const Case&, const Geometry&, const RunRequest& request, Record& record) override {
+    detached = request.checkpointed ? detached : request.detached_layers;
+    record = request.checkpointed ? records.checkpointed : records.plain;
+  }
+
+  Synthetic records;
+  std::vector<int> detached;
+};
+
+TEST_CASE("judge() checks every law, and stops at the first breach") {
+  Prepared subject(synthetic_case());
+  Bench bench;
+  Verdict verdict = judge(subject.records.c, subject, bench);
+  CHECK(verdict.held());
+  CHECK(verdict.laws_checked == static_cast<int>(laws().size()));
+
+  ++subject.records.checkpointed.hooks[0].count;
+  verdict = judge(subject.records.c, subject, bench);
+  REQUIRE(verdict.breach);
+  CHECK(verdict.breach->law == "hooks");
+  CHECK(judge(subject.records.c, subject, bench, find_law("outputs")).held());
+  CHECK_FALSE(judge(subject.records.c, subject, bench, find_law("hooks")).held());
+}
+
+TEST_CASE("of a run that failed judge() asks the law about errors alone") {
+  Prepared subject(synthetic_case());
+  Bench bench;
+  subject.records.checkpointed.clear();
+  subject.records.checkpointed.error = RecordedError{"error", "broke down"};
+  const Verdict verdict = judge(subject.records.c, subject, bench, find_law("outputs"));
+  REQUIRE(verdict.breach);
+  CHECK(verdict.breach->law == "errors");
+  CHECK(verdict.breach->got == "error: broke down");
+}
+
+TEST_CASE("judge() detaches the frozen first block in the reference run") {
+  Case c = synthetic_case();
+  c.protocol.input_requires_grad = false;
+  c.plan.sequential->choice.variant = Variant::reentrant;
+  Prepared subject(c);
+  Bench bench;
+  judge(c, subject, bench);
+  CHECK(subject.detached == std::vector<int>{0});
+}
+
+}  // namespace
+}  // namespace rematch

@@ -1,0 +1,164 @@
+#include "properties/laws/testing/synthetic.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "properties/forecast/testing/small_cases.h"
+#include "properties/laws/support.h"
+
+namespace rematch::testing {
+namespace {
+
+class Maker {
+ public:
+  Maker(const Case& c, const Geometry& g, const Forecast& f, bool checkpointed, Record& r)
+      : c_(c), g_(g), f_(f), checkpointed_(checkpointed), r_(r) {}
+
+  void make() {
+    const ProtocolSpec& p = c_.protocol;
+    for (int step = 0; step < p.steps; ++step) {
+      for (int pass = 0; pass < p.microbatches; ++pass) {
+        forward(step, pass);
+        if (!p.forwards_first) backward(step, pass);
+      }
+      for (int pass = p.microbatches - 1; p.forwards_first && pass >= 0; --pass) {
+        backward(step, pass);
+      }
+      end_of_step(step);
+    }
+    note(Quantity::reevaluation, p.steps - 1, 0, 0, g_.outputs.back()[0]);
+  }
+
+ private:
+  void forward(int step, int pass) {
+    for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
+      const auto index = static_cast<std::size_t>(i);
+      for (int k = 0; k < static_cast<int>(f_.grad_flags[index].size()); ++k) {
+        r_.grad_flags.push_back(
+            {step, pass, i, k, f_.grad_flags[index][static_cast<std::size_t>(k)]});
+      }
+      if (f_.layer_words[index] == 0) continue;
+      r_.draws.push_back(
+          {step, pass, i, 0, offset_, g_.outputs[index][0].elements(), offset_ * 31 + 7});
+      offset_ += f_.layer_words[index];
+    }
+    for (int k = 0; k < static_cast<int>(g_.live.back().size()); ++k) {
+      Observation& o = note(Quantity::output, step, pass, k,
+                            g_.shape_of(g_.live.back()[static_cast<std::size_t>(k)], Shape()));
+      o.requires_grad = f_.output_flags[static_cast<std::size_t>(k)];
+    }
+    note(Quantity::loss, step, pass, 0, Shape());
+    streams(Moment::after_forward, step, pass);
+    bytes(Moment::after_forward, step, pass, graphs_after_forward(c_.protocol, pass));
+  }
+
+  void backward(int step, int pass) {
+    const std::vector<Draw> before = r_.draws;
+    for (const Draw& d : before) {
+      if (d.step != step || d.pass != pass || !checkpointed_) continue;
+      Draw replay = d;
+      while (++replay.execution < f_.executions[static_cast<std::size_t>(d.layer)]) {
+        r_.draws.push_back(replay);
+      }
+    }
+    streams(Moment::after_backward, step, pass);
+    bytes(Moment::after_backward, step, pass, graphs_after_backward(c_.protocol, pass));
+    note(Quantity::input_gradient, step, pass, 0, Shape(std::span(c_.input)));
+    for (int p = 0; p < static_cast<int>(g_.parameters.size()); ++p) {
+      r_.hooks.push_back({step, pass, p, f_.hooks[static_cast<std::size_t>(p)]});
+    }
+    for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
+      const int count = checkpointed_ ? f_.executions[static_cast<std::size_t>(i)] : 1;
+      r_.executions.push_back({step, pass, i, count});
+    }
+  }
+
+  void end_of_step(int step) {
+    for (int p = 0; p < static_cast<int>(g_.parameters.size()); ++p) {
+      const Shape& shape = g_.parameters[static_cast<std::size_t>(p)].shape;
+      Observation& o = note(Quantity::parameter_gradient, step, 0, p, shape);
+      if (f_.hooks[static_cast<std::size_t>(p)] == 0) o.present = false;
+      note(Quantity::parameter, step, 0, p, shape);
+    }
+    for (int b = 0; b < static_cast<int>(g_.buffers.size()); ++b) {
+      note(Quantity::buffer, step, 0, b, g_.buffers[static_cast<std::size_t>(b)].shape);
+    }
+    streams(Moment::after_step, step, 0);
+  }
+
+  Observation& note(Quantity quantity, int step, int pass, int index, const Shape& shape) {
+    Observation o;
+    o.quantity = quantity;
+    o.step = step;
+    o.pass = pass;
+    o.index = index;
+    o.shape = shape;
+    o.offset = r_.data.size();
+    o.bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+    for (std::int64_t i = 0; i < shape.elements(); ++i) {
+      next_ += 0.25F;
+      r_.data.resize(r_.data.size() + sizeof(float));
+      std::memcpy(r_.data.data() + r_.data.size() - sizeof(float), &next_, sizeof(float));
+    }
+    return r_.observations.emplace_back(o);
+  }
+
+  void streams(Moment moment, int step, int pass) {
+    r_.streams.push_back({moment, step, pass, 0, c_.seed, offset_});
+    r_.streams.push_back({moment, step, pass, 1, c_.seed, 0});
+  }
+
+  void bytes(Moment moment, int step, int pass, int graphs) {
+    const std::int64_t saved = checkpointed_ ? f_.saved_bytes : f_.plain_saved_bytes;
+    r_.bytes.push_back({moment, step, pass, saved * graphs,
+                        moment == Moment::after_forward || graphs > 0 ? 64 : 0});
+  }
+
+  const Case& c_;
+  const Geometry& g_;
+  const Forecast& f_;
+  bool checkpointed_;
+  Record& r_;
+  float next_ = 0;
+  std::uint64_t offset_ = 0;
+};
+
+}  // namespace
+
+Case synthetic_case() {
+  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::dropout), layer(LayerKind::batch_norm),
+                            layer(LayerKind::dropout), dense(2)});
+  c.plan.sequential = SequentialSpec{2, true, {}};
+  c.protocol.steps = 2;
+  c.protocol.microbatches = 2;
+  c.protocol.input_requires_grad = true;
+  c.protocol.reevaluate = true;
+  return c;
+}
+
+Synthetic::Synthetic(Case made)
+    : c(std::move(made)), geometry(validate(c)), forecast(rematch::forecast(c, geometry)) {
+  Maker(c, geometry, forecast, false, plain).make();
+  Maker(c, geometry, forecast, true, checkpointed).make();
+}
+
+std::optional<Breach> Synthetic::judge(std::string_view law) const {
+  const Law* found = find_law(law);
+  if (found == nullptr) throw std::invalid_argument("no law " + std::string(law));
+  return found->check(evidence());
+}
+
+Observation& observation(Record& record, Quantity quantity, int index) {
+  for (Observation& o : record.observations) {
+    if (o.quantity == quantity && o.index == index) return o;
+  }
+  throw std::invalid_argument("no such observation");
+}
+
+void put(Record& record, const Observation& o, int element, float value) {
+  std::memcpy(record.data.data() + o.offset + static_cast<std::size_t>(element) * sizeof(float),
+              &value, sizeof(float));
+}
+
+}  // namespace rematch::testing

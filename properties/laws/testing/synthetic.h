@@ -1,0 +1,34 @@
+#pragma once
+
+#include "properties/laws/law.h"
+
+namespace rematch::testing {
+
+/// A case with everything that laws look at: parameters, a buffer, a dropout in the checkpointed
+/// segment and one in the stored one, two steps of two microbatches, a reevaluation.
+Case synthetic_case();
+
+/// Two records as a correct subject would hand them in, made from the forecast, with made-up
+/// values that are equal in both.
+struct Synthetic {
+  explicit Synthetic(Case made);
+  Synthetic(const Synthetic&) = delete;
+  Synthetic& operator=(const Synthetic&) = delete;
+
+  Evidence evidence() const { return {c, geometry, forecast, plain, checkpointed}; }
+  std::optional<Breach> judge(std::string_view law) const;
+
+  Case c;
+  Geometry geometry;
+  Forecast forecast;
+  Record plain;
+  Record checkpointed;
+};
+
+/// The first observation of this quantity.
+Observation& observation(Record& record, Quantity quantity, int index = 0);
+
+/// Replaces element `element` of a float32 observation.
+void put(Record& record, const Observation& o, int element, float value);
+
+}  // namespace rematch::testing
