@@ -25,7 +25,8 @@ TEST_CASE_METHOD(LedgerScope, "a chain of any length can be dropped") {
   CHECK(ledger().live() == 8);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a chain whose nodes are used twice by their successor can be dropped") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a chain whose nodes are used twice by their successor can be dropped") {
   const Tensor x = variable({1}, {1});
   Tensor y = x;
   for (int i = 0; i < kDepth; ++i) y = add(y, y);
@@ -33,7 +34,8 @@ TEST_CASE_METHOD(LedgerScope, "a chain whose nodes are used twice by their succe
   CHECK(ledger().live() == 8);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a chain in which every node is also used further on can be dropped") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a chain in which every node is also used further on can be dropped") {
   const Tensor x = variable({1}, {1});
   Tensor before = x;
   Tensor y = scale(x, 1);

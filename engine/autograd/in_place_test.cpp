@@ -102,7 +102,9 @@ TEST_CASE_METHOD(LedgerScope, "a write to a base shows in its views, in values a
                   scale_(base, 5);
                   return scale(view, 1);
                 },
-                [](const Tensor& x) { return reshape(scale(scale(x, 2), 5), {1, 4}); }});
+                [](const Tensor& x) {
+                  return reshape(scale(scale(x, 2), 5), {1, 4});
+                }});
   }
   SECTION("in the view itself as a root") {
     check_pair({[](const Tensor& x) {
@@ -143,7 +145,9 @@ TEST_CASE_METHOD(LedgerScope, "a write to a view shows in its base and in the ot
                   relu_(view);
                   return scale(other, 1);
                 },
-                [](const Tensor& x) { return reshape(relu(scale(x, 2)), {1, 4}); }});
+                [](const Tensor& x) {
+                  return reshape(relu(scale(x, 2)), {1, 4});
+                }});
   }
   SECTION("alternating between a view and its base") {
     check_pair({[](const Tensor& x) {
@@ -166,7 +170,9 @@ TEST_CASE_METHOD(LedgerScope, "a write to a view shows in its base and in the ot
                   add_(view, reshape(x, {4}));
                   return base;
                 },
-                [](const Tensor& x) { return add(Tensor::ones({2, 2}, DType::float64), x); }});
+                [](const Tensor& x) {
+                  return add(Tensor::ones({2, 2}, DType::float64), x);
+                }});
   }
   SECTION("when a view is used before and after the write") {
     check_pair({[](const Tensor& x) {

@@ -188,7 +188,8 @@ TEST_CASE_METHOD(LedgerScope, "the innermost hooks win, and none can be innermos
   CHECK(inner == 1);
 }
 
-TEST_CASE_METHOD(LedgerScope, "hooks that keep the tensor as it is make no difference and no leak") {
+TEST_CASE_METHOD(LedgerScope,
+                 "hooks that keep the tensor as it is make no difference and no leak") {
   // The packed tensor is the node's own output: kept with its history it would own its owner.
   const auto same = [](const Tensor& t) { return t; };
   FunctionHooks hooks(same, same);

@@ -86,18 +86,18 @@ void softmax_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                             \
-  template void relu_forward(std::int64_t, const T*, T*);                                  \
-  template void relu_backward(std::int64_t, const T*, const T*, T*);                       \
-  template void leaky_relu_forward(std::int64_t, const T*, T, T*);                         \
-  template void leaky_relu_backward(std::int64_t, const T*, const T*, T, T*);              \
-  template void gelu_forward(std::int64_t, const T*, T*);                                  \
-  template void gelu_backward(std::int64_t, const T*, const T*, T*);                       \
-  template void tanh_forward(std::int64_t, const T*, T*);                                  \
-  template void tanh_backward(std::int64_t, const T*, const T*, T*);                       \
-  template void sigmoid_forward(std::int64_t, const T*, T*);                               \
-  template void sigmoid_backward(std::int64_t, const T*, const T*, T*);                    \
-  template void softmax_forward(std::int64_t, std::int64_t, const T*, T*);                 \
+#define REMATCH_INSTANTIATE(T)                                                \
+  template void relu_forward(std::int64_t, const T*, T*);                     \
+  template void relu_backward(std::int64_t, const T*, const T*, T*);          \
+  template void leaky_relu_forward(std::int64_t, const T*, T, T*);            \
+  template void leaky_relu_backward(std::int64_t, const T*, const T*, T, T*); \
+  template void gelu_forward(std::int64_t, const T*, T*);                     \
+  template void gelu_backward(std::int64_t, const T*, const T*, T*);          \
+  template void tanh_forward(std::int64_t, const T*, T*);                     \
+  template void tanh_backward(std::int64_t, const T*, const T*, T*);          \
+  template void sigmoid_forward(std::int64_t, const T*, T*);                  \
+  template void sigmoid_backward(std::int64_t, const T*, const T*, T*);       \
+  template void softmax_forward(std::int64_t, std::int64_t, const T*, T*);    \
   template void softmax_backward(std::int64_t, std::int64_t, const T*, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

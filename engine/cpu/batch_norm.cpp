@@ -112,9 +112,7 @@ template <typename T>
 void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T* gy, const T* x,
                          const T* mean, const T* invstd, const T* w, bool train, T* gx, T* gw,
                          T* gb) {
-  const auto factor = [=](std::int64_t j) {
-    return w == nullptr ? invstd[j] : invstd[j] * w[j];
-  };
+  const auto factor = [=](std::int64_t j) { return w == nullptr ? invstd[j] : invstd[j] * w[j]; };
   if (gw == nullptr && gb == nullptr && !train) {
     if (gx != nullptr) {
       map(n, c, s, 0, c, gx, [=](std::int64_t at, std::int64_t j) { return gy[at] * factor(j); });

@@ -22,8 +22,8 @@ void split2(std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b, cons
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template void concat2(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, T*);       \
+#define REMATCH_INSTANTIATE(T)                                                             \
+  template void concat2(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, T*); \
   template void split2(std::int64_t, std::int64_t, std::int64_t, const T*, T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

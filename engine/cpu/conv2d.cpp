@@ -12,9 +12,10 @@ namespace rematch::cpu {
 namespace {
 
 // An image is copied into zero-padded planes, one per channel and stride phase (row mod stride_h,
-// column mod stride_w). Within such planes every kernel tap is one constant shift, so convolution is
-// a matrix product whose right-hand rows are shifted views of the copy: nothing is unfolded. Rows of
-// outputs are as long as rows of the copy ("wide"); the surplus columns are computed and dropped.
+// column mod stride_w). Within such planes every kernel tap is one constant shift, so convolution
+// is a matrix product whose right-hand rows are shifted views of the copy: nothing is unfolded.
+// Rows of outputs are as long as rows of the copy ("wide"); the surplus columns are computed and
+// dropped.
 
 /// Elements past a plane's end that a vector may touch.
 constexpr std::int64_t kSlack = 16;
@@ -42,7 +43,8 @@ struct Layout {
         wide_padded((wide + 7) / 8 * 8),
         lead((s.kh - 1) / s.stride_h * cols + (s.kw - 1) / s.stride_w),
         gy_plane(plane_stride(lead + phase)),
-        group(std::clamp<std::int64_t>(kGroupElements / image(s), 1, std::max<std::int64_t>(s.n, 1))) {}
+        group(std::clamp<std::int64_t>(kGroupElements / image(s), 1,
+                                       std::max<std::int64_t>(s.n, 1))) {}
 
   [[nodiscard]] std::int64_t image(const Conv2dShape& s) const {
     return s.c * x_plane + s.out_c * gy_plane;
@@ -161,8 +163,8 @@ std::int64_t gather_phase(const Conv2dShape& s, const Layout& l, std::int64_t py
 std::int64_t conv2d_scratch_elements(const Conv2dShape& s) {
   const Layout l(s);
   const std::int64_t forward = s.c * l.x_plane + s.out_c * l.wide_padded;
-  const std::int64_t grad_input = s.out_c * l.gy_plane + s.c * (l.phase + kSlack) +
-                                  s.out_c * s.c * s.kh * s.kw;
+  const std::int64_t grad_input =
+      s.out_c * l.gy_plane + s.c * (l.phase + kSlack) + s.out_c * s.c * s.kh * s.kw;
   return std::max({forward, grad_input, l.group * l.image(s)});
 }
 
@@ -250,11 +252,10 @@ void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* scratc
     }
     for (std::int64_t at = 0; at < l.wide_padded; at += kWideBlock) {
       // Whole vectors only: gy is zero past its last output.
-      lane_product<true>(s.out_c, depth, gy_planes + l.lead + at, l.gy_plane, scratch + at, taps,
-                         images, std::min(kWideBlock, l.wide_padded - at), gy_image, x_image,
-                         [=](std::int64_t o, std::int64_t k, T value) {
-                           gw[o * depth + k] += value;
-                         });
+      lane_product<true>(
+          s.out_c, depth, gy_planes + l.lead + at, l.gy_plane, scratch + at, taps, images,
+          std::min(kWideBlock, l.wide_padded - at), gy_image, x_image,
+          [=](std::int64_t o, std::int64_t k, T value) { gw[o * depth + k] += value; });
     }
   }
 }
@@ -272,10 +273,10 @@ void conv2d_grad_bias(const Conv2dShape& s, const T* gy, T* gb) {
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, T*);         \
-  template void conv2d_grad_input(const Conv2dShape&, const T*, const T*, T*, T*);                \
-  template void conv2d_grad_weight(const Conv2dShape&, const T*, const T*, T*, T*);               \
+#define REMATCH_INSTANTIATE(T)                                                            \
+  template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, T*); \
+  template void conv2d_grad_input(const Conv2dShape&, const T*, const T*, T*, T*);        \
+  template void conv2d_grad_weight(const Conv2dShape&, const T*, const T*, T*, T*);       \
   template void conv2d_grad_bias(const Conv2dShape&, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

@@ -38,8 +38,8 @@ void fill(std::int64_t n, T value, T* out);
 template <typename T>
 void square(std::int64_t n, const T* x, T* out);
 
-/// The sum of x in the order of LaneSum (engine/cpu/reduce.h): 16 lanes within blocks of 1024, lanes
-/// added as a tree, block sums added in ascending order in double.
+/// The sum of x in the order of LaneSum (engine/cpu/reduce.h): 16 lanes within blocks of 1024,
+/// lanes added as a tree, block sums added in ascending order in double.
 template <typename T>
 T sum(std::int64_t n, const T* x);
 

@@ -113,12 +113,14 @@ inline void chain_column(std::int64_t rows, std::int64_t depth, Strided<T> a, co
   if (rows == 1) step.template operator()<1>();
 }
 
-/// The lane sums of kRows rows of a with kCols rows of b, from first_col on. Kept out of line: gcc 12
-/// spills accumulators when it specialises this for its callers.
+/// The lane sums of kRows rows of a with kCols rows of b, from first_col on. Kept out of line: gcc
+/// 12 spills accumulators when it specialises this for its callers.
 template <typename T, int kRows, int kCols, typename Rows>
-REMATCH_OUT_OF_LINE void lane_tile(const T* a, std::int64_t a_stride, const T* b, const Rows& b_rows,
-                      std::int64_t first_col, std::int64_t segments, std::int64_t length,
-                      std::int64_t a_segment, std::int64_t b_segment, T (&sums)[kRows][kCols]) {
+REMATCH_OUT_OF_LINE void lane_tile(const T* a, std::int64_t a_stride, const T* b,
+                                   const Rows& b_rows, std::int64_t first_col,
+                                   std::int64_t segments, std::int64_t length,
+                                   std::int64_t a_segment, std::int64_t b_segment,
+                                   T (&sums)[kRows][kCols]) {
   using V = Simd<T>;
   typename V::Reg acc[kRows][kCols];
   std::int64_t b_at[kCols];
@@ -206,11 +208,13 @@ void lane_product(std::int64_t rows, std::int64_t cols, const T* a, std::int64_t
   };
   if constexpr (kRowsOuter) {
     row_tiles(rows, [&]<int kRows>(std::int64_t i) {
-      col_tiles(cols, [&]<int kCols>(std::int64_t j) { tile.template operator()<kRows, kCols>(i, j); });
+      col_tiles(cols,
+                [&]<int kCols>(std::int64_t j) { tile.template operator()<kRows, kCols>(i, j); });
     });
   } else {
     col_tiles(cols, [&]<int kCols>(std::int64_t j) {
-      row_tiles(rows, [&]<int kRows>(std::int64_t i) { tile.template operator()<kRows, kCols>(i, j); });
+      row_tiles(rows,
+                [&]<int kRows>(std::int64_t i) { tile.template operator()<kRows, kCols>(i, j); });
     });
   }
 }

@@ -58,10 +58,10 @@ void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, cons
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template void layer_norm_forward(std::int64_t, std::int64_t, const T*, const T*, const T*, T,  \
-                                   T*, T*, T*);                                                  \
-  template void layer_norm_backward(std::int64_t, std::int64_t, const T*, const T*, const T*,    \
+#define REMATCH_INSTANTIATE(T)                                                                  \
+  template void layer_norm_forward(std::int64_t, std::int64_t, const T*, const T*, const T*, T, \
+                                   T*, T*, T*);                                                 \
+  template void layer_norm_backward(std::int64_t, std::int64_t, const T*, const T*, const T*,   \
                                     const T*, const T*, T*, T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

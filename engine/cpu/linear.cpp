@@ -52,9 +52,9 @@ template <typename T>
 void linear_forward(const T* x, const T* w, const T* b, T* y, std::int64_t n, std::int64_t k,
                     std::int64_t m) {
   lane_product<false>(n, m, x, k, w, StridedRows{k}, 1, k, 0, 0,
-               [=](std::int64_t i, std::int64_t j, T value) {
-                 y[i * m + j] = b == nullptr ? value : value + b[j];
-               });
+                      [=](std::int64_t i, std::int64_t j, T value) {
+                        y[i * m + j] = b == nullptr ? value : value + b[j];
+                      });
 }
 
 template <typename T>
@@ -78,13 +78,13 @@ void sum_rows(const T* gy, T* gb, std::int64_t n, std::int64_t m) {
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                             \
+#define REMATCH_INSTANTIATE(T)                                                               \
   template void linear_forward(const T*, const T*, const T*, T*, std::int64_t, std::int64_t, \
-                               std::int64_t);                                              \
-  template void linear_grad_input(const T*, const T*, T*, std::int64_t, std::int64_t,      \
-                                  std::int64_t);                                           \
-  template void linear_grad_weight(const T*, const T*, T*, std::int64_t, std::int64_t,     \
-                                   std::int64_t);                                          \
+                               std::int64_t);                                                \
+  template void linear_grad_input(const T*, const T*, T*, std::int64_t, std::int64_t,        \
+                                  std::int64_t);                                             \
+  template void linear_grad_weight(const T*, const T*, T*, std::int64_t, std::int64_t,       \
+                                   std::int64_t);                                            \
   template void sum_rows(const T*, T*, std::int64_t, std::int64_t);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

@@ -46,12 +46,11 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t cols, T g, const T* 
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template T mse_forward(std::int64_t, const T*, const T*);                                      \
-  template void mse_backward(std::int64_t, T, const T*, const T*, T*);                           \
-  template T cross_entropy_forward(std::int64_t, std::int64_t, const T*, const std::int32_t*,    \
-                                   T*);                                                          \
-  template void cross_entropy_backward(std::int64_t, std::int64_t, T, const T*,                  \
+#define REMATCH_INSTANTIATE(T)                                                                     \
+  template T mse_forward(std::int64_t, const T*, const T*);                                        \
+  template void mse_backward(std::int64_t, T, const T*, const T*, T*);                             \
+  template T cross_entropy_forward(std::int64_t, std::int64_t, const T*, const std::int32_t*, T*); \
+  template void cross_entropy_backward(std::int64_t, std::int64_t, T, const T*,                    \
                                        const std::int32_t*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

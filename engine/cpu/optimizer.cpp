@@ -44,10 +44,10 @@ void adam_step(std::int64_t n, double lr, double b1, double b2, double eps, std:
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                               \
-  template void sgd_step(std::int64_t, T, T, bool, const T*, T*, T*);                        \
-  template void adam_step(std::int64_t, double, double, double, double, std::int64_t,        \
-                          const T*, T*, T*, T*);
+#define REMATCH_INSTANTIATE(T)                                                                  \
+  template void sgd_step(std::int64_t, T, T, bool, const T*, T*, T*);                           \
+  template void adam_step(std::int64_t, double, double, double, double, std::int64_t, const T*, \
+                          T*, T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
 #undef REMATCH_INSTANTIATE

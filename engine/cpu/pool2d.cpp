@@ -107,7 +107,8 @@ void max_halving(const Pool2dShape& s, std::int64_t out_w, const T* __restrict x
   }
 }
 
-/// For each row of outputs calls row(top of its windows, first and last + 1 kernel row on the image).
+/// For each row of outputs calls row(top of its windows, first and last + 1 kernel row on the
+/// image).
 template <typename Row>
 void for_each_row(const Pool2dShape& s, const Row& row) {
   const std::int64_t out_h = s.out_h();
@@ -134,7 +135,8 @@ void max_windows(const Pool2dShape& s, std::int64_t out_w, std::int64_t y0, std:
     T best = -std::numeric_limits<T>::infinity();
     std::int64_t index = y0 * s.w + x0;
     for (std::int64_t row = y0; row < y1; ++row) {
-      for (std::int64_t col = x0; col < x1; ++col) consider(x[row * s.w + col], row * s.w + col, best, index);
+      for (std::int64_t col = x0; col < x1; ++col)
+        consider(x[row * s.w + col], row * s.w + col, best, index);
     }
     y[ox] = best;
     indices[ox] = static_cast<std::int32_t>(index);
@@ -243,10 +245,10 @@ void avg_pool2d_backward(const Pool2dShape& s, const T* gy, T* gx) {
   });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                            \
-  template void max_pool2d_forward(const Pool2dShape&, const T*, T*, std::int32_t*);      \
+#define REMATCH_INSTANTIATE(T)                                                              \
+  template void max_pool2d_forward(const Pool2dShape&, const T*, T*, std::int32_t*);        \
   template void max_pool2d_backward(const Pool2dShape&, const T*, const std::int32_t*, T*); \
-  template void avg_pool2d_forward(const Pool2dShape&, const T*, T*);                     \
+  template void avg_pool2d_forward(const Pool2dShape&, const T*, T*);                       \
   template void avg_pool2d_backward(const Pool2dShape&, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

@@ -98,23 +98,23 @@ inline double uniform(std::uint32_t word, double /*type*/) { return uniform_doub
 template <typename Use>
 void for_each_normal(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
                      const Use& use) {
-  for_each_chunk(n, stream, offset,
-                 [&](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
-                   double cosines[kChunk / 2];
-                   double sines[kChunk / 2];
-                   const std::int64_t pairs = (count + 1) / 2;
-                   for (std::int64_t j = 0; j < pairs; ++j) {
-                     const math::CosSin z = math::box_muller(uniform_double(words[2 * j]),
-                                                             uniform_double(words[2 * j + 1]));
-                     cosines[j] = z.cos;
-                     sines[j] = z.sin;
-                   }
-                   for (std::int64_t j = 0; j < count / 2; ++j) {
-                     use(first + 2 * j, cosines[j]);
-                     use(first + 2 * j + 1, sines[j]);
-                   }
-                   if (count % 2 == 1) use(first + count - 1, cosines[pairs - 1]);
-                 });
+  for_each_chunk(
+      n, stream, offset, [&](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+        double cosines[kChunk / 2];
+        double sines[kChunk / 2];
+        const std::int64_t pairs = (count + 1) / 2;
+        for (std::int64_t j = 0; j < pairs; ++j) {
+          const math::CosSin z =
+              math::box_muller(uniform_double(words[2 * j]), uniform_double(words[2 * j + 1]));
+          cosines[j] = z.cos;
+          sines[j] = z.sin;
+        }
+        for (std::int64_t j = 0; j < count / 2; ++j) {
+          use(first + 2 * j, cosines[j]);
+          use(first + 2 * j + 1, sines[j]);
+        }
+        if (count % 2 == 1) use(first + count - 1, cosines[pairs - 1]);
+      });
 }
 
 }  // namespace

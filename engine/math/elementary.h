@@ -83,18 +83,17 @@ struct ReducedExp {
 REMATCH_HD inline ReducedExp<double> reduce_exp(double x) {
   const double n = (x * 0x1.71547652b82fep+0 + kRound) - kRound;
   const double r = std::fma(n, -0x1.abc9e3b39803fp-56, std::fma(n, -0x1.62e42fefa39efp-1, x));
-  const double p =
-      polynomial(r, 0x1.0000000000001p-1, 0x1.5555555555558p-3, 0x1.5555555553d62p-5,
-                 0x1.111111110f803p-7, 0x1.6c16c1788c041p-10, 0x1.a01a01b00c5e5p-13,
-                 0x1.a019b90c995f5p-16, 0x1.71ddf6b378023p-19, 0x1.289185fb11237p-22,
-                 0x1.af632b9d61f51p-26);
+  const double p = polynomial(r, 0x1.0000000000001p-1, 0x1.5555555555558p-3, 0x1.5555555553d62p-5,
+                              0x1.111111110f803p-7, 0x1.6c16c1788c041p-10, 0x1.a01a01b00c5e5p-13,
+                              0x1.a019b90c995f5p-16, 0x1.71ddf6b378023p-19, 0x1.289185fb11237p-22,
+                              0x1.af632b9d61f51p-26);
   return {n, std::fma(r * r, p, r)};
 }
 REMATCH_HD inline ReducedExp<float> reduce_exp(float x) {
   const float n = (x * 0x1.715476p+0F + kRoundF) - kRoundF;
   const float r = std::fma(n, 0x1.05c61p-29F, std::fma(n, -0x1.62e43p-1F, x));
-  const float p = polynomial(r, 0x1.0p-1F, 0x1.5554dcp-3F, 0x1.5554b8p-5F, 0x1.120b72p-7F,
-                             0x1.6d754cp-10F);
+  const float p =
+      polynomial(r, 0x1.0p-1F, 0x1.5554dcp-3F, 0x1.5554b8p-5F, 0x1.120b72p-7F, 0x1.6d754cp-10F);
   return {n, std::fma(r * r, p, r)};
 }
 
@@ -146,10 +145,10 @@ REMATCH_HD inline double log(double x) {
   const double s = f / (2.0 + f);
   const double z = s * s;
   const double half = 0.5 * f * f;
-  const double r = z * detail::polynomial(z, 0x1.5555555555558p-1, 0x1.99999999951bep-2,
-                                          0x1.2492492e0f0a0p-2, 0x1.c71c62c2124c0p-3,
-                                          0x1.7462be2daf22cp-3, 0x1.39fd33e409440p-3,
-                                          0x1.2b662c5114cf3p-3);
+  const double r =
+      z * detail::polynomial(z, 0x1.5555555555558p-1, 0x1.99999999951bep-2, 0x1.2492492e0f0a0p-2,
+                             0x1.c71c62c2124c0p-3, 0x1.7462be2daf22cp-3, 0x1.39fd33e409440p-3,
+                             0x1.2b662c5114cf3p-3);
   // e * hi is exact: hi = ln 2 cut to 42 bits.
   const double low = std::fma(s, half + r, e * 0x1.ef35793c76730p-45);
   const double y = e * 0x1.62e42fefa38p-1 + (f - (half - low));
@@ -176,8 +175,8 @@ REMATCH_HD inline float log(float x) {
   const float low = std::fma(s, half + r, e * 0x1.7f7d1cp-20F);
   const float y = e * 0x1.62e4p-1F + (f - (half - low));
   const float finite = x < std::numeric_limits<float>::infinity() ? y : x;
-  const float edge = x == 0.0F ? -std::numeric_limits<float>::infinity()
-                               : std::numeric_limits<float>::quiet_NaN();
+  const float edge =
+      x == 0.0F ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
   return x > 0.0F ? finite : edge;
 }
 
@@ -223,9 +222,9 @@ REMATCH_HD inline float erf(float x) {
   const float p =
       detail::polynomial(a * a, 0x1.06eba8p-3F, -0x1.81273ep-2F, 0x1.ce2d2p-4F, -0x1.b7fbb4p-6F,
                          0x1.5419f4p-8F, -0x1.a485ecp-11F, 0x1.4ae4cep-14F);
-  const float l = detail::polynomial(a, -0x1.72e7b4p-12F, -0x1.2085b2p+0F, -0x1.46c584p-1F,
-                                     -0x1.a60a7ep-4F, 0x1.654216p-6F, -0x1.814cc2p-9F,
-                                     0x1.852d2p-13F);
+  const float l =
+      detail::polynomial(a, -0x1.72e7b4p-12F, -0x1.2085b2p+0F, -0x1.46c584p-1F, -0x1.a60a7ep-4F,
+                         0x1.654216p-6F, -0x1.814cc2p-9F, 0x1.852d2p-13F);
   const float small = std::fma(a, p, a);
   const float large = 1.0F - exp(l);
   return detail::with_sign(a < 1.0F ? small : large, x);

@@ -124,10 +124,9 @@ TEST_CASE_METHOD(LedgerScope, "frozen parameters get no gradient") {
 TEST_CASE_METHOD(LedgerScope, "the in-place activation writes to what the layer before it made") {
   Generator g{1, 0, 0};
   auto linear_layer = std::make_shared<nn::Linear>(3, 4, true, DType::float64, &g);
-  nn::Sequential in_place({linear_layer, std::make_shared<nn::Activation>(
-                                             nn::ActivationKind::relu_in_place)});
-  nn::Sequential apart(
-      {linear_layer, std::make_shared<nn::Activation>(nn::ActivationKind::relu)});
+  nn::Sequential in_place(
+      {linear_layer, std::make_shared<nn::Activation>(nn::ActivationKind::relu_in_place)});
+  nn::Sequential apart({linear_layer, std::make_shared<nn::Activation>(nn::ActivationKind::relu)});
   const Tensor x = values_off_zero({2, 3}, 3);
   ledger().reset_peak();
   const std::int64_t before = ledger().live();

@@ -31,8 +31,7 @@ Tensor zeros(const Shape& shape, DType dtype = DType::float32) {
   return Tensor::zeros(shape, dtype);
 }
 
-#define CHECK_REFUSED(call, text) \
-  CHECK_THROWS_MATCHES(call, std::invalid_argument, Message(text))
+#define CHECK_REFUSED(call, text) CHECK_THROWS_MATCHES(call, std::invalid_argument, Message(text))
 
 TEST_CASE_METHOD(LedgerScope, "linear refuses operands that do not fit") {
   CHECK_REFUSED(linear(zeros({3}), zeros({2, 3})), "[linear] input of rank 2 expected, got [3]");
@@ -74,8 +73,7 @@ TEST_CASE_METHOD(LedgerScope, "normalisations refuse what they cannot normalise"
                 "[batch_norm] input of rank 2 or 4 expected, got [2, 2, 2]");
   CHECK_REFUSED(batch_norm(zeros({1, 2}), zeros({2}), zeros({2}), mean, var),
                 "[batch_norm] training needs more than one value per channel, got input [1, 2]");
-  CHECK_NOTHROW(
-      batch_norm(zeros({1, 2}), zeros({2}), zeros({2}), mean, var, {.train = false}));
+  CHECK_NOTHROW(batch_norm(zeros({1, 2}), zeros({2}), zeros({2}), mean, var, {.train = false}));
   CHECK_REFUSED(batch_norm(zeros({3, 2}), zeros({3}), zeros({2}), mean, var),
                 "[batch_norm] parameter or statistic of shape [2] expected, got [3]");
   CHECK_REFUSED(layer_norm(zeros({0, 3}), zeros({3}), zeros({3})),
@@ -86,21 +84,18 @@ TEST_CASE_METHOD(LedgerScope, "normalisations refuse what they cannot normalise"
 }
 
 TEST_CASE_METHOD(LedgerScope, "arithmetic refuses operands of different shape or dtype") {
-  CHECK_REFUSED(add(zeros({2}), zeros({3})),
-                "[add] second operand of shape [2] expected, got [3]");
+  CHECK_REFUSED(add(zeros({2}), zeros({3})), "[add] second operand of shape [2] expected, got [3]");
   CHECK_REFUSED(mul(zeros({2}), zeros({2, 1})),
                 "[mul] second operand of shape [2] expected, got [2, 1]");
   CHECK_REFUSED(add(zeros({2}), zeros({2}, DType::float64)),
                 "[add] operands of one dtype expected, got float32 and float64");
   CHECK_REFUSED(scale(zeros({2}, DType::int32), 2),
                 "[scale] float32 or float64 expected, got int32");
-  CHECK_REFUSED(relu(zeros({2}, DType::uint8)),
-                "[relu] float32 or float64 expected, got uint8");
+  CHECK_REFUSED(relu(zeros({2}, DType::uint8)), "[relu] float32 or float64 expected, got uint8");
 }
 
 TEST_CASE_METHOD(LedgerScope, "joining, splitting and reshaping refuse what does not fit") {
-  CHECK_REFUSED(concat(zeros({2}), zeros({2})),
-                "[concat] operands of rank >= 2 expected, got [2]");
+  CHECK_REFUSED(concat(zeros({2}), zeros({2})), "[concat] operands of rank >= 2 expected, got [2]");
   CHECK_REFUSED(concat(zeros({2, 3}), zeros({3, 3})),
                 "[concat] operands that agree outside dimension 1 expected, got [2, 3] and [3, 3]");
   CHECK_REFUSED(concat(zeros({2, 3}), zeros({2, 3, 1})),
@@ -110,8 +105,7 @@ TEST_CASE_METHOD(LedgerScope, "joining, splitting and reshaping refuse what does
                 "[split] 1 <= first < extent of dimension 1 expected, got 3 and [2, 3]");
   CHECK_REFUSED(split(zeros({2, 3}), 0),
                 "[split] 1 <= first < extent of dimension 1 expected, got 0 and [2, 3]");
-  CHECK_REFUSED(reshape(zeros({2, 3}), {5}),
-                "[reshape] a shape of 6 elements expected, got [5]");
+  CHECK_REFUSED(reshape(zeros({2, 3}), {5}), "[reshape] a shape of 6 elements expected, got [5]");
   CHECK_REFUSED(flatten(zeros({})), "[flatten] a tensor with a batch expected");
 }
 
@@ -130,8 +124,7 @@ TEST_CASE_METHOD(LedgerScope, "losses refuse targets that do not fit") {
 }
 
 TEST_CASE_METHOD(LedgerScope, "random ops refuse probabilities and ranges that make no sense") {
-  CHECK_REFUSED(dropout(zeros({2}), 1.0),
-                "[dropout] probability in [0, 1) expected, got 1.000000");
+  CHECK_REFUSED(dropout(zeros({2}), 1.0), "[dropout] probability in [0, 1) expected, got 1.000000");
   CHECK_REFUSED(dropout(zeros({2}), -0.5),
                 "[dropout] probability in [0, 1) expected, got -0.500000");
   CHECK_REFUSED(rrelu(zeros({2}), 0.5, 0.25),

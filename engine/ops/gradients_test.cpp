@@ -34,9 +34,9 @@ using testing::values_off_zero;
 double count(std::int64_t n) { return static_cast<double>(n); }
 
 TEST_CASE_METHOD(LedgerScope, "linear's gradients are its differences") {
-  const auto [n, k, m] = GENERATE(std::array<std::int64_t, 3>{1, 1, 1},
-                                  std::array<std::int64_t, 3>{2, 3, 4},
-                                  std::array<std::int64_t, 3>{5, 9, 2});
+  const auto [n, k, m] =
+      GENERATE(std::array<std::int64_t, 3>{1, 1, 1}, std::array<std::int64_t, 3>{2, 3, 4},
+               std::array<std::int64_t, 3>{5, 9, 2});
   const Tensor x = values_off_zero({n, k}, 1);
   const Tensor w = values_off_zero({m, k}, 2);
   const Tensor b = values_off_zero({m}, 3);
@@ -62,21 +62,17 @@ struct Convolution {
 };
 
 TEST_CASE_METHOD(LedgerScope, "conv2d's gradients are its differences") {
-  const Convolution c = GENERATE(Convolution{{1, 1, 3, 3}, {1, 1, 1, 1}, 1, 0},
-                                 Convolution{{2, 2, 4, 3}, {3, 2, 3, 2}, 1, 0},
-                                 Convolution{{1, 2, 3, 4}, {2, 2, 3, 3}, 1, 1},
-                                 Convolution{{2, 1, 5, 6}, {2, 1, 2, 3}, 2, 0},
-                                 Convolution{{1, 2, 5, 4}, {1, 2, 3, 3}, 2, 1},
-                                 Convolution{{1, 1, 2, 2}, {1, 1, 3, 3}, 3, 2});
+  const Convolution c = GENERATE(
+      Convolution{{1, 1, 3, 3}, {1, 1, 1, 1}, 1, 0}, Convolution{{2, 2, 4, 3}, {3, 2, 3, 2}, 1, 0},
+      Convolution{{1, 2, 3, 4}, {2, 2, 3, 3}, 1, 1}, Convolution{{2, 1, 5, 6}, {2, 1, 2, 3}, 2, 0},
+      Convolution{{1, 2, 5, 4}, {1, 2, 3, 3}, 2, 1}, Convolution{{1, 1, 2, 2}, {1, 1, 3, 3}, 3, 2});
   const Tensor x = values_off_zero(c.x, 5);
   const Tensor w = values_off_zero(c.w, 6);
   const Tensor b = values_off_zero({c.w[0]}, 7);
   const std::int64_t terms = c.w[1] * c.w[2] * c.w[3];
   const testing::Accuracy accuracy{0, count(terms + 1) * 2.25, count(2 * terms + 1)};
   check_gradients(
-      [&](const Tensors& in) {
-        return Tensors{conv2d(in[0], in[1], in[2], c.stride, c.padding)};
-      },
+      [&](const Tensors& in) { return Tensors{conv2d(in[0], in[1], in[2], c.stride, c.padding)}; },
       {x, w, b}, accuracy);
   check_gradients(
       [&](const Tensors& in) { return Tensors{conv2d(in[0], in[1], {}, c.stride, c.padding)}; },
@@ -148,17 +144,17 @@ TEST_CASE_METHOD(LedgerScope, "batch_norm's gradients are its differences") {
 TEST_CASE_METHOD(LedgerScope, "layer_norm's gradients are its differences") {
   const Shape shape = GENERATE(Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
   const std::int64_t d = shape[shape.rank() - 1];
-  // Equidistant up to order (7 is prime to every d here), 1/4 apart: the deviation of d values is sqrt((d^2 - 1) / 12) / 4.
+  // Equidistant up to order (7 is prime to every d here), 1/4 apart: the deviation of d values is
+  // sqrt((d^2 - 1) / 12) / 4.
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
     values.push_back(static_cast<double>(i * 7 % d) / 4);
   }
   const Tensor x = Tensor::from(values, shape, DType::float64);
   const double invstd = 4 / std::sqrt(count(d * d - 1) / 12);
-  check_gradients(
-      [](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2])}; },
-      {x, values_off_zero({d}, 12), values_off_zero({d}, 13)},
-      {third_derivative_of_norm(d, invstd), 1.5 + 1.5 * 3 * invstd, count(3 * d + 8)});
+  check_gradients([](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2])}; },
+                  {x, values_off_zero({d}, 12), values_off_zero({d}, 13)},
+                  {third_derivative_of_norm(d, invstd), 1.5 + 1.5 * 3 * invstd, count(3 * d + 8)});
 }
 
 TEST_CASE_METHOD(LedgerScope, "the gradients of activations are their differences") {
@@ -201,9 +197,7 @@ TEST_CASE_METHOD(LedgerScope, "the gradients of joining, splitting and reshaping
   const Tensor a = values_off_zero(left, 17);
   const Tensor b = values_off_zero(right, 18);
   const testing::Accuracy exact{0, 1.5, 1};
-  const testing::Operation joined = [](const Tensors& in) {
-    return Tensors{concat(in[0], in[1])};
-  };
+  const testing::Operation joined = [](const Tensors& in) { return Tensors{concat(in[0], in[1])}; };
   check_gradients(joined, {a, b}, exact);
   check_gradient_of_both_operands(joined, a, exact);
   const Tensor whole = concat(a, b);
@@ -214,8 +208,8 @@ TEST_CASE_METHOD(LedgerScope, "the gradients of joining, splitting and reshaping
       },
       {whole}, exact);
   check_gradients([](const Tensors& in) { return Tensors{flatten(in[0])}; }, {a}, exact);
-  check_gradients(
-      [&](const Tensors& in) { return Tensors{reshape(in[0], {a.elements()})}; }, {a}, exact);
+  check_gradients([&](const Tensors& in) { return Tensors{reshape(in[0], {a.elements()})}; }, {a},
+                  exact);
 }
 
 TEST_CASE_METHOD(LedgerScope, "the gradients of the losses are their differences") {
@@ -225,8 +219,8 @@ TEST_CASE_METHOD(LedgerScope, "the gradients of the losses are their differences
   check_gradients([&](const Tensors& in) { return Tensors{mse_loss(in[0], target)}; }, {x},
                   {0, 9, count(3 * rows * 3 + 1)});
   const double classes[] = {2, 0, 1, 2};
-  const Tensor labels = Tensor::from(std::span(classes, static_cast<std::size_t>(rows)), {rows},
-                                     DType::int32);
+  const Tensor labels =
+      Tensor::from(std::span(classes, static_cast<std::size_t>(rows)), {rows}, DType::int32);
   // log softmax has the derivatives of softmax, one lower: the third is below 1/4.
   check_gradients([&](const Tensors& in) { return Tensors{cross_entropy(in[0], labels)}; }, {x},
                   {0.25, 5, count(16 * rows)});

@@ -25,8 +25,8 @@ using testing::same_bits;
 
 TEST_CASE("a draw takes whole blocks of four words") {
   Generator g{.seed = 1, .stream = 0, .offset = 0};
-  const std::vector<std::pair<std::int64_t, std::uint64_t>> draws{
-      {1, 4}, {4, 8}, {5, 16}, {0, 16}, {8, 24}, {3, 28}};
+  const std::vector<std::pair<std::int64_t, std::uint64_t>> draws{{1, 4},  {4, 8},  {5, 16},
+                                                                  {0, 16}, {8, 24}, {3, 28}};
   std::uint64_t before = 0;
   for (const auto& [words, after] : draws) {
     CAPTURE(words);

@@ -140,8 +140,11 @@ void check_gradients(const Operation& operation, const Tensors& inputs, const Ac
 
 void check_gradient_of_both_operands(const Operation& operation, const Tensor& operand,
                                      const Accuracy& accuracy) {
-  check_gradients([&](const Tensors& in) { return operation({in[0], in[0]}); }, {operand},
-                  accuracy);
+  check_gradients(
+      [&](const Tensors& in) {
+        return operation({in[0], in[0]});
+      },
+      {operand}, accuracy);
 }
 
 }  // namespace rematch::testing

@@ -23,7 +23,8 @@ class LedgerScope {
     ambient() = surrounding_;
     CHECK(left.ledger->live() == 0);
     std::array<std::int64_t, kTagCount> by_tag{};
-    for (std::size_t i = 0; i < by_tag.size(); ++i) by_tag[i] = left.ledger->live(static_cast<Tag>(i));
+    for (std::size_t i = 0; i < by_tag.size(); ++i)
+      by_tag[i] = left.ledger->live(static_cast<Tag>(i));
     CHECK(by_tag == std::array<std::int64_t, kTagCount>{});
     CHECK(left.grad_enabled);
     CHECK(left.hooks == nullptr);

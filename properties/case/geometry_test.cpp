@@ -256,6 +256,10 @@ TEST_CASE("a case that asks for the moon is refused without overflow") {
   rejects(c, "layer 0 (conv2d): too large");
   c.layers[0].padding = std::numeric_limits<std::int64_t>::max();
   rejects(c, "layer 0 (conv2d): expected padding");
+  // Weight and output are small here, the patches that a kernel may lay out are not.
+  c = model({1, 1, 1000, 1000}, {window(conv2d, 1, 2000)});
+  c.layers[0].padding = 1000;
+  rejects(c, "layer 0 (conv2d): too large");
   rejects(model({1 << 16, 1 << 14}, std::vector<LayerSpec>(4, layer(relu))), "too large");
   rejects(model({1, 1}, std::vector<LayerSpec>(kMaxLayers + 1, layer(relu))), "layers: expected");
 }

@@ -155,7 +155,9 @@ TEST_CASE("a hostile text is refused before it costs memory or stack") {
   rejects(R"({"format": 1, "input": [1000000000000, 1000000000000], "layers": [{"kind": "relu"}]})",
           "input: expected extents in");
   std::string nested = R"({"begin": 0, "end": 1})";
-  for (int i = 0; i < 100; ++i) nested = R"({"begin": 0, "end": 1, "nested": [)" + nested + "]}";
+  for (int i = 0; i < 100; ++i) {
+    nested.insert(0, R"({"begin": 0, "end": 1, "nested": [)").append("]}");
+  }
   rejects(with_fields(R"(, "plan": {"segments": [)" + nested + "]}"), "nested too deeply");
 }
 

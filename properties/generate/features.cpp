@@ -144,7 +144,8 @@ class FeatureScan {
   /// it off.
   void follow_grad(int begin, int end, std::span<const SegmentSpec> segments, Flags& flags) {
     const auto at = [&](ValueRef v) -> bool& {
-      return flags[static_cast<std::size_t>(v.layer + 1)][static_cast<std::size_t>(v.output)];
+      const int row = v.layer + 1;
+      return flags[static_cast<std::size_t>(row)][static_cast<std::size_t>(v.output)];
     };
     auto next = segments.begin();
     for (int i = begin; i < end;) {

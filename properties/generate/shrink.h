@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,7 +15,7 @@ namespace rematch {
 /// it ends.
 struct Complexity {
   std::array<std::uint64_t, 8> parts{};
-  friend auto operator<=>(const Complexity&, const Complexity&) = default;
+  friend bool operator<(const Complexity& a, const Complexity& b) { return a.parts < b.parts; }
 };
 
 Complexity complexity(const Case& c);

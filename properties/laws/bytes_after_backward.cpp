@@ -5,31 +5,44 @@ namespace {
 
 constexpr std::string_view kName = "bytes-after-backward";
 
+Breach breach(int step, int pass, const char* tag, const char* run, std::int64_t expected,
+              std::string got) {
+  return {kName, place_of(step, pass) + ", " + tag + " bytes of the " + run,
+          std::to_string(expected), std::move(got)};
+}
+
 std::optional<Breach> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
                               const char* run) {
+  // What a replay brought back belongs to one backward, whether the graph is kept or not.
+  std::int64_t retained = 0;
+  for (const ByteReading& r : record.bytes) {
+    if (!r.retained) continue;
+    ++retained;
+    const std::int64_t kept = per_forward * graphs_after_forward(e.c.protocol, r.pass);
+    if (r.saved == kept) continue;
+    return breach(r.step, r.pass, "saved (graph retained)", run, kept, std::to_string(r.saved));
+  }
+  const ProtocolSpec& p = e.c.protocol;
+  const std::int64_t promised = std::int64_t{p.steps} * p.microbatches * (p.backwards - 1);
+  if (e.forecast.output_flags[0] && retained != promised) {
+    return Breach{kName, std::string("readings with the graph retained, ") + run,
+                  std::to_string(promised), std::to_string(retained)};
+  }
   Finder readings(record.bytes);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+  return for_each_forward(p, [&](int step, int pass) -> std::optional<Breach> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
       return r.moment == Moment::after_backward && r.step == step && r.pass == pass && !r.retained;
     });
-    const auto breach = [&](const char* tag, std::int64_t expected, std::string got) {
-      return Breach{kName, place_of(step, pass) + ", " + tag + " bytes of the " + run,
-                    std::to_string(expected), std::move(got)};
-    };
-    // What a replay brought back belongs to one backward, whether the graph is kept or not.
-    const std::int64_t kept = per_forward * graphs_after_forward(e.c.protocol, pass);
-    for (const ByteReading& r : record.bytes) {
-      if (r.retained && r.step == step && r.pass == pass && r.saved != kept) {
-        return breach("saved (graph retained)", kept, std::to_string(r.saved));
-      }
-    }
-    const int graphs = graphs_after_backward(e.c.protocol, pass);
+    const int graphs = graphs_after_backward(p, pass);
     const std::int64_t saved = per_forward * graphs;
-    if (reading == nullptr) return breach("saved", saved, std::string(kNotRecorded));
-    if (reading->saved != saved) return breach("saved", saved, std::to_string(reading->saved));
+    if (reading == nullptr || reading->saved != saved) {
+      return breach(
+          step, pass, "saved", run, saved,
+          reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded));
+    }
     // Graphs that wait hold values of their own; without any, nothing may be left.
     if (graphs == 0 && reading->temporaries != 0) {
-      return breach("temporary", 0, std::to_string(reading->temporaries));
+      return breach(step, pass, "temporary", run, 0, std::to_string(reading->temporaries));
     }
     return std::nullopt;
   });

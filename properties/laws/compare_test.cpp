@@ -108,6 +108,22 @@ TEST_CASE("after replays with fresh draws only the first forward is compared") {
   CHECK(s.judge("outputs"));
 }
 
+TEST_CASE("a backward that retains its graph leaves what the forward left, byte for byte") {
+  Case c = synthetic_case();
+  c.protocol.backwards = 3;
+  Synthetic s(c);
+  for (const Law& law : laws()) {
+    INFO(law.name);
+    CHECK_FALSE(law.check(s.evidence()));
+  }
+  const auto retained = std::find_if(s.checkpointed.bytes.begin(), s.checkpointed.bytes.end(),
+                                     [](const ByteReading& r) { return r.retained; });
+  ++retained->saved;
+  CHECK(s.judge("bytes-after-backward"));
+  s.checkpointed.bytes.erase(retained);
+  CHECK(s.judge("bytes-after-backward"));
+}
+
 TEST_CASE("a foreseen checkpoint error is no breach, any other error is") {
   Synthetic s(synthetic_case());
   s.forecast.may_fail = true;

@@ -45,6 +45,7 @@ TEST_CASE("the hash of a record changes with every field but the timeline") {
       [](Record& r) { r.streams[0].offset = 8; },
       [](Record& r) { r.bytes[0].saved = 0; },
       [](Record& r) { r.bytes[0].temporaries = 0; },
+      [](Record& r) { r.bytes[0].retained = true; },
       [](Record& r) { r.executions[0].count = 1; },
       [](Record& r) { r.hooks[0].count = 1; },
       [](Record& r) { r.grad_flags[0].requires_grad = false; },

@@ -62,6 +62,10 @@ class Maker {
         r_.draws.push_back(replay);
       }
     }
+    for (int i = 1; i < c_.protocol.backwards; ++i) {
+      bytes(Moment::after_backward, step, pass, graphs_after_forward(c_.protocol, pass));
+      r_.bytes.back().retained = true;
+    }
     streams(Moment::after_backward, step, pass);
     bytes(Moment::after_backward, step, pass, graphs_after_backward(c_.protocol, pass));
     note(Quantity::input_gradient, step, pass, 0, Shape(std::span(c_.input)));

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "properties/case/case.h"
+#include "properties/generate/mix.h"
+#include "properties/laws/law.h"
+
+namespace rematch::cli {
+
+/// What a command does once its arguments are read; returns the exit status.
+using Action = std::function<int()>;
+
+/// Each adds its command to `app`; when it is the one chosen, `chosen` is set.
+void add_check(CLI::App& app, Action& chosen);
+void add_replay(CLI::App& app, Action& chosen);
+void add_show(CLI::App& app, Action& chosen);
+void add_laws(CLI::App& app, Action& chosen);
+
+/// The path of the running program.
+std::filesystem::path executable();
+
+/// Throws UsageError that lists the known names.
+Mix parse_mix(std::string_view name);
+std::string_view to_string(Mix mix);
+const Law* parse_law(std::string_view name);
+
+/// A case named on the command line: a file, or a seed and a number of a mix.
+struct CaseChoice {
+  std::string file;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::uint64_t> number;
+  std::string mix = "wide";
+
+  void add_options(CLI::App& command);
+  Case load() const;
+  std::string name() const;
+};
+
+}  // namespace rematch::cli

@@ -1,0 +1,36 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "properties/cli/commands.h"
+#include "properties/cli/terminal.h"
+
+namespace rematch::cli {
+namespace {
+
+int list_laws(bool json) {
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Law& law : laws()) {
+      list.push_back({{"name", law.name}, {"statement", law.statement}});
+    }
+    print_out(list.dump(2) + "\n");
+    return kHeld;
+  }
+  const Paint paint(colour_wanted(1));
+  for (const Law& law : laws()) {
+    print_out(fmt::format("{}\n    {}\n", paint.bold(law.name), law.statement));
+  }
+  return kHeld;
+}
+
+}  // namespace
+
+void add_laws(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand("laws", "List the laws with what they state");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "JSON instead of text");
+  command->callback([&chosen, json] { chosen = [json] { return list_laws(*json); }; });
+}
+
+}  // namespace rematch::cli

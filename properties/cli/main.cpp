@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "engine/build/build_info.h"
+#include "properties/cli/commands.h"
+#include "properties/cli/terminal.h"
+
+namespace rematch::cli {
+namespace {
+
+constexpr std::string_view kFooter = R"(Exit status: 0 all held, 1 a law was broken, 2 usage or bad input, 130 interrupted.
+`rematch NAME` for any other NAME runs the program rematch-NAME beside this one.
+
+Examples:
+  rematch check --mix wide --cases 20000 --seed 1
+  rematch check --for 60s --seed random
+  rematch replay --seed 1 --case 42
+  rematch show case.json --svg bytes.svg)";
+
+/// As git does: `rematch NAME ...` is the program rematch-NAME beside this one. Returns only when
+/// there is none.
+void try_external(int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const std::string name = argv[1];
+  if (name.find('/') != std::string::npos) return;
+  const std::filesystem::path program = executable().parent_path() / ("rematch-" + name);
+  if (::access(program.c_str(), X_OK) != 0) return;
+  std::string first = program.string();
+  std::vector<char*> arguments{first.data()};
+  for (int i = 2; i < argc; ++i) arguments.push_back(argv[i]);
+  arguments.push_back(nullptr);
+  ::execv(program.c_str(), arguments.data());
+  throw UsageError(fmt::format("cannot run {}: {}", program.string(), std::strerror(errno)));
+}
+
+bool knows(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->check_name(name)) return true;
+  }
+  return false;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Conformance and regression harness for activation checkpointing.", "rematch"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("rematch {}, {}", REMATCH_VERSION, build_kind()));
+  app.footer(std::string(kFooter));
+  Action chosen;
+  add_check(app, chosen);
+  add_replay(app, chosen);
+  add_show(app, chosen);
+  add_laws(app, chosen);
+  if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
+    try_external(argc, argv);
+    throw UsageError(fmt::format(
+        "no command \"{}\"; known: check, replay, show, laws, and programs named rematch-NAME "
+        "beside this one",
+        argv[1]));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kHeld : kUsage;
+  }
+  return chosen();
+}
+
+}  // namespace
+}  // namespace rematch::cli
+
+int main(int argc, char** argv) {
+  try {
+    rematch::require_cpu();
+    return rematch::cli::run(argc, argv);
+  } catch (const std::exception& e) {
+    rematch::cli::print_error(fmt::format("rematch: {}\n", e.what()));
+    return rematch::cli::kUsage;
+  }
+}

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "properties/case/json.h"
+#include "properties/cli/chart.h"
+#include "properties/cli/commands.h"
+#include "properties/cli/svg.h"
+#include "properties/cli/terminal.h"
+#include "properties/generate/words.h"
+#include "properties/hunt/replay.h"
+#include "properties/subjects/registry.h"
+
+namespace rematch::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ShowArguments {
+  CaseChoice choice;
+  std::string subject = "engine";
+  std::string svg;
+  bool json = false;
+};
+
+Json points(const Record& record) {
+  Json list = Json::array();
+  for (const TimelinePoint& p : record.timeline) {
+    list.push_back({p.live, p.saved, p.layer, p.execution, phase_name(p.phase)});
+  }
+  return list;
+}
+
+Json show_json(const Replay& r) {
+  Json j;
+  j["case"] = Json::parse(to_json(r.c));
+  j["forecast"] = {{"executions", r.forecast.executions},
+                   {"saved_bytes", r.forecast.saved_bytes},
+                   {"plain_saved_bytes", r.forecast.plain_saved_bytes},
+                   {"frozen_layers", r.forecast.frozen_layers},
+                   {"words_per_forward", r.forecast.words_per_forward}};
+  j["timeline_fields"] = {"live", "saved", "layer", "execution", "phase"};
+  j["plain"] = {{"peak_bytes", r.plain.peak_bytes}, {"timeline", points(r.plain)}};
+  j["checkpointed"] = {{"peak_bytes", r.checkpointed.peak_bytes},
+                       {"timeline", points(r.checkpointed)}};
+  return j;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw UsageError(fmt::format("--svg: cannot write {}", path));
+}
+
+int show(const ShowArguments& a) {
+  const Case c = a.choice.load();
+  const std::unique_ptr<Subject> subject = make_subject(a.subject);
+  const Replay r = observe(c, *subject);
+  if (!a.svg.empty()) {
+    write_file(a.svg, memory_svg(r.plain.timeline, r.checkpointed.timeline, a.choice.name()));
+  }
+  if (a.json) {
+    print_out(show_json(r).dump(2) + "\n");
+    return kHeld;
+  }
+  const Paint paint(colour_wanted(1));
+  print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
+  std::string runs;
+  for (const int n : r.forecast.executions) runs += fmt::format(" {}", n);
+  print_out(fmt::format("forecast: runs of each layer per forward:{}\n", runs));
+  print_out(fmt::format("          saved after one forward: {}, plain {}\n",
+                        bytes_text(r.forecast.saved_bytes),
+                        bytes_text(r.forecast.plain_saved_bytes)));
+  if (!r.forecast.frozen_layers.empty()) {
+    std::string frozen;
+    for (const int layer : r.forecast.frozen_layers) frozen += fmt::format(" {}", layer);
+    print_out(fmt::format("          {} layers{} (no input of their segment requires grad)\n",
+                          paint.yellow("frozen:"), frozen));
+  }
+  const std::array<std::span<const TimelinePoint>, 2> timelines{r.plain.timeline,
+                                                               r.checkpointed.timeline};
+  const ChartScale scale = common_scale(timelines, terminal_width(1));
+  print_out("\n" + paint.bold("plain") + fmt::format(", peak {}\n", bytes_text(r.plain.peak_bytes)));
+  print_out(chart(r.plain.timeline, scale, paint));
+  print_out("\n" + paint.bold("checkpointed") +
+            fmt::format(", peak {}\n", bytes_text(r.checkpointed.peak_bytes)));
+  print_out(chart(r.checkpointed.timeline, scale, paint));
+  if (!a.svg.empty()) print_out(fmt::format("\npicture in {}\n", a.svg));
+  return kHeld;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Action& chosen) {
+  CLI::App* command =
+      app.add_subcommand("show", "Show a case: the model, the plan, and its bytes over time");
+  auto a = std::make_shared<ShowArguments>();
+  a->choice.add_options(*command);
+  command->add_option("--subject", a->subject, "Implementation to run")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--svg", a->svg, "Also draw the bytes over time into this file")
+      ->type_name("FILE");
+  command->add_flag("--json", a->json, "JSON instead of text");
+  command->callback([&chosen, a] { chosen = [a] { return show(*a); }; });
+}
+
+}  // namespace rematch::cli
