@@ -142,11 +142,9 @@ TEST_CASE("removing layers re-indexes skips, ties and segments") {
 }
 
 TEST_CASE("an edit of a skip that repeats itself does not overflow on the way") {
-  // Each mended concat doubles the width.
+  // Once the split is gone, each concat repeats its first operand and doubles the width.
   std::string layers = R"({"kind": "split", "features": 1})";
-  for (int i = 0; i < 100; ++i) {
-    layers += R"(, {"kind": "concat", "from": [0, 1]}, {"kind": "split", "features": 1})";
-  }
+  for (int i = 0; i < 100; ++i) layers += R"(, {"kind": "concat", "from": [0, 1]})";
   const Case c = case_from_json(R"({"format": 1, "input": [1, 2], "layers": [)" + layers +
                                 R"(], "protocol": {"input_requires_grad": true}})");
   for (const Case& candidate : shrink_candidates(c)) REQUIRE_NOTHROW(validate(candidate));
