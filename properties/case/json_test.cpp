@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "properties/generate/draw.h"
+#include "properties/generate/draw_source.h"
 #include "properties/generate/mix.h"
 
 namespace rematch {
@@ -162,7 +162,7 @@ TEST_CASE("a hostile text is refused before it costs memory or stack") {
 }
 
 TEST_CASE("a text with damaged bytes is read as a valid case or refused as an invalid argument") {
-  Draw draw(17, 0);
+  DrawSource draw(17, 0);
   int refused = 0;
   for (std::uint64_t i = 0; i < 20000; ++i) {
     std::string text = to_json(generate_case(Mix::wide, 17, i % 100));

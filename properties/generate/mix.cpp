@@ -1,6 +1,6 @@
 #include "properties/generate/mix.h"
 
-#include "properties/generate/draw.h"
+#include "properties/generate/draw_source.h"
 #include "properties/generate/parts.h"
 
 namespace rematch {
@@ -16,7 +16,7 @@ std::string_view to_string(Mix mix) {
 }
 
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index) {
-  Draw draw(seed, index);
+  DrawSource draw(seed, index);
   Case c;
   c.seed = draw.word();
   if (mix == Mix::standard) {

@@ -7,7 +7,7 @@
 
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
-#include "properties/generate/draw.h"
+#include "properties/generate/draw_source.h"
 #include "properties/generate/parts.h"
 
 namespace rematch {
@@ -62,7 +62,7 @@ TEST_CASE("the wide mix has 2 to 24 layers and reaches both ends") {
 }
 
 TEST_CASE("a draw stays in its range and reaches every value of it") {
-  Draw draw(1, 2);
+  DrawSource draw(1, 2);
   std::array<int, 7> seen{};
   for (int i = 0; i < 7000; ++i) {
     const int value = draw.range(-3, 3);
@@ -75,7 +75,7 @@ TEST_CASE("a draw stays in its range and reaches every value of it") {
 }
 
 TEST_CASE("a weighted draw follows its weights and never takes a weight of zero") {
-  Draw draw(3, 4);
+  DrawSource draw(3, 4);
   std::array<int, 3> seen{};
   for (int i = 0; i < 8000; ++i) ++seen[draw.weighted(std::array{1, 0, 3})];
   CHECK(seen[1] == 0);
@@ -84,7 +84,7 @@ TEST_CASE("a weighted draw follows its weights and never takes a weight of zero"
 }
 
 TEST_CASE("a chance of 0 never comes, a chance of 100 always") {
-  Draw draw(5, 6);
+  DrawSource draw(5, 6);
   for (int i = 0; i < 1000; ++i) {
     REQUIRE_FALSE(draw.chance(0));
     REQUIRE(draw.chance(100));

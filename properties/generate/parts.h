@@ -1,19 +1,19 @@
 #pragma once
 
 #include "properties/case/case.h"
-#include "properties/generate/draw.h"
+#include "properties/generate/draw_source.h"
 
 namespace rematch {
 
 /// The pieces of generate_case(); each leaves the case's seed alone.
-void draw_standard(Draw& draw, Case& c);
+void draw_standard(DrawSource& draw, Case& c);
 
 /// Protocol, data and dtype come first, the model relies on `train`; the plan needs the model; the
 /// last pass sets `in_place` where model and plan allow it.
-void draw_wide_protocol(Draw& draw, Case& c);
-void draw_wide_model(Draw& draw, Case& c);
-void draw_wide_plan(Draw& draw, Case& c);
-void draw_in_place(Draw& draw, Case& c);
+void draw_wide_protocol(DrawSource& draw, Case& c);
+void draw_wide_model(DrawSource& draw, Case& c);
+void draw_wide_plan(DrawSource& draw, Case& c);
+void draw_in_place(DrawSource& draw, Case& c);
 
 /// Does the loss of the plain run require grad: some parameter is trainable or the input requires
 /// grad.

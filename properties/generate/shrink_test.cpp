@@ -8,7 +8,7 @@
 #include "properties/case/json.h"
 #include "properties/generate/arbitrary.h"
 #include "properties/generate/check_property.h"
-#include "properties/generate/draw.h"
+#include "properties/generate/draw_source.h"
 #include "properties/generate/edit.h"
 #include "properties/generate/features.h"
 #include "properties/generate/parts.h"
@@ -29,7 +29,7 @@ Case smallest_with(Feature feature) {
 
 /// Goes down a random shrink path to its end and checks every candidate on it.
 void walk_down(Case c, std::uint64_t seed) {
-  Draw draw(seed, 0);
+  DrawSource draw(seed, 0);
   for (;;) {
     const std::vector<Case> candidates = shrink_candidates(c);
     const Complexity bound = complexity(c);

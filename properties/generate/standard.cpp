@@ -11,7 +11,7 @@ LayerSpec& append(Case& c, LayerKind kind) {
   return layer;
 }
 
-void draw_perceptron(Draw& draw, Case& c) {
+void draw_perceptron(DrawSource& draw, Case& c) {
   using enum LayerKind;
   constexpr std::array kinds{linear, relu, dropout, layer_norm, gelu, tanh};
   constexpr std::array probabilities{0.1, 0.25, 0.5};
@@ -25,7 +25,7 @@ void draw_perceptron(Draw& draw, Case& c) {
   }
 }
 
-void draw_convolutional(Draw& draw, Case& c) {
+void draw_convolutional(DrawSource& draw, Case& c) {
   using enum LayerKind;
   constexpr std::array kinds{conv2d, relu, max_pool2d, batch_norm, dropout};
   std::int64_t pixels = draw.chance(50) ? 4 : 8;
@@ -53,7 +53,7 @@ void draw_convolutional(Draw& draw, Case& c) {
 
 }  // namespace
 
-void draw_standard(Draw& draw, Case& c) {
+void draw_standard(DrawSource& draw, Case& c) {
   if (draw.chance(50)) {
     draw_perceptron(draw, c);
   } else {

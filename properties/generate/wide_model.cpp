@@ -17,7 +17,7 @@ constexpr std::int64_t kWidest = 24;
 /// Draws layer after layer, so that each fits the value that it meets.
 class WideModel {
  public:
-  WideModel(Draw& draw, Case& c) : draw_(draw), c_(c) {}
+  WideModel(DrawSource& draw, Case& c) : draw_(draw), c_(c) {}
 
   void run() {
     constexpr std::array ranges{std::pair{2, 5}, std::pair{6, 11}, std::pair{12, kMostLayers}};
@@ -251,7 +251,7 @@ class WideModel {
     if (!loss_requires_grad(c_)) c_.protocol.input_requires_grad = true;
   }
 
-  Draw& draw_;
+  DrawSource& draw_;
   Case& c_;
   Extents x_{};
   int rank_ = 0;
@@ -269,6 +269,6 @@ bool loss_requires_grad(const Case& c) {
                      [](const LayerSpec& l) { return has_parameters(l.kind) && !l.frozen; });
 }
 
-void draw_wide_model(Draw& draw, Case& c) { WideModel(draw, c).run(); }
+void draw_wide_model(DrawSource& draw, Case& c) { WideModel(draw, c).run(); }
 
 }  // namespace rematch

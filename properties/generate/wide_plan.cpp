@@ -10,7 +10,8 @@ namespace {
 
 class WidePlan {
  public:
-  WidePlan(Draw& draw, Case& c) : draw_(draw), c_(c), layers_(static_cast<int>(c.layers.size())) {}
+  WidePlan(DrawSource& draw, Case& c)
+      : draw_(draw), c_(c), layers_(static_cast<int>(c.layers.size())) {}
 
   void run() {
     variants_ = draw_.weighted(std::array{35, 35, 30});
@@ -74,7 +75,7 @@ class WidePlan {
     return segments;
   }
 
-  Draw& draw_;
+  DrawSource& draw_;
   Case& c_;
   int layers_;
   std::size_t variants_ = 0;
@@ -83,9 +84,9 @@ class WidePlan {
 
 }  // namespace
 
-void draw_wide_plan(Draw& draw, Case& c) { WidePlan(draw, c).run(); }
+void draw_wide_plan(DrawSource& draw, Case& c) { WidePlan(draw, c).run(); }
 
-void draw_wide_protocol(Draw& draw, Case& c) {
+void draw_wide_protocol(DrawSource& draw, Case& c) {
   ProtocolSpec& p = c.protocol;
   p.steps = 1 + static_cast<int>(draw.weighted(std::array{60, 30, 10}));
   p.microbatches = 1 + static_cast<int>(draw.weighted(std::array{65, 23, 12}));
@@ -104,7 +105,7 @@ void draw_wide_protocol(Draw& draw, Case& c) {
   if (draw.chance(15)) c.data = DataKind::small_integers;
 }
 
-void draw_in_place(Draw& draw, Case& c) {
+void draw_in_place(DrawSource& draw, Case& c) {
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     LayerSpec& layer = c.layers[i];
     if (layer.kind != LayerKind::relu || !draw.chance(65)) continue;

@@ -10,9 +10,9 @@ namespace rematch {
 
 /// The random choices of one generated case: a Philox stream addressed by (seed, case number), so
 /// that the choices are the same on every machine.
-class Draw {
+class DrawSource {
  public:
-  Draw(std::uint64_t seed, std::uint64_t index) : stream_{seed, index} {}
+  DrawSource(std::uint64_t seed, std::uint64_t index) : stream_{seed, index} {}
 
   std::uint32_t word() {
     if (next_ == kBlock) {
