@@ -41,6 +41,6 @@ int main() {
                 verdict.breach->place.c_str());
     return 1;
   }
-  std::printf("%d laws held\n", verdict.laws_checked);
+  std::printf("%d laws held\n", static_cast<int>(verdict.checked.count()));
   return 0;
 }

@@ -105,8 +105,7 @@ GraphTask::~GraphTask() {
 int GraphTask::slot_for(const std::shared_ptr<Node>& node) {
   if (node->task_ == id_) return node->slot_;
   const int index = static_cast<int>(slots_.size());
-  slots_.push_back(
-      {node, gradients_.size(), 0, true, false, node->task_, node->slot_});
+  slots_.push_back({node, gradients_.size(), 0, true, false, node->task_, node->slot_});
   gradients_.resize(gradients_.size() + static_cast<std::size_t>(node->outputs()));
   node->task_ = id_;
   node->slot_ = index;

@@ -55,9 +55,8 @@ inline void require_shape(std::string_view op, std::string_view what, const Tens
 
 /// For ops that do something before their kernel is chosen, such as a draw.
 inline void require_floating(std::string_view op, const Tensor& t) {
-  require(is_floating(t.dtype()), op, [&] {
-    return "float32 or float64 expected, got " + std::string(to_string(t.dtype()));
-  });
+  require(is_floating(t.dtype()), op,
+          [&] { return "float32 or float64 expected, got " + std::string(to_string(t.dtype())); });
 }
 
 inline void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b) {

@@ -98,9 +98,9 @@ std::string chart(std::span<const TimelinePoint> timeline, const ChartScale& sca
     const std::size_t width = end - column;
     axis += "┬" + repeated("─", width - 1);
     const std::string name = phase_name(span.phase);
-    names += width > name.size() ? padded(name, static_cast<int>(width))
-                                 : padded(width > 1 ? name.substr(0, 1) : "",
-                                          static_cast<int>(width));
+    names += width > name.size()
+                 ? padded(name, static_cast<int>(width))
+                 : padded(width > 1 ? name.substr(0, 1) : "", static_cast<int>(width));
     column = end;
   }
   out += paint.dim(padded("0 B ", kLabelWidth - 1, true) + "└" + axis) + '\n';

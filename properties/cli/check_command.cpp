@@ -51,8 +51,8 @@ std::uint64_t parse_seed(const std::string& text) {
     used = 0;
   }
   if (used == 0 || used != text.size()) {
-    throw UsageError(fmt::format("--seed: a number below 2^64 or \"random\" expected, got \"{}\"",
-                                 text));
+    throw UsageError(
+        fmt::format("--seed: a number below 2^64 or \"random\" expected, got \"{}\"", text));
   }
   return seed;
 }
@@ -203,8 +203,8 @@ int check(const CheckArguments& a) {
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = 10000;
   if (a.jobs < 0) throw UsageError(fmt::format("--jobs: at least 1 expected, got {}", a.jobs));
-  o.jobs = a.jobs > 0 ? a.jobs
-                      : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  o.jobs =
+      a.jobs > 0 ? a.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   o.make_subject = [&a] { return make_subject(a.subject); };
   o.stop = &stop_requested;
   std::signal(SIGINT, on_interrupt);
@@ -230,9 +230,8 @@ int check(const CheckArguments& a) {
       finding = Finding{result.failure->breach, result.failure->smallest,
                         fmt::format("rematch replay --mix {} --seed {} --case {}", a.mix, o.seed,
                                     result.failure->index),
-                        std::filesystem::path(a.save) /
-                            fmt::format("rematch-{}-{}-{}.json", a.mix, o.seed,
-                                        result.failure->index)};
+                        std::filesystem::path(a.save) / fmt::format("rematch-{}-{}-{}.json", a.mix,
+                                                                    o.seed, result.failure->index)};
       save_case(finding->smallest, finding->saved);
     }
   }

@@ -11,7 +11,8 @@
 namespace rematch::cli {
 namespace {
 
-constexpr std::string_view kFooter = R"(Exit status: 0 all held, 1 a law was broken, 2 usage or bad input, 130 interrupted.
+constexpr std::string_view kFooter =
+    R"(Exit status: 0 all held, 1 a law was broken, 2 usage or bad input, 130 interrupted.
 `rematch NAME` for any other NAME runs the program rematch-NAME beside this one.
 
 Examples:

@@ -50,7 +50,7 @@ Json replay_json(const Replay& r) {
   for (const LawVerdict& v : r.verdicts) {
     Json law;
     law["law"] = v.law->name;
-    law["held"] = !v.breach;
+    law["held"] = v.checked ? Json(!v.breach) : Json();
     if (v.breach) {
       law["place"] = v.breach->place;
       law["expected"] = v.breach->expected;
@@ -107,16 +107,19 @@ int run_replay(const ReplayArguments& a) {
   const Paint paint(colour_wanted(1));
   print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
   for (const LawVerdict& v : r.verdicts) {
-    print_out(fmt::format("  {}  {}\n", v.breach ? paint.red("BROKEN") : paint.green("held  "),
-                          v.law->name));
+    const std::string verdict = v.breach    ? paint.red("BROKEN")
+                                : v.checked ? paint.green("held  ")
+                                            : paint.dim("no say");
+    print_out(fmt::format("  {}  {}\n", verdict, v.law->name));
     if (v.breach) {
-      print_out(fmt::format("          at        {}\n          expected  {}\n          got       {}\n",
-                            v.breach->place, v.breach->expected, v.breach->got));
+      print_out(
+          fmt::format("          at        {}\n          expected  {}\n          got       {}\n",
+                      v.breach->place, v.breach->expected, v.breach->got));
     }
   }
   if (r.no_answer) {
-    print_out(fmt::format("  {}  {}: {}\n", paint.red("BROKEN"), r.no_answer->place,
-                          r.no_answer->got));
+    print_out(
+        fmt::format("  {}  {}: {}\n", paint.red("BROKEN"), r.no_answer->place, r.no_answer->got));
   }
   print_side_by_side(r);
   return breach != nullptr ? kBroken : kHeld;

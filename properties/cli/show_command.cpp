@@ -81,9 +81,10 @@ int show(const ShowArguments& a) {
                           paint.yellow("frozen:"), frozen));
   }
   const std::array<std::span<const TimelinePoint>, 2> timelines{r.plain.timeline,
-                                                               r.checkpointed.timeline};
+                                                                r.checkpointed.timeline};
   const ChartScale scale = common_scale(timelines, terminal_width(1));
-  print_out("\n" + paint.bold("plain") + fmt::format(", peak {}\n", bytes_text(r.plain.peak_bytes)));
+  print_out("\n" + paint.bold("plain") +
+            fmt::format(", peak {}\n", bytes_text(r.plain.peak_bytes)));
   print_out(chart(r.plain.timeline, scale, paint));
   print_out("\n" + paint.bold("checkpointed") +
             fmt::format(", peak {}\n", bytes_text(r.checkpointed.peak_bytes)));

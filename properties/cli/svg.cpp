@@ -88,9 +88,8 @@ std::string step_path(std::span<const TimelinePoint> timeline, const Axes& axes,
 
 std::string panel(std::string_view name, std::span<const TimelinePoint> timeline, const Axes& axes,
                   double base) {
-  std::string out =
-      fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"600\">{} run</text>\n", kLeft,
-                  base - kPanel - 12, name);
+  std::string out = fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"600\">{} run</text>\n",
+                                kLeft, base - kPanel - 12, name);
   for (const PhaseSpan& span : phases_of(timeline)) {
     const double from = axes.x(span.begin);
     const double to = axes.x(span.end);

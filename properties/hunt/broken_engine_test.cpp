@@ -88,7 +88,8 @@ TEST_CASE("a checkpointed last segment is caught though no gradient changes") {
   caught(LastCheckpointed());
 }
 
-TEST_CASE("recomputed tensors that are kept after their use are caught though no gradient changes") {
+TEST_CASE(
+    "recomputed tensors that are kept after their use are caught though no gradient changes") {
   CHECK(caught(NothingFreed()).breach.law == "bytes-after-backward");
 }
 

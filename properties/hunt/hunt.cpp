@@ -33,21 +33,19 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
 struct Tally {
   std::uint64_t cases = 0;
   std::array<std::uint64_t, kFeatureCount> features{};
-  /// stopped_after[n]: cases for which n laws were checked.
-  std::vector<std::uint64_t> stopped_after;
+  /// How often each law was checked.
+  std::vector<std::uint64_t> checks;
   std::uint64_t record_hash = 0;
   /// The chunk ends with this failing case.
   std::optional<HuntFailure> failure;
 
-  explicit Tally(std::size_t laws) : stopped_after(laws + 1) {}
+  explicit Tally(std::size_t laws) : checks(laws) {}
 
   void add(const Tally& chunk) {
     cases += chunk.cases;
     record_hash += chunk.record_hash;
     for (std::size_t i = 0; i < features.size(); ++i) features[i] += chunk.features[i];
-    for (std::size_t i = 0; i < stopped_after.size(); ++i) {
-      stopped_after[i] += chunk.stopped_after[i];
-    }
+    for (std::size_t i = 0; i < checks.size(); ++i) checks[i] += chunk.checks[i];
     if (chunk.failure) failure = chunk.failure;
   }
 };
@@ -79,8 +77,8 @@ class Campaign {
   /// Waits for `jobs` workers, reporting progress meanwhile.
   void wait(int jobs) {
     std::unique_lock lock(mutex_);
-    while (!done_.wait_for(lock, std::chrono::milliseconds(100),
-                           [&] { return finished_ == jobs; })) {
+    while (
+        !done_.wait_for(lock, std::chrono::milliseconds(100), [&] { return finished_ == jobs; })) {
       if (!options_.progress) continue;
       lock.unlock();
       report(false);
@@ -92,9 +90,7 @@ class Campaign {
     if (options_.progress) options_.progress({judged_.load(), elapsed(), shrinking});
   }
 
-  double elapsed() const {
-    return std::chrono::duration<double>(Clock::now() - started_).count();
-  }
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
   /// No worker starts another chunk.
   void close() {
@@ -140,10 +136,11 @@ class Campaign {
                                      : generate_case(options_.mix, options_.seed, index);
     Verdict verdict = judge_or_catch(c, subject, bench, options_.only);
     ++tally.cases;
-    ++tally.stopped_after[std::min(static_cast<std::size_t>(verdict.laws_checked),
-                                   tally.stopped_after.size() - 1)];
-    tally.record_hash += mixed(mixed(mixed(index) ^ bench.plain.hash()) ^
-                               bench.checkpointed.hash());
+    for (std::size_t i = 0; i < tally.checks.size(); ++i) {
+      tally.checks[i] += verdict.checked[i] ? 1U : 0U;
+    }
+    tally.record_hash +=
+        mixed(mixed(mixed(index) ^ bench.plain.hash()) ^ bench.checkpointed.hash());
     if (!verdict.breach || verdict.breach->law != kNoAnswer) {
       const FeatureSet features = features_of(c, validate(c));
       for (std::size_t i = 0; i < kFeatureCount; ++i) tally.features[i] += features[i] ? 1U : 0U;
@@ -203,22 +200,6 @@ void shrink_failure(const HuntOptions& options, HuntFailure& failure) {
   }
 }
 
-/// laws_checked counts a prefix of laws(), unless there was only one to check.
-std::vector<std::uint64_t> checks_of(const Tally& tally, const Law* only) {
-  std::vector<std::uint64_t> checks(laws().size());
-  std::uint64_t reached = 0;
-  for (std::size_t i = checks.size(); i-- > 0;) {
-    reached += tally.stopped_after[i + 1];
-    if (only == nullptr) checks[i] = reached;
-  }
-  if (only != nullptr) {
-    for (std::size_t i = 0; i < checks.size(); ++i) {
-      if (laws()[i].name == only->name) checks[i] = reached;
-    }
-  }
-  return checks;
-}
-
 std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally) {
   std::vector<std::string> shortfalls;
   if (tally.cases == 0) {
@@ -229,8 +210,7 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
   for (std::size_t i = 0; i < kFeatureCount; ++i) {
     const auto feature = static_cast<Feature>(i);
     const double promised = floor(options.mix, feature);
-    const double share =
-        static_cast<double>(tally.features[i]) / static_cast<double>(tally.cases);
+    const double share = static_cast<double>(tally.features[i]) / static_cast<double>(tally.cases);
     if (share < promised) {
       shortfalls.push_back(fmt::format(
           "feature {} was in {:.2f} % of {} cases, but mix {} promises at least {:.2f} %: the hunt "
@@ -281,7 +261,7 @@ HuntResult hunt(const HuntOptions& options) {
   const Tally& total = campaign.total();
   result.cases = total.cases;
   result.features = total.features;
-  result.checks = checks_of(total, options.only);
+  result.checks = total.checks;
   result.record_hash = total.record_hash;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();

@@ -80,9 +80,7 @@ struct HuntResult {
   bool interrupted = false;
 
   bool passed() const { return !failure && shortfalls.empty(); }
-  double cases_per_second() const {
-    return seconds > 0 ? static_cast<double>(cases) / seconds : 0;
-  }
+  double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
 };
 
 /// Judges cases 0, 1, 2, ... until a limit, the stop flag or the first failure, and shrinks that.

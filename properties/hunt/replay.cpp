@@ -44,7 +44,7 @@ Replay replay(const Case& c, Subject& subject, const Law* only) {
       if (!seen.no_answer) seen.no_answer = std::move(verdict.breach);
       break;
     }
-    seen.verdicts.push_back({&law, std::move(verdict.breach)});
+    seen.verdicts.push_back({&law, std::move(verdict.breach), verdict.checked.any()});
   }
   return seen;
 }

@@ -16,6 +16,8 @@ namespace rematch {
 struct LawVerdict {
   const Law* law = nullptr;
   std::optional<Breach> breach;
+  /// false: the law has nothing to say of this case.
+  bool checked = true;
 };
 
 /// One case again, looked at from every side.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bitset>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +14,8 @@
 
 namespace rematch {
 
+struct SlopeSamples;
+
 /// What a law may look at. `plain` is the reference run (plain, with forecast.frozen_layers
 /// detached); `checkpointed` the run under the plan.
 struct Evidence {
@@ -20,6 +24,8 @@ struct Evidence {
   const Forecast& forecast;
   const Record& plain;
   const Record& checkpointed;
+  /// Losses around the case (properties/laws/slope.h); nullptr: they were not measured.
+  const SlopeSamples* slope = nullptr;
 };
 
 struct Breach {
@@ -35,7 +41,12 @@ struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
   std::optional<Breach> (*check)(const Evidence&);
+  /// The law reads Evidence::slope, and is passed over for cases that have none.
+  bool reads_slope = false;
 };
+
+/// More laws than there will be.
+inline constexpr std::size_t kMaxLaws = 64;
 
 /// All laws, in the order in which they are judged (cheapest and most basic first).
 std::span<const Law> laws();
@@ -45,7 +56,9 @@ const Law* find_law(std::string_view name);
 
 struct Verdict {
   std::optional<Breach> breach;
-  int laws_checked = 0;
+  /// By position in laws(): the laws that were checked, up to the first breach. A law that has
+  /// nothing to say of a case is not.
+  std::bitset<kMaxLaws> checked;
   bool held() const { return !breach; }
 };
 
@@ -53,6 +66,8 @@ struct Verdict {
 struct Bench {
   Record plain;
   Record checkpointed;
+  /// Of runs that only a law asks for.
+  Record scratch;
 };
 
 /// Runs the reference and the checkpointed run on `subject` and judges the records: every law, or

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "properties/laws/law.h"
+#include "properties/laws/slope.h"
 
 // Causes before consequences: the first law that is broken names a failure.
 #define REMATCH_EACH_LAW(LAW) \
@@ -22,7 +23,8 @@
   LAW(last_segment)           \
   LAW(hooks)                  \
   LAW(saved_bytes)            \
-  LAW(bytes_after_backward)
+  LAW(bytes_after_backward)   \
+  LAW(derivatives)
 
 namespace rematch {
 
@@ -54,7 +56,8 @@ Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   request.checkpointed = true;
   subject.run(c, geometry, request, bench.checkpointed);
 
-  const Evidence evidence{c, geometry, expected, bench.plain, bench.checkpointed};
+  Evidence evidence{c, geometry, expected, bench.plain, bench.checkpointed};
+  std::optional<SlopeSamples> slope;
   Verdict verdict;
   // A run that failed left a record that ends somewhere; only the law about errors can read it.
   const Law* errors = find_law("errors");
@@ -62,7 +65,13 @@ Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   for (const Law& law : laws()) {
     const bool asked = only == nullptr || only->name == law.name || (failed && &law == errors);
     if (!asked || (failed && &law != errors)) continue;
-    ++verdict.laws_checked;
+    if (law.reads_slope) {
+      if (!subject.displaces() || !has_slope(c, expected)) continue;
+      slope = measure_slope(c, geometry, subject, bench.plain, bench.scratch);
+      if (!slope) continue;
+      evidence.slope = &*slope;
+    }
+    verdict.checked.set(static_cast<std::size_t>(&law - laws().data()));
     verdict.breach = law.check(evidence);
     if (verdict.breach) break;
   }

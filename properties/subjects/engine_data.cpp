@@ -5,6 +5,7 @@
 #include "engine/cpu/random.h"
 #include "engine/random/philox.h"
 #include "engine/tensor/dispatch.h"
+#include "properties/subjects/direction.h"
 
 namespace rematch {
 namespace {
@@ -30,6 +31,12 @@ void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& gen
       for (std::int64_t i = 0; i < n; ++i) out[i] = bucket(out[i], 7) - 3;
     }
   });
+}
+
+void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distance) {
+  const std::vector<double> d = direction(seed, array, t.elements());
+  double* values = t.data<double>();
+  for (std::size_t i = 0; i < d.size(); ++i) values[i] += distance * d[i];
 }
 
 Tensor make_input(const Case& c, Generator& generator) {

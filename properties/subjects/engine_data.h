@@ -16,6 +16,9 @@ inline constexpr std::uint64_t kTargetStream = kParameterStream + 2;
 /// Uniform in [low, high], or integers in [-3, 3].
 void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator);
 
+/// Adds distance * direction(seed, array) to a float64 tensor.
+void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distance);
+
 /// Standard normal, or integers in [-3, 3], under Tag::inputs.
 Tensor make_input(const Case& c, Generator& generator);
 

@@ -18,6 +18,7 @@
 #include "engine/ops/pool2d.h"
 #include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
+#include "properties/subjects/direction.h"
 #include "properties/subjects/engine_data.h"
 
 namespace rematch {
@@ -72,6 +73,10 @@ void EngineModel::make_parameters() {
     }
     Tensor p = Tensor::empty(info.shape, case_.dtype, Tag::parameters);
     fill_data(p, case_.data, low, high, generator);
+    if (request_.displacement != 0 && !info.frozen) {
+      displace(p, case_.seed, direction_of_parameter(static_cast<int>(parameters_.size())),
+               request_.displacement);
+    }
     p.set_requires_grad(!info.frozen);
     parameters_.push_back(std::move(p));
   }

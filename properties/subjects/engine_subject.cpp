@@ -10,6 +10,7 @@
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/view.h"
+#include "properties/subjects/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 
@@ -47,6 +48,7 @@ class Run {
       const Mechanics* mechanics, Record& record)
       : case_(c),
         protocol_(c.protocol),
+        displacement_(request.displacement),
         record_(record),
         model_(c, geometry, request, mechanics, record),
         inputs_{c.seed, kInputStream, 0},
@@ -63,6 +65,15 @@ class Run {
       if (protocol_.prior_gradients) {
         p.set_grad(Tensor::ones(p.shape(), p.dtype(), Tag::gradients));
       }
+    }
+  }
+
+  /// The losses of the first step and nothing else.
+  void go_forward() {
+    const GradMode no_grad(false);
+    for (int m = 0; m < protocol_.microbatches; ++m) {
+      Pass pass;
+      run_forward(pass, 0, m);
     }
   }
 
@@ -106,6 +117,9 @@ class Run {
     pass.state.step = step;
     pass.state.pass = microbatch;
     pass.input = make_input(case_, inputs_);
+    if (displacement_ != 0 && protocol_.input_requires_grad) {
+      displace(pass.input, case_.seed, direction_of_input(microbatch), displacement_);
+    }
     pass.input.set_requires_grad(protocol_.input_requires_grad);
     model_.enter_phase(Moment::after_forward);
     Tensors outputs = model_.forward(pass.input, pass.state);
@@ -136,8 +150,8 @@ class Run {
         const bool retain = i + 1 < protocol_.backwards;
         backward(pass.loss, {.retain_graph = retain, .inputs = {}});
         if (retain) {
-          record_.bytes.push_back({Moment::after_backward, pass.state.step, pass.state.pass,
-                                   left_saved_, 0, true});
+          record_.bytes.push_back(
+              {Moment::after_backward, pass.state.step, pass.state.pass, left_saved_, 0, true});
         }
       }
     }
@@ -203,6 +217,7 @@ class Run {
 
   const Case& case_;
   const ProtocolSpec& protocol_;
+  const double displacement_;
   Record& record_;
   EngineModel model_;
   Generator inputs_;
@@ -232,7 +247,12 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
     record.error = RecordedError{kind, e.what()};
   };
   try {
-    Run(c, geometry, request, mechanics_, record).go();
+    Run run(c, geometry, request, mechanics_, record);
+    if (request.displacement != 0) {
+      run.go_forward();
+    } else {
+      run.go();
+    }
   } catch (const CheckpointError& e) {
     fail("checkpoint_error", e);
   } catch (const OutOfMemory& e) {

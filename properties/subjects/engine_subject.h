@@ -14,6 +14,7 @@ class EngineSubject final : public Subject {
   explicit EngineSubject(const Mechanics* mechanics = nullptr);
   ~EngineSubject() override;
   std::string_view name() const override { return "engine"; }
+  bool displaces() const override { return true; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 

@@ -17,6 +17,10 @@ struct RunRequest {
   /// whose first blocks the reentrant variant freezes is the plain run with those blocks detached.
   std::vector<int> detached_layers;
   bool timeline = false;
+  /// Not 0: run only the forwards of the first step, with every parameter and input that requires
+  /// grad moved by this much along its direction (properties/subjects/direction.h), and record the
+  /// losses. Asked of subjects that displace() only.
+  double displacement = 0;
 };
 
 /// An implementation under test. Implement run() for your own framework, link rematch::properties
@@ -25,6 +29,8 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
+  /// Whether run() understands RunRequest::displacement; the law of derivatives needs it.
+  virtual bool displaces() const { return false; }
   /// Runs the case from scratch and overwrites `record`. Must be deterministic. An error of the
   /// implementation under test goes into record.error; it must not throw for a valid case.
   /// `geometry` is validate(c). Different threads use different Subject objects.

@@ -1,0 +1,132 @@
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+
+#include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/hunt.h"
+#include "properties/laws/slope.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+/// An engine whose gradients of one quantity are multiplied by a factor, in plain and checkpointed
+/// runs alike: no comparison of the two can see it.
+class Scaled final : public Subject {
+ public:
+  Scaled(Quantity quantity, double factor) : quantity_(quantity), factor_(factor) {}
+  std::string_view name() const override { return "scaled"; }
+  bool displaces() const override { return true; }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    engine_.run(c, geometry, request, record);
+    for (const Observation& o : record.observations) {
+      if (o.quantity != quantity_ || !o.present) continue;
+      if (o.dtype == DType::float64) scale<double>(record, o);
+      if (o.dtype == DType::float32) scale<float>(record, o);
+    }
+  }
+
+ private:
+  template <class T>
+  void scale(Record& record, const Observation& o) const {
+    for (std::size_t at = o.offset; at < o.offset + o.bytes; at += sizeof(T)) {
+      T value{};
+      std::memcpy(&value, record.data.data() + at, sizeof(T));
+      value = static_cast<T>(value * factor_);
+      std::memcpy(record.data.data() + at, &value, sizeof(T));
+    }
+  }
+
+  EngineSubject engine_;
+  Quantity quantity_;
+  double factor_;
+};
+
+HuntResult hunt_for(Quantity quantity, double factor) {
+  HuntOptions options;
+  options.cases = 2000;
+  options.make_subject = [=] { return std::make_unique<Scaled>(quantity, factor); };
+  return hunt(options);
+}
+
+/// The smallest case with a slope: one linear layer.
+Case one_layer() {
+  Case c = testing::case_of({2, 3}, {testing::dense(2)});
+  c.seed = 7;
+  c.dtype = DType::float64;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("gradients that plain and checkpointed run count twice alike are caught and shrunk") {
+  for (const Quantity q : {Quantity::parameter_gradient, Quantity::input_gradient}) {
+    const HuntResult result = hunt_for(q, 2);
+    REQUIRE(result.failure);
+    CHECK(result.failure->breach.law == "derivatives");
+    CHECK(result.failure->smallest.layers.size() <= 4);
+  }
+}
+
+TEST_CASE("gradients that are off by one part in a thousand are caught") {
+  for (const Quantity q : {Quantity::parameter_gradient, Quantity::input_gradient}) {
+    const HuntResult result = hunt_for(q, 1.001);
+    REQUIRE(result.failure);
+    CHECK(result.failure->breach.law == "derivatives");
+  }
+}
+
+TEST_CASE("a slope is measured in float64 on continuous data, where nothing is detached") {
+  Case c = one_layer();
+  CHECK(has_slope(c, forecast(c, validate(c))));
+  c.data = DataKind::small_integers;
+  CHECK_FALSE(has_slope(c, forecast(c, validate(c))));
+  c = one_layer();
+  c.dtype = DType::float32;
+  CHECK_FALSE(has_slope(c, forecast(c, validate(c))));
+  c = one_layer();
+  c.plan.segments = {testing::segment(0, 1, Variant::reentrant)};
+  CHECK_FALSE(has_slope(c, forecast(c, validate(c))));
+}
+
+TEST_CASE("the law of derivatives counts every backward and leaves prior gradients out") {
+  EngineSubject engine;
+  Bench bench;
+  Case c = one_layer();
+  const Law* law = find_law("derivatives");
+  REQUIRE(law != nullptr);
+  for (const bool prior : {false, true}) {
+    for (const int backwards : {1, 3}) {
+      for (const int microbatches : {1, 2}) {
+        c.protocol.prior_gradients = prior;
+        c.protocol.backwards = backwards;
+        c.protocol.microbatches = microbatches;
+        c.protocol.input_requires_grad = true;
+        const Verdict verdict = judge(c, engine, bench, law);
+        CHECK(verdict.held());
+        CHECK(verdict.checked.count() == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("a displaced run records the losses of the first step alone") {
+  EngineSubject engine;
+  Record record;
+  Case c = one_layer();
+  c.protocol.steps = 2;
+  c.protocol.microbatches = 2;
+  RunRequest request;
+  request.displacement = 0.5;
+  engine.run(c, validate(c), request, record);
+  CHECK_FALSE(record.error);
+  int losses = 0;
+  for (const Observation& o : record.observations) {
+    CHECK(o.step == 0);
+    CHECK(o.quantity != Quantity::parameter_gradient);
+    losses += o.quantity == Quantity::loss ? 1 : 0;
+  }
+  CHECK(losses == 2);
+}
+
+}  // namespace rematch
