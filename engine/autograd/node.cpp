@@ -31,8 +31,7 @@ class ViewBackward final : public Node {
   Shape shape_;
 };
 
-// By value: a hook may register another one and so move the list it is in.
-void run_hook(const GradientHook hook, Tensor& gradient) {
+void run_hook(const GradientHook& hook, Tensor& gradient) {
   if (!gradient.defined()) return;
   Tensor replaced = hook(gradient);
   if (!replaced.defined()) return;
@@ -70,7 +69,9 @@ Node::~Node() {
 
 void Node::run_hooks(std::span<Tensor> grads_out) const {
   for (std::size_t i = 0, n = hooks_.size(); i < n; ++i) {
-    run_hook(hooks_[i].second, grads_out[static_cast<std::size_t>(hooks_[i].first)]);
+    // A copy: a hook may register another one and so move the list it is in.
+    const auto [output, hook] = hooks_[i];
+    run_hook(hook, grads_out[static_cast<std::size_t>(output)]);
   }
 }
 
@@ -83,7 +84,8 @@ void AccumulateGrad::run_hooks(std::span<Tensor> grads_out) const {
   Node::run_hooks(grads_out);
   if (!leaf_->leaf_hooks) return;
   for (std::size_t i = 0, n = leaf_->leaf_hooks->size(); i < n; ++i) {
-    run_hook((*leaf_->leaf_hooks)[i], grads_out[0]);
+    const auto hook = (*leaf_->leaf_hooks)[i];
+    run_hook(hook, grads_out[0]);
   }
 }
 

@@ -104,6 +104,7 @@ inline void chain_column(std::int64_t rows, std::int64_t depth, Strided<T> a, co
     rows -= kRows;
   };
   // Two tiles of four keep the multipliers busier than six rows and two.
+  // NOLINTNEXTLINE(bugprone-infinite-loop): step() takes from rows.
   while (rows >= 9 || rows == 6) step.template operator()<6>();
   if (rows >= 7) step.template operator()<4>();
   if (rows == 5) step.template operator()<5>();

@@ -78,6 +78,7 @@ REMATCH_HD constexpr double uniform_double(std::uint32_t word) {
 /// How many of the 2^32 words w have (w + 1/2) * 2^-32 <= 1 - p: dropout keeps an element exactly
 /// when its word is below this. An integer test, so every device decides alike.
 REMATCH_HD constexpr std::uint64_t keep_threshold(double p) {
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): a floor is meant, and the sum is exact.
   return static_cast<std::uint64_t>((1.0 - p) * 0x1p32 + 0.5);
 }
 
