@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +30,16 @@ Mix parse_mix(std::string_view name);
 std::string_view to_string(Mix mix);
 const Law* parse_law(std::string_view name);
 
+/// A whole number below 2^64. Throws UsageError that names `option`; `or_else` completes what was
+/// expected.
+std::uint64_t parse_whole(std::string_view option, const std::string& text, std::uint64_t least,
+                          std::string_view or_else = "");
+
 /// A case named on the command line: a file, or a seed and a number of a mix.
 struct CaseChoice {
   std::string file;
-  std::optional<std::uint64_t> seed;
-  std::optional<std::uint64_t> number;
+  std::string seed;
+  std::string number;
   std::string mix = "wide";
 
   void add_options(CLI::App& command);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "properties/cli/commands.h"
 #include "properties/cli/terminal.h"
 #include "properties/hunt/regressions.h"
@@ -24,6 +26,18 @@ const Law* parse_law(std::string_view name) {
   throw UsageError(fmt::format("--law: no law is named \"{}\"; known laws:{}", name, known));
 }
 
+std::uint64_t parse_whole(std::string_view option, const std::string& text, std::uint64_t least,
+                          std::string_view or_else) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < least) {
+    throw UsageError(fmt::format("{}: a whole number from {} to 2^64 - 1{} expected, got \"{}\"",
+                                 option, least, or_else, text));
+  }
+  return value;
+}
+
 void CaseChoice::add_options(CLI::App& command) {
   command.add_option("case", file, "A case file, as `check` saves it")->type_name("FILE");
   command.add_option("--seed", seed, "Seed of the hunt that found the case")->type_name("S");
@@ -35,18 +49,20 @@ void CaseChoice::add_options(CLI::App& command) {
 
 Case CaseChoice::load() const {
   if (!file.empty()) {
-    if (seed || number) throw UsageError("give a case file, or --seed and --case, not both");
+    if (!seed.empty() || !number.empty())
+      throw UsageError("give a case file, or --seed and --case, not both");
     return load_case(file);
   }
-  if (!seed || !number) {
+  if (seed.empty() || number.empty()) {
     throw UsageError("a case file, or --seed S and --case K, is expected");
   }
-  return generate_case(parse_mix(mix), *seed, *number);
+  return generate_case(parse_mix(mix), parse_whole("--seed", seed, 0),
+                       parse_whole("--case", number, 0));
 }
 
 std::string CaseChoice::name() const {
   if (!file.empty()) return file;
-  return fmt::format("case {} of seed {}, {} mix", number.value_or(0), seed.value_or(0), mix);
+  return fmt::format("case {} of seed {}, {} mix", number, seed, mix);
 }
 
 }  // namespace rematch::cli

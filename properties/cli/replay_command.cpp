@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "properties/case/json.h"
 #include "properties/cli/chart.h"
@@ -40,6 +42,13 @@ std::vector<std::string> order_of_work(const Record& record) {
     }
     lines.push_back(line);
   }
+  return lines;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
 }
 
@@ -82,6 +91,17 @@ void print_side_by_side(const Replay& r) {
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
               (i < right.size() ? cut(right[i], width) : "") + "\n");
+  }
+  const std::array<std::span<const TimelinePoint>, 2> timelines{r.plain.timeline,
+                                                                r.checkpointed.timeline};
+  const ChartScale scale = common_scale(timelines, width);
+  const std::vector<std::string> plain = lines_of(chart(r.plain.timeline, scale, paint));
+  const std::vector<std::string> checkpointed =
+      lines_of(chart(r.checkpointed.timeline, scale, paint));
+  print_out("\n");
+  for (std::size_t i = 0; i < std::max(plain.size(), checkpointed.size()); ++i) {
+    print_out("  " + padded(i < plain.size() ? plain[i] : "", width) + "  " +
+              (i < checkpointed.size() ? checkpointed[i] : "") + "\n");
   }
   print_out("  " + padded("peak " + bytes_text(r.plain.peak_bytes), width) + "  peak " +
             bytes_text(r.checkpointed.peak_bytes) + "\n");

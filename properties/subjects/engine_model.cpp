@@ -50,6 +50,8 @@ EngineModel::EngineModel(const Case& c, const Geometry& geometry, const RunReque
       detached_(c.layers.size(), false),
       train_(c.protocol.train) {
   for (const int layer : request.detached_layers) detached_[static_cast<std::size_t>(layer)] = true;
+  // The ledger outlives runs: the last one left its own phase.
+  enter_phase(Moment::after_forward);
   make_parameters();
 }
 

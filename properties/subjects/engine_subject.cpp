@@ -81,6 +81,7 @@ class Run {
     const auto optimizer = make_optimizer(protocol_, model_.parameters());
     for (int step = 0; step < protocol_.steps; ++step) {
       run_step(step);
+      model_.enter_phase(Moment::after_step);
       optimizer->step();
       note_state(step);
       if (protocol_.zero_grad) optimizer->zero_grad();

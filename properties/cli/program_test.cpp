@@ -1,0 +1,175 @@
+// The program as its users meet it: arguments in, text and exit status out.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "properties/laws/law.h"
+
+namespace rematch {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+struct Outcome {
+  int status = -1;
+  std::string out;  ///< stdout, then stderr.
+};
+
+/// Runs the program in `folder` through the shell.
+Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_directory_path()) {
+  const std::string command =
+      "cd '" + folder.string() + "' && '" REMATCH_PROGRAM "' " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Outcome outcome;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.out.append(buffer.data(), n);
+  }
+  outcome.status = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+Json check_json(const std::string& arguments) {
+  const Outcome o = run("check --json " + arguments);
+  INFO(o.out);
+  CHECK(o.status == 0);
+  Json j = Json::parse(o.out);
+  CHECK(j.erase("seconds") == 1);
+  CHECK(j.erase("cases_per_second") == 1);
+  return j;
+}
+
+std::string regression(const char* name) {
+  return REMATCH_SOURCE_DIR "/properties/regressions/" + std::string(name) + ".json";
+}
+
+}  // namespace
+
+TEST_CASE("check prints the same JSON for one job and for two, apart from times") {
+  const Json one = check_json("--cases 3000 --seed 9 --jobs 1");
+  CHECK(one == check_json("--cases 3000 --seed 9 --jobs 2"));
+  CHECK(one["cases"] == 3000);
+  CHECK(one["failure"].is_null());
+  CHECK(one["regressions"] > 0);
+  CHECK(one["laws"].size() == laws().size());
+  CHECK(one["record_hash"] != check_json("--cases 3000 --seed 10")["record_hash"]);
+}
+
+TEST_CASE("check ends with a summary that says how much was looked at") {
+  const Outcome o = run("check --mix standard --cases 2500 --jobs 2");
+  CHECK(o.status == 0);
+  CHECK(contains(o.out, "2,500 cases of the standard mix, seed 1"));
+  CHECK(contains(o.out, "all laws held"));
+  CHECK(contains(o.out, "dropout"));
+  // No colour and no progress bar outside of a terminal.
+  CHECK_FALSE(contains(o.out, "\033"));
+}
+
+TEST_CASE("an interrupted check keeps what it found and exits with 130") {
+  const Outcome o =
+      run("check --seed random --for 1h & pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
+  CHECK(o.status == 130);
+  CHECK(contains(o.out, "interrupted"));
+  CHECK(contains(o.out, "record hash"));
+}
+
+TEST_CASE("replay judges a case law by law and shows both runs") {
+  const Outcome o = run("replay " + regression("replay_draws_anew"));
+  CHECK(o.status == 0);
+  for (const Law& law : laws()) CHECK(contains(o.out, law.name));
+  CHECK(contains(o.out, "checkpointed"));
+  CHECK(contains(o.out, "backward: 0'"));
+
+  const Outcome j = run("replay --json --seed 1 --case 5");
+  CHECK(j.status == 0);
+  CHECK(Json::parse(j.out)["verdicts"].size() == laws().size());
+}
+
+TEST_CASE("the same case comes from a seed and from the file that show prints") {
+  const fs::path file =
+      fs::temp_directory_path() / ("rematch-show-" + std::to_string(getpid()) + ".json");
+  const Json shown = Json::parse(run("show --json --seed 4 --case 11").out);
+  std::ofstream(file) << shown["case"];
+  const Json again = Json::parse(run("replay --json " + file.string()).out);
+  const Json seeded = Json::parse(run("replay --json --seed 4 --case 11").out);
+  CHECK(again == seeded);
+  fs::remove(file);
+}
+
+TEST_CASE("show draws the bytes over time in the terminal and as SVG") {
+  const fs::path file =
+      fs::temp_directory_path() / ("rematch-show-" + std::to_string(getpid()) + ".svg");
+  const Outcome o = run("show --seed 1 --case 8 --svg " + file.string());
+  CHECK(o.status == 0);
+  CHECK(contains(o.out, "█"));
+  std::ifstream in(file);
+  const std::string svg((std::istreambuf_iterator<char>(in)), {});
+  CHECK(svg.starts_with("<svg "));
+  CHECK(svg.ends_with("</svg>\n"));
+  CHECK(contains(svg, "checkpointed"));
+  fs::remove(file);
+  CHECK(run("show --seed 1 --case 8 --svg /nowhere/a.svg").status == 2);
+}
+
+TEST_CASE("laws lists every law with its sentence") {
+  const Outcome o = run("laws");
+  CHECK(o.status == 0);
+  for (const Law& law : laws()) CHECK(contains(o.out, law.statement));
+  CHECK(Json::parse(run("laws --json").out).size() == laws().size());
+}
+
+TEST_CASE("a usage error exits with 2 and names what was expected") {
+  const std::pair<const char*, const char*> kErrors[] = {
+      {"", "subcommand"},
+      {"frobnicate", "known: check, replay, show, laws"},
+      {"check --mix narrow", "standard or wide"},
+      {"check --law no-such-law", "parameter-gradients"},
+      {"check --seed -1", "--seed"},
+      {"check --seed 1x", "--seed"},
+      {"check --jobs -2", "--jobs"},
+      {"check --for tomorrow", "60s"},
+      {"check --cases many", "--cases"},
+      {"check --cases 0", "from 1"},
+      {"check --jobs 0", "from 1"},
+      {"check --seed 18446744073709551616", "--seed"},
+      {"replay --seed 1 --case -1", "--case"},
+      {"check --subject torch", "known: engine"},
+      {"check --regressions /nowhere", "/nowhere"},
+      {"replay", "--seed S"},
+      {"replay --seed 1", "--case K"},
+      {"replay /nowhere.json", "/nowhere.json"},
+      {"replay a.json --seed 1 --case 2", "not both"},
+      {"show --seed 1 --case 2 --colour", "--colour"},
+  };
+  for (const auto& [arguments, expected] : kErrors) {
+    INFO("rematch " << arguments);
+    const Outcome o = run(arguments);
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, expected));
+  }
+}
+
+TEST_CASE("help and version exit with 0") {
+  for (const char* arguments :
+       {"--help", "check --help", "replay --help", "show --help", "laws --help", "--version"}) {
+    INFO(arguments);
+    CHECK(run(arguments).status == 0);
+  }
+}
+
+}  // namespace rematch

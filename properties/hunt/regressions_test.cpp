@@ -1,0 +1,102 @@
+#include "properties/hunt/regressions.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <fstream>
+
+#include "properties/case/json.h"
+#include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/hunt.h"
+#include "properties/hunt/replay.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path repository() { return REMATCH_SOURCE_DIR; }
+
+/// A folder of this test's own, gone afterwards.
+class Folder {
+ public:
+  explicit Folder(const char* name)
+      : path_(fs::temp_directory_path() /
+              (std::string("rematch-") + name + "-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("every law holds for every regression") {
+  const std::vector<fs::path> files = regression_files(repository() / "properties" / "regressions");
+  CHECK_FALSE(files.empty());
+  EngineSubject engine;
+  for (const fs::path& file : files) {
+    INFO(file.filename().string());
+    const Replay again = replay(load_case(file), engine);
+    CHECK(again.breach() == nullptr);
+    CHECK(again.verdicts.size() == laws().size());
+  }
+}
+
+TEST_CASE("regressions are read in the order of their names, and nothing else is read") {
+  const Folder folder("regressions");
+  for (const char* name : {"b.json", "a.json", "README.md"}) {
+    std::ofstream(folder.path() / name) << "x";
+  }
+  const std::vector<fs::path> files = regression_files(folder.path());
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].filename() == "a.json");
+  CHECK(files[1].filename() == "b.json");
+  CHECK_THROWS_AS(regression_files(folder.path() / "a.json"), std::invalid_argument);
+  CHECK_THROWS_AS(regression_files(folder.path() / "none"), std::invalid_argument);
+}
+
+TEST_CASE("a saved case is read back equal, and a second save replaces it") {
+  const Folder folder("saved");
+  const fs::path file = folder.path() / "case.json";
+  save_case(testing::tanh_chain(2), file);
+  save_case(testing::tanh_chain(3), file);
+  CHECK(load_case(file) == testing::tanh_chain(3));
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a case that cannot be saved says where") {
+  CHECK_THROWS_AS(save_case(testing::tanh_chain(1), "/nowhere/case.json"), std::runtime_error);
+}
+
+TEST_CASE("a file that is no case names the file and the fault") {
+  const Folder folder("faulty");
+  const fs::path file = folder.path() / "faulty.json";
+  std::ofstream(file) << "{\"format\": 1, \"layers\"";
+  for (const fs::path& path : {file, folder.path(), folder.path() / "none.json"}) {
+    try {
+      load_case(path);
+      FAIL("no error for " << path.string());
+    } catch (const std::invalid_argument& e) {
+      CHECK(std::string(e.what()).find(path.string()) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a build tree's program finds the regressions of its sources") {
+  const fs::path program = repository() / "build" / "release" / "bin" / "rematch";
+  const auto found = default_regressions(program);
+  REQUIRE(found);
+  CHECK(fs::equivalent(*found, repository() / "properties" / "regressions"));
+  CHECK_FALSE(default_regressions("/nowhere/bin/rematch"));
+}
+
+}  // namespace rematch
