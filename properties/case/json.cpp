@@ -182,11 +182,10 @@ std::string indexed(const std::string& path, std::size_t i) {
   return path + "[" + std::to_string(i) + "]";
 }
 
-const Json& need_array(const Json& value, const std::string& path, std::size_t longest) {
+void need_array(const Json& value, const std::string& path, std::size_t longest) {
   if (!value.is_array()) fail(path, "an array", show(value));
   if (value.size() > longest)
     fail(path, "at most " + std::to_string(longest) + " elements", show(value));
-  return value;
 }
 
 LayerSpec read_layer(const Json& json, const std::string& path) {
@@ -310,11 +309,13 @@ Case case_from_json(std::string_view text) {
   if (const Json* seed = f.find("seed")) c.seed = read_seed(*seed);
   f.read("dtype", c.dtype, std::span<const DType>(kDTypes));
   f.read("data", c.data, std::span<const DataKind>(kData));
-  const Json& input = need_array(f.need("input"), "input", Shape::kMaxRank);
+  const Json& input = f.need("input");
+  need_array(input, "input", Shape::kMaxRank);
   for (std::size_t i = 0; i < input.size(); ++i) {
     c.input.push_back(Fields::integer<std::int64_t>(input[i], indexed("input", i)));
   }
-  const Json& layers = need_array(f.need("layers"), "layers", static_cast<std::size_t>(kMaxLayers));
+  const Json& layers = f.need("layers");
+  need_array(layers, "layers", static_cast<std::size_t>(kMaxLayers));
   c.layers.reserve(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
     c.layers.push_back(read_layer(layers[i], indexed("layers", i)));

@@ -48,9 +48,19 @@ std::uint64_t parse_seed(const std::string& text) {
 struct Finding {
   Breach breach;
   Case smallest;
-  std::string original;  ///< How to run the case as it was found; empty for a regression.
   std::filesystem::path saved;
+  /// Command lines that run the case again: shrunk, and as it was found (empty for a regression).
+  std::string replay;
+  std::string original;
 };
+
+std::string subject_option(const CheckArguments& a) {
+  return a.subject == "engine" ? "" : " --subject " + shell_word(a.subject);
+}
+
+std::string replay_line(const CheckArguments& a, const std::filesystem::path& file) {
+  return again("replay" + subject_option(a) + " " + shell_word(file.lexically_normal().string()));
+}
 
 std::string statement_of(std::string_view law) {
   const Law* found = find_law(law);
@@ -65,7 +75,7 @@ Json finding_json(const Finding& f) {
   j["expected"] = f.breach.expected;
   j["got"] = f.breach.got;
   j["case"] = Json::parse(to_json(f.smallest));
-  j["replay"] = "rematch replay " + f.saved.string();
+  j["replay"] = f.replay;
   if (!f.original.empty()) j["original"] = f.original;
   return j;
 }
@@ -84,8 +94,9 @@ void print_finding(const Finding& f) {
     if (c == '\n') indented += "  ";
   }
   print_out(indented + "\n\n");
-  print_out(fmt::format("  again:    {}\n", paint.cyan("rematch replay " + f.saved.string())));
+  print_out(fmt::format("  again:    {}\n", paint.cyan(f.replay)));
   if (!f.original.empty()) print_out(fmt::format("  unshrunk: {}\n", f.original));
+  print_out("\n");
 }
 
 Json result_json(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
@@ -118,9 +129,7 @@ Json result_json(const CheckArguments& a, const HuntOptions& o, const HuntResult
   return j;
 }
 
-void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
-                   std::size_t regressions) {
-  const Paint paint(colour_wanted(1));
+void print_features(const HuntOptions& o, const HuntResult& r) {
   const double total = static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
   Table table({false, true, true, false, true, true});
   std::vector<std::vector<std::string>> cells;
@@ -141,11 +150,18 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResu
     }
     table.add(row);
   }
-  print_out(table.text());
+  print_out(table.text() + "\n");
+}
+
+void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
+                   std::size_t regressions, bool broken) {
+  const Paint paint(colour_wanted(1));
+  // Of a hunt that ended at a finding the frequencies say nothing.
+  if (!broken) print_features(o, r);
   std::uint64_t checks = 0;
   for (const std::uint64_t n : r.checks) checks += n;
-  print_out(fmt::format("\n{} cases of the {} mix, seed {}, {} regressions; {} checks of {} laws\n",
-                        grouped(static_cast<std::int64_t>(r.cases)), a.mix, o.seed, regressions,
+  print_out(fmt::format("{} regressions, {} cases of the {} mix, seed {}; {} checks of {} laws\n",
+                        regressions, grouped(static_cast<std::int64_t>(r.cases)), a.mix, o.seed,
                         grouped(static_cast<std::int64_t>(checks)),
                         o.only != nullptr ? 1 : laws().size()));
   print_out(fmt::format("{} at {} cases/s on {} job{}; record hash {:016x}\n",
@@ -156,7 +172,9 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResu
     print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
   }
   if (r.interrupted) print_out(paint.yellow("interrupted: the hunt ended early") + "\n");
-  if (r.passed()) print_out(paint.green("all laws held") + "\n");
+  if (!broken && r.passed()) {
+    print_out(paint.green(r.interrupted ? "all laws held so far" : "all laws held") + "\n");
+  }
 }
 
 /// The first regression that breaks, if any; `count` is how many were run.
@@ -175,7 +193,7 @@ std::optional<Finding> run_regressions(const CheckArguments& a, const Law* only,
     const Case c = load_case(file);
     ++count;
     const Verdict verdict = judge_or_catch(c, *subject, bench, only);
-    if (verdict.breach) return Finding{*verdict.breach, c, "", file};
+    if (verdict.breach) return Finding{*verdict.breach, c, file, replay_line(a, file), ""};
   }
   return std::nullopt;
 }
@@ -214,19 +232,22 @@ int check(const CheckArguments& a) {
     result = hunt(o);
     status.clear();
     if (result.failure) {
-      finding = Finding{result.failure->breach, result.failure->smallest,
-                        fmt::format("rematch replay --mix {} --seed {} --case {}", a.mix, o.seed,
-                                    result.failure->index),
-                        std::filesystem::path(a.save) / fmt::format("rematch-{}-{}-{}.json", a.mix,
-                                                                    o.seed, result.failure->index)};
+      const std::filesystem::path file =
+          std::filesystem::path(a.save) /
+          fmt::format("rematch-{}-{}-{}.json", a.mix, o.seed, result.failure->index);
+      finding =
+          Finding{result.failure->breach, result.failure->smallest, file, replay_line(a, file),
+                  again(fmt::format("replay{} --mix {} --seed {} --case {}", subject_option(a),
+                                    a.mix, o.seed, result.failure->index))};
       save_case(finding->smallest, finding->saved);
     }
   }
   if (a.json) {
     print_out(result_json(a, o, result, regressions, finding).dump(2) + "\n");
   } else {
-    if (!a.quiet || !result.passed()) print_summary(a, o, result, regressions);
-    if (finding) print_finding(*finding);
+    const bool broken = finding.has_value();
+    if (broken) print_finding(*finding);
+    if (!a.quiet || !result.passed()) print_summary(a, o, result, regressions, broken);
   }
   if (finding) return kBroken;
   if (result.interrupted) return kInterrupted;

@@ -25,6 +25,14 @@ void add_laws(CLI::App& app, Action& chosen);
 /// The path of the running program.
 std::filesystem::path executable();
 
+/// `text` as one word of a shell's command line.
+std::string shell_word(const std::string& text);
+
+/// A command line that runs this program again: as the caller named it, so that it can be pasted.
+std::string again(const std::string& arguments);
+/// What the caller named the program: argv[0].
+void set_program_name(const std::string& name);
+
 /// Throws UsageError that lists the known names.
 Mix parse_mix(std::string_view name);
 std::string_view to_string(Mix mix);

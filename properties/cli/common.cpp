@@ -8,6 +8,27 @@
 
 namespace rematch::cli {
 
+namespace {
+
+std::string program_name = "rematch";
+
+}  // namespace
+
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=@%,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+void set_program_name(const std::string& name) { program_name = name; }
+
+std::string again(const std::string& arguments) {
+  return shell_word(program_name) + " " + arguments;
+}
+
 std::filesystem::path executable() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
 Mix parse_mix(std::string_view name) {

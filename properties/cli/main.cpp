@@ -45,6 +45,7 @@ bool knows(const CLI::App& app, const std::string& name) {
 }
 
 int run(int argc, char** argv) {
+  if (argc > 0) set_program_name(argv[0]);
   CLI::App app{"Conformance and regression harness for activation checkpointing.", "rematch"};
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("rematch {}, {}", REMATCH_VERSION, build_kind()));

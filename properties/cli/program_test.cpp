@@ -24,10 +24,9 @@ struct Outcome {
   std::string out;  ///< stdout, then stderr.
 };
 
-/// Runs the program in `folder` through the shell.
-Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_directory_path()) {
-  const std::string command =
-      "cd '" + folder.string() + "' && '" REMATCH_PROGRAM "' " + arguments + " 2>&1";
+/// Runs a command line in `folder`.
+Outcome run_line(const std::string& line, const fs::path& folder) {
+  const std::string command = "cd '" + folder.string() + "' && " + line + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   Outcome outcome;
@@ -37,6 +36,11 @@ Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_dire
   }
   outcome.status = WEXITSTATUS(pclose(pipe));
   return outcome;
+}
+
+/// Runs the program.
+Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_directory_path()) {
+  return run_line("'" REMATCH_PROGRAM "' " + arguments, folder);
 }
 
 bool contains(const std::string& text, std::string_view part) {
@@ -123,6 +127,40 @@ TEST_CASE("show draws the bytes over time in the terminal and as SVG") {
   CHECK(contains(svg, "checkpointed"));
   fs::remove(file);
   CHECK(run("show --seed 1 --case 8 --svg /nowhere/a.svg").status == 2);
+}
+
+TEST_CASE("a check of a wrong engine exits with 1, and the line it prints breaks the same law") {
+  const fs::path folder =
+      fs::temp_directory_path() / ("rematch a check " + std::to_string(getpid()));
+  fs::create_directory(folder);
+  const Outcome found = run("check --subject engine:R1 --regressions . --json", folder);
+  CHECK(found.status == 1);
+  const Json failure = Json::parse(found.out)["failure"];
+  CHECK(failure["law"] == "dropout-masks");
+  CHECK(failure["case"]["layers"].size() <= 4);
+  for (const char* line : {"replay", "original"}) {
+    const Outcome again = run_line(failure[line], folder);
+    INFO(line << ": " << again.out);
+    CHECK(again.status == 1);
+    CHECK(contains(again.out, "BROKEN  dropout-masks"));
+  }
+
+  const Outcome text = run("check --subject engine:R1 --regressions .", folder);
+  CHECK(text.status == 1);
+  CHECK(contains(text.out, "BROKEN dropout-masks"));
+  CHECK(contains(text.out, failure["replay"].get<std::string>()));
+  CHECK_FALSE(contains(text.out, "all laws held"));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a regression that breaks ends the check before the hunt") {
+  const Outcome o =
+      run("check --subject engine:R1 --regressions " REMATCH_SOURCE_DIR "/properties/regressions");
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, ".json"));
+  CHECK(contains(o.out, "0 cases"));
+  CHECK_FALSE(contains(o.out, "all laws held"));
+  CHECK_FALSE(contains(o.out, "unshrunk"));
 }
 
 TEST_CASE("laws lists every law with its sentence") {

@@ -10,8 +10,8 @@ constexpr std::string_view kName = "dropout-masks";
 std::string text_of(const Draw& d) {
   char hash[24];
   std::snprintf(hash, sizeof(hash), "0x%016llx", static_cast<unsigned long long>(d.hash));
-  return std::to_string(d.elements) + " elements from offset " + std::to_string(d.offset) +
-         ", hash " + hash;
+  return std::to_string(d.elements) + (d.elements == 1 ? " element" : " elements") +
+         " from offset " + std::to_string(d.offset) + ", hash " + hash;
 }
 
 /// The noise of rrelu says which operands were negative, and gaussian noise may be reported with

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -8,9 +9,10 @@
 
 namespace rematch {
 
-/// A new subject by name. Throws std::invalid_argument that lists the known names.
+/// A new subject by name: "engine", or "engine:R1" for the engine with fault R1. Throws
+/// std::invalid_argument that lists the known names.
 std::unique_ptr<Subject> make_subject(std::string_view name);
 
-std::vector<std::string_view> subject_names();
+std::vector<std::string> subject_names();
 
 }  // namespace rematch

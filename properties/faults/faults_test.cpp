@@ -1,0 +1,62 @@
+// The proof that a hunt can fail: wrong engines, each caught and shrunk.
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "properties/faults/fault.h"
+#include "properties/hunt/hunt.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+
+TEST_CASE("every fault is caught within 5,000 cases and shrunk to at most four layers") {
+  for (const Fault& fault : faults()) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      INFO(fault.id << ", seed " << seed);
+      HuntOptions options;
+      options.seed = seed;
+      options.cases = 5000;
+      options.make_subject = [&] { return std::make_unique<EngineSubject>(fault.mechanics); };
+      const HuntResult result = hunt(options);
+      REQUIRE(result.failure.has_value());
+      const Case& smallest = result.failure->smallest;
+      CHECK(smallest.layers.size() <= 4);
+      // The shrunk case by itself breaks the same law, and the correct engine keeps it.
+      EngineSubject wrong(fault.mechanics);
+      EngineSubject right;
+      Bench bench;
+      const Verdict again = judge(smallest, wrong, bench);
+      REQUIRE(again.breach.has_value());
+      CHECK(again.breach->law == result.failure->breach.law);
+      CHECK(judge(smallest, right, bench).held());
+    }
+  }
+}
+
+TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes and state") {
+  const auto caught_by = [](std::string_view id) {
+    HuntOptions options;
+    options.cases = 5000;
+    const Fault* fault = find_fault(id);
+    REQUIRE(fault != nullptr);
+    options.make_subject = [fault] { return std::make_unique<EngineSubject>(fault->mechanics); };
+    const HuntResult result = hunt(options);
+    REQUIRE(result.failure);
+    return result.failure->breach.law;
+  };
+  CHECK(caught_by("P3") == "executions");
+  CHECK(caught_by("P9") == "executions");
+  CHECK(caught_by("L1") == "bytes-after-backward");
+  CHECK(caught_by("R2") == "rng-after-backward");
+}
+
+TEST_CASE("every fault has an id and a sentence of its own") {
+  std::set<std::string_view> ids;
+  for (const Fault& fault : faults()) {
+    CHECK(ids.insert(fault.id).second);
+    CHECK(fault.statement.ends_with('.'));
+    CHECK(find_fault(fault.id) == &fault);
+  }
+  CHECK(find_fault("R0") == nullptr);
+}
+
+}  // namespace rematch
