@@ -60,7 +60,7 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 }
 
 void CaseChoice::add_options(CLI::App& command) {
-  command.add_option("case", file, "A case file, as `check` saves it")->type_name("FILE");
+  command.add_option("file", file, "A case file, as `check` saves it")->type_name("FILE");
   command.add_option("--seed", seed, "Seed of the hunt that found the case")->type_name("S");
   command.add_option("--case", number, "Number of the case in that hunt")->type_name("K");
   command.add_option("--mix", mix, "Mix of that hunt: standard or wide")
