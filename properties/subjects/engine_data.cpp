@@ -1,6 +1,8 @@
 #include "properties/subjects/engine_data.h"
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "engine/cpu/random.h"
 #include "engine/random/philox.h"
@@ -37,6 +39,25 @@ void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distanc
   const std::vector<double> d = direction(seed, array, t.elements());
   double* values = t.data<double>();
   for (std::size_t i = 0; i < d.size(); ++i) values[i] += distance * d[i];
+}
+
+namespace {
+
+template <class T>
+void canonical_nans_of(std::span<std::byte> values) {
+  constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+  for (std::size_t at = 0; at + sizeof(T) <= values.size(); at += sizeof(T)) {
+    T value{};
+    std::memcpy(&value, values.data() + at, sizeof(T));
+    if (std::isnan(value)) std::memcpy(values.data() + at, &kNan, sizeof(T));
+  }
+}
+
+}  // namespace
+
+void canonical_nans(std::span<std::byte> values, std::size_t item) {
+  if (item == sizeof(float)) canonical_nans_of<float>(values);
+  if (item == sizeof(double)) canonical_nans_of<double>(values);
 }
 
 Tensor make_input(const Case& c, Generator& generator) {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "engine/random/generator.h"
 #include "engine/tensor/tensor.h"
 #include "properties/case/case.h"
@@ -18,6 +22,11 @@ void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& gen
 
 /// Adds distance * direction(seed, array) to a float64 tensor.
 void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distance);
+
+/// Gives every NaN among values of `item` bytes (4: float, 8: double; others are left alone) the
+/// same bits. Which of two NaNs an addition passes on, and so the sign of the result, is up to the
+/// compiler: it means nothing, and may not decide whether two records are equal.
+void canonical_nans(std::span<std::byte> values, std::size_t item);
 
 /// Standard normal, or integers in [-3, 3], under Tag::inputs.
 Tensor make_input(const Case& c, Generator& generator);

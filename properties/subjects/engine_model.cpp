@@ -255,6 +255,12 @@ Tensor EngineModel::evaluate(const Tensor& input) {
 void EngineModel::on_draw(const Generator& before, std::int64_t elements,
                           std::span<const std::byte> drawn) {
   if (current_pass_ == nullptr) return;
+  const std::size_t item = elements > 0 ? drawn.size() / static_cast<std::size_t>(elements) : 0;
+  if (item > 1) {
+    drawn_.assign(drawn.begin(), drawn.end());
+    canonical_nans(drawn_, item);
+    drawn = drawn_;
+  }
   record_.draws.push_back({current_pass_->step, current_pass_->pass, current_layer_,
                            current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
                            before.offset, elements, hash_bytes(drawn)});

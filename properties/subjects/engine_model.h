@@ -61,6 +61,7 @@ class EngineModel final : public DrawObserver {
   Moment phase_{};
   const PassState* current_pass_ = nullptr;
   int current_layer_ = -1;
+  std::vector<std::byte> drawn_;
 };
 
 }  // namespace rematch

@@ -212,6 +212,9 @@ class Run {
       o.bytes = static_cast<std::size_t>(t.bytes());
       record_.data.resize(o.offset + o.bytes);
       std::memcpy(record_.data.data() + o.offset, t.raw(), o.bytes);
+      if (is_floating(o.dtype)) {
+        canonical_nans(std::span(record_.data).subspan(o.offset, o.bytes), size_of(o.dtype));
+      }
     }
     record_.observations.push_back(o);
   }
