@@ -38,7 +38,7 @@ REMATCH_HD inline T lane_chain(T sum, std::int64_t begin, std::int64_t end, std:
 template <typename T, typename Value>
 REMATCH_HD inline T lane_of_block(std::int64_t total, std::int64_t run, std::int64_t block,
                                   std::int64_t lane, const Value& value) {
-  T sum = 0;
+  T sum{};
   const std::int64_t first = block * kSumBlock;
   const std::int64_t left = total - first;
   std::int64_t rest = left < kSumBlock ? left : kSumBlock;
