@@ -46,9 +46,9 @@ void square(std::int64_t n, const T* x, T* out);
 
 /// *out = the sum of x in the order of LaneSum (engine/cpu/reduce.h) for every n, so the CPU's
 /// bits. Within ((64 + 4) u_T + ceil(n / 1024) u_64) * sum |x| of the exact sum, where u_T and u_64
-/// are the unit roundoffs (engine/math/lane_order.h derives it). `out` is one element on the device.
-/// The blocks' sums, one in 1024 elements, are added by one warp: the price of that order is some
-/// microseconds a million elements.
+/// are the unit roundoffs (engine/math/lane_order.h derives it). `out` is one element on the
+/// device. The blocks' sums, one in 1024 elements, are added by one warp: the price of that order
+/// is some microseconds a million elements.
 template <typename T>
 void sum(std::int64_t n, const T* x, T* out);
 

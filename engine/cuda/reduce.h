@@ -112,8 +112,7 @@ struct HalfWarpRow {
     for (std::int64_t i = lane(); i < cols; i += kHalfWarp) top = detail::larger(top, x[i]);
 #pragma unroll
     for (int half = kHalfWarp / 2; half > 0; half /= 2) {
-      top = detail::larger(
-          top, __shfl_xor_sync(detail::half_warp_mask(), top, half, kHalfWarp));
+      top = detail::larger(top, __shfl_xor_sync(detail::half_warp_mask(), top, half, kHalfWarp));
     }
     return top;
   }
@@ -143,8 +142,8 @@ struct BlockRow {
       const std::int64_t first = (base + half) * math::kSumBlock;
       if (first < cols) {
         const std::int64_t last = first + math::kSumBlock < cols ? first + math::kSumBlock : cols;
-        const V block = detail::tree_sum(
-            math::lane_chain(V{}, first, last, threadIdx.x % kHalfWarp, value));
+        const V block =
+            detail::tree_sum(math::lane_chain(V{}, first, last, threadIdx.x % kHalfWarp, value));
         if (threadIdx.x % kHalfWarp == 0) sums[half] = block;
       }
       __syncthreads();
@@ -273,8 +272,8 @@ template <typename Finish>
 void totals(std::string_view kernel, std::int64_t items, std::int64_t count, const double* partial,
             const Finish& finish) {
   if (items <= 0) return;
-  detail::totals_kernel<<<grid_for(items, kThreads / 32), kThreads, 0, stream()>>>(
-      items, count, partial, finish);
+  detail::totals_kernel<<<grid_for(items, kThreads / 32), kThreads, 0, stream()>>>(items, count,
+                                                                                   partial, finish);
   check_launch(kernel);
 }
 
@@ -284,8 +283,8 @@ void lane_sum(std::string_view kernel, std::int64_t n, const Value& value, const
   const std::int64_t blocks = math::ceil_div(n, math::kSumBlock);
   double* partial = scratch_doubles(blocks);
   if (n > 0) {
-    detail::block_sums_kernel<T><<<grid_for(blocks, kThreads / kHalfWarp), kThreads, 0, stream()>>>(
-        n, value, partial);
+    detail::block_sums_kernel<T>
+        <<<grid_for(blocks, kThreads / kHalfWarp), kThreads, 0, stream()>>>(n, value, partial);
     check_launch(kernel);
   }
   totals(kernel, 1, blocks, partial, finish);
