@@ -50,8 +50,10 @@ template <typename T>
 void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx);
 
 /// y = exp(x - max) / sum(exp(x - max)) in each row of x[rows,cols]; y is neither x nor part of it.
-/// Within (2 * 2 + 68 + 2 + |x - max|) u_T + ceil(cols / 1024) u_64 of the exact y, relatively:
-/// exp is within 2 ulp, twice, the difference is rounded once, and the quotient once.
+/// With d = max - x, y is within (77 + d + ln(cols)) u_T + ceil(cols / 1024) u_64 of the exact one,
+/// relatively, where it is no subnormal: each exp is off by 4 u_T for its 2 ulp and d u_T for the
+/// rounded difference, whose mean over the row's weights is at most ln(cols); the sum adds 68 u_T,
+/// the quotient 1.
 template <typename T>
 void softmax_forward(std::int64_t rows, std::int64_t cols, const T* x, T* y);
 

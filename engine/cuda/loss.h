@@ -21,8 +21,8 @@ void mse_backward(std::int64_t n, const T* g, const T* x, const T* target, T* gx
 /// *out = the mean over rows of -log_softmax(x)[row, target[row]]. log_probs[rows,cols] is filled
 /// with log_softmax(x) for backward. A target outside [0, cols) makes *out NaN; nothing outside the
 /// row is read. With m = max |x - top| in a row, an element of log_probs is within
-/// (72 + 3 m + 2 |log_prob|) u_T + ceil(cols / 1024) u_64 of the exact one, and *out within the
-/// mean of that over rows, plus (rows + 1) u_64 and u_T of its size.
+/// (72 + 4 ln(cols) + m + |log_prob|) u_T + ceil(cols / 1024) u_64 of the exact one, and *out
+/// within the mean of that over rows, plus (rows + 1) u_64 and u_T of its size.
 template <typename T>
 void cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
                            const std::int32_t* target, T* log_probs, T* out);

@@ -9,7 +9,7 @@
 // B = ceil(n / 1024) blocks, the sum differs from the exact one by at most
 //     ((L + 4) u_T + B u_64) * sum |x|
 // to first order (Higham, Accuracy and Stability of Numerical Algorithms, 4.2); the L + 4 holds the
-// final rounding. One run has L = 64; runs of s elements have L <= 1024 / s + 64.
+// final rounding. One run has L = 64; runs of s elements have L <= 1024 / s + 66.
 
 #include <cstdint>
 
