@@ -1,41 +1,30 @@
 #include "engine/cpu/activation.h"
 
-#include <cmath>
-
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/row_max.h"
 #include "engine/math/elementary.h"
+#include "engine/math/pointwise.h"
 
 namespace rematch::cpu {
 
 template <typename T>
 void relu_forward(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] <= T(0) ? T(0) : x[i];
+  for (std::int64_t i = 0; i < n; ++i) y[i] = math::relu(x[i]);
 }
 
 template <typename T>
 void relu_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T g = gy[i];
-    gx[i] = y[i] > T(0) ? g : T(0);
-  }
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::relu_gradient(gy[i], y[i]);
 }
 
 template <typename T>
 void leaky_relu_forward(std::int64_t n, const T* x, T slope, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T scaled = slope * x[i];
-    y[i] = x[i] > T(0) ? x[i] : scaled;
-  }
+  for (std::int64_t i = 0; i < n; ++i) y[i] = math::leaky_relu(x[i], slope);
 }
 
 template <typename T>
 void leaky_relu_backward(std::int64_t n, const T* gy, const T* x, T slope, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T g = gy[i];
-    const T scaled = slope * g;
-    gx[i] = x[i] > T(0) ? g : scaled;
-  }
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::leaky_relu_gradient(gy[i], x[i], slope);
 }
 
 template <typename T>
@@ -45,7 +34,7 @@ void gelu_forward(std::int64_t n, const T* x, T* y) {
 
 template <typename T>
 void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = gy[i] * math::gelu_derivative(x[i]);
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::gelu_gradient(gy[i], x[i]);
 }
 
 template <typename T>
@@ -55,7 +44,7 @@ void tanh_forward(std::int64_t n, const T* x, T* y) {
 
 template <typename T>
 void tanh_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = gy[i] * std::fma(-y[i], y[i], T(1));
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::tanh_gradient(gy[i], y[i]);
 }
 
 template <typename T>
@@ -65,7 +54,7 @@ void sigmoid_forward(std::int64_t n, const T* x, T* y) {
 
 template <typename T>
 void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = gy[i] * (y[i] * (T(1) - y[i]));
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::sigmoid_gradient(gy[i], y[i]);
 }
 
 template <typename T>
@@ -82,7 +71,7 @@ template <typename T>
 void softmax_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T* y, T* gx) {
   for (std::int64_t r = 0; r < rows; ++r, gy += cols, y += cols, gx += cols) {
     const T dot = static_cast<T>(lane_sum<T>(cols, [=](std::int64_t i) { return gy[i] * y[i]; }));
-    for (std::int64_t i = 0; i < cols; ++i) gx[i] = y[i] * (gy[i] - dot);
+    for (std::int64_t i = 0; i < cols; ++i) gx[i] = math::softmax_gradient(gy[i], y[i], dot);
   }
 }
 

@@ -1,9 +1,10 @@
 #include "engine/cpu/batch_norm.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/cpu/reduce.h"
+#include "engine/math/normalise.h"
+#include "engine/math/pointwise.h"
 
 namespace rematch::cpu {
 
@@ -61,8 +62,8 @@ template <typename T>
 void normalise(std::int64_t n, std::int64_t c, std::int64_t s, const T* x, const T* w, const T* b,
                const T* mean, const T* invstd, T* y) {
   map(n, c, s, 0, c, y, [=](std::int64_t at, std::int64_t j) {
-    const T factor = w == nullptr ? invstd[j] : invstd[j] * w[j];
-    return (x[at] - mean[j]) * factor + (b == nullptr ? T(0) : b[j]);
+    return math::batch_norm(x[at], mean[j], math::batch_norm_factor(invstd[j], w, j),
+                            b == nullptr ? T(0) : b[j]);
   });
 }
 
@@ -73,24 +74,20 @@ void batch_norm_train(std::int64_t n, std::int64_t c, std::int64_t s, const T* x
                       const T* b, T eps, T* y, T* mean, T* invstd, T* running_mean, T* running_var,
                       T momentum) {
   const auto count = static_cast<double>(n * s);
-  const auto blend = [=](T old, double now) {
-    return static_cast<T>((1.0 - static_cast<double>(momentum)) * static_cast<double>(old) +
-                          static_cast<double>(momentum) * now);
-  };
   channel_sums<T>(
       n, c, s, 0, c, [=](std::int64_t at, std::int64_t) { return x[at]; },
       [=](std::int64_t j, double total) { mean[j] = static_cast<T>(total / count); });
   channel_sums<T>(
       n, c, s, 0, c,
-      [=](std::int64_t at, std::int64_t j) {
-        const T d = x[at] - mean[j];
-        return d * d;
-      },
+      [=](std::int64_t at, std::int64_t j) { return math::squared_difference(x[at], mean[j]); },
       [=](std::int64_t j, double total) {
-        invstd[j] = static_cast<T>(1.0 / std::sqrt(total / count + static_cast<double>(eps)));
-        if (running_var != nullptr) running_var[j] = blend(running_var[j], total / (count - 1.0));
+        invstd[j] = math::inverse_deviation(total / count, eps);
+        if (running_var != nullptr) {
+          running_var[j] = math::running_blend(running_var[j], total / (count - 1.0), momentum);
+        }
         if (running_mean != nullptr) {
-          running_mean[j] = blend(running_mean[j], static_cast<double>(mean[j]));
+          running_mean[j] =
+              math::running_blend(running_mean[j], static_cast<double>(mean[j]), momentum);
         }
       });
   normalise(n, c, s, x, w, b, mean, invstd, y);
@@ -102,8 +99,7 @@ void batch_norm_eval(std::int64_t n, std::int64_t c, std::int64_t s, const T* x,
                      T* mean_out, T* invstd_out) {
   for (std::int64_t j = 0; j < c; ++j) {
     mean_out[j] = running_mean[j];
-    invstd_out[j] = static_cast<T>(
-        1.0 / std::sqrt(static_cast<double>(running_var[j]) + static_cast<double>(eps)));
+    invstd_out[j] = math::inverse_deviation(static_cast<double>(running_var[j]), eps);
   }
   normalise(n, c, s, x, w, b, mean_out, invstd_out, y);
 }
@@ -112,14 +108,13 @@ template <typename T>
 void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T* gy, const T* x,
                          const T* mean, const T* invstd, const T* w, bool train, T* gx, T* gw,
                          T* gb) {
-  const auto factor = [=](std::int64_t j) { return w == nullptr ? invstd[j] : invstd[j] * w[j]; };
+  const auto factor = [=](std::int64_t j) { return math::batch_norm_factor(invstd[j], w, j); };
   if (gw == nullptr && gb == nullptr && !train) {
     if (gx != nullptr) {
       map(n, c, s, 0, c, gx, [=](std::int64_t at, std::int64_t j) { return gy[at] * factor(j); });
     }
     return;
   }
-  const T share = T(1) / static_cast<T>(n * s);
   for (std::int64_t first = 0; first < c; first += kTile) {
     // A tile of channels at a time: their sums live here, since gw and gb may be null.
     const std::int64_t last = std::min(first + kTile, c);
@@ -137,14 +132,13 @@ void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T
     if (gb != nullptr) std::copy_n(sum_gy, last - first, gb + first);
     if (gw != nullptr) std::copy_n(sum_gy_xhat, last - first, gw + first);
     if (gx == nullptr) continue;
-    T constant[kTile];
-    T slope[kTile];
-    for (std::int64_t j = first; j < last; ++j) {
-      constant[j - first] = train ? sum_gy[j - first] * share : T(0);
-      slope[j - first] = train ? sum_gy_xhat[j - first] * share * invstd[j] : T(0);
+    math::BatchNormChannel<T> channel[kTile];
+    for (std::int64_t j = first; train && j < last; ++j) {
+      channel[j - first] = math::BatchNormChannel<T>::make(
+          sum_gy[j - first], sum_gy_xhat[j - first], invstd[j], n * s);
     }
     map(n, c, s, first, last, gx, [&](std::int64_t at, std::int64_t j) {
-      return factor(j) * (gy[at] - constant[j - first] - (x[at] - mean[j]) * slope[j - first]);
+      return channel[j - first].gradient(gy[at], x[at], mean[j], factor(j));
     });
   }
 }

@@ -1,9 +1,10 @@
 #include "engine/cpu/layer_norm.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/cpu/reduce.h"
+#include "engine/math/normalise.h"
+#include "engine/math/pointwise.h"
 
 namespace rematch::cpu {
 
@@ -14,20 +15,13 @@ void layer_norm_forward(std::int64_t rows, std::int64_t cols, const T* x, const 
   for (std::int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
     const T centre =
         static_cast<T>(lane_sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
-    const double variance = lane_sum<T>(cols,
-                                        [=](std::int64_t i) {
-                                          const T d = x[i] - centre;
-                                          return d * d;
-                                        }) /
-                            count;
-    const T factor = static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(eps)));
+    const double variance =
+        lane_sum<T>(cols, [=](std::int64_t i) { return math::squared_difference(x[i], centre); }) /
+        count;
+    const T factor = math::inverse_deviation(variance, eps);
     mean[r] = centre;
     rstd[r] = factor;
-    for (std::int64_t i = 0; i < cols; ++i) {
-      const T xhat = (x[i] - centre) * factor;
-      const T scaled = w == nullptr ? xhat : xhat * w[i];
-      y[i] = b == nullptr ? scaled : scaled + b[i];
-    }
+    for (std::int64_t i = 0; i < cols; ++i) y[i] = math::layer_norm(x[i], centre, factor, w, b, i);
   }
 }
 
@@ -41,19 +35,18 @@ void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, cons
     const T centre = mean[r];
     const T factor = rstd[r];
     if (gw != nullptr) {
-      for (std::int64_t i = 0; i < cols; ++i) gw[i] += gy[i] * ((x[i] - centre) * factor);
+      for (std::int64_t i = 0; i < cols; ++i)
+        gw[i] += math::layer_norm_weight_term(gy[i], x[i], centre, factor);
     }
     if (gb != nullptr) {
       for (std::int64_t i = 0; i < cols; ++i) gb[i] += gy[i];
     }
     if (gx == nullptr) continue;
     const auto h = [=](std::int64_t i) { return w == nullptr ? gy[i] : gy[i] * w[i]; };
-    const T mean_h = static_cast<T>(lane_sum<T>(cols, h) / count);
+    const double sum_h = lane_sum<T>(cols, h);
     const double moment = lane_sum<T>(cols, [=](std::int64_t i) { return h(i) * (x[i] - centre); });
-    const T slope = static_cast<T>(moment * static_cast<double>(factor) / count) * factor;
-    for (std::int64_t i = 0; i < cols; ++i) {
-      gx[i] = factor * (h(i) - mean_h - (x[i] - centre) * slope);
-    }
+    const auto row = math::LayerNormRow<T>::make(centre, factor, sum_h, moment, count);
+    for (std::int64_t i = 0; i < cols; ++i) gx[i] = row.gradient(h(i), x[i]);
     gx += cols;
   }
 }

@@ -3,22 +3,21 @@
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/row_max.h"
 #include "engine/math/elementary.h"
+#include "engine/math/pointwise.h"
 
 namespace rematch::cpu {
 
 template <typename T>
 T mse_forward(std::int64_t n, const T* x, const T* target) {
-  const double total = lane_sum<T>(n, [=](std::int64_t i) {
-    const T d = x[i] - target[i];
-    return d * d;
-  });
+  const double total =
+      lane_sum<T>(n, [=](std::int64_t i) { return math::squared_difference(x[i], target[i]); });
   return static_cast<T>(total / static_cast<double>(n));
 }
 
 template <typename T>
 void mse_backward(std::int64_t n, T g, const T* x, const T* target, T* gx) {
-  const T factor = g * (T(2) / static_cast<T>(n));
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = factor * (x[i] - target[i]);
+  const T factor = math::mse_factor(g, n);
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::mse_gradient(factor, x[i], target[i]);
 }
 
 template <typename T>
@@ -39,10 +38,11 @@ T cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
 template <typename T>
 void cross_entropy_backward(std::int64_t rows, std::int64_t cols, T g, const T* log_probs,
                             const std::int32_t* target, T* gx) {
-  const T factor = g / static_cast<T>(rows);
+  const T factor = math::cross_entropy_factor(g, rows);
   for (std::int64_t r = 0; r < rows; ++r, log_probs += cols, gx += cols) {
-    for (std::int64_t i = 0; i < cols; ++i) gx[i] = factor * math::exp(log_probs[i]);
-    gx[target[r]] = factor * (math::exp(log_probs[target[r]]) - T(1));
+    for (std::int64_t i = 0; i < cols; ++i)
+      gx[i] = math::cross_entropy_gradient(factor, log_probs[i], false);
+    gx[target[r]] = math::cross_entropy_gradient(factor, log_probs[target[r]], true);
   }
 }
 

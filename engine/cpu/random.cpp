@@ -3,9 +3,8 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "engine/math/elementary.h"
+#include "engine/math/draw.h"
 #include "engine/random/philox.h"
 
 namespace rematch::cpu {
@@ -91,30 +90,26 @@ void for_each_chunk(std::int64_t n, const PhiloxStream& stream, std::uint64_t of
   }
 }
 
-inline float uniform(std::uint32_t word, float /*type*/) { return uniform_float(word); }
-inline double uniform(std::uint32_t word, double /*type*/) { return uniform_double(word); }
-
 /// Calls use(i, z) with element i's standard normal.
 template <typename Use>
 void for_each_normal(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
                      const Use& use) {
-  for_each_chunk(
-      n, stream, offset, [&](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
-        double cosines[kChunk / 2];
-        double sines[kChunk / 2];
-        const std::int64_t pairs = (count + 1) / 2;
-        for (std::int64_t j = 0; j < pairs; ++j) {
-          const math::CosSin z =
-              math::box_muller(uniform_double(words[2 * j]), uniform_double(words[2 * j + 1]));
-          cosines[j] = z.cos;
-          sines[j] = z.sin;
-        }
-        for (std::int64_t j = 0; j < count / 2; ++j) {
-          use(first + 2 * j, cosines[j]);
-          use(first + 2 * j + 1, sines[j]);
-        }
-        if (count % 2 == 1) use(first + count - 1, cosines[pairs - 1]);
-      });
+  for_each_chunk(n, stream, offset,
+                 [&](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   double cosines[kChunk / 2];
+                   double sines[kChunk / 2];
+                   const std::int64_t pairs = (count + 1) / 2;
+                   for (std::int64_t j = 0; j < pairs; ++j) {
+                     const math::CosSin z = math::normal_pair(words[2 * j], words[2 * j + 1]);
+                     cosines[j] = z.cos;
+                     sines[j] = z.sin;
+                   }
+                   for (std::int64_t j = 0; j < count / 2; ++j) {
+                     use(first + 2 * j, cosines[j]);
+                     use(first + 2 * j + 1, sines[j]);
+                   }
+                   if (count % 2 == 1) use(first + count - 1, cosines[pairs - 1]);
+                 });
 }
 
 }  // namespace
@@ -123,7 +118,7 @@ template <typename T>
 void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
                      std::uint64_t subsequence, std::uint64_t offset, std::uint8_t* mask, T* y) {
   const std::uint64_t threshold = keep_threshold(p);
-  const T factor = static_cast<T>(1.0 / (1.0 - p));
+  const T factor = math::dropout_factor<T>(p);
   if (threshold == 0) {
     std::fill_n(mask, n, std::uint8_t{0});
     std::fill_n(y, n, T(0));
@@ -137,8 +132,7 @@ void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
                    T* to = y + first;
                    std::uint8_t* kept = mask + first;
                    for (std::int64_t j = 0; j < count; ++j) {
-                     const T scaled = from[j] * factor;
-                     to[j] = words[j] <= last_kept ? scaled : T(0);
+                     to[j] = math::dropout(from[j], factor, words[j] <= last_kept);
                    }
                    for (std::int64_t j = 0; j < count; ++j) {
                      kept[j] = words[j] <= last_kept ? 1 : 0;
@@ -148,11 +142,8 @@ void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
 
 template <typename T>
 void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, double p, T* gx) {
-  const T factor = static_cast<T>(1.0 / (1.0 - p));
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T scaled = gy[i] * factor;
-    gx[i] = mask[i] != 0 ? scaled : T(0);
-  }
+  const T factor = math::dropout_factor<T>(p);
+  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::dropout(gy[i], factor, mask[i] != 0);
 }
 
 template <typename T>
@@ -163,8 +154,7 @@ void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t s
                  [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
                    for (std::int64_t j = 0; j < count; ++j) {
                      const T value = x[first + j];
-                     const T slope = std::fma(span, uniform(words[j], T(0)), lower);
-                     const T factor = value >= T(0) ? T(1) : slope;
+                     const T factor = math::rrelu_noise(value, lower, span, words[j]);
                      noise[first + j] = factor;
                      y[first + j] = value * factor;
                    }
@@ -179,17 +169,15 @@ void multiply(std::int64_t n, const T* a, const T* b, T* out) {
 template <typename T>
 void gaussian_noise_forward(std::int64_t n, const T* x, T sigma, std::uint64_t seed,
                             std::uint64_t subsequence, std::uint64_t offset, T* y) {
-  for_each_normal(n, {seed, subsequence}, offset, [=](std::int64_t i, double z) {
-    y[i] = std::fma(sigma, static_cast<T>(z), x[i]);
-  });
+  for_each_normal(n, {seed, subsequence}, offset,
+                  [=](std::int64_t i, double z) { y[i] = math::normal_around(x[i], sigma, z); });
 }
 
 template <typename T>
 void fill_normal(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                  std::uint64_t offset, T mean, T stddev, T* out) {
-  for_each_normal(n, {seed, subsequence}, offset, [=](std::int64_t i, double z) {
-    out[i] = std::fma(stddev, static_cast<T>(z), mean);
-  });
+  for_each_normal(n, {seed, subsequence}, offset,
+                  [=](std::int64_t i, double z) { out[i] = math::normal_around(mean, stddev, z); });
 }
 
 template <typename T>
@@ -199,7 +187,7 @@ void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
   for_each_chunk(n, {seed, subsequence}, offset,
                  [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
                    for (std::int64_t j = 0; j < count; ++j) {
-                     out[first + j] = std::fma(span, uniform(words[j], T(0)), lo);
+                     out[first + j] = math::uniform_between(lo, span, words[j]);
                    }
                  });
 }

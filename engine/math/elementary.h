@@ -64,6 +64,12 @@ REMATCH_HD inline float with_sign(float magnitude, float sign) {
 inline constexpr double kRound = 0x1.8p52;
 inline constexpr float kRoundF = 0x1.8p23F;
 
+/// Device code may use constants of the host, but not call functions that return them.
+template <typename T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <typename T>
+inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+
 /// 2^n for an integer n in the exponent range of normal numbers.
 REMATCH_HD inline double power_of_two(double n) {
   return bits_as<double>(bits_as<std::uint64_t>(n + (kRound + 1023.0)) << 52U);
@@ -152,9 +158,8 @@ REMATCH_HD inline double log(double x) {
   // e * hi is exact: hi = ln 2 cut to 42 bits.
   const double low = std::fma(s, half + r, e * 0x1.ef35793c76730p-45);
   const double y = e * 0x1.62e42fefa38p-1 + (f - (half - low));
-  const double finite = x < std::numeric_limits<double>::infinity() ? y : x;
-  const double edge = x == 0.0 ? -std::numeric_limits<double>::infinity()
-                               : std::numeric_limits<double>::quiet_NaN();
+  const double finite = x < detail::kInfinity<double> ? y : x;
+  const double edge = x == 0.0 ? -detail::kInfinity<double> : detail::kNan<double>;
   return x > 0.0 ? finite : edge;
 }
 /// Natural logarithm within 1 float ulp, as above; fit error 1.2e-9.
@@ -174,9 +179,8 @@ REMATCH_HD inline float log(float x) {
       z * detail::polynomial(z, 0x1.555556p-1F, 0x1.9999ecp-2F, 0x1.245bf2p-2F, 0x1.ddde5p-3F);
   const float low = std::fma(s, half + r, e * 0x1.7f7d1cp-20F);
   const float y = e * 0x1.62e4p-1F + (f - (half - low));
-  const float finite = x < std::numeric_limits<float>::infinity() ? y : x;
-  const float edge =
-      x == 0.0F ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+  const float finite = x < detail::kInfinity<float> ? y : x;
+  const float edge = x == 0.0F ? -detail::kInfinity<float> : detail::kNan<float>;
   return x > 0.0F ? finite : edge;
 }
 

@@ -1,0 +1,150 @@
+#include "engine/cuda/batch_norm.h"
+
+#include <catch2/catch_template_test_macros.hpp>
+
+#include "engine/cpu/batch_norm.h"
+#include "engine/cuda/testing/device.h"
+
+namespace rematch::cuda {
+namespace {
+
+using testing::DeviceArray;
+using testing::holds;
+using testing::need_device;
+using testing::values;
+
+struct Extents {
+  std::int64_t n;
+  std::int64_t c;
+  std::int64_t s;
+};
+/// Rows, planes narrower and wider than 16 lanes, several blocks of 1024, packs that straddle
+/// planes; at most 128 rows with s = 1, so that all orders are the CPU's.
+constexpr Extents kExtents[] = {{2, 1, 1},    {5, 3, 1},   {128, 64, 1}, {100, 33, 1}, {3, 2, 2},
+                                {2, 3, 4},    {7, 5, 9},   {64, 3, 16},  {50, 8, 49},  {9, 4, 100},
+                                {3, 2, 2500}, {600, 2, 4}, {16, 70, 64}, {1, 3, 5000}};
+
+/// Everything that training, evaluation and their backward leave behind.
+template <typename T>
+struct Results {
+  std::vector<std::vector<T>> arrays;
+  friend bool operator==(const Results&, const Results&) = default;
+};
+
+template <typename T>
+Results<T> on_cpu(const Extents& e, bool train, bool parameters) {
+  const std::int64_t n = e.n * e.c * e.s;
+  const auto x = values<T>(n, 1);
+  const auto gy = values<T>(n, 2);
+  const auto w = values<T>(e.c, 3);
+  const auto b = values<T>(e.c, 4);
+  auto running_mean = values<T>(e.c, 5);
+  std::vector<T> running_var(running_mean.size(), T(0.5));
+  std::vector<T> y(x.size());
+  std::vector<T> gx(x.size());
+  std::vector<T> mean(w.size());
+  std::vector<T> invstd(w.size());
+  std::vector<T> gw(w.size());
+  std::vector<T> gb(w.size());
+  const T* wp = parameters ? w.data() : nullptr;
+  const T* bp = parameters ? b.data() : nullptr;
+  if (train) {
+    cpu::batch_norm_train(e.n, e.c, e.s, x.data(), wp, bp, T(0.125), y.data(), mean.data(),
+                          invstd.data(), running_mean.data(), running_var.data(), T(0.1));
+  } else {
+    cpu::batch_norm_eval(e.n, e.c, e.s, x.data(), wp, bp, running_mean.data(), running_var.data(),
+                         T(0.125), y.data(), mean.data(), invstd.data());
+  }
+  cpu::batch_norm_backward(e.n, e.c, e.s, gy.data(), x.data(), mean.data(), invstd.data(), wp,
+                           train, gx.data(), parameters ? gw.data() : nullptr,
+                           parameters ? gb.data() : nullptr);
+  return {{y, mean, invstd, running_mean, running_var, gx, gw, gb}};
+}
+
+template <typename T>
+Results<T> on_device(const Extents& e, bool train, bool parameters, std::int64_t shift) {
+  const std::int64_t n = e.n * e.c * e.s;
+  const DeviceArray<T> x(values<T>(n, 1), shift);
+  const DeviceArray<T> gy(values<T>(n, 2), shift);
+  const DeviceArray<T> w(values<T>(e.c, 3), shift);
+  const DeviceArray<T> b(values<T>(e.c, 4), shift);
+  const DeviceArray<T> running_mean(values<T>(e.c, 5), shift);
+  const std::vector<T> zeros(static_cast<std::size_t>(e.c));
+  const DeviceArray<T> running_var(std::vector<T>(zeros.size(), T(0.5)), shift);
+  const DeviceArray<T> y(n, shift);
+  const DeviceArray<T> gx(n, shift);
+  const DeviceArray<T> mean(zeros, shift);
+  const DeviceArray<T> invstd(zeros, shift);
+  const DeviceArray<T> gw(zeros, shift);
+  const DeviceArray<T> gb(zeros, shift);
+  const T* wp = parameters ? w.data() : nullptr;
+  const T* bp = parameters ? b.data() : nullptr;
+  if (train) {
+    batch_norm_train(e.n, e.c, e.s, x.data(), wp, bp, T(0.125), y.data(), mean.data(),
+                     invstd.data(), running_mean.data(), running_var.data(), T(0.1));
+  } else {
+    batch_norm_eval(e.n, e.c, e.s, x.data(), wp, bp, running_mean.data(), running_var.data(),
+                    T(0.125), y.data(), mean.data(), invstd.data());
+  }
+  batch_norm_backward(e.n, e.c, e.s, gy.data(), x.data(), mean.data(), invstd.data(), wp, train,
+                      gx.data(), parameters ? gw.data() : nullptr,
+                      parameters ? gb.data() : nullptr);
+  for (const DeviceArray<T>* array :
+       {&x, &gy, &w, &b, &running_mean, &running_var, &y, &gx, &mean, &invstd, &gw, &gb}) {
+    CHECK(array->guarded());
+  }
+  return {{y.host(), mean.host(), invstd.host(), running_mean.host(), running_var.host(), gx.host(),
+           gw.host(), gb.host()}};
+}
+
+TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu]", float, double) {
+  using T = TestType;
+  need_device();
+  for (const Extents& e : kExtents) {
+    for (const bool train : {true, false}) {
+      for (const bool parameters : {true, false}) {
+        for (const std::int64_t shift : {0, 1}) {
+          CAPTURE(e.n, e.c, e.s, train, parameters, shift);
+          const Results<T> want = on_cpu<T>(e, train, parameters);
+          const Results<T> got = on_device<T>(e, train, parameters, shift);
+          for (std::size_t i = 0; i < want.arrays.size(); ++i) {
+            CAPTURE(i);
+            CHECK(testing::same_bits(got.arrays[i], want.arrays[i]));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("batch norm over many rows differs from the CPU by double's rounding alone", "[gpu]") {
+  need_device();
+  const Extents e{70001, 5, 1};
+  const Results<double> want = on_cpu<double>(e, true, true);
+  const Results<double> got = on_device<double>(e, true, true, 0);
+  // Sums of 70001 terms below 4, each order within n * 2^-53 * sum |terms|; gw and gb are such
+  // sums.
+  const double n = 70001;
+  for (std::size_t i = 0; i < want.arrays.size(); ++i) {
+    CAPTURE(i);
+    CHECK(cpu::testing::distance(got.arrays[i], want.arrays[i]) <= 2 * n * 0x1p-53 * 4 * n);
+  }
+}
+
+TEST_CASE("batch norm without running statistics and without gx leaves them alone", "[gpu]") {
+  need_device();
+  const DeviceArray<float> x(values<float>(24, 1));
+  const DeviceArray<float> y(24);
+  const DeviceArray<float> mean(3);
+  const DeviceArray<float> invstd(3);
+  const DeviceArray<float> gb(3);
+  batch_norm_train<float>(2, 3, 4, x.data(), nullptr, nullptr, 0.125F, y.data(), mean.data(),
+                          invstd.data(), nullptr, nullptr, 0.1F);
+  batch_norm_backward<float>(2, 3, 4, x.data(), x.data(), mean.data(), invstd.data(), nullptr, true,
+                             nullptr, nullptr, gb.data());
+  CHECK(y.guarded());
+  CHECK(gb.guarded());
+}
+
+}  // namespace
+}  // namespace rematch::cuda

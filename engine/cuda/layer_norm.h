@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+namespace rematch::cuda {
+
+// engine/cpu/layer_norm.h on the device: pointers are the device's, work goes to stream(). Formulas
+// and the order of sums along rows are the CPU's, so y, mean, rstd and gx have its bits (NaN
+// payloads apart); such a sum is within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum |terms| of
+// the exact one. gw and gb are summed down columns in chunks of 128 rows: ascending in T in a
+// chunk, as on the CPU; the chunks' sums ascending in double. Up to 128 rows that is the CPU's
+// order, and its bits. Beyond, with t = the column's sum of |terms|, gw and gb are within
+// (min(rows, 128) u_T + ceil(rows / 128) u_64) t of the exact sum of the terms (gw's terms carry 3
+// roundings each), the CPU's within rows u_T t, so the two differ by at most
+// ((rows + 128) u_T + ceil(rows / 128) u_64) t.
+
+/// Layer normalisation of each row of x[rows,cols] (Ba et al., 2016):
+/// y = (x - mean) * rstd * w[cols] + b[cols], with the row's mean and biased variance and
+/// rstd = 1 / sqrt(var + eps). `w` and `b` may be null. mean[rows], rstd[rows] are for backward.
+template <typename T>
+void layer_norm_forward(std::int64_t rows, std::int64_t cols, const T* x, const T* w, const T* b,
+                        T eps, T* y, T* mean, T* rstd);
+
+/// With xhat = (x - mean) * rstd and h = gy * w: gx = rstd * (h - mean(h) - xhat * mean(h * xhat)),
+/// gw[cols] = sum over rows of gy * xhat, gb[cols] = sum over rows of gy. `w`, gx, gw, gb may be
+/// null.
+template <typename T>
+void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T* x,
+                         const T* mean, const T* rstd, const T* w, T* gx, T* gw, T* gb);
+
+}  // namespace rematch::cuda
