@@ -3,11 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "engine/memory/resource.h"
 
 namespace rematch {
 
@@ -38,17 +41,18 @@ struct LedgerEvent {
 /// Allocator that accounts for every requested byte.
 ///
 /// Bytes are those asked for, never rounded, so two runs of one program give the same figures on
-/// every machine. Blocks are 64-byte aligned and are kept for reuse by size class. A ledger and
-/// the tensors made from it belong to one thread at a time.
+/// every machine and for every kind of memory. Blocks are aligned to 64 bytes or more. A ledger
+/// and the tensors made from it belong to one thread at a time.
 class Ledger {
  public:
-  Ledger() = default;
+  /// Of host memory.
+  Ledger();
+  explicit Ledger(std::unique_ptr<MemoryResource> memory);
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
-  ~Ledger();
 
   /// `bytes` >= 0; zero bytes give nullptr and count as an allocation of nothing.
-  /// Throws OutOfMemory past the limit, by injection, or when the system has no more.
+  /// Throws OutOfMemory past the limit, by injection, or when the resource has no more.
   void* allocate(std::int64_t bytes, Tag tag);
   void release(void* block, std::int64_t bytes, Tag tag) noexcept;
   void retag(std::int64_t bytes, Tag from, Tag to) noexcept;
@@ -76,11 +80,15 @@ class Ledger {
   void set_label(std::int32_t label) { label_ = label; }
 
   /// Gives cached blocks back to the system.
-  void trim() noexcept;
+  void trim() noexcept { memory_->trim(); }
+  /// Bytes that the resource holds from the system, beside the requested ones that live() counts.
+  std::int64_t reserved() const { return memory_->reserved(); }
+  Device device() const { return memory_->device(); }
 
  private:
   void log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag);
 
+  std::unique_ptr<MemoryResource> memory_;
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
   std::int64_t total_ = 0;
@@ -92,8 +100,6 @@ class Ledger {
   bool poison_ = false;
   bool record_timeline_ = false;
   std::vector<LedgerEvent> timeline_;
-  std::int64_t cached_bytes_ = 0;
-  std::vector<std::vector<void*>> cache_;
 };
 
 }  // namespace rematch

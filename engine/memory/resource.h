@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+namespace rematch {
+
+/// Where a block of memory lies.
+enum class Device : std::uint8_t { cpu, cuda };
+std::string_view to_string(Device device);
+
+/// Where a ledger gets its blocks from. The ledger counts, limits and injects failures; a resource
+/// only hands out memory, so every kind of memory obeys the same ledger. Like its ledger, a
+/// resource belongs to one thread at a time.
+class MemoryResource {
+ public:
+  MemoryResource() = default;
+  MemoryResource(const MemoryResource&) = delete;
+  MemoryResource& operator=(const MemoryResource&) = delete;
+  virtual ~MemoryResource() = default;
+
+  /// An uninitialised block of at least `bytes` > 0, aligned to 64 bytes or more; nullptr when
+  /// there is no more.
+  virtual void* allocate(std::int64_t bytes) = 0;
+  /// Takes back a block that allocate(bytes) gave, and may hand it out again.
+  virtual void release(void* block, std::int64_t bytes) noexcept = 0;
+  /// Fills `bytes` of a block that is about to be released with 0xff, after all work on it that was
+  /// started before.
+  virtual void poison(void* block, std::int64_t bytes) noexcept = 0;
+  /// Gives up blocks that are kept for reuse.
+  virtual void trim() noexcept = 0;
+  /// Bytes held from the system: those in use with their rounding, and those kept for reuse. On a
+  /// device it is the whole process's figure, for all resources there share one pool.
+  [[nodiscard]] virtual std::int64_t reserved() const noexcept = 0;
+  [[nodiscard]] virtual Device device() const noexcept = 0;
+  /// Who refuses when there is no more, for error messages: "the system".
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+};
+
+/// Blocks of the host, kept for reuse by size class up to 1 GiB; not kept under AddressSanitizer,
+/// where reuse would hide a use after free.
+std::unique_ptr<MemoryResource> host_memory();
+
+}  // namespace rematch
