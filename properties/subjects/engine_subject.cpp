@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/autograd/backward.h"
+#include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/memory/ledger.h"
 #include "engine/nn/optimizer.h"
@@ -211,10 +212,9 @@ class Run {
       o.offset = record_.data.size();
       o.bytes = static_cast<std::size_t>(t.bytes());
       record_.data.resize(o.offset + o.bytes);
-      std::memcpy(record_.data.data() + o.offset, t.raw(), o.bytes);
-      if (is_floating(o.dtype)) {
-        canonical_nans(std::span(record_.data).subspan(o.offset, o.bytes), size_of(o.dtype));
-      }
+      const auto bytes = std::span(record_.data).subspan(o.offset, o.bytes);
+      t.copy_to_host(bytes);
+      if (is_floating(o.dtype)) canonical_nans(bytes, size_of(o.dtype));
     }
     record_.observations.push_back(o);
   }
@@ -232,8 +232,8 @@ class Run {
 
 }  // namespace
 
-EngineSubject::EngineSubject(const Mechanics* mechanics)
-    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>()) {
+EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
+    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>(memory_of(device))) {
   // A read after free must not pass.
   ledger_->set_poison(true);
 }
