@@ -186,6 +186,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"check --seed 18446744073709551616", "--seed"},
       {"replay --seed 1 --case -1", "--case"},
       {"check --subject torch", "known: engine"},
+      {"check --device tpu", "cpu or cuda"},
       {"check --regressions /nowhere", "/nowhere"},
       {"replay", "--seed S"},
       {"replay --seed 1", "--case K"},
