@@ -14,6 +14,7 @@
 #include "properties/subjects/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
+#include "properties/subjects/layer_agreement.h"
 
 namespace rematch {
 namespace {
@@ -239,6 +240,11 @@ EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
 }
 
 EngineSubject::~EngineSubject() = default;
+
+std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const Geometry& geometry) {
+  if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
+  return rematch::compare_layers(c, geometry, host_ledger_, ledger_);
+}
 
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {

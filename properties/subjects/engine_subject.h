@@ -16,6 +16,8 @@ class EngineSubject final : public Subject {
   ~EngineSubject() override;
   std::string_view name() const override { return "engine"; }
   Device device() const { return ledger_->device(); }
+  bool on_device() const override { return device() != Device::cpu; }
+  std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry) override;
   bool displaces() const override { return true; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
@@ -23,6 +25,8 @@ class EngineSubject final : public Subject {
  private:
   const Mechanics* mechanics_;
   std::shared_ptr<Ledger> ledger_;
+  /// For the comparison of layers.
+  std::shared_ptr<Ledger> host_ledger_;
 };
 
 }  // namespace rematch
