@@ -22,8 +22,9 @@ class DrawObserver {
                        std::span<const std::byte> drawn) = 0;
 };
 
-/// All state that code depends on without being handed it. One per worker thread; there is no
-/// other global in the engine. What a replay must restore is a member here.
+/// All state that code depends on without being handed it. One per worker thread; apart from
+/// the backward pass that a thread is in, the engine has no other global that steers it. What a
+/// replay must restore is a member here.
 struct Ambient {
   bool grad_enabled = true;
   Streams streams;

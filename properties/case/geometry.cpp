@@ -213,7 +213,7 @@ class ShapeWalk {
     if (!in_limits(l.kernel, 1)) fail("kernel of at least 1", std::to_string(l.kernel));
     if (!in_limits(l.stride, 1)) fail("stride of at least 1", std::to_string(l.stride));
     if (l.padding < 0 || l.padding > kMaxCaseElements / 4) {
-      fail("padding of at least 0", std::to_string(l.padding));
+      fail("padding from 0 to " + std::to_string(kMaxCaseElements / 4), std::to_string(l.padding));
     }
     const std::int64_t h = x_[2] + 2 * l.padding;
     const std::int64_t w = x_[3] + 2 * l.padding;

@@ -20,8 +20,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::atomic<bool> stop_requested{false};
+constexpr std::uint64_t kMaxJobs = 1024;
 
-void on_interrupt(int) { stop_requested.store(true); }
+/// The first request lets the hunt end and report; the second one does not wait for that.
+void on_interrupt(int) {
+  if (stop_requested.exchange(true)) std::_Exit(kInterrupted);
+}
 
 struct CheckArguments {
   std::string cases;
@@ -33,6 +37,7 @@ struct CheckArguments {
   SubjectChoice subject;
   std::string save = ".";
   std::string regressions;
+  bool no_regressions = false;
   bool json = false;
   bool quiet = false;
 };
@@ -177,6 +182,7 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResu
 std::optional<Finding> run_regressions(const CheckArguments& a, const Law* only,
                                        std::size_t& count) {
   std::optional<std::filesystem::path> directory;
+  if (a.no_regressions) return std::nullopt;
   if (!a.regressions.empty()) {
     directory = a.regressions;
   } else {
@@ -186,6 +192,7 @@ std::optional<Finding> run_regressions(const CheckArguments& a, const Law* only,
   const std::unique_ptr<Subject> subject = a.subject.make();
   Bench bench;
   for (const std::filesystem::path& file : regression_files(*directory)) {
+    if (stop_requested.load()) break;
     const Case c = load_case(file);
     ++count;
     const Verdict verdict = judge_or_catch(c, *subject, bench, only);
@@ -204,7 +211,11 @@ int check(const CheckArguments& a) {
   if (!o.cases && !o.seconds) o.cases = 10000;
   o.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (!a.jobs.empty()) {
-    o.jobs = static_cast<int>(std::min<std::uint64_t>(parse_whole("--jobs", a.jobs, 1), 1024));
+    const std::uint64_t jobs = parse_whole("--jobs", a.jobs, 1);
+    if (jobs > kMaxJobs) {
+      throw UsageError(fmt::format("--jobs: at most {} expected, got {}", kMaxJobs, jobs));
+    }
+    o.jobs = static_cast<int>(jobs);
   }
   o.make_subject = [&a] { return a.subject.make(); };
   o.stop = &stop_requested;
@@ -256,7 +267,10 @@ void add_check(CLI::App& app, Action& chosen) {
   CLI::App* command =
       app.add_subcommand("check", "Hunt: random cases, plain against checkpointed, law by law");
   auto a = std::make_shared<CheckArguments>();
-  command->add_option("--cases", a->cases, "Number of cases (default 10000)")->type_name("N");
+  command
+      ->add_option("--cases", a->cases,
+                   "Number of cases (default 10000); with --for, whichever ends first")
+      ->type_name("N");
   command->add_option("--for", a->duration, "Hunt this long: 60s, 5m, 1h")->type_name("TIME");
   command->add_option("--seed", a->seed, "Seed, or \"random\"")
       ->capture_default_str()
@@ -272,7 +286,11 @@ void add_check(CLI::App& app, Action& chosen) {
       ->capture_default_str()
       ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
-  command->add_option("--regressions", a->regressions, "Cases to run first")->type_name("DIR");
+  command
+      ->add_option("--regressions", a->regressions,
+                   "Cases to run first (default: those of the sources)")
+      ->type_name("DIR");
+  command->add_flag("--no-regressions", a->no_regressions, "Go straight to the hunt");
   command->add_flag("--json", a->json, "JSON instead of text");
   command->add_flag("--quiet", a->quiet, "Say something only when a law is broken");
   command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });

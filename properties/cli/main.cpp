@@ -76,7 +76,10 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     rematch::require_cpu();
-    return rematch::cli::run(argc, argv);
+    const int status = rematch::cli::run(argc, argv);
+    if (!rematch::cli::print_failed()) return status;
+    rematch::cli::print_error("rematch: standard output could not be written\n");
+    return rematch::cli::kUsage;
   } catch (const std::exception& e) {
     rematch::cli::print_error(fmt::format("rematch: {}\n", e.what()));
     return rematch::cli::kUsage;

@@ -134,7 +134,7 @@ TEST_CASE("a check of a wrong engine exits with 1, and the line it prints breaks
   const fs::path folder =
       fs::temp_directory_path() / ("rematch a check " + std::to_string(getpid()));
   fs::create_directory(folder);
-  const Outcome found = run("check --subject engine:R1 --regressions . --json", folder);
+  const Outcome found = run("check --subject engine:R1 --no-regressions --json", folder);
   CHECK(found.status == 1);
   const Json failure = Json::parse(found.out)["failure"];
   CHECK(failure["law"] == "dropout-masks");
@@ -146,7 +146,7 @@ TEST_CASE("a check of a wrong engine exits with 1, and the line it prints breaks
     CHECK(contains(again.out, "BROKEN  dropout-masks"));
   }
 
-  const Outcome text = run("check --subject engine:R1 --regressions .", folder);
+  const Outcome text = run("check --subject engine:R1 --no-regressions", folder);
   CHECK(text.status == 1);
   CHECK(contains(text.out, "BROKEN dropout-masks"));
   CHECK(contains(text.out, failure["replay"].get<std::string>()));
@@ -162,6 +162,32 @@ TEST_CASE("a regression that breaks ends the check before the hunt") {
   CHECK(contains(o.out, "0 cases"));
   CHECK_FALSE(contains(o.out, "all laws held"));
   CHECK_FALSE(contains(o.out, "unshrunk"));
+}
+
+TEST_CASE("a case that asks for more memory than a run may use is refused, not called broken") {
+  const fs::path file =
+      fs::temp_directory_path() / ("rematch-huge-" + std::to_string(getpid()) + ".json");
+  std::ofstream(file) << R"({"format": 1, "seed": 1, "dtype": "float64",)"
+                         R"( "input": [1000000, 1000], "layers": [{"kind": "relu"}]})";
+  for (const char* command : {"replay ", "show "}) {
+    const Outcome o = run(command + file.string());
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, "too large"));
+  }
+  fs::remove(file);
+}
+
+TEST_CASE("output that cannot be written is an error") {
+  CHECK(run_line("'" REMATCH_PROGRAM "' laws > /dev/full", "/tmp").status == 2);
+  CHECK(run_line("'" REMATCH_PROGRAM "' laws | head -1", "/tmp").status == 0);
+}
+
+TEST_CASE("show does not overwrite its case with the picture") {
+  const std::string file = regression("replay_draws_anew");
+  const Outcome o = run("show " + file + " --svg " + file);
+  CHECK(o.status == 2);
+  CHECK(contains(o.out, "name another file"));
 }
 
 TEST_CASE("laws lists every law with its sentence") {
@@ -184,6 +210,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"check --cases many", "--cases"},
       {"check --cases 0", "from 1"},
       {"check --jobs 0", "from 1"},
+      {"check --jobs 100000", "at most 1024"},
       {"check --seed 18446744073709551616", "--seed"},
       {"replay --seed 1 --case -1", "--case"},
       {"check --subject torch", "known: engine"},

@@ -58,6 +58,10 @@ int show(const ShowArguments& a) {
   const Case c = a.choice.load();
   const std::unique_ptr<Subject> subject = a.subject.make();
   const Replay r = observe(c, *subject);
+  std::error_code ignored;
+  if (!a.svg.empty() && std::filesystem::equivalent(a.svg, a.choice.file, ignored)) {
+    throw UsageError(fmt::format("--svg: {} is the case itself; name another file", a.svg));
+  }
   if (!a.svg.empty()) {
     write_file(a.svg, memory_svg(r.plain.timeline, r.checkpointed.timeline, a.choice.name()));
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -160,10 +161,18 @@ void StatusLine::clear() {
   drawn_ = false;
 }
 
+namespace {
+
+bool out_failed = false;
+
+}  // namespace
+
 void print_out(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((!written || std::fflush(stdout) != 0) && errno != EPIPE) out_failed = true;
 }
+
+bool print_failed() { return out_failed; }
 
 void print_error(std::string_view text) {
   std::fflush(stdout);

@@ -97,6 +97,8 @@ class StatusLine {
 
 /// Writes to stdout. A reader that went away (a closed pipe) is no error.
 void print_out(std::string_view text);
+/// Something that print_out() was given could not be written: the disk is full, say.
+bool print_failed();
 /// Writes to stderr.
 void print_error(std::string_view text);
 

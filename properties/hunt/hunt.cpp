@@ -229,6 +229,8 @@ Verdict judge_or_catch(const Case& c, Subject& subject, Bench& bench, const Law*
   Verdict verdict;
   try {
     verdict = judge(c, subject, bench, only);
+  } catch (const CaseTooLarge&) {
+    throw;
   } catch (const std::exception& error) {
     verdict.breach = Breach{kNoAnswer, "the whole run", "two records that laws can be checked on",
                             fmt::format("exception: {}", error.what())};

@@ -89,8 +89,8 @@ struct HuntResult {
 /// on; one of a run or a law is a breach of kNoAnswer.
 HuntResult hunt(const HuntOptions& options);
 
-/// judge(), with an exception turned into a breach of kNoAnswer. The bench holds records of this
-/// case only.
+/// judge(), with an exception (but CaseTooLarge) turned into a breach of kNoAnswer. The bench holds
+/// records of this case only.
 Verdict judge_or_catch(const Case& c, Subject& subject, Bench& bench, const Law* only = nullptr);
 
 }  // namespace rematch

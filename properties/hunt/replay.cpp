@@ -24,9 +24,12 @@ Replay observe(const Case& c, Subject& subject) {
     request.timeline = true;
     request.detached_layers = seen.forecast.frozen_layers;
     subject.run(c, seen.geometry, request, seen.plain);
+    require_fitting(seen.plain);
     request.checkpointed = true;
     request.detached_layers.clear();
     subject.run(c, seen.geometry, request, seen.checkpointed);
+  } catch (const CaseTooLarge&) {
+    throw;
   } catch (const std::exception& error) {
     seen.no_answer = Breach{kNoAnswer, "the whole run", "two records that laws can be checked on",
                             std::string("exception: ") + error.what()};

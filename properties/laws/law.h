@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,15 @@ std::span<const Law> laws();
 /// nullptr when there is none of that name.
 const Law* find_law(std::string_view name);
 
+/// The plain run of a case asks for more memory than a run may use: nothing was judged.
+class CaseTooLarge : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws CaseTooLarge when the record ended for want of memory.
+void require_fitting(const Record& plain);
+
 struct Verdict {
   std::optional<Breach> breach;
   /// By position in laws(): the laws that were checked, up to the first breach. A law that has
@@ -81,7 +91,8 @@ struct Bench {
 };
 
 /// Runs the reference and the checkpointed run on `subject` and judges the records: every law, or
-/// the one given. The first breach in the order of laws() is the verdict.
+/// the one given. The first breach in the order of laws() is the verdict. Throws
+/// CaseTooLarge.
 Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only = nullptr);
 
 }  // namespace rematch

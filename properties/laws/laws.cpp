@@ -92,12 +92,18 @@ class More {
 
 }  // namespace
 
+void require_fitting(const Record& plain) {
+  if (!plain.error || plain.error->kind != "out_of_memory") return;
+  throw CaseTooLarge("the case is too large to be run: " + plain.error->message);
+}
+
 Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   const Geometry geometry = validate(c);
   const Forecast expected = forecast(c, geometry);
   RunRequest request;
   request.detached_layers = expected.frozen_layers;
   subject.run(c, geometry, request, bench.plain);
+  require_fitting(bench.plain);
   request.detached_layers.clear();
   request.checkpointed = true;
   subject.run(c, geometry, request, bench.checkpointed);

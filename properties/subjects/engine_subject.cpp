@@ -237,6 +237,7 @@ EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
     : mechanics_(mechanics), ledger_(std::make_shared<Ledger>(memory_of(device))) {
   // A read after free must not pass.
   ledger_->set_poison(true);
+  ledger_->set_limit(kMaxRunBytes);
 }
 
 EngineSubject::~EngineSubject() = default;

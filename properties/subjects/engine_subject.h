@@ -7,6 +7,10 @@
 
 namespace rematch {
 
+/// What a run may hold at once; a case that asks for more ends in an error, not in the machine's
+/// last page. Generated cases stay below a thousandth of it.
+inline constexpr std::int64_t kMaxRunBytes = std::int64_t{4} << 30;
+
 /// The reference engine. Runs in an ambient state and with a ledger of its own.
 class EngineSubject final : public Subject {
  public:
