@@ -1,0 +1,69 @@
+#pragma once
+
+// The CUDA device as seen by code that compiles with and without CUDA. engine/no_cuda implements it
+// where there was no nvcc: no device is ever found, and asking for one says why.
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "engine/memory/resource.h"
+
+namespace rematch::cuda {
+
+/// A call to CUDA, cuBLAS or cuDNN failed, or a device was asked for and there is none. The text
+/// names the call and says what to do.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The number of CUDA devices; 0 without a driver, and in a build without CUDA. Never throws.
+int device_count();
+
+/// The device, its memory, and the versions of the libraries that decide bits; with no device,
+/// which of "this build has no CUDA" and "no CUDA device was found" is the case.
+std::string device_description();
+
+/// Throws DeviceError("[`asker`] ...") unless there is a device.
+void require_device(std::string_view asker);
+
+/// A resource for a ledger: blocks of one pool of device memory that all resources of the process
+/// share. Blocks are handed out and taken back in the order of the calling thread's stream, and are
+/// kept for reuse by size class, so that a step that was run once allocates nothing and can be
+/// captured in a graph. Throws DeviceError when there is no device.
+std::unique_ptr<MemoryResource> device_memory();
+
+/// How float32 products are formed. strict: in float32. tf32: operands may be rounded to TF32 (10
+/// bits of fraction), sums are float32. float64 is the same in both.
+enum class Precision : std::uint8_t { strict, tf32 };
+/// The calling thread's setting; strict in a new thread.
+Precision precision();
+void set_precision(Precision precision);
+
+/// Convolutions of at most this many products run on the engine's own kernels rather than on cuDNN:
+/// a plan costs milliseconds to make, such a convolution microseconds to run. The calling thread's
+/// setting; kDirectProducts in a new thread, 0 sends all that cuDNN can do to cuDNN.
+inline constexpr std::int64_t kDirectProducts = std::int64_t{1} << 20;
+std::int64_t direct_products();
+void set_direct_products(std::int64_t products);
+
+/// Who did the work.
+enum class Backend : std::uint8_t { kernels, cublaslt, cudnn };
+inline constexpr int kBackendCount = 3;
+std::string_view to_string(Backend backend);
+/// How often the calling thread has handed work to the backend since its first use of CUDA.
+std::int64_t backend_calls(Backend backend);
+
+/// Copies in stream order. The first may return before the device has the bytes, but pageable
+/// memory at `from` may change at once, unless the copy is captured; the second waits for all work
+/// before it.
+void copy_to_device(void* to, const void* from, std::int64_t bytes);
+void copy_to_host(void* to, const void* from, std::int64_t bytes);
+
+/// Waits for all work of the calling thread, and throws what went wrong in it.
+void synchronize();
+
+}  // namespace rematch::cuda
