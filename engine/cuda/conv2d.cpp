@@ -62,6 +62,7 @@ std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
   const auto known = choices().map.find(problem);
   if (known != choices().map.end() && known->second == kNone) return nullptr;
   ConvolutionCandidates candidates(problem);
+  check_context("a search for cuDNN's engines");
   const int first = known == choices().map.end() ? 0 : known->second;
   const int last = known == choices().map.end() ? candidates.count() : first + 1;
   for (int i = first; i < last; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -33,6 +34,7 @@ Descriptor tensor(const ConvolutionProblem& p, std::int64_t id,
   return d;
 }
 
+/// Not finalized yet: cuDNN may not support it.
 Descriptor convolution(const ConvolutionProblem& p) {
   const cpu::Conv2dShape& s = p.shape;
   const cudnnDataType_t type = p.is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
@@ -49,7 +51,6 @@ Descriptor convolution(const ConvolutionProblem& p) {
   d.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, padding.data(), 2);
   d.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilation.data(), 2);
   d.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, strides.data(), 2);
-  d.finalize("a convolution");
   return d;
 }
 
@@ -94,13 +95,16 @@ PassNames names_of(ConvolutionPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-Descriptor graph(const ConvolutionProblem& p) {
+/// The problem as a graph; nullopt if cuDNN does not take it, such as a padding wider than the
+/// kernel.
+std::optional<Descriptor> graph(const ConvolutionProblem& p) {
   const cpu::Conv2dShape& s = p.shape;
   const PassNames names = names_of(p.pass);
   const Descriptor x = tensor(p, kX, {s.n, s.c, s.h, s.w});
   const Descriptor weight = tensor(p, kWeight, {s.out_c, s.c, s.kh, s.kw});
   const Descriptor y = tensor(p, kY, {s.n, s.out_c, s.out_h(), s.out_w()});
-  const Descriptor conv = convolution(p);
+  Descriptor conv = convolution(p);
+  if (!conv.try_finalize()) return std::nullopt;
   Descriptor operation(names.operation);
   operation.set(names.convolution, conv);
   operation.set(names.x, x);
@@ -118,13 +122,13 @@ Descriptor graph(const ConvolutionProblem& p) {
   operation.set(
       names.beta, type,
       p.is_double ? static_cast<const void*>(&none) : static_cast<const void*>(&none_float));
-  operation.finalize("an operation");
+  if (!operation.try_finalize()) return std::nullopt;
 
   Descriptor d(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   const cudnnHandle_t handle = cudnn_handle();
   d.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &handle);
   d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  d.finalize("an operation graph");
+  if (!d.try_finalize()) return std::nullopt;
   return d;
 }
 
@@ -252,9 +256,10 @@ cudnnStatus_t ConvolutionPlan::run(const ConvolutionData& data, void* scratch) c
 
 ConvolutionCandidates::ConvolutionCandidates(const ConvolutionProblem& problem)
     : problem_(problem) {
-  const Descriptor operations = graph(problem);
-  append_proposals(operations, CUDNN_HEUR_MODE_A, engines_);
-  append_proposals(operations, CUDNN_HEUR_MODE_FALLBACK, engines_);
+  const std::optional<Descriptor> operations = graph(problem);
+  if (!operations) return;
+  append_proposals(*operations, CUDNN_HEUR_MODE_A, engines_);
+  append_proposals(*operations, CUDNN_HEUR_MODE_FALLBACK, engines_);
 }
 
 std::unique_ptr<ConvolutionPlan> ConvolutionCandidates::plan(int i) {

@@ -1,11 +1,8 @@
 #include "engine/cuda/device.h"
 
-#include <cublasLt.h>
-#include <cudnn.h>
-
 #include <array>
 
-#include "engine/cuda/context.h"
+#include "engine/cuda/libraries.h"
 
 namespace rematch::cuda {
 
@@ -34,7 +31,7 @@ std::string device_description() {
   return std::string(p.name) + ", compute capability " + std::to_string(p.major) + "." +
          std::to_string(p.minor) + ", " + std::to_string(p.multiProcessorCount) + " SMs, " +
          std::to_string(p.totalGlobalMem >> 20) + " MiB, CUDA " + version(runtime) + " (driver " +
-         version(driver) + "), cuBLAS " + std::to_string(cublasLtGetVersion()) + ", cuDNN " +
+         version(driver) + "), cuBLAS " + std::to_string(cublaslt().version()) + ", cuDNN " +
          std::to_string(cudnnGetVersion());
 }
 

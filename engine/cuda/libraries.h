@@ -17,6 +17,25 @@ namespace rematch::cuda {
 void check(cublasStatus_t status, std::string_view what);
 void check(cudnnStatus_t status, std::string_view what);
 
+/// The functions of cuBLASLt that are used. The library is loaded when first needed, not linked:
+/// its half a gigabyte would add 70 ms to the start of every program, on the CPU as well.
+struct CublasLt {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtGetVersion) version;
+  decltype(&cublasLtGetStatusName) status_name;
+  decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) get_heuristic;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) get_algorithm_attribute;
+  decltype(&cublasLtMatmulDescInit_internal) init_operation;
+  decltype(&cublasLtMatmulDescSetAttribute) set_operation_attribute;
+  decltype(&cublasLtMatmulPreferenceInit_internal) init_preference;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference_attribute;
+  decltype(&cublasLtMatrixLayoutInit_internal) init_layout;
+};
+/// Throws DeviceError when the library cannot be loaded.
+const CublasLt& cublaslt();
+
 /// Work given to it has to name stream().
 cublasLtHandle_t cublaslt_handle();
 cudnnHandle_t cudnn_handle();

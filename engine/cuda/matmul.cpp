@@ -55,7 +55,8 @@ struct Choice {
 class Operation {
  public:
   Operation(const Problem& p, const void* bias) {
-    check(cublasLtMatmulDescInit(&desc_, p.compute_type(), p.type()), "cublasLtMatmulDescInit");
+    check(cublaslt().init_operation(&desc_, sizeof desc_, p.compute_type(), p.type()),
+          "cublasLtMatmulDescInit");
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (bias != nullptr) {
@@ -71,7 +72,7 @@ class Operation {
   template <typename Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
     static_assert(sizeof(Value) == 4 || std::is_pointer_v<Value>);
-    check(cublasLtMatmulDescSetAttribute(&desc_, attribute, &value, sizeof value),
+    check(cublaslt().set_operation_attribute(&desc_, attribute, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute");
   }
 
@@ -81,7 +82,8 @@ class Operation {
 class Preference {
  public:
   explicit Preference(const Problem& p) {
-    check(cublasLtMatmulPreferenceInit(&preference_), "cublasLtMatmulPreferenceInit");
+    check(cublaslt().init_preference(&preference_, sizeof preference_),
+          "cublasLtMatmulPreferenceInit");
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kMaxLibraryScratch));
     // A long sum may be split among thread blocks if their partial sums are added in a step of
     // their own, in a fixed order. INPLACE is left out: there the blocks add to the result one
@@ -101,7 +103,7 @@ class Preference {
  private:
   template <typename Value>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
-    check(cublasLtMatmulPreferenceSetAttribute(&preference_, attribute, &value, sizeof value),
+    check(cublaslt().set_preference_attribute(&preference_, attribute, &value, sizeof value),
           "cublasLtMatmulPreferenceSetAttribute");
   }
 
@@ -111,8 +113,8 @@ class Preference {
 bool is_deterministic(const cublasLtMatmulAlgo_t& algorithm) {
   std::uint32_t scheme = 0;
   std::size_t written = 0;
-  check(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                             &scheme, sizeof scheme, &written),
+  check(cublaslt().get_algorithm_attribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                           &scheme, sizeof scheme, &written),
         "cublasLtMatmulAlgoConfigGetAttribute");
   return (scheme & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
 }
@@ -127,7 +129,7 @@ bool find_algorithm(const Problem& p, bool with_bias, Choice& choice) {
   // Best first; the first one nearly always qualifies.
   std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+  const cublasStatus_t status = cublaslt().get_heuristic(
       cublaslt_handle(), operation.get(), &choice.a, &choice.b, &choice.out, &choice.out,
       preference.get(), static_cast<int>(found.size()), found.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
@@ -148,8 +150,8 @@ Choice choose(const Problem& p) {
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& to, std::int64_t rows, std::int64_t cols,
                           bool transposed, std::int64_t stride) {
     if (transposed) std::swap(rows, cols);
-    check(cublasLtMatrixLayoutInit(&to, p.type(), static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(cols), stride),
+    check(cublaslt().init_layout(&to, sizeof to, p.type(), static_cast<std::uint64_t>(rows),
+                                 static_cast<std::uint64_t>(cols), stride),
           "cublasLtMatrixLayoutInit");
   };
   layout(choice.a, p.shape.rows, p.shape.depth, p.a_transposed, p.a_stride);
@@ -204,9 +206,9 @@ bool matmul(Matrix<const T> a, Matrix<const T> b, const T* bias, T* out, const M
   const T one = 1;
   const T none = 0;
   // With a factor of 0 the result's old content is not read, so NaN there does no harm.
-  check(cublasLtMatmul(cublaslt_handle(), operation.get(), &one, a.data, &choice.a, b.data,
-                       &choice.b, &none, out, &choice.out, out, &choice.out, &choice.algorithm,
-                       scratch, choice.scratch, stream()),
+  check(cublaslt().matmul(cublaslt_handle(), operation.get(), &one, a.data, &choice.a, b.data,
+                          &choice.b, &none, out, &choice.out, out, &choice.out, &choice.algorithm,
+                          scratch, choice.scratch, stream()),
         "cublasLtMatmul");
   count_call(Backend::cublaslt);
   return choice.adds_bias;
