@@ -2,7 +2,9 @@
 
 #include <stdexcept>
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/elementwise.h"
+#include "engine/cuda/elementwise.h"
 #include "engine/tensor/dispatch.h"
 
 namespace rematch {
@@ -15,14 +17,14 @@ void add_into(Tensor& sum, const Tensor& term) {
                                 std::string(to_string(term.dtype())));
   }
   for_floating(sum.dtype(), "backward", [&]<class T>() {
-    cpu::add_inplace<T>(sum.elements(), term.data<T>(), sum.data<T>());
+    REMATCH_KERNEL(term, add_inplace<T>, sum.elements(), term.data<T>(), sum.data<T>());
   });
 }
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   Tensor out = Tensor::empty(a.shape(), a.dtype());
   for_floating(a.dtype(), "backward", [&]<class T>() {
-    cpu::add<T>(a.elements(), a.data<T>(), b.data<T>(), out.data<T>());
+    REMATCH_KERNEL(a, add<T>, a.elements(), a.data<T>(), b.data<T>(), out.data<T>());
   });
   return out;
 }

@@ -36,7 +36,11 @@ std::uint64_t tensor_hash(const Tensor& t) {
   for (const std::int64_t extent : t.shape().dims()) {
     seed = mix(seed, static_cast<std::uint64_t>(extent));
   }
-  return hash_bytes({t.raw(), static_cast<std::size_t>(t.bytes())}, seed);
+  const auto bytes = static_cast<std::size_t>(t.bytes());
+  if (t.device() == Device::cpu) return hash_bytes({t.raw(), bytes}, seed);
+  std::vector<std::byte> host(bytes);
+  t.copy_to_host(host);
+  return hash_bytes(host, seed);
 }
 
 }  // namespace rematch

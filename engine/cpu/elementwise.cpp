@@ -43,6 +43,11 @@ void fill(std::int64_t n, T value, T* out) {
 }
 
 template <typename T>
+void fill_from(std::int64_t n, const T* value, T* out) {
+  std::fill_n(out, n, *value);
+}
+
+template <typename T>
 void square(std::int64_t n, const T* x, T* out) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i];
 }
@@ -65,6 +70,7 @@ T sum_squares(std::int64_t n, const T* x) {
   template void scale_inplace(std::int64_t, T, T*);          \
   template void axpy_inplace(std::int64_t, T, const T*, T*); \
   template void fill(std::int64_t, T, T*);                   \
+  template void fill_from(std::int64_t, const T*, T*);       \
   template void square(std::int64_t, const T*, T*);          \
   template T sum(std::int64_t, const T*);                    \
   template T sum_squares(std::int64_t, const T*);

@@ -34,6 +34,10 @@ void axpy_inplace(std::int64_t n, T s, const T* x, T* y);
 template <typename T>
 void fill(std::int64_t n, T value, T* out);
 
+/// out = *value everywhere.
+template <typename T>
+void fill_from(std::int64_t n, const T* value, T* out);
+
 /// out = x * x.
 template <typename T>
 void square(std::int64_t n, const T* x, T* out);

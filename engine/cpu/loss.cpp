@@ -15,8 +15,8 @@ T mse_forward(std::int64_t n, const T* x, const T* target) {
 }
 
 template <typename T>
-void mse_backward(std::int64_t n, T g, const T* x, const T* target, T* gx) {
-  const T factor = math::mse_factor(g, n);
+void mse_backward(std::int64_t n, const T* g, const T* x, const T* target, T* gx) {
+  const T factor = math::mse_factor(*g, n);
   for (std::int64_t i = 0; i < n; ++i) gx[i] = math::mse_gradient(factor, x[i], target[i]);
 }
 
@@ -36,9 +36,9 @@ T cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
 }
 
 template <typename T>
-void cross_entropy_backward(std::int64_t rows, std::int64_t cols, T g, const T* log_probs,
+void cross_entropy_backward(std::int64_t rows, std::int64_t cols, const T* g, const T* log_probs,
                             const std::int32_t* target, T* gx) {
-  const T factor = math::cross_entropy_factor(g, rows);
+  const T factor = math::cross_entropy_factor(*g, rows);
   for (std::int64_t r = 0; r < rows; ++r, log_probs += cols, gx += cols) {
     for (std::int64_t i = 0; i < cols; ++i)
       gx[i] = math::cross_entropy_gradient(factor, log_probs[i], false);
@@ -48,9 +48,9 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t cols, T g, const T* 
 
 #define REMATCH_INSTANTIATE(T)                                                                     \
   template T mse_forward(std::int64_t, const T*, const T*);                                        \
-  template void mse_backward(std::int64_t, T, const T*, const T*, T*);                             \
+  template void mse_backward(std::int64_t, const T*, const T*, const T*, T*);                      \
   template T cross_entropy_forward(std::int64_t, std::int64_t, const T*, const std::int32_t*, T*); \
-  template void cross_entropy_backward(std::int64_t, std::int64_t, T, const T*,                    \
+  template void cross_entropy_backward(std::int64_t, std::int64_t, const T*, const T*,             \
                                        const std::int32_t*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

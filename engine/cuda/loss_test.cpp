@@ -23,7 +23,8 @@ TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu]", float, dou
     const auto x = values<T>(n, 1);
     const auto target = values<T>(n, 2);
     std::vector<T> gx(x.size());
-    cpu::mse_backward(n, T(0.7), x.data(), target.data(), gx.data());
+    const T gradient(0.7);
+    cpu::mse_backward(n, &gradient, x.data(), target.data(), gx.data());
     const DeviceArray<T> dx(x, shift);
     const DeviceArray<T> dtarget(target, shift);
     const DeviceArray<T> g(std::vector<T>{T(0.7)}, shift);
@@ -53,7 +54,8 @@ TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu]", 
     std::vector<T> gx(x.size());
     const T want =
         cpu::cross_entropy_forward(rows, cols, x.data(), target.data(), log_probs.data());
-    cpu::cross_entropy_backward(rows, cols, T(0.7), log_probs.data(), target.data(), gx.data());
+    const T gradient(0.7);
+    cpu::cross_entropy_backward(rows, cols, &gradient, log_probs.data(), target.data(), gx.data());
     const DeviceArray<T> dx(x);
     const DeviceArray<std::int32_t> dtarget(target);
     const DeviceArray<T> g(std::vector<T>{T(0.7)});

@@ -48,6 +48,19 @@ class DeviceMemory final : public MemoryResource {
     (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), stream());
   }
 
+  void copy_in(void* block, const void* host, std::int64_t bytes) override {
+    copy_to_device(block, host, bytes);
+  }
+  void copy_out(void* host, const void* block, std::int64_t bytes) override {
+    copy_to_host(host, block, bytes);
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
+                          stream()),
+          "cudaMemcpyAsync on the device");
+  }
+
   void trim() noexcept override {
     cache_.drain([](void* block) { (void)cudaFreeAsync(block, stream()); });
   }

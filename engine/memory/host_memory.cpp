@@ -38,6 +38,16 @@ class HostMemory final : public MemoryResource {
     std::memset(block, 0xff, static_cast<std::size_t>(bytes));
   }
 
+  void copy_in(void* block, const void* host, std::int64_t bytes) override {
+    copy(block, host, bytes);
+  }
+  void copy_out(void* host, const void* block, std::int64_t bytes) override {
+    copy(host, block, bytes);
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
   void trim() noexcept override {
     reserved_ -= cache_.bytes();
     cache_.drain([](void* block) { std::free(block); });

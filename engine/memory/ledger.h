@@ -83,6 +83,7 @@ class Ledger {
   void trim() noexcept { memory_->trim(); }
   /// Bytes that the resource holds from the system, beside the requested ones that live() counts.
   std::int64_t reserved() const { return memory_->reserved(); }
+  MemoryResource& memory() const { return *memory_; }
   Device device() const { return memory_->device(); }
 
  private:

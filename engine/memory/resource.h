@@ -28,6 +28,12 @@ class MemoryResource {
   /// Fills `bytes` of a block that is about to be released with 0xff, after all work on it that was
   /// started before.
   virtual void poison(void* block, std::int64_t bytes) noexcept = 0;
+  /// Copies into a block of this resource from the host, out of one to the host, and from one block
+  /// to another, after all work on them that was started before. When a call returns, the host's
+  /// memory is the caller's again: what was copied out is there, what was copied in may change.
+  virtual void copy_in(void* block, const void* host, std::int64_t bytes) = 0;
+  virtual void copy_out(void* host, const void* block, std::int64_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
   /// Gives up blocks that are kept for reuse.
   virtual void trim() noexcept = 0;
   /// Bytes held from the system: those in use with their rounding, and those kept for reuse. On a

@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/random.h"
+#include "engine/cuda/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
@@ -43,8 +45,8 @@ void fill_uniform(Tensor& t, double bound, Generator& generator) {
   const Generator before = generator;
   generator.draw(t.elements());
   for_floating(t.dtype(), "fill_uniform", [&]<class T>() {
-    cpu::fill_uniform<T>(t.elements(), before.seed, before.stream, before.offset,
-                         static_cast<T>(-bound), static_cast<T>(bound), t.data<T>());
+    REMATCH_KERNEL(t, fill_uniform<T>, t.elements(), before.seed, before.stream, before.offset,
+                   static_cast<T>(-bound), static_cast<T>(bound), t.data<T>());
   });
 }
 
@@ -52,8 +54,8 @@ void fill_normal(Tensor& t, Generator& generator) {
   const Generator before = generator;
   generator.draw(t.elements());
   for_floating(t.dtype(), "fill_normal", [&]<class T>() {
-    cpu::fill_normal<T>(t.elements(), before.seed, before.stream, before.offset, T{0}, T{1},
-                        t.data<T>());
+    REMATCH_KERNEL(t, fill_normal<T>, t.elements(), before.seed, before.stream, before.offset, T{0},
+                   T{1}, t.data<T>());
   });
 }
 

@@ -1,7 +1,9 @@
 #include "engine/nn/optimizer.h"
 
 #include "engine/autograd/node.h"
+#include "engine/backend/kernel.h"
 #include "engine/cpu/optimizer.h"
+#include "engine/cuda/optimizer.h"
 #include "engine/tensor/dispatch.h"
 
 namespace rematch::nn {
@@ -36,8 +38,9 @@ void Sgd::step() {
     const bool first = fresh[i].defined();
     if (first) buffer = std::move(fresh[i]);
     for_floating(p.dtype(), "sgd", [&]<class T>() {
-      cpu::sgd_step<T>(p.elements(), static_cast<T>(lr_), static_cast<T>(momentum_), first,
-                       g.data<T>(), buffer.defined() ? buffer.data<T>() : nullptr, p.data<T>());
+      REMATCH_KERNEL(g, sgd_step<T>, p.elements(), static_cast<T>(lr_), static_cast<T>(momentum_),
+                     first, g.data<T>(), buffer.defined() ? buffer.data<T>() : nullptr,
+                     p.data<T>());
     });
     mark_written(p);
   }
@@ -66,8 +69,8 @@ void Adam::step() {
     }
     ++steps_[i];
     for_floating(p.dtype(), "adam", [&]<class T>() {
-      cpu::adam_step<T>(p.elements(), lr_, beta1_, beta2_, eps_, steps_[i], g.data<T>(),
-                        first_[i].data<T>(), second_[i].data<T>(), p.data<T>());
+      REMATCH_KERNEL(g, adam_step<T>, p.elements(), lr_, beta1_, beta2_, eps_, steps_[i],
+                     g.data<T>(), first_[i].data<T>(), second_[i].data<T>(), p.data<T>());
     });
     mark_written(p);
   }

@@ -1,6 +1,8 @@
 #include "engine/ops/activation.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/activation.h"
+#include "engine/cuda/activation.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -38,17 +40,17 @@ class ActivationBackward final : public Node {
       T* gx = grads_in[0].data<T>();
       switch (kind_) {
         case Kind::relu:
-          return cpu::relu_backward<T>(n, g, s, gx);
+          return REMATCH_KERNEL(gy, relu_backward<T>, n, g, s, gx);
         case Kind::gelu:
-          return cpu::gelu_backward<T>(n, g, s, gx);
+          return REMATCH_KERNEL(gy, gelu_backward<T>, n, g, s, gx);
         case Kind::tanh:
-          return cpu::tanh_backward<T>(n, g, s, gx);
+          return REMATCH_KERNEL(gy, tanh_backward<T>, n, g, s, gx);
         case Kind::sigmoid:
-          return cpu::sigmoid_backward<T>(n, g, s, gx);
+          return REMATCH_KERNEL(gy, sigmoid_backward<T>, n, g, s, gx);
         case Kind::softmax:
-          return cpu::softmax_backward<T>(cols == 0 ? 0 : n / cols, cols, g, s, gx);
+          return REMATCH_KERNEL(gy, softmax_backward<T>, cols == 0 ? 0 : n / cols, cols, g, s, gx);
         case Kind::leaky_relu:
-          return cpu::leaky_relu_backward<T>(n, g, s, static_cast<T>(slope_), gx);
+          return REMATCH_KERNEL(gy, leaky_relu_backward<T>, n, g, s, static_cast<T>(slope_), gx);
       }
     });
   }
@@ -70,17 +72,17 @@ Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
     T* out = y.data<T>();
     switch (kind) {
       case Kind::relu:
-        return cpu::relu_forward<T>(n, in, out);
+        return REMATCH_KERNEL(x, relu_forward<T>, n, in, out);
       case Kind::gelu:
-        return cpu::gelu_forward<T>(n, in, out);
+        return REMATCH_KERNEL(x, gelu_forward<T>, n, in, out);
       case Kind::tanh:
-        return cpu::tanh_forward<T>(n, in, out);
+        return REMATCH_KERNEL(x, tanh_forward<T>, n, in, out);
       case Kind::sigmoid:
-        return cpu::sigmoid_forward<T>(n, in, out);
+        return REMATCH_KERNEL(x, sigmoid_forward<T>, n, in, out);
       case Kind::softmax:
-        return cpu::softmax_forward<T>(cols == 0 ? 0 : n / cols, cols, in, out);
+        return REMATCH_KERNEL(x, softmax_forward<T>, cols == 0 ? 0 : n / cols, cols, in, out);
       case Kind::leaky_relu:
-        return cpu::leaky_relu_forward<T>(n, in, static_cast<T>(slope), out);
+        return REMATCH_KERNEL(x, leaky_relu_forward<T>, n, in, static_cast<T>(slope), out);
     }
   });
   if (should_record({&x})) {
@@ -103,8 +105,9 @@ Tensor relu_(Tensor& x) {
   check_in_place(x, "relu_");
   const bool recorded = should_record({&x});
   Edge operand = recorded ? gradient_edge(x) : Edge{};
-  for_floating(x.dtype(), "relu_",
-               [&]<class T>() { cpu::relu_forward<T>(x.elements(), x.data<T>(), x.data<T>()); });
+  for_floating(x.dtype(), "relu_", [&]<class T>() {
+    REMATCH_KERNEL(x, relu_forward<T>, x.elements(), x.data<T>(), x.data<T>());
+  });
   mark_written(x);
   if (recorded) {
     set_history_in_place(

@@ -1,7 +1,10 @@
 #include "engine/ops/arithmetic.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cpu/random.h"
+#include "engine/cuda/elementwise.h"
+#include "engine/cuda/random.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -39,7 +42,7 @@ class MulBackward final : public Node {
   static Tensor product(const Tensor& a, const Tensor& b) {
     Tensor y = Tensor::empty(a.shape(), a.dtype());
     for_floating(a.dtype(), "mul", [&]<class T>() {
-      cpu::multiply<T>(a.elements(), a.data<T>(), b.data<T>(), y.data<T>());
+      REMATCH_KERNEL(a, multiply<T>, a.elements(), a.data<T>(), b.data<T>(), y.data<T>());
     });
     return y;
   }
@@ -52,7 +55,7 @@ class MulBackward final : public Node {
 Tensor scaled(const Tensor& x, double factor) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   for_floating(x.dtype(), "scale", [&]<class T>() {
-    cpu::scale<T>(x.elements(), x.data<T>(), static_cast<T>(factor), y.data<T>());
+    REMATCH_KERNEL(x, scale<T>, x.elements(), x.data<T>(), static_cast<T>(factor), y.data<T>());
   });
   return y;
 }
@@ -76,7 +79,11 @@ class SumBackward final : public Node {
   explicit SumBackward(const Tensor& x) : Node(1), shape_(x.shape()) { connect(*this, {&x}); }
   std::string_view name() const override { return "SumBackward"; }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = Tensor::full(shape_, grads_out[0].dtype(), grads_out[0].item());
+    const Tensor& gy = grads_out[0];
+    grads_in[0] = Tensor::empty(shape_, gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      REMATCH_KERNEL(gy, fill_from<T>, grads_in[0].elements(), gy.data<T>(), grads_in[0].data<T>());
+    });
   }
 
  private:
@@ -94,7 +101,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
   require_alike("add", a, b);
   Tensor y = Tensor::empty(a.shape(), a.dtype());
   for_floating(a.dtype(), "add", [&]<class T>() {
-    cpu::add<T>(a.elements(), a.data<T>(), b.data<T>(), y.data<T>());
+    REMATCH_KERNEL(a, add<T>, a.elements(), a.data<T>(), b.data<T>(), y.data<T>());
   });
   if (should_record({&a, &b})) {
     set_history(y, std::make_shared<AddBackward>(gradient_edge(a), gradient_edge(b)));
@@ -119,8 +126,9 @@ Tensor scale(const Tensor& x, double factor) {
 
 Tensor sum(const Tensor& x) {
   Tensor y = Tensor::empty({}, x.dtype());
-  for_floating(x.dtype(), "sum",
-               [&]<class T>() { *y.data<T>() = cpu::sum<T>(x.elements(), x.data<T>()); });
+  for_floating(x.dtype(), "sum", [&]<class T>() {
+    REMATCH_VALUE_KERNEL(x, y.data<T>(), sum<T>, x.elements(), x.data<T>());
+  });
   record<SumBackward>(y, {&x}, x);
   return y;
 }
@@ -132,7 +140,7 @@ Tensor add_(Tensor& x, const Tensor& y) {
   Edge a = recorded ? gradient_edge(x) : Edge{};
   Edge b = recorded ? gradient_edge(y) : Edge{};
   for_floating(x.dtype(), "add_", [&]<class T>() {
-    cpu::add<T>(x.elements(), x.data<T>(), y.data<T>(), x.data<T>());
+    REMATCH_KERNEL(x, add<T>, x.elements(), x.data<T>(), y.data<T>(), x.data<T>());
   });
   mark_written(x);
   if (recorded) {
@@ -146,7 +154,7 @@ Tensor scale_(Tensor& x, double factor) {
   const bool recorded = should_record({&x});
   Edge operand = recorded ? gradient_edge(x) : Edge{};
   for_floating(x.dtype(), "scale_", [&]<class T>() {
-    cpu::scale_inplace<T>(x.elements(), static_cast<T>(factor), x.data<T>());
+    REMATCH_KERNEL(x, scale_inplace<T>, x.elements(), static_cast<T>(factor), x.data<T>());
   });
   mark_written(x);
   if (recorded)

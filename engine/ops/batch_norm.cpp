@@ -1,6 +1,8 @@
 #include "engine/ops/batch_norm.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/batch_norm.h"
+#include "engine/cuda/batch_norm.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -43,10 +45,10 @@ class BatchNormBackward final : public Node {
       const auto target = [&](std::size_t i) {
         return grads_in[i].defined() ? grads_in[i].data<T>() : nullptr;
       };
-      cpu::batch_norm_backward<T>(extents_.n, extents_.c, extents_.s, gy.data<T>(), x.data<T>(),
-                                  mean.data<T>(), invstd.data<T>(),
-                                  weight.defined() ? weight.data<T>() : nullptr, train_, target(0),
-                                  target(1), target(2));
+      REMATCH_KERNEL(gy, batch_norm_backward<T>, extents_.n, extents_.c, extents_.s, gy.data<T>(),
+                     x.data<T>(), mean.data<T>(), invstd.data<T>(),
+                     weight.defined() ? weight.data<T>() : nullptr, train_, target(0), target(1),
+                     target(2));
     });
   }
 
@@ -85,14 +87,14 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   for_floating(x.dtype(), op, [&]<class T>() {
     const T eps = static_cast<T>(options.eps);
     if (options.train) {
-      cpu::batch_norm_train<T>(
-          e.n, e.c, e.s, x.data<T>(), weight.data<T>(), bias.data<T>(), eps, y.data<T>(),
-          mean.data<T>(), invstd.data<T>(), update ? running_mean.data<T>() : nullptr,
-          update ? running_var.data<T>() : nullptr, static_cast<T>(options.momentum));
+      REMATCH_KERNEL(x, batch_norm_train<T>, e.n, e.c, e.s, x.data<T>(), weight.data<T>(),
+                     bias.data<T>(), eps, y.data<T>(), mean.data<T>(), invstd.data<T>(),
+                     update ? running_mean.data<T>() : nullptr,
+                     update ? running_var.data<T>() : nullptr, static_cast<T>(options.momentum));
     } else {
-      cpu::batch_norm_eval<T>(e.n, e.c, e.s, x.data<T>(), weight.data<T>(), bias.data<T>(),
-                              running_mean.data<T>(), running_var.data<T>(), eps, y.data<T>(),
-                              mean.data<T>(), invstd.data<T>());
+      REMATCH_KERNEL(x, batch_norm_eval<T>, e.n, e.c, e.s, x.data<T>(), weight.data<T>(),
+                     bias.data<T>(), running_mean.data<T>(), running_var.data<T>(), eps,
+                     y.data<T>(), mean.data<T>(), invstd.data<T>());
     }
   });
   if (update) {

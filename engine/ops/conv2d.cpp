@@ -1,6 +1,8 @@
 #include "engine/ops/conv2d.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/conv2d.h"
+#include "engine/cuda/conv2d.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -34,18 +36,18 @@ class Conv2dBackward final : public Node {
       if (needs(0)) {
         const Tensor weight = weight_.get(name());
         grads_in[0] = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
-        cpu::conv2d_grad_input<T>(s, gy.data<T>(), weight.data<T>(), scratch.data<T>(),
-                                  grads_in[0].data<T>());
+        REMATCH_KERNEL(gy, conv2d_grad_input<T>, s, gy.data<T>(), weight.data<T>(),
+                       scratch.data<T>(), grads_in[0].data<T>());
       }
       if (needs(1)) {
         const Tensor x = x_.get(name());
         grads_in[1] = Tensor::empty({s.out_c, s.c, s.kh, s.kw}, gy.dtype());
-        cpu::conv2d_grad_weight<T>(s, gy.data<T>(), x.data<T>(), scratch.data<T>(),
-                                   grads_in[1].data<T>());
+        REMATCH_KERNEL(gy, conv2d_grad_weight<T>, s, gy.data<T>(), x.data<T>(), scratch.data<T>(),
+                       grads_in[1].data<T>());
       }
       if (needs(2)) {
         grads_in[2] = Tensor::empty({s.out_c}, gy.dtype());
-        cpu::conv2d_grad_bias<T>(s, gy.data<T>(), grads_in[2].data<T>());
+        REMATCH_KERNEL(gy, conv2d_grad_bias<T>, s, gy.data<T>(), grads_in[2].data<T>());
       }
     });
   }
@@ -95,9 +97,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
   Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
   for_floating(x.dtype(), op, [&]<class T>() {
     Tensor scratch = scratch_for<T>(s, x.dtype());
-    cpu::conv2d_forward<T>(s, x.data<T>(), weight.data<T>(),
-                           bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(),
-                           y.data<T>());
+    REMATCH_KERNEL(x, conv2d_forward<T>, s, x.data<T>(), weight.data<T>(),
+                   bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(), y.data<T>());
   });
   record<Conv2dBackward>(y, {&x, &weight, &bias}, s, x, weight, bias);
   return y;

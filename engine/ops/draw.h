@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "engine/ambient/ambient.h"
 #include "engine/tensor/tensor.h"
 
@@ -16,8 +18,14 @@ inline Generator take_words(int stream, std::int64_t words) {
 /// Tells the ambient observer, if any, what was drawn.
 inline void report_draw(const Generator& before, const Tensor& drawn) {
   if (DrawObserver* observer = ambient().draw_observer) {
-    observer->on_draw(before, drawn.elements(),
-                      {drawn.raw(), static_cast<std::size_t>(drawn.bytes())});
+    const auto bytes = static_cast<std::size_t>(drawn.bytes());
+    if (drawn.device() == Device::cpu) {
+      observer->on_draw(before, drawn.elements(), {drawn.raw(), bytes});
+      return;
+    }
+    std::vector<std::byte> host(bytes);
+    drawn.copy_to_host(host);
+    observer->on_draw(before, drawn.elements(), host);
   }
 }
 

@@ -1,6 +1,8 @@
 #include "engine/ops/dropout.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/random.h"
+#include "engine/cuda/random.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 
@@ -20,8 +22,8 @@ class DropoutBackward final : public Node {
     const Tensor mask = mask_.get(name());
     grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      cpu::dropout_backward<T>(gy.elements(), gy.data<T>(), mask.data<std::uint8_t>(), p_,
-                               grads_in[0].data<T>());
+      REMATCH_KERNEL(gy, dropout_backward<T>, gy.elements(), gy.data<T>(),
+                     mask.data<std::uint8_t>(), p_, grads_in[0].data<T>());
     });
   }
 
@@ -41,8 +43,8 @@ Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Generator g = take_words(options.stream, x.elements());
   for_floating(x.dtype(), "dropout", [&]<class T>() {
-    cpu::dropout_forward<T>(x.elements(), x.data<T>(), p, g.seed, g.stream, g.offset,
-                            mask.data<std::uint8_t>(), y.data<T>());
+    REMATCH_KERNEL(x, dropout_forward<T>, x.elements(), x.data<T>(), p, g.seed, g.stream, g.offset,
+                   mask.data<std::uint8_t>(), y.data<T>());
   });
   report_draw(g, mask);
   record<DropoutBackward>(y, {&x}, p, x, mask);

@@ -1,6 +1,8 @@
 #include "engine/ops/join.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/concat.h"
+#include "engine/cuda/concat.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -37,7 +39,7 @@ class ConcatBackward final : public Node {
     if (needs(0)) grads_in[0] = Tensor::empty(a_, gy.dtype());
     if (needs(1)) grads_in[1] = Tensor::empty(b_, gy.dtype());
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      cpu::split2<T>(c.outer, a_[1] * c.inner, b_[1] * c.inner, gy.data<T>(),
+      REMATCH_KERNEL(gy, split2<T>, c.outer, a_[1] * c.inner, b_[1] * c.inner, gy.data<T>(),
                      needs(0) ? grads_in[0].data<T>() : nullptr,
                      needs(1) ? grads_in[1].data<T>() : nullptr);
     });
@@ -66,8 +68,9 @@ class SplitBackward final : public Node {
     }
     grads_in[0] = Tensor::empty(shape_, dtype);
     for_floating(dtype, name(), [&]<class T>() {
-      cpu::concat2<T>(c.outer, first_ * c.inner, (shape_[1] - first_) * c.inner,
-                      grads_out[0].data<T>(), grads_out[1].data<T>(), grads_in[0].data<T>());
+      REMATCH_KERNEL(grads_out[0], concat2<T>, c.outer, first_ * c.inner,
+                     (shape_[1] - first_) * c.inner, grads_out[0].data<T>(), grads_out[1].data<T>(),
+                     grads_in[0].data<T>());
     });
   }
 
@@ -91,8 +94,8 @@ Tensor concat(const Tensor& a, const Tensor& b) {
   const Columns c = columns(a.shape());
   Tensor y = Tensor::empty(with_extent(a.shape(), a.shape()[1] + b.shape()[1]), a.dtype());
   for_floating(a.dtype(), op, [&]<class T>() {
-    cpu::concat2<T>(c.outer, a.shape()[1] * c.inner, b.shape()[1] * c.inner, a.data<T>(),
-                    b.data<T>(), y.data<T>());
+    REMATCH_KERNEL(a, concat2<T>, c.outer, a.shape()[1] * c.inner, b.shape()[1] * c.inner,
+                   a.data<T>(), b.data<T>(), y.data<T>());
   });
   record<ConcatBackward>(y, {&a, &b}, a, b);
   return y;
@@ -109,8 +112,8 @@ std::array<Tensor, 2> split(const Tensor& x, std::int64_t first) {
   std::array<Tensor, 2> y{Tensor::empty(with_extent(x.shape(), first), x.dtype()),
                           Tensor::empty(with_extent(x.shape(), rest), x.dtype())};
   for_floating(x.dtype(), op, [&]<class T>() {
-    cpu::split2<T>(c.outer, first * c.inner, rest * c.inner, x.data<T>(), y[0].data<T>(),
-                   y[1].data<T>());
+    REMATCH_KERNEL(x, split2<T>, c.outer, first * c.inner, rest * c.inner, x.data<T>(),
+                   y[0].data<T>(), y[1].data<T>());
   });
   if (should_record({&x})) {
     auto node = std::make_shared<SplitBackward>(x, first);

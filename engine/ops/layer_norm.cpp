@@ -1,6 +1,8 @@
 #include "engine/ops/layer_norm.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/layer_norm.h"
+#include "engine/cuda/layer_norm.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -37,9 +39,9 @@ class LayerNormBackward final : public Node {
       const auto target = [&](std::size_t i) {
         return grads_in[i].defined() ? grads_in[i].data<T>() : nullptr;
       };
-      cpu::layer_norm_backward<T>(rows_, cols_, gy.data<T>(), x.data<T>(), mean.data<T>(),
-                                  rstd.data<T>(), weight.defined() ? weight.data<T>() : nullptr,
-                                  target(0), target(1), target(2));
+      REMATCH_KERNEL(gy, layer_norm_backward<T>, rows_, cols_, gy.data<T>(), x.data<T>(),
+                     mean.data<T>(), rstd.data<T>(), weight.defined() ? weight.data<T>() : nullptr,
+                     target(0), target(1), target(2));
     });
   }
 
@@ -69,8 +71,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   Tensor mean = Tensor::empty({rows}, x.dtype());
   Tensor rstd = Tensor::empty({rows}, x.dtype());
   for_floating(x.dtype(), op, [&]<class T>() {
-    cpu::layer_norm_forward<T>(rows, cols, x.data<T>(), weight.data<T>(), bias.data<T>(),
-                               static_cast<T>(eps), y.data<T>(), mean.data<T>(), rstd.data<T>());
+    REMATCH_KERNEL(x, layer_norm_forward<T>, rows, cols, x.data<T>(), weight.data<T>(),
+                   bias.data<T>(), static_cast<T>(eps), y.data<T>(), mean.data<T>(),
+                   rstd.data<T>());
   });
   record<LayerNormBackward>(y, {&x, &weight, &bias}, rows, cols, x, weight, bias, mean, rstd);
   return y;

@@ -1,6 +1,9 @@
 #include "engine/ops/linear.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/linear.h"
+#include "engine/cuda/linear.h"
+#include "engine/cuda/sum_rows.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -25,18 +28,18 @@ class LinearBackward final : public Node {
       if (needs(0)) {
         const Tensor weight = weight_.get(name());
         grads_in[0] = Tensor::empty({batch_, in_}, gy.dtype());
-        cpu::linear_grad_input<T>(gy.data<T>(), weight.data<T>(), grads_in[0].data<T>(), batch_,
-                                  in_, out_);
+        REMATCH_KERNEL(gy, linear_grad_input<T>, gy.data<T>(), weight.data<T>(),
+                       grads_in[0].data<T>(), batch_, in_, out_);
       }
       if (needs(1)) {
         const Tensor x = x_.get(name());
         grads_in[1] = Tensor::empty({out_, in_}, gy.dtype());
-        cpu::linear_grad_weight<T>(gy.data<T>(), x.data<T>(), grads_in[1].data<T>(), batch_, in_,
-                                   out_);
+        REMATCH_KERNEL(gy, linear_grad_weight<T>, gy.data<T>(), x.data<T>(), grads_in[1].data<T>(),
+                       batch_, in_, out_);
       }
       if (needs(2)) {
         grads_in[2] = Tensor::empty({out_}, gy.dtype());
-        cpu::sum_rows<T>(gy.data<T>(), grads_in[2].data<T>(), batch_, out_);
+        REMATCH_KERNEL(gy, sum_rows<T>, gy.data<T>(), grads_in[2].data<T>(), batch_, out_);
       }
     });
   }
@@ -69,8 +72,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t m = weight.shape()[0];
   Tensor y = Tensor::empty({n, m}, x.dtype());
   for_floating(x.dtype(), op, [&]<class T>() {
-    cpu::linear_forward<T>(x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
-                           y.data<T>(), n, k, m);
+    REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
+                   bias.defined() ? bias.data<T>() : nullptr, y.data<T>(), n, k, m);
   });
   record<LinearBackward>(y, {&x, &weight, &bias}, x, weight, bias);
   return y;

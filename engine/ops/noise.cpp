@@ -2,7 +2,9 @@
 
 #include <vector>
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/random.h"
+#include "engine/cuda/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
@@ -23,7 +25,8 @@ class RReluBackward final : public Node {
     const Tensor noise = noise_.get(name());
     grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      cpu::multiply<T>(gy.elements(), gy.data<T>(), noise.data<T>(), grads_in[0].data<T>());
+      REMATCH_KERNEL(gy, multiply<T>, gy.elements(), gy.data<T>(), noise.data<T>(),
+                     grads_in[0].data<T>());
     });
   }
 
@@ -53,8 +56,8 @@ Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& o
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Generator g = take_words(options.stream, x.elements());
   for_floating(x.dtype(), "rrelu", [&]<class T>() {
-    cpu::rrelu_forward<T>(x.elements(), x.data<T>(), static_cast<T>(lower), static_cast<T>(upper),
-                          g.seed, g.stream, g.offset, noise.data<T>(), y.data<T>());
+    REMATCH_KERNEL(x, rrelu_forward<T>, x.elements(), x.data<T>(), static_cast<T>(lower),
+                   static_cast<T>(upper), g.seed, g.stream, g.offset, noise.data<T>(), y.data<T>());
   });
   report_draw(g, noise);
   record<RReluBackward>(y, {&x}, x, noise);
@@ -69,17 +72,25 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Generator g = take_words(options.stream, x.elements());
   for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
-    cpu::gaussian_noise_forward<T>(x.elements(), x.data<T>(), static_cast<T>(sigma), g.seed,
-                                   g.stream, g.offset, y.data<T>());
+    REMATCH_KERNEL(x, gaussian_noise_forward<T>, x.elements(), x.data<T>(), static_cast<T>(sigma),
+                   g.seed, g.stream, g.offset, y.data<T>());
   });
   if (DrawObserver* observer = ambient().draw_observer) {
     // The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn
     // again, outside the ledger.
+    MemoryResource& memory = ambient().ledger->memory();
+    std::vector<std::byte> noise(static_cast<std::size_t>(x.bytes()));
+    void* block = noise.empty() ? nullptr : memory.allocate(x.bytes());
+    if (block == nullptr && !noise.empty()) throw OutOfMemory("[gaussian_noise] out of memory");
     for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
-      std::vector<T> noise(static_cast<std::size_t>(x.elements()));
-      cpu::fill_normal<T>(x.elements(), g.seed, g.stream, g.offset, T{0}, T{1}, noise.data());
-      observer->on_draw(g, x.elements(), std::as_bytes(std::span(noise)));
+      REMATCH_KERNEL(x, fill_normal<T>, x.elements(), g.seed, g.stream, g.offset, T{0}, T{1},
+                     static_cast<T*>(block));
     });
+    if (block != nullptr) {
+      memory.copy_out(noise.data(), block, x.bytes());
+      memory.release(block, x.bytes());
+    }
+    observer->on_draw(g, x.elements(), noise);
   }
   record<IdentityBackward>(y, {&x}, x);
   return y;

@@ -1,6 +1,8 @@
 #include "engine/ops/pool2d.h"
 
+#include "engine/backend/kernel.h"
 #include "engine/cpu/pool2d.h"
+#include "engine/cuda/pool2d.h"
 #include "engine/ops/support.h"
 
 namespace rematch {
@@ -35,8 +37,8 @@ class MaxPool2dBackward final : public Node {
     const Tensor indices = indices_.get(name());
     grads_in[0] = Tensor::empty({shape_.n, shape_.c, shape_.h, shape_.w}, gy.dtype());
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      cpu::max_pool2d_backward<T>(shape_, gy.data<T>(), indices.data<std::int32_t>(),
-                                  grads_in[0].data<T>());
+      REMATCH_KERNEL(gy, max_pool2d_backward<T>, shape_, gy.data<T>(), indices.data<std::int32_t>(),
+                     grads_in[0].data<T>());
     });
   }
 
@@ -55,7 +57,7 @@ class AvgPool2dBackward final : public Node {
     const Tensor& gy = grads_out[0];
     grads_in[0] = Tensor::empty({shape_.n, shape_.c, shape_.h, shape_.w}, gy.dtype());
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      cpu::avg_pool2d_backward<T>(shape_, gy.data<T>(), grads_in[0].data<T>());
+      REMATCH_KERNEL(gy, avg_pool2d_backward<T>, shape_, gy.data<T>(), grads_in[0].data<T>());
     });
   }
 
@@ -71,7 +73,8 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
   Tensor y = Tensor::empty(out, x.dtype());
   Tensor indices = Tensor::empty(out, DType::int32);
   for_floating(x.dtype(), "max_pool2d", [&]<class T>() {
-    cpu::max_pool2d_forward<T>(s, x.data<T>(), y.data<T>(), indices.data<std::int32_t>());
+    REMATCH_KERNEL(x, max_pool2d_forward<T>, s, x.data<T>(), y.data<T>(),
+                   indices.data<std::int32_t>());
   });
   record<MaxPool2dBackward>(y, {&x}, s, x, indices);
   return y;
@@ -80,8 +83,9 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
 Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const cpu::Pool2dShape s = checked_shape("avg_pool2d", x, kernel, stride, padding);
   Tensor y = Tensor::empty({s.n, s.c, s.out_h(), s.out_w()}, x.dtype());
-  for_floating(x.dtype(), "avg_pool2d",
-               [&]<class T>() { cpu::avg_pool2d_forward<T>(s, x.data<T>(), y.data<T>()); });
+  for_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
+    REMATCH_KERNEL(x, avg_pool2d_forward<T>, s, x.data<T>(), y.data<T>());
+  });
   record<AvgPool2dBackward>(y, {&x}, s, x);
   return y;
 }

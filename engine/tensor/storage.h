@@ -20,6 +20,8 @@ class Storage {
 
   std::byte* data() { return data_; }
   std::int64_t bytes() const { return bytes_; }
+  Device device() const { return ledger_->device(); }
+  MemoryResource& memory() const { return ledger_->memory(); }
   Tag tag() const { return saves_ > 0 && tag_ == Tag::temporaries ? Tag::saved : tag_; }
   void set_tag(Tag tag) noexcept;
 

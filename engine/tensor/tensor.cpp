@@ -1,11 +1,15 @@
 #include "engine/tensor/tensor.h"
 
-#include <cstring>
+#include <algorithm>
 #include <stdexcept>
 
 #include "engine/autograd/accumulate.h"
 #include "engine/autograd/node.h"
+#include "engine/backend/kernel.h"
+#include "engine/cpu/elementwise.h"
+#include "engine/cuda/elementwise.h"
 #include "engine/tensor/dispatch.h"
+#include "engine/tensor/host_fill.h"
 
 namespace rematch {
 namespace {
@@ -26,23 +30,39 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Tag tag) {
   return Tensor(std::move(impl));
 }
 
-Tensor Tensor::full(const Shape& shape, DType dtype, double value, Tag tag) {
-  Tensor t = empty(shape, dtype, tag);
-  const std::int64_t n = t.elements();
+namespace {
+
+/// Calls body.operator()<T>() with the C++ type of any dtype.
+template <class Body>
+decltype(auto) for_any(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::float32:
-      std::fill_n(t.data<float>(), n, static_cast<float>(value));
-      break;
+      return body.template operator()<float>();
     case DType::float64:
-      std::fill_n(t.data<double>(), n, value);
-      break;
+      return body.template operator()<double>();
     case DType::int32:
-      std::fill_n(t.data<std::int32_t>(), n, static_cast<std::int32_t>(value));
-      break;
+      return body.template operator()<std::int32_t>();
     case DType::uint8:
-      std::fill_n(t.data<std::uint8_t>(), n, static_cast<std::uint8_t>(value));
       break;
   }
+  return body.template operator()<std::uint8_t>();
+}
+
+}  // namespace
+
+Tensor Tensor::full(const Shape& shape, DType dtype, double value, Tag tag) {
+  Tensor t = empty(shape, dtype, tag);
+  if (t.device() != Device::cpu && is_floating(dtype)) {
+    for_floating(dtype, "full", [&]<class T>() {
+      REMATCH_KERNEL(t, fill<T>, t.elements(), static_cast<T>(value), t.data<T>());
+    });
+    return t;
+  }
+  for_any(dtype, [&]<class T>() {
+    fill_on_host<T>(t, [&](std::span<T> values) {
+      std::fill(values.begin(), values.end(), static_cast<T>(value));
+    });
+  });
   return t;
 }
 
@@ -53,23 +73,29 @@ Tensor Tensor::from(std::span<const double> values, const Shape& shape, DType dt
                                 std::to_string(values.size()));
   }
   Tensor t = empty(shape, dtype);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    switch (dtype) {
-      case DType::float32:
-        t.data<float>()[i] = static_cast<float>(values[i]);
-        break;
-      case DType::float64:
-        t.data<double>()[i] = values[i];
-        break;
-      case DType::int32:
-        t.data<std::int32_t>()[i] = static_cast<std::int32_t>(values[i]);
-        break;
-      case DType::uint8:
-        t.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(values[i]);
-        break;
-    }
-  }
+  for_any(dtype, [&]<class T>() {
+    fill_on_host<T>(t, [&](std::span<T> out) {
+      std::transform(values.begin(), values.end(), out.begin(),
+                     [](double v) { return static_cast<T>(v); });
+    });
+  });
   return t;
+}
+
+void Tensor::copy_from_host(std::span<const std::byte> bytes) {
+  if (static_cast<std::int64_t>(bytes.size()) != this->bytes()) {
+    throw std::invalid_argument("[tensor] " + std::to_string(this->bytes()) +
+                                " bytes expected, got " + std::to_string(bytes.size()));
+  }
+  if (!bytes.empty()) storage()->memory().copy_in(raw(), bytes.data(), this->bytes());
+}
+
+void Tensor::copy_to_host(std::span<std::byte> bytes) const {
+  if (static_cast<std::int64_t>(bytes.size()) != this->bytes()) {
+    throw std::invalid_argument("[tensor] room for " + std::to_string(this->bytes()) +
+                                " bytes expected, got " + std::to_string(bytes.size()));
+  }
+  if (!bytes.empty()) storage()->memory().copy_out(bytes.data(), raw(), this->bytes());
 }
 
 const Shape& Tensor::shape() const { return checked(impl()).shape; }
@@ -88,17 +114,11 @@ void Tensor::check_dtype(DType wanted) const {
 }
 
 double Tensor::at(std::int64_t i) const {
-  switch (dtype()) {
-    case DType::float32:
-      return static_cast<double>(data<float>()[i]);
-    case DType::float64:
-      return data<double>()[i];
-    case DType::int32:
-      return data<std::int32_t>()[i];
-    case DType::uint8:
-      return data<std::uint8_t>()[i];
-  }
-  return 0;
+  return for_any(dtype(), [&]<class T>() {
+    T value{};
+    storage()->memory().copy_out(&value, data<T>() + i, sizeof(T));
+    return static_cast<double>(value);
+  });
 }
 
 double Tensor::item() const {
@@ -110,9 +130,11 @@ double Tensor::item() const {
 }
 
 std::vector<double> Tensor::to_vector() const {
-  std::vector<double> values(static_cast<std::size_t>(elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = at(static_cast<std::int64_t>(i));
-  return values;
+  return for_any(dtype(), [&]<class T>() {
+    std::vector<T> values(static_cast<std::size_t>(elements()));
+    copy_to_host(std::as_writable_bytes(std::span(values)));
+    return std::vector<double>(values.begin(), values.end());
+  });
 }
 
 bool Tensor::requires_grad() const {
@@ -172,7 +194,7 @@ Tensor Tensor::detach() const { return reshape_alias(*this, shape()); }
 
 Tensor Tensor::clone(Tag tag) const {
   Tensor copy = empty(shape(), dtype(), tag);
-  if (copy.bytes() > 0) std::memcpy(copy.raw(), raw(), static_cast<std::size_t>(copy.bytes()));
+  copy.storage()->memory().copy(copy.raw(), raw(), copy.bytes());
   return copy;
 }
 

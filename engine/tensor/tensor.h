@@ -59,7 +59,13 @@ class Tensor {
     check_dtype(dtype_of<T>());
     return reinterpret_cast<const T*>(raw());
   }
+  /// Where the elements lie. Only those on the CPU can be reached through data().
+  Device device() const { return storage()->device(); }
   std::byte* raw() const;
+  /// Copies all bytes from or to the host; the number of bytes must be the tensor's. On a device
+  /// the host waits.
+  void copy_from_host(std::span<const std::byte> bytes);
+  void copy_to_host(std::span<std::byte> bytes) const;
   /// Element `i` as double, for tests and pictures.
   double at(std::int64_t i) const;
   /// The only element; throws std::invalid_argument when there are more.

@@ -13,7 +13,6 @@
 #include "properties/generate/words.h"
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/regressions.h"
-#include "properties/subjects/registry.h"
 
 namespace rematch::cli {
 namespace {
@@ -31,7 +30,7 @@ struct CheckArguments {
   std::string jobs;
   std::string law;
   std::string mix = "wide";
-  std::string subject = "engine";
+  SubjectChoice subject;
   std::string save = ".";
   std::string regressions;
   bool json = false;
@@ -54,12 +53,8 @@ struct Finding {
   std::string original;
 };
 
-std::string subject_option(const CheckArguments& a) {
-  return a.subject == "engine" ? "" : " --subject " + shell_word(a.subject);
-}
-
 std::string replay_line(const CheckArguments& a, const std::filesystem::path& file) {
-  return again("replay" + subject_option(a) + " " + shell_word(file.lexically_normal().string()));
+  return again("replay" + a.subject.options() + " " + shell_word(file.lexically_normal().string()));
 }
 
 std::string statement_of(std::string_view law) {
@@ -102,7 +97,8 @@ void print_finding(const Finding& f) {
 Json result_json(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
                  std::size_t regressions, const std::optional<Finding>& finding) {
   Json j;
-  j["subject"] = a.subject;
+  j["subject"] = a.subject.name;
+  j["device"] = a.subject.device;
   j["build"] = build_kind();
   j["mix"] = a.mix;
   j["seed"] = o.seed;
@@ -187,7 +183,7 @@ std::optional<Finding> run_regressions(const CheckArguments& a, const Law* only,
     directory = default_regressions(executable());
   }
   if (!directory) return std::nullopt;
-  const std::unique_ptr<Subject> subject = make_subject(a.subject);
+  const std::unique_ptr<Subject> subject = a.subject.make();
   Bench bench;
   for (const std::filesystem::path& file : regression_files(*directory)) {
     const Case c = load_case(file);
@@ -210,7 +206,7 @@ int check(const CheckArguments& a) {
   if (!a.jobs.empty()) {
     o.jobs = static_cast<int>(std::min<std::uint64_t>(parse_whole("--jobs", a.jobs, 1), 1024));
   }
-  o.make_subject = [&a] { return make_subject(a.subject); };
+  o.make_subject = [&a] { return a.subject.make(); };
   o.stop = &stop_requested;
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
@@ -237,7 +233,7 @@ int check(const CheckArguments& a) {
           fmt::format("rematch-{}-{}-{}.json", a.mix, o.seed, result.failure->index);
       finding =
           Finding{result.failure->breach, result.failure->smallest, file, replay_line(a, file),
-                  again(fmt::format("replay{} --mix {} --seed {} --case {}", subject_option(a),
+                  again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(),
                                     a.mix, o.seed, result.failure->index))};
       save_case(finding->smallest, finding->saved);
     }
@@ -271,9 +267,7 @@ void add_check(CLI::App& app, Action& chosen) {
   command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
       ->capture_default_str()
       ->type_name("MIX");
-  command->add_option("--subject", a->subject, "Implementation under test")
-      ->capture_default_str()
-      ->type_name("NAME");
+  a->subject.add_options(*command);
   command->add_option("--save", a->save, "Where a failing case is saved")
       ->capture_default_str()
       ->check(CLI::ExistingDirectory)

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "properties/case/case.h"
 #include "properties/generate/mix.h"
 #include "properties/laws/law.h"
+#include "properties/subjects/subject.h"
 
 namespace rematch::cli {
 
@@ -42,6 +44,18 @@ const Law* parse_law(std::string_view name);
 /// expected.
 std::uint64_t parse_whole(std::string_view option, const std::string& text, std::uint64_t least,
                           std::string_view or_else = "");
+
+/// The implementation under test, as named on the command line.
+struct SubjectChoice {
+  std::string name = "engine";
+  std::string device = "cpu";
+
+  void add_options(CLI::App& command);
+  /// Throws UsageError that says what there is.
+  std::unique_ptr<Subject> make() const;
+  /// The options that choose it again, each with a blank before it; none for the default.
+  std::string options() const;
+};
 
 /// A case named on the command line: a file, or a seed and a number of a mix.
 struct CaseChoice {

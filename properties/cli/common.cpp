@@ -2,9 +2,11 @@
 
 #include <charconv>
 
+#include "engine/backend/device.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/terminal.h"
 #include "properties/hunt/regressions.h"
+#include "properties/subjects/registry.h"
 
 namespace rematch::cli {
 
@@ -57,6 +59,26 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
                                  option, least, or_else, text));
   }
   return value;
+}
+
+void SubjectChoice::add_options(CLI::App& command) {
+  command.add_option("--subject", name, "Implementation under test")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command.add_option("--device", device, "Where it runs: cpu or cuda")
+      ->capture_default_str()
+      ->type_name("DEVICE");
+}
+
+std::unique_ptr<Subject> SubjectChoice::make() const {
+  return make_subject(name, device_named(device));
+}
+
+std::string SubjectChoice::options() const {
+  std::string text;
+  if (name != "engine") text += " --subject " + shell_word(name);
+  if (device != "cpu") text += " --device " + shell_word(device);
+  return text;
 }
 
 void CaseChoice::add_options(CLI::App& command) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/cuda/device.h"
 #include "properties/laws/law.h"
 
 namespace rematch {
@@ -186,6 +187,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"check --seed 18446744073709551616", "--seed"},
       {"replay --seed 1 --case -1", "--case"},
       {"check --subject torch", "known: engine"},
+      {"check --device tpu", "cpu or cuda"},
       {"check --regressions /nowhere", "/nowhere"},
       {"replay", "--seed S"},
       {"replay --seed 1", "--case K"},
@@ -199,6 +201,17 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
     INFO(o.out);
     CHECK(o.status == 2);
     CHECK(contains(o.out, expected));
+  }
+}
+
+TEST_CASE("without a device --device cuda says so and what to do") {
+  if (cuda::device_count() > 0) SKIP("a CUDA device was found");
+  for (const char* arguments : {"check --device cuda", "replay --device cuda --seed 1 --case 1"}) {
+    const Outcome o = run(arguments);
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, "CUDA"));
+    CHECK(contains(o.out, "use the CPU"));
   }
 }
 

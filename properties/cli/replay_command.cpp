@@ -11,7 +11,6 @@
 #include "properties/cli/terminal.h"
 #include "properties/generate/words.h"
 #include "properties/hunt/replay.h"
-#include "properties/subjects/registry.h"
 
 namespace rematch::cli {
 namespace {
@@ -21,7 +20,7 @@ using Json = nlohmann::ordered_json;
 struct ReplayArguments {
   CaseChoice choice;
   std::string law;
-  std::string subject = "engine";
+  SubjectChoice subject;
   bool json = false;
 };
 
@@ -117,7 +116,7 @@ void print_side_by_side(const Replay& r) {
 int run_replay(const ReplayArguments& a) {
   const Law* only = parse_law(a.law);
   const Case c = a.choice.load();
-  const std::unique_ptr<Subject> subject = make_subject(a.subject);
+  const std::unique_ptr<Subject> subject = a.subject.make();
   const Replay r = replay(c, *subject, only);
   const Breach* breach = r.breach();
   if (a.json) {
@@ -152,9 +151,7 @@ void add_replay(CLI::App& app, Action& chosen) {
   auto a = std::make_shared<ReplayArguments>();
   a->choice.add_options(*command);
   command->add_option("--law", a->law, "Judge by this law alone")->type_name("NAME");
-  command->add_option("--subject", a->subject, "Implementation under test")
-      ->capture_default_str()
-      ->type_name("NAME");
+  a->subject.add_options(*command);
   command->add_flag("--json", a->json, "JSON instead of text");
   command->callback([&chosen, a] { chosen = [a] { return run_replay(*a); }; });
 }

@@ -11,7 +11,6 @@
 #include "properties/cli/terminal.h"
 #include "properties/generate/words.h"
 #include "properties/hunt/replay.h"
-#include "properties/subjects/registry.h"
 
 namespace rematch::cli {
 namespace {
@@ -20,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 struct ShowArguments {
   CaseChoice choice;
-  std::string subject = "engine";
+  SubjectChoice subject;
   std::string svg;
   bool json = false;
 };
@@ -57,7 +56,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 int show(const ShowArguments& a) {
   const Case c = a.choice.load();
-  const std::unique_ptr<Subject> subject = make_subject(a.subject);
+  const std::unique_ptr<Subject> subject = a.subject.make();
   const Replay r = observe(c, *subject);
   if (!a.svg.empty()) {
     write_file(a.svg, memory_svg(r.plain.timeline, r.checkpointed.timeline, a.choice.name()));
@@ -100,9 +99,7 @@ void add_show(CLI::App& app, Action& chosen) {
       app.add_subcommand("show", "Show a case: the model, the plan, and its bytes over time");
   auto a = std::make_shared<ShowArguments>();
   a->choice.add_options(*command);
-  command->add_option("--subject", a->subject, "Implementation to run")
-      ->capture_default_str()
-      ->type_name("NAME");
+  a->subject.add_options(*command);
   command->add_option("--svg", a->svg, "Also draw the bytes over time into this file")
       ->type_name("FILE");
   command->add_flag("--json", a->json, "JSON instead of text");

@@ -72,6 +72,6 @@ std::optional<Breach> check(const Evidence& e) {
 extern const Law derivatives_law;
 const Law derivatives_law{
     kName, "In float64, the gradients are the slope of the loss: a difference quotient agrees.",
-    check, true};
+    check, Needs::slope};
 
 }  // namespace rematch

@@ -2,10 +2,12 @@
 
 #include <bitset>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "properties/case/case.h"
 #include "properties/forecast/forecast.h"
@@ -14,6 +16,7 @@
 
 namespace rematch {
 
+struct LayerAgreement;
 struct SlopeSamples;
 
 /// What a law may look at. `plain` is the reference run (plain, with forecast.frozen_layers
@@ -26,7 +29,15 @@ struct Evidence {
   const Record& checkpointed;
   /// Losses around the case (properties/laws/slope.h); nullptr: they were not measured.
   const SlopeSamples* slope = nullptr;
+  /// The checkpointed run once more; nullptr: it was run once.
+  const Record* repeat = nullptr;
+  /// Each layer on the host and on the subject's device (properties/subjects/layer_agreement.h);
+  /// nullptr: the subject runs on the host.
+  const std::vector<LayerAgreement>* layers = nullptr;
 };
+
+/// What a law reads beside the two records; it is passed over for cases that have none.
+enum class Needs : std::uint8_t { nothing, slope, repeat, layers };
 
 struct Breach {
   std::string_view law;
@@ -41,8 +52,7 @@ struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
   std::optional<Breach> (*check)(const Evidence&);
-  /// The law reads Evidence::slope, and is passed over for cases that have none.
-  bool reads_slope = false;
+  Needs needs = Needs::nothing;
 };
 
 /// More laws than there will be.

@@ -2,6 +2,7 @@
 
 #include "properties/laws/law.h"
 #include "properties/laws/slope.h"
+#include "properties/subjects/layer_agreement.h"
 
 // Causes before consequences: the first law that is broken names a failure.
 #define REMATCH_EACH_LAW(LAW) \
@@ -24,6 +25,8 @@
   LAW(hooks)                  \
   LAW(saved_bytes)            \
   LAW(bytes_after_backward)   \
+  LAW(repeatable)             \
+  LAW(cross_device)           \
   LAW(derivatives)
 
 namespace rematch {
@@ -46,6 +49,49 @@ const Law* find_law(std::string_view name) {
   return nullptr;
 }
 
+namespace {
+
+/// What single laws need beside the two records, gathered when they ask for it.
+class More {
+ public:
+  More(Subject& subject, Bench& bench) : subject_(subject), bench_(bench) {}
+
+  /// false: this case has none of it.
+  bool gather(Needs needs, Evidence& e) {
+    switch (needs) {
+      case Needs::nothing:
+        return true;
+      case Needs::slope:
+        if (!subject_.displaces() || !has_slope(e.c, e.forecast)) return false;
+        slope_ = measure_slope(e.c, e.geometry, subject_, bench_.plain, bench_.scratch);
+        e.slope = slope_ ? &*slope_ : nullptr;
+        return e.slope != nullptr;
+      case Needs::repeat: {
+        if (!subject_.on_device()) return false;
+        RunRequest request;
+        request.checkpointed = true;
+        subject_.run(e.c, e.geometry, request, bench_.scratch);
+        e.repeat = &bench_.scratch;
+        return true;
+      }
+      case Needs::layers:
+        if (!subject_.on_device()) return false;
+        layers_ = subject_.compare_layers(e.c, e.geometry);
+        e.layers = &layers_;
+        return true;
+    }
+    return false;
+  }
+
+ private:
+  Subject& subject_;
+  Bench& bench_;
+  std::optional<SlopeSamples> slope_;
+  std::vector<LayerAgreement> layers_;
+};
+
+}  // namespace
+
 Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   const Geometry geometry = validate(c);
   const Forecast expected = forecast(c, geometry);
@@ -57,7 +103,7 @@ Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   subject.run(c, geometry, request, bench.checkpointed);
 
   Evidence evidence{c, geometry, expected, bench.plain, bench.checkpointed};
-  std::optional<SlopeSamples> slope;
+  More more(subject, bench);
   Verdict verdict;
   // A run that failed left a record that ends somewhere; only the law about errors can read it.
   const Law* errors = find_law("errors");
@@ -65,12 +111,7 @@ Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   for (const Law& law : laws()) {
     const bool asked = only == nullptr || only->name == law.name || (failed && &law == errors);
     if (!asked || (failed && &law != errors)) continue;
-    if (law.reads_slope) {
-      if (!subject.displaces() || !has_slope(c, expected)) continue;
-      slope = measure_slope(c, geometry, subject, bench.plain, bench.scratch);
-      if (!slope) continue;
-      evidence.slope = &*slope;
-    }
+    if (!more.gather(law.needs, evidence)) continue;
     verdict.checked.set(static_cast<std::size_t>(&law - laws().data()));
     verdict.breach = law.check(evidence);
     if (verdict.breach) break;

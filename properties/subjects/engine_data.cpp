@@ -1,5 +1,6 @@
 #include "properties/subjects/engine_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -7,6 +8,7 @@
 #include "engine/cpu/random.h"
 #include "engine/random/philox.h"
 #include "engine/tensor/dispatch.h"
+#include "engine/tensor/host_fill.h"
 #include "properties/subjects/direction.h"
 
 namespace rematch {
@@ -24,21 +26,22 @@ void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& gen
   const Generator g = generator;
   generator.draw(t.elements());
   for_floating(t.dtype(), "data", [&]<class T>() {
-    T* out = t.data<T>();
-    const std::int64_t n = t.elements();
     const bool integers = kind == DataKind::small_integers;
-    cpu::fill_uniform<T>(n, g.seed, g.stream, g.offset, static_cast<T>(integers ? 0 : low),
-                         static_cast<T>(integers ? 1 : high), out);
-    if (integers) {
-      for (std::int64_t i = 0; i < n; ++i) out[i] = bucket(out[i], 7) - 3;
-    }
+    fill_on_host<T>(t, [&](std::span<T> out) {
+      cpu::fill_uniform<T>(t.elements(), g.seed, g.stream, g.offset,
+                           static_cast<T>(integers ? 0 : low), static_cast<T>(integers ? 1 : high),
+                           out.data());
+      if (!integers) return;
+      for (T& value : out) value = bucket(value, 7) - 3;
+    });
   });
 }
 
 void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distance) {
   const std::vector<double> d = direction(seed, array, t.elements());
-  double* values = t.data<double>();
+  std::vector<double> values = t.to_vector();
   for (std::size_t i = 0; i < d.size(); ++i) values[i] += distance * d[i];
+  t.copy_from_host(std::as_bytes(std::span(values)));
 }
 
 namespace {
@@ -69,7 +72,9 @@ Tensor make_input(const Case& c, Generator& generator) {
   const Generator g = generator;
   generator.draw(x.elements());
   for_floating(c.dtype, "data", [&]<class T>() {
-    cpu::fill_normal<T>(x.elements(), g.seed, g.stream, g.offset, T{0}, T{1}, x.data<T>());
+    fill_on_host<T>(x, [&](std::span<T> out) {
+      cpu::fill_normal<T>(x.elements(), g.seed, g.stream, g.offset, T{0}, T{1}, out.data());
+    });
   });
   return x;
 }
@@ -86,10 +91,11 @@ Tensor make_target(const Case& c, const Shape& output, Generator& generator) {
   const Generator g = generator;
   generator.draw(rows);
   cpu::fill_uniform<float>(rows, g.seed, g.stream, g.offset, 0.0f, 1.0f, u.data());
-  for (std::int64_t i = 0; i < rows; ++i) {
-    t.data<std::int32_t>()[i] = static_cast<std::int32_t>(
-        bucket(u[static_cast<std::size_t>(i)], static_cast<double>(output[1])));
-  }
+  fill_on_host<std::int32_t>(t, [&](std::span<std::int32_t> out) {
+    std::transform(u.begin(), u.end(), out.begin(), [&](float x) {
+      return static_cast<std::int32_t>(bucket(x, static_cast<double>(output[1])));
+    });
+  });
   return t;
 }
 

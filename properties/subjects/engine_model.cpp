@@ -18,6 +18,7 @@
 #include "engine/ops/pool2d.h"
 #include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
+#include "engine/tensor/host_fill.h"
 #include "properties/subjects/direction.h"
 #include "properties/subjects/engine_data.h"
 
@@ -250,6 +251,25 @@ Tensor EngineModel::evaluate(const Tensor& input) {
   Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, pass, {input});
   train_ = train;
   return outputs[0];
+}
+
+Tensors EngineModel::run_alone(int layer, const Tensors& live) {
+  PassState pass;
+  pass.executions.assign(case_.layers.size(), 0);
+  return run_layer(layer, pass, live);
+}
+
+void EngineModel::take_magnitudes() {
+  for (Tensor& p : parameters_) {
+    std::vector<double> values = p.to_vector();
+    for (double& v : values) v = std::fabs(v);
+    for_floating(p.dtype(), "magnitudes", [&]<class T>() {
+      fill_on_host<T>(p, [&](std::span<T> out) {
+        std::transform(values.begin(), values.end(), out.begin(),
+                       [](double v) { return static_cast<T>(v); });
+      });
+    });
+  }
 }
 
 void EngineModel::on_draw(const Generator& before, std::int64_t elements,

@@ -27,6 +27,11 @@ class EngineModel final : public DrawObserver {
   /// The whole model without checkpointing, in evaluation mode, unrecorded.
   Tensor evaluate(const Tensor& input);
 
+  /// Layer `layer` by itself on the values live before it.
+  Tensors run_alone(int layer, const Tensors& live);
+  /// Replaces every parameter by its magnitudes.
+  void take_magnitudes();
+
   const Tensors& parameters() const { return parameters_; }
   const Tensors& buffers() const { return buffers_; }
 

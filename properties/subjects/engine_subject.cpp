@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/autograd/backward.h"
+#include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/memory/ledger.h"
 #include "engine/nn/optimizer.h"
@@ -13,6 +14,7 @@
 #include "properties/subjects/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
+#include "properties/subjects/layer_agreement.h"
 
 namespace rematch {
 namespace {
@@ -211,10 +213,9 @@ class Run {
       o.offset = record_.data.size();
       o.bytes = static_cast<std::size_t>(t.bytes());
       record_.data.resize(o.offset + o.bytes);
-      std::memcpy(record_.data.data() + o.offset, t.raw(), o.bytes);
-      if (is_floating(o.dtype)) {
-        canonical_nans(std::span(record_.data).subspan(o.offset, o.bytes), size_of(o.dtype));
-      }
+      const auto bytes = std::span(record_.data).subspan(o.offset, o.bytes);
+      t.copy_to_host(bytes);
+      if (is_floating(o.dtype)) canonical_nans(bytes, size_of(o.dtype));
     }
     record_.observations.push_back(o);
   }
@@ -232,13 +233,18 @@ class Run {
 
 }  // namespace
 
-EngineSubject::EngineSubject(const Mechanics* mechanics)
-    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>()) {
+EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
+    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>(memory_of(device))) {
   // A read after free must not pass.
   ledger_->set_poison(true);
 }
 
 EngineSubject::~EngineSubject() = default;
+
+std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const Geometry& geometry) {
+  if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
+  return rematch::compare_layers(c, geometry, host_ledger_, ledger_);
+}
 
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {

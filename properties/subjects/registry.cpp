@@ -7,12 +7,12 @@
 
 namespace rematch {
 
-std::unique_ptr<Subject> make_subject(std::string_view name) {
-  if (name == "engine") return std::make_unique<EngineSubject>();
+std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
+  if (name == "engine") return std::make_unique<EngineSubject>(nullptr, device);
   constexpr std::string_view kFaulty = "engine:";
   if (name.starts_with(kFaulty)) {
     if (const Fault* fault = find_fault(name.substr(kFaulty.size()))) {
-      return std::make_unique<EngineSubject>(fault->mechanics);
+      return std::make_unique<EngineSubject>(fault->mechanics, device);
     }
   }
   std::string known;

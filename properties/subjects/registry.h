@@ -5,13 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/memory/resource.h"
 #include "properties/subjects/subject.h"
 
 namespace rematch {
 
 /// A new subject by name: "engine", or "engine:R1" for the engine with fault R1. Throws
-/// std::invalid_argument that lists the known names.
-std::unique_ptr<Subject> make_subject(std::string_view name);
+/// std::invalid_argument that lists the known names, and cuda::DeviceError where there is no such
+/// device.
+std::unique_ptr<Subject> make_subject(std::string_view name, Device device = Device::cpu);
 
 std::vector<std::string> subject_names();
 

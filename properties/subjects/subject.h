@@ -9,6 +9,8 @@
 
 namespace rematch {
 
+struct LayerAgreement;
+
 /// How a case is to be run.
 struct RunRequest {
   /// false: the plan is ignored and every layer runs plain.
@@ -31,6 +33,11 @@ class Subject {
   virtual std::string_view name() const = 0;
   /// Whether run() understands RunRequest::displacement; the law of derivatives needs it.
   virtual bool displaces() const { return false; }
+  /// Whether it runs on a device of its own, where the order of work may not be fixed by the code
+  /// alone: its runs are then repeated, and its layers compared with the host's.
+  virtual bool on_device() const { return false; }
+  /// Asked of subjects on_device() only.
+  virtual std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry);
   /// Runs the case from scratch and overwrites `record`. Must be deterministic. An error of the
   /// implementation under test goes into record.error; it must not throw for a valid case.
   /// `geometry` is validate(c). Different threads use different Subject objects.
