@@ -34,7 +34,7 @@ struct Problem {
   }
   friend bool operator<(const Problem& x, const Problem& y) { return x.tied() < y.tied(); }
 
-  [[nodiscard]] std::uintptr_t alignment() const { return aligned ? 16 : is_double ? 8 : 4; }
+  [[nodiscard]] std::uint32_t alignment() const { return aligned ? 16 : is_double ? 8 : 4; }
   [[nodiscard]] cudaDataType_t type() const { return is_double ? CUDA_R_64F : CUDA_R_32F; }
   [[nodiscard]] cublasComputeType_t compute_type() const {
     if (is_double) return CUBLAS_COMPUTE_64F;
@@ -91,7 +91,7 @@ class Preference {
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
                                    CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
-    const auto alignment = static_cast<std::uint32_t>(p.alignment());
+    const std::uint32_t alignment = p.alignment();
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
@@ -123,7 +123,8 @@ bool is_deterministic(const cublasLtMatmulAlgo_t& algorithm) {
 bool find_algorithm(const Problem& p, bool with_bias, Choice& choice) {
   // The search reads nothing at the bias's address but how it is aligned, and a real one may happen
   // to be aligned better than the next.
-  const void* const address = reinterpret_cast<const void*>(p.alignment());
+  alignas(256) static constexpr std::array<char, 256> kAddresses{};
+  const void* const address = kAddresses.data() + p.alignment();
   Operation operation(p, with_bias ? address : nullptr);
   Preference preference(p);
   // Best first; the first one nearly always qualifies.
