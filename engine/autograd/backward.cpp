@@ -121,8 +121,10 @@ void GraphTask::add_root(const Tensor& root, Tensor gradient) {
     }
     gradient = Tensor::ones(root.shape(), root.dtype());
   } else if (!(gradient.shape() == root.shape()) || gradient.dtype() != root.dtype()) {
-    throw std::invalid_argument("[backward] gradient of shape " + to_string(root.shape()) +
-                                " expected, got " + to_string(gradient.shape()));
+    throw std::invalid_argument("[backward] gradient of shape " + to_string(root.shape()) + " " +
+                                std::string(to_string(root.dtype())) + " expected, got " +
+                                to_string(gradient.shape()) + " " +
+                                std::string(to_string(gradient.dtype())));
   }
   const Edge edge = gradient_edge(root);
   if (!edge.node) {

@@ -149,9 +149,19 @@ void set_history_in_place(Tensor& t, std::shared_ptr<Node> node) {
 }
 
 void check_in_place(const Tensor& t, std::string_view op) {
+  if (!t.defined()) {
+    throw std::invalid_argument("[" + std::string(op) +
+                                "] a tensor expected, got an undefined one");
+  }
   if (!ambient().grad_enabled) return;
   const TensorImpl* impl = t.impl();
   const TensorImpl* root = impl->base ? impl->base.get() : impl;
+  if (impl->sealed || root->sealed) {
+    throw std::invalid_argument("[" + std::string(op) +
+                                "] this output of a reentrant checkpoint shares its memory with an "
+                                "input or a captured tensor, which an in-place write would change "
+                                "behind autograd's back; clone() it first");
+  }
   if (root->requires_grad && !root->grad_fn) {
     throw std::invalid_argument("[" + std::string(op) +
                                 "] a leaf that requires grad is being used in an in-place "

@@ -19,7 +19,7 @@ class CheckpointError : public std::runtime_error {
 
 /// What a replay is compared by, saved tensor for saved tensor.
 enum class DeterminismCheck : std::uint8_t {
-  none,
+  none,      ///< Nothing but what the graph reads: its shape and dtype.
   metadata,  ///< Count, shapes and dtypes.
   values,    ///< Those, and a hash over the bits of every saved tensor.
 };
@@ -43,11 +43,11 @@ struct CheckpointOptions {
 /// there. Returns what the function returned. With grad mode off it just runs the function.
 ///
 /// Reentrant: when none of `inputs` requires grad, nothing is recorded, so parameters used by the
-/// function get no gradient (warnings() counts it); otherwise every floating output requires grad.
-/// Backward must not be partial (grad(), or backward with inputs): std::invalid_argument.
-/// Non-reentrant: exactly what a plain run records, with one replay per backward.
-/// Errors: std::invalid_argument for an empty function, undefined inputs or outputs;
-/// CheckpointError in backward when the replay does not match.
+/// function get no gradient (frozen_checkpoint_warnings() counts it); otherwise every floating
+/// output requires grad. Backward must not be partial (grad(), or backward with inputs):
+/// std::invalid_argument. Non-reentrant: exactly what a plain run records, with one replay per
+/// backward. Errors: std::invalid_argument for an empty function, undefined inputs; CheckpointError
+/// in backward when the replay does not match.
 Tensors checkpoint(const Function& function, const Tensors& inputs,
                    const CheckpointOptions& options = {});
 

@@ -41,7 +41,8 @@ class ReplayHooks final : public SavedTensorHooks {
     const int index = count_++;
     const auto expected = static_cast<int>(frame_.saved_.size());
     if (index >= expected) {
-      if (frame_.options_.determinism == DeterminismCheck::none) return nullptr;
+      const bool excused = frame_.options_.determinism == DeterminismCheck::none;
+      if (excused || !frame_.forward_is_over_) return nullptr;
       throw CheckpointError("[checkpoint] the replay saves more tensors than the forward's " +
                             std::to_string(expected) + ": " + label(index, t.shape(), t.dtype()) +
                             " has no counterpart; the function must do the same each time");
@@ -104,8 +105,11 @@ std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
 
 Holder::~Holder() {
   frame_->saved_[static_cast<std::size_t>(index_)].holder = nullptr;
+  const auto index = static_cast<std::size_t>(index_);
   for (auto& pass : frame_->passes_) {
-    Tensor& t = pass->recomputed[static_cast<std::size_t>(index_)];
+    // A pass from before the forward was over knows fewer.
+    if (index >= pass->recomputed.size()) continue;
+    Tensor& t = pass->recomputed[index];
     if (!t.defined()) continue;
     t.storage()->drop();
     t = Tensor();
@@ -146,12 +150,18 @@ void Frame::drop_pass(std::uint64_t backward) {
 Tensor Frame::fetch(int index) {
   const std::uint64_t backward = current_backward();
   Pass& pass = pass_for(backward);
-  Tensor& slot = pass.recomputed[static_cast<std::size_t>(index)];
-  if (!slot.defined()) {
-    throw CheckpointError("[checkpoint] " +
-                          label(index, saved_[static_cast<std::size_t>(index)].shape,
-                                saved_[static_cast<std::size_t>(index)].dtype) +
+  const auto at = static_cast<std::size_t>(index);
+  const Saved& saved = saved_[at];
+  if (at >= pass.recomputed.size() || !pass.recomputed[at].defined()) {
+    throw CheckpointError("[checkpoint] " + label(index, saved.shape, saved.dtype) +
                           " was unpacked twice in one backward, or the replay did not produce it");
+  }
+  Tensor& slot = pass.recomputed[at];
+  // Whatever was agreed not to be checked: a node must not read past the end of what it gets.
+  if (!(slot.shape() == saved.shape) || slot.dtype() != saved.dtype) {
+    throw CheckpointError("[checkpoint] the replay differs from the forward: " +
+                          label(index, saved.shape, saved.dtype) + " expected, got " +
+                          label(index, slot.shape(), slot.dtype()));
   }
   Tensor result = slot;
   mechanics_.release(slot);
@@ -170,7 +180,7 @@ void Frame::replay(Pass& pass) {
   ReplayHooks hooks(*this, pass);
   try {
     HookScope scope(&hooks);
-    ReplayScope replaying(mechanics_, options_.preserve_rng, rng_);
+    ReplayScope replaying(mechanics_, rng_);
     function_(bound);
   } catch (const ReplayComplete& done) {
     if (done.frame != this) throw;
@@ -188,7 +198,9 @@ Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs
   auto frame = std::make_shared<Frame>(function, inputs, options);
   FrameHooks hooks(*frame);
   HookScope scope(&hooks);
-  return function(inputs);
+  Tensors outputs = function(inputs);
+  frame->forward_is_over();
+  return outputs;
 }
 
 }  // namespace rematch

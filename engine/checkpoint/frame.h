@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/autograd/saved_tensor.h"
@@ -22,6 +23,10 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// The recomputed tensor of placeholder `index`; replays the region unless the running backward
   /// already did.
   Tensor fetch(int index);
+
+  /// The forward is over: a replay that saves more than it did is wrong from now on. (Before, when
+  /// the function itself differentiates, there is more to come.)
+  void forward_is_over() { forward_is_over_ = true; }
 
   const Mechanics& mechanics() const { return mechanics_; }
 
@@ -47,9 +52,10 @@ class Frame : public std::enable_shared_from_this<Frame> {
   Function function_;
   CheckpointOptions options_;
   const Mechanics& mechanics_;
-  std::vector<Generator> rng_;
+  std::optional<Streams> rng_;
   std::vector<SavedTensor> inputs_;
   std::vector<bool> requires_grad_;
+  bool forward_is_over_ = false;
   std::vector<Saved> saved_;
   std::vector<std::unique_ptr<Pass>> passes_;
 };

@@ -1,17 +1,17 @@
 #include "engine/checkpoint/mechanics.h"
 
+#include <utility>
+
 namespace rematch {
 
-std::vector<Generator> Mechanics::capture_rng(const Ambient& state) const {
-  return state.streams.states();
+Streams Mechanics::capture_rng(const Ambient& state) const { return state.streams; }
+
+void Mechanics::restore_rng(Ambient& state, const Streams& captured) const {
+  state.streams = Streams(captured);
 }
 
-void Mechanics::restore_rng(Ambient& state, const std::vector<Generator>& captured) const {
-  state.streams.restore(captured);
-}
-
-void Mechanics::put_back_rng(Ambient& state, const std::vector<Generator>& surrounding) const {
-  state.streams.restore(surrounding);
+void Mechanics::put_back_rng(Ambient& state, Streams surrounding) const {
+  state.streams = std::move(surrounding);
 }
 
 std::vector<Segment> Mechanics::partition(int layers, int segments, LastSegment last) const {

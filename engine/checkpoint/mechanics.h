@@ -26,11 +26,13 @@ class Mechanics {
   virtual ~Mechanics() = default;
 
   /// Random state at the entry of a region, to be put back for its replay.
-  virtual std::vector<Generator> capture_rng(const Ambient& state) const;
+  virtual Streams capture_rng(const Ambient& state) const;
   /// Before the replay: the state that the region began with.
-  virtual void restore_rng(Ambient& state, const std::vector<Generator>& captured) const;
+  /// Streams that were added since are gone, so that a region which adds one on first use adds it
+  /// again.
+  virtual void restore_rng(Ambient& state, const Streams& captured) const;
   /// After the replay: the state that surrounded it. Must not throw.
-  virtual void put_back_rng(Ambient& state, const std::vector<Generator>& surrounding) const;
+  virtual void put_back_rng(Ambient& state, Streams surrounding) const;
 
   /// Cuts n layers into k segments. PyTorch's rule: every segment but the last has floor(n / k)
   /// layers, the last takes the remainder too.

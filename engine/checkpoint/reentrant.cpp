@@ -1,5 +1,6 @@
 #include "engine/checkpoint/reentrant.h"
 
+#include <optional>
 #include <string>
 
 #include "engine/autograd/backward.h"
@@ -16,7 +17,7 @@ thread_local std::int64_t frozen_warnings = 0;
 class ReentrantBackward final : public Node {
  public:
   ReentrantBackward(int outputs, const Function& function, const Tensors& inputs,
-                    const CheckpointOptions& options, std::vector<Generator> rng)
+                    const CheckpointOptions& options, std::optional<Streams> rng)
       : Node(outputs),
         function_(function),
         options_(options),
@@ -51,7 +52,7 @@ class ReentrantBackward final : public Node {
       // The replay stands for itself: hooks that happen to be active around this backward must
       // not see what it saves.
       HookScope no_hooks(nullptr);
-      ReplayScope replaying(mechanics_, options_.preserve_rng, rng_);
+      ReplayScope replaying(mechanics_, rng_);
       outputs = function_(bound);
     }
     if (outputs.size() != grads_out.size()) {
@@ -81,9 +82,25 @@ class ReentrantBackward final : public Node {
   Function function_;
   CheckpointOptions options_;
   const Mechanics& mechanics_;
-  std::vector<Generator> rng_;
+  std::optional<Streams> rng_;
   std::vector<SavedTensor> inputs_;
 };
+
+}  // namespace
+
+namespace {
+
+/// Whether the memory of `t` can be reached by anything but `t` and the tensors that it views.
+bool known_elsewhere(const Tensor& t) {
+  long handles = 1;
+  if (t.shared_impl().use_count() > 1) return true;
+  for (std::shared_ptr<TensorImpl> base = t.impl()->base; base; base = base->base) {
+    // `base` here and the tensor that views it.
+    if (base.use_count() > 2) return true;
+    ++handles;
+  }
+  return t.storage().use_count() > handles;
+}
 
 }  // namespace
 
@@ -94,19 +111,30 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   const Mechanics& mechanics = options.mechanics ? *options.mechanics : correct_mechanics();
   bool any = false;
   for (const Tensor& t : inputs) any = any || t.requires_grad();
-  std::vector<Generator> rng;
+  std::optional<Streams> rng;
   if (any && options.preserve_rng) rng = mechanics.capture_rng(ambient());
+  std::vector<std::uint32_t> versions;
+  versions.reserve(inputs.size());
+  for (const Tensor& t : inputs) versions.push_back(t.version());
   Tensors outputs;
   {
     GradMode no_grad(false);
     outputs = function(inputs);
+  }
+  for (std::size_t i = 0; any && i < inputs.size(); ++i) {
+    if (inputs[i].version() == versions[i]) continue;
+    throw std::invalid_argument("[checkpoint] the function changed its input " + std::to_string(i) +
+                                " in place, and its replay would do so once more; clone() the "
+                                "input first");
   }
   // Aliases, so that an output that is an input (or is known to the function) gets a history of
   // its own.
   for (Tensor& t : outputs) {
     if (!t.defined())
       throw std::invalid_argument("[checkpoint] the function returned an undefined tensor");
+    const bool shared = known_elsewhere(t);
     t = t.detach();
+    t.impl()->sealed = any && shared;
   }
   if (!any) {
     ++frozen_warnings;

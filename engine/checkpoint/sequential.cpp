@@ -24,6 +24,12 @@ Tensors checkpoint_sequential(std::span<const Function> functions, int segments,
     throw std::invalid_argument("[checkpoint_sequential] segments must be in 1.." +
                                 std::to_string(layers) + ", got " + std::to_string(segments));
   }
+  for (int i = 0; i < layers; ++i) {
+    if (!functions[static_cast<std::size_t>(i)]) {
+      throw std::invalid_argument("[checkpoint_sequential] function " + std::to_string(i) +
+                                  " is empty");
+    }
+  }
   const Mechanics& mechanics = options.mechanics ? *options.mechanics : correct_mechanics();
   Tensors values = inputs;
   for (const Segment& s : mechanics.partition(layers, segments, last)) {

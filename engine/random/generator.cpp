@@ -30,6 +30,11 @@ Generator& Streams::operator[](std::string_view name) {
                               "\"; add() it first");
 }
 
+void Streams::no_such_stream(int position) const {
+  throw std::invalid_argument("[streams] a position below " + std::to_string(size()) +
+                              " expected, got " + std::to_string(position) + "; add() it first");
+}
+
 void Streams::restore(const std::vector<Generator>& states) {
   if (states.size() != generators_.size()) {
     throw std::invalid_argument("[streams] restore expects " + std::to_string(generators_.size()) +

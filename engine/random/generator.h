@@ -40,7 +40,11 @@ class Streams {
   int add(std::string_view name);
   /// Throws std::invalid_argument for an unknown name.
   Generator& operator[](std::string_view name);
-  Generator& at(int position) { return generators_[static_cast<std::size_t>(position)]; }
+  /// Throws std::invalid_argument for a position that no stream has.
+  Generator& at(int position) {
+    if (position < 0 || position >= size()) no_such_stream(position);
+    return generators_[static_cast<std::size_t>(position)];
+  }
   const std::vector<Generator>& states() const { return generators_; }
   /// Restores what states() returned; throws std::invalid_argument when the counts differ.
   void restore(const std::vector<Generator>& states);
@@ -48,6 +52,8 @@ class Streams {
   int size() const { return static_cast<int>(generators_.size()); }
 
  private:
+  [[noreturn]] void no_such_stream(int position) const;
+
   std::vector<Generator> generators_;
   std::vector<std::string> names_;
 };

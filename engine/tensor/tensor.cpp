@@ -114,6 +114,10 @@ void Tensor::check_dtype(DType wanted) const {
 }
 
 double Tensor::at(std::int64_t i) const {
+  if (i < 0 || i >= elements()) {
+    throw std::invalid_argument("[tensor] an element below " + std::to_string(elements()) +
+                                " expected, got " + std::to_string(i));
+  }
   return for_any(dtype(), [&]<class T>() {
     T value{};
     storage()->memory().copy_out(&value, data<T>() + i, sizeof(T));
@@ -182,8 +186,10 @@ void Tensor::set_grad(Tensor gradient) {
   TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
   if (gradient.defined()) {
     if (!(gradient.shape() == impl.shape) || gradient.dtype() != impl.dtype) {
-      throw std::invalid_argument("[tensor] gradient of shape " + to_string(impl.shape) +
-                                  " expected, got " + to_string(gradient.shape()));
+      throw std::invalid_argument("[tensor] gradient of shape " + to_string(impl.shape) + " " +
+                                  std::string(to_string(impl.dtype)) + " expected, got " +
+                                  to_string(gradient.shape()) + " " +
+                                  std::string(to_string(gradient.dtype())));
     }
     gradient.storage()->set_tag(Tag::gradients);
   }

@@ -113,6 +113,9 @@ struct TensorImpl : std::enable_shared_from_this<TensorImpl> {
   Shape shape;
   DType dtype = DType::float32;
   bool requires_grad = false;
+  /// Shares its memory with a tensor that knows nothing of its history, so that an in-place write
+  /// would go past autograd: refused.
+  bool sealed = false;
   /// For a reshape view: the tensor it views, and the storage version for which grad_fn holds. An
   /// in-place op on the base makes it stale; Tensor::grad_fn() then remakes it.
   std::uint32_t view_version = 0;

@@ -9,13 +9,12 @@ namespace {
 
 class NoRngRestore final : public Mechanics {
  public:
-  void restore_rng(Ambient& /*state*/, const std::vector<Generator>& /*captured*/) const override {}
+  void restore_rng(Ambient& /*state*/, const Streams& /*captured*/) const override {}
 };
 
 class RngNotPutBack final : public Mechanics {
  public:
-  void put_back_rng(Ambient& /*state*/,
-                    const std::vector<Generator>& /*surrounding*/) const override {}
+  void put_back_rng(Ambient& /*state*/, Streams /*surrounding*/) const override {}
 };
 
 class GradientReturnedTwice final : public Mechanics {

@@ -1,0 +1,172 @@
+// What users do that checkpointing must survive, or refuse with words.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/sequential.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/view.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+
+Tensor variable(std::vector<double> values) {
+  const Shape shape{static_cast<std::int64_t>(values.size())};
+  return Tensor::from(values, shape).set_requires_grad(true);
+}
+
+CheckpointOptions variant(bool reentrant) {
+  CheckpointOptions options;
+  options.reentrant = reentrant;
+  return options;
+}
+
+/// Draws from a stream that it adds when it first needs it.
+Tensors noisy(const Tensors& in) {
+  const int stream = ambient().streams.add("augmentation");
+  return {mul(dropout(in[0], 0.5, {.train = true, .stream = stream}), in[0])};
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a function may add a random stream when it first needs one") {
+  const bool reentrant = GENERATE(false, true);
+  Tensor x = variable({1, 2, 3, 4, 5, 6, 7, 8});
+  backward(sum(noisy({x})[0]));
+  const Tensor plain = x.grad().clone();
+  const std::vector<Generator> after = ambient().streams.states();
+
+  ambient().streams = Streams();
+  x.set_grad({});
+  backward(sum(checkpoint(noisy, {x}, variant(reentrant))[0]));
+  CHECK(same_bits(x.grad(), plain));
+  CHECK(ambient().streams.states() == after);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a stream added between forward and backward is left alone") {
+  const bool reentrant = GENERATE(false, true);
+  const Function f = [](const Tensors& in) -> Tensors { return {mul(dropout(in[0], 0.5), in[0])}; };
+  Tensor x = variable({1, 2, 3, 4});
+  const Tensor y = sum(checkpoint(f, {x}, variant(reentrant))[0]);
+  const int late = ambient().streams.add("late");
+  ambient().streams.at(late).draw(12);
+  const std::vector<Generator> before = ambient().streams.states();
+  backward(y);
+  CHECK(ambient().streams.states() == before);
+  CHECK_FALSE(ambient().replaying);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay that cannot begin leaves no mark of a replay behind") {
+  class Refuses final : public Mechanics {
+   public:
+    void restore_rng(Ambient&, const Streams&) const override { throw std::runtime_error("no"); }
+  };
+  const Refuses mechanics;
+  const bool reentrant = GENERATE(false, true);
+  CheckpointOptions options = variant(reentrant);
+  options.mechanics = &mechanics;
+  Tensor x = variable({1, 2});
+  const Function f = [](const Tensors& in) -> Tensors { return {mul(in[0], in[0])}; };
+  const Tensor y = sum(checkpoint(f, {x}, options)[0]);
+  const std::vector<Generator> before = ambient().streams.states();
+  CHECK_THROWS_WITH(backward(y), "no");
+  CHECK_FALSE(ambient().replaying);
+  CHECK(ambient().grad_enabled);
+  CHECK(ambient().streams.states() == before);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a random layer with a stream that is not there says so") {
+  const Tensor x = variable({1, 2});
+  for (const int stream : {1, -1, 70000}) {
+    CHECK_THROWS_WITH(
+        dropout(x, 0.5, {.train = true, .stream = stream}),
+        ContainsSubstring("a position below 1 expected, got " + std::to_string(stream)));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a smaller tensor from a replay is refused even without a check") {
+  Tensor x = variable({1, 2, 3, 4});
+  int runs = 0;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    if (runs++ == 0) return {mul(in[0], in[0])};
+    const Tensor small = variable({1});
+    return {mul(small, small)};
+  };
+  CheckpointOptions options;
+  options.determinism = DeterminismCheck::none;
+  const Tensor y = sum(checkpoint(f, {x}, options)[0]);
+  CHECK_THROWS_AS(backward(y), CheckpointError);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a checkpointed function may differentiate, early stop or not") {
+  const bool early_stop = GENERATE(false, true);
+  CheckpointOptions options;
+  options.early_stop = early_stop;
+  const Function f = [](const Tensors& in) -> Tensors {
+    const Tensors inner{sum(mul(in[0], in[0]))};
+    const Tensor slope = grad(inner, in, {}, true)[0];
+    return {mul(in[0], slope.detach())};
+  };
+  Tensor x = variable({1, 2, 3});
+  backward(sum(f({x})[0]));
+  const Tensor plain = x.grad().clone();
+  x.set_grad({});
+  backward(sum(checkpoint(f, {x}, options)[0]));
+  CHECK(same_bits(x.grad(), plain));
+}
+
+TEST_CASE_METHOD(LedgerScope, "the reentrant variant refuses a function that changes its input") {
+  Tensor x = variable({1, 2});
+  Tensor factor = Tensor::from(std::vector<double>{3, 3}, {2});
+  const Function f = [](const Tensors& in) -> Tensors {
+    Tensor m = in[1];
+    scale_(m, 3);
+    return {mul(in[0], m)};
+  };
+  CHECK_THROWS_WITH(checkpoint(f, {x, factor}, variant(true)),
+                    ContainsSubstring("changed its input 1 in place"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten behind autograd") {
+  Tensor x = variable({1, 2, 3, 4});
+  Tensor w = variable({3, 4});
+  const Tensor h = scale(x, 1);
+  const Function captured = [&](const Tensors& in) -> Tensors { return {w, sum(in[0])}; };
+  const Function view = [](const Tensors& in) -> Tensors { return {reshape(in[0], {2, 2})}; };
+  const Function identity = [](const Tensors& in) -> Tensors { return {in[0]}; };
+  for (const Function& f : {captured, view, identity}) {
+    Tensor y = checkpoint(f, {h}, variant(true))[0];
+    CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
+  }
+  CHECK(w.to_vector() == std::vector<double>{3, 4});
+  // What the function made by itself may be overwritten.
+  Tensor own = checkpoint(
+      [](const Tensors& in) -> Tensors {
+        return {reshape(tanh(in[0]), {2, 2})};
+      },
+      {h}, variant(true))[0];
+  CHECK_NOTHROW(relu_(own));
+}
+
+TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused by name") {
+  Tensor nothing;
+  CHECK_THROWS_WITH(relu_(nothing), ContainsSubstring("undefined"));
+  const Tensor x = variable({1});
+  CHECK_THROWS_WITH(x.at(1), ContainsSubstring("an element below 1 expected, got 1"));
+  const std::vector<Function> functions(2);
+  CHECK_THROWS_WITH(checkpoint_sequential(functions, 1, {x}, LastSegment::stored, {}),
+                    ContainsSubstring("function 0 is empty"));
+}
+
+}  // namespace rematch
