@@ -18,6 +18,10 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/rematchConfig.cmake.in
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/rematchConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
+if(REMATCH_HAS_CUDA)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindcuDNN.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+endif()
 install(FILES ${PROJECT_BINARY_DIR}/rematchConfig.cmake
   ${PROJECT_BINARY_DIR}/rematchConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)

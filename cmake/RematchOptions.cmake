@@ -16,37 +16,40 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Catch2 and RapidCheck are static libraries; -O3 helps the kernels, -g0 keeps the tree small.
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
-# The engine has no CUDA backend yet: the option only says what was found.
-if(NOT REMATCH_CUDA STREQUAL "OFF")
-  find_program(REMATCH_NVCC nvcc)
-  if(REMATCH_NVCC)
-    message(STATUS "nvcc found; this version has a CPU engine only")
-  elseif(REMATCH_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "REMATCH_CUDA=ON, but nvcc was not found; put it on PATH or use OFF")
-  endif()
-endif()
+include(RematchCuda)
 
 # Flags that decide bits: one instruction set on every machine, no contraction into fused
 # multiply-adds that the source does not ask for.
 add_library(rematch_bits INTERFACE)
 # errno and traps of floating point are not used: without these flags g++ leaves the activation
 # loops scalar. They change no result but the sign of a NaN, which records leave out.
-target_compile_options(rematch_bits INTERFACE -ffp-contract=off -fno-math-errno
-  -fno-trapping-math)
+set(bits -ffp-contract=off -fno-math-errno -fno-trapping-math)
 if(REMATCH_NATIVE)
-  target_compile_options(rematch_bits INTERFACE -march=native)
+  list(APPEND bits -march=native)
   target_compile_definitions(rematch_bits INTERFACE REMATCH_NATIVE)
 else()
-  target_compile_options(rematch_bits INTERFACE -march=x86-64-v3 -mtune=generic)
+  list(APPEND bits -march=x86-64-v3 -mtune=generic)
 endif()
+# In a .cu file the host's part has the same flags, for functions of headers shared with .cpp files
+# must not depend on whose copy the linker keeps; -fmad=false is their counterpart for the device.
+string(REPLACE ";" "," bits_for_nvcc "${bits}")
+target_compile_options(rematch_bits INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${bits}>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=${bits_for_nvcc}>")
 
 add_library(rematch_warnings INTERFACE)
+set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+string(REPLACE ";" "," warnings_for_nvcc "${warnings}")
 target_compile_options(rematch_warnings INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  # nvcc's own code is not pedantic.
+  "$<$<COMPILE_LANGUAGE:CXX>:${warnings};-Wpedantic>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_for_nvcc}>"
   # g++ 12 reports overlapping copies in std::string's operator+ that are not there (GCC 105329).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(REMATCH_WERROR)
-  target_compile_options(rematch_warnings INTERFACE -Werror)
+  target_compile_options(rematch_warnings INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
 
 if(REMATCH_SANITIZE)

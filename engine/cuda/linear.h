@@ -4,20 +4,26 @@
 
 namespace rematch::cuda {
 
+// engine/cpu/linear.h on the device: pointers are the device's, work goes to stream(). Matrix
+// products are cuBLASLt's; engine/cuda/matmul.h says how an algorithm is chosen, and that a product
+// has the same bits every time. An element is a sum of products in some order: with `terms` of them
+// it is within terms * u_T * sum |term| of the exact one to first order, a bias being one more
+// term. Under Precision::tf32 a float32 product carries 2^-10 more, for its two operands are
+// rounded.
+//
+// The sum of a bias's gradient is sum_rows (engine/cuda/sum_rows.h).
+
 /// y[n,m] = x[n,k] w[m,k]^T + b[m]; `b` may be null.
-///
-/// Each element is a dot product over k in vector-width lanes (lane l sums k = l mod width by fma
-/// in ascending k) that a fixed tree adds up, so its bits depend on its operands and k alone.
 template <typename T>
 void linear_forward(const T* x, const T* w, const T* b, T* y, std::int64_t n, std::int64_t k,
                     std::int64_t m);
 
-/// gx[n,k] = gy[n,m] w[m,k], each element one fma chain over ascending m.
+/// gx[n,k] = gy[n,m] w[m,k].
 template <typename T>
 void linear_grad_input(const T* gy, const T* w, T* gx, std::int64_t n, std::int64_t k,
                        std::int64_t m);
 
-/// gw[m,k] = gy[n,m]^T x[n,k], each element one fma chain over ascending n.
+/// gw[m,k] = gy[n,m]^T x[n,k].
 template <typename T>
 void linear_grad_weight(const T* gy, const T* x, T* gw, std::int64_t n, std::int64_t k,
                         std::int64_t m);

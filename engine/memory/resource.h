@@ -29,8 +29,8 @@ class MemoryResource {
   /// started before.
   virtual void poison(void* block, std::int64_t bytes) noexcept = 0;
   /// Copies into a block of this resource from the host, out of one to the host, and from one block
-  /// to another, after all work on them that was started before. The copies from and to the host
-  /// are done when the call returns.
+  /// to another, after all work on them that was started before. When a call returns, the host's
+  /// memory is the caller's again: what was copied out is there, what was copied in may change.
   virtual void copy_in(void* block, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* block, std::int64_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;

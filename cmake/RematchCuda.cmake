@@ -1,0 +1,56 @@
+# Decides whether the CUDA backend is built: REMATCH_HAS_CUDA. AUTO takes it when nvcc, cuBLASLt and
+# cuDNN are all found, and says what is missing when they are not.
+set(REMATCH_HAS_CUDA OFF)
+if(REMATCH_CUDA STREQUAL "OFF")
+  return()
+endif()
+if(NOT REMATCH_CUDA MATCHES "^(AUTO|ON)$")
+  message(FATAL_ERROR "REMATCH_CUDA: AUTO, ON or OFF expected, got ${REMATCH_CUDA}")
+endif()
+
+set(missing "")
+find_program(REMATCH_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH
+  PATHS /usr/local/cuda PATH_SUFFIXES bin)
+if(REMATCH_NVCC)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER "${REMATCH_NVCC}")
+  endif()
+  find_package(CUDAToolkit QUIET)
+  find_package(cuDNN 9 QUIET)
+  if(NOT TARGET CUDA::cublasLt)
+    list(APPEND missing "cuBLASLt")
+  endif()
+  if(NOT cuDNN_FOUND)
+    list(APPEND missing "cuDNN 9")
+  endif()
+else()
+  list(APPEND missing "nvcc")
+endif()
+
+if(missing)
+  list(JOIN missing ", " missing)
+  if(REMATCH_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "REMATCH_CUDA=ON, but not found: ${missing}; install it, or use OFF")
+  endif()
+  message(STATUS "CUDA backend: left out, not found: ${missing}")
+  return()
+endif()
+
+# Set before the language is enabled, which otherwise picks what the compiler likes. "native" would
+# not do: it needs a GPU. Machine code for Ampere and Hopper, and PTX for what comes after.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "CUDA architectures")
+endif()
+enable_language(CUDA)
+# CMake 3.25 does not know that newer compilers have C++20, and would refuse targets that ask for it.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+# An installed program finds the libraries where they were when it was built.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(REMATCH_HAS_CUDA ON)
+message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, cuDNN ${cuDNN_VERSION}, "
+  "architectures ${CMAKE_CUDA_ARCHITECTURES}")

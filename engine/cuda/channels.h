@@ -1,0 +1,145 @@
+#pragma once
+
+// Sums over, and maps along, the channels of an array [n,c,s]. Included by .cu files alone.
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "engine/cuda/reduce.h"
+
+namespace rematch::cuda {
+
+/// An array x[n,c,s].
+struct Extents {
+  std::int64_t n;
+  std::int64_t c;
+  std::int64_t s;
+
+  [[nodiscard]] std::int64_t elements() const { return n * c * s; }
+  /// Elements of a channel.
+  [[nodiscard]] REMATCH_HD std::int64_t count() const { return n * s; }
+  /// Partial sums of a channel.
+  [[nodiscard]] REMATCH_HD std::int64_t partials() const {
+    return s == 1 ? math::ceil_div(n, math::kChunkRows) : math::ceil_div(n * s, math::kSumBlock);
+  }
+};
+
+namespace detail {
+
+__device__ inline void store_partial(double* partial, std::int64_t /*stride*/, std::int64_t at,
+                                     double sum) {
+  partial[at] = sum;
+}
+__device__ inline void store_partial(double* partial, std::int64_t stride, std::int64_t at,
+                                     const Two<double>& sum) {
+  partial[at] = sum.a;
+  partial[stride + at] = sum.b;
+}
+
+/// The sums of value(element, channel) over each block of LaneSum, a half-warp a block; s > 1.
+template <typename V, typename Value>
+__global__ void __launch_bounds__(kThreads)
+    plane_sums_kernel(Extents e, Value value, double* partial) {
+  const std::int64_t blocks = e.partials();
+  const std::int64_t step = global_threads() / kHalfWarp;
+  for (std::int64_t id = global_thread() / kHalfWarp; id < e.c * blocks; id += step) {
+    const std::int64_t channel = id / blocks;
+    const V lane =
+        math::lane_of_block<V>(e.count(), e.s, id - channel * blocks, threadIdx.x % kHalfWarp,
+                               [=](std::int64_t image, std::int64_t i) {
+                                 return value((image * e.c + channel) * e.s + i, channel);
+                               });
+    const V sum = tree_sum(lane);
+    if (threadIdx.x % kHalfWarp == 0) {
+      store_partial(partial, e.c * blocks, id, WideOf<V>::from(sum));
+    }
+  }
+}
+
+/// The same over chunks of rows, a thread a channel and chunk, in double; s = 1.
+template <typename V, typename Value>
+__global__ void __launch_bounds__(kThreads)
+    row_sums_kernel(Extents e, Value value, double* partial) {
+  const std::int64_t chunks = e.partials();
+  for (std::int64_t id = global_thread(); id < e.c * chunks; id += global_threads()) {
+    const std::int64_t chunk = id / e.c;
+    const std::int64_t channel = id - chunk * e.c;
+    const std::int64_t first = chunk * math::kChunkRows;
+    const std::int64_t last = first + math::kChunkRows < e.n ? first + math::kChunkRows : e.n;
+    Wide<V> sum{};
+    REMATCH_UNROLL
+    for (std::int64_t i = first; i < last; ++i) {
+      sum += WideOf<V>::from(value(i * e.c + channel, channel));
+    }
+    store_partial(partial, e.c * chunks, channel * chunks + chunk, sum);
+  }
+}
+
+template <int kWidth, typename Index, typename F, typename... Arrays>
+__global__ void __launch_bounds__(kThreads)
+    channel_map_kernel(std::int64_t packs, Index c, Index s, F f, Arrays... arrays) {
+  for (std::int64_t p = global_thread(); p < packs; p += global_threads()) {
+    const Index first = static_cast<Index>(p) * kWidth;
+    const Index channel = (s == 1 ? first : first / s) % c;
+    visit_loaded<kWidth>(f, p, static_cast<std::int64_t>(channel), s == 1 ? 1 : 0,
+                         loaded<kWidth>(arrays, p)...);
+  }
+}
+
+template <int kWidth, typename F, typename... Arrays>
+void launch_map(const Extents& e, const F& f, Arrays... arrays) {
+  const std::int64_t packs = e.elements() / kWidth;
+  const unsigned blocks = grid_for(packs);
+  // Division of 32 bits is many times faster than of 64.
+  if (e.elements() <= std::numeric_limits<std::int32_t>::max()) {
+    channel_map_kernel<kWidth, std::uint32_t><<<blocks, kThreads, 0, stream()>>>(
+        packs, static_cast<std::uint32_t>(e.c), static_cast<std::uint32_t>(e.s), f, arrays...);
+  } else {
+    channel_map_kernel<kWidth, std::int64_t>
+        <<<blocks, kThreads, 0, stream()>>>(packs, e.c, e.s, f, arrays...);
+  }
+}
+
+}  // namespace detail
+
+/// finish(k * c + channel, total) of the k-th component of V's sums over each channel.
+template <typename V, int kSums, typename Value, typename Finish>
+void channel_sums(std::string_view kernel, const Extents& e, const Value& value, double* partial,
+                  const Finish& finish) {
+  const std::int64_t count = e.partials();
+  if (e.elements() > 0) {
+    if (e.s == 1) {
+      detail::row_sums_kernel<V>
+          <<<grid_for(e.c * count), kThreads, 0, stream()>>>(e, value, partial);
+    } else {
+      detail::plane_sums_kernel<V>
+          <<<grid_for(e.c * count, kThreads / kHalfWarp), kThreads, 0, stream()>>>(e, value,
+                                                                                   partial);
+    }
+    check_launch(kernel);
+  }
+  totals(kernel, kSums * e.c, count, partial, finish);
+}
+
+/// f(channel, element of each array by reference) on packs that lie in one plane (s > 1) or on
+/// neighbouring channels (s = 1).
+template <int kWidth, typename F, typename... Arrays>
+void channel_map(std::string_view kernel, const Extents& e, const F& f, Arrays... arrays) {
+  if (e.elements() <= 0) return;
+  if ((e.s == 1 ? e.c : e.s) % kWidth == 0 && (detail::aligned<kWidth>(arrays) && ...)) {
+    detail::launch_map<kWidth>(e, f, arrays...);
+  } else {
+    detail::launch_map<1>(e, f, arrays...);
+  }
+  check_launch(kernel);
+}
+
+/// The array itself as what channel_sums adds.
+template <typename T>
+struct Element {
+  const T* x;
+  __device__ T operator()(std::int64_t at, std::int64_t /*channel*/) const { return x[at]; }
+};
+
+}  // namespace rematch::cuda

@@ -1,0 +1,78 @@
+#pragma once
+
+// What a worker thread owns on the device. Everything goes to device 0 (CUDA_VISIBLE_DEVICES
+// chooses which that is) and to the thread's own stream, so threads do not wait for each other.
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/cuda/device.h"
+
+struct cublasLtContext;
+struct cudnnContext;
+
+namespace rematch::cuda {
+
+/// The calling thread's stream. It is non-blocking: it does not wait for the default stream.
+cudaStream_t stream();
+
+/// Throws DeviceError for anything but success, and takes the error off CUDA's record. After an
+/// error that breaks the device context every later call fails as well; the text then says so.
+void check(cudaError_t status, std::string_view what);
+
+/// Takes the last error off CUDA's record: "; CUDA: " and what check() would say; empty for none.
+std::string last_error();
+
+/// Throws when the kernel that was just launched could not start, and counts it. Errors while it
+/// runs show in a later call.
+void check_launch(std::string_view kernel);
+
+/// Whose scratch: each has a block of its own, so one may call another.
+enum class Scratch : std::uint8_t { kernels, cublaslt, cudnn };
+inline constexpr int kScratchCount = 3;
+
+/// At least `bytes` of device memory, 256-byte aligned, for work on stream() until the next call
+/// for the same user; its content is undefined. Nothing waits for it. It only grows, and a block
+/// that was outgrown is kept, for a captured graph may hold its address; sizes at least double, so
+/// what is kept is less than what is in use. Throws OutOfMemory, or DeviceError when it would have
+/// to grow during a capture.
+void* workspace(std::size_t bytes, Scratch user = Scratch::kernels);
+
+/// Whether stream() is being captured into a graph.
+bool capturing();
+/// Throws DeviceError when capturing: `what` has to happen before, in a run of the same work.
+void forbid_capture(std::string_view what);
+
+/// State of one thread at a time. A thread that ends leaves it, with its stream, handles, plans and
+/// workspaces, to the next one that starts: work queued by the old one stays in order.
+struct Context {
+  struct Block {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  cudaStream_t stream = nullptr;
+  std::array<Block, kScratchCount> scratch{};
+  std::vector<void*> outgrown;
+  std::array<std::int64_t, kBackendCount> calls{};
+  std::int64_t direct_products = kDirectProducts;
+  Precision precision = Precision::strict;
+  cublasLtContext* cublaslt = nullptr;
+  cudnnContext* cudnn = nullptr;
+  /// cuDNN's plans belong to a thread: not all of its engines may be run from two at a time.
+  std::shared_ptr<void> convolution_plans;
+};
+
+/// The calling thread's; made at the first call. Throws DeviceError when there is no device.
+Context& context();
+
+inline void count_call(Backend backend) { ++context().calls[static_cast<std::size_t>(backend)]; }
+
+}  // namespace rematch::cuda

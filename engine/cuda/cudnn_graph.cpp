@@ -1,0 +1,278 @@
+#include "engine/cuda/cudnn_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "engine/cuda/libraries.h"
+
+namespace rematch::cuda {
+
+namespace {
+
+// How the plan and the data that it is given name the arrays.
+constexpr std::int64_t kX = 'x';
+constexpr std::int64_t kWeight = 'w';
+constexpr std::int64_t kY = 'y';
+
+Descriptor tensor(const ConvolutionProblem& p, std::int64_t id,
+                  const std::array<std::int64_t, 4>& extents) {
+  std::array<std::int64_t, 4> strides{};
+  std::int64_t stride = 1;
+  for (std::size_t i = 4; i-- > 0; stride *= extents[i]) strides[i] = stride;
+  const cudnnDataType_t type = p.is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  const std::int64_t alignment = p.aligned ? 16 : p.is_double ? 8 : 4;
+  Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
+  d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, extents.data(), 4);
+  d.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides.data(), 4);
+  d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, &id);
+  d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, &alignment);
+  d.finalize("a tensor");
+  return d;
+}
+
+/// Not finalized yet: cuDNN may not support it.
+Descriptor convolution(const ConvolutionProblem& p) {
+  const cpu::Conv2dShape& s = p.shape;
+  const cudnnDataType_t type = p.is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  const std::int64_t dimensions = 2;
+  const std::array<std::int64_t, 2> strides{s.stride_h, s.stride_w};
+  const std::array<std::int64_t, 2> padding{s.pad_h, s.pad_w};
+  const std::array<std::int64_t, 2> dilation{1, 1};
+  Descriptor d(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  d.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
+  d.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, &mode);
+  d.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, &dimensions);
+  d.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, padding.data(), 2);
+  d.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, padding.data(), 2);
+  d.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilation.data(), 2);
+  d.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, strides.data(), 2);
+  return d;
+}
+
+/// The names that the three passes give to the same attributes.
+struct PassNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution;
+  cudnnBackendAttributeName_t x;
+  cudnnBackendAttributeName_t weight;
+  cudnnBackendAttributeName_t y;
+  cudnnBackendAttributeName_t alpha;
+  cudnnBackendAttributeName_t beta;
+};
+
+PassNames names_of(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case ConvolutionPass::grad_input:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvolutionPass::grad_weight:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+}
+
+/// The problem as a graph; nullopt if cuDNN does not take it, such as a padding wider than the
+/// kernel.
+std::optional<Descriptor> graph(const ConvolutionProblem& p) {
+  const cpu::Conv2dShape& s = p.shape;
+  const PassNames names = names_of(p.pass);
+  const Descriptor x = tensor(p, kX, {s.n, s.c, s.h, s.w});
+  const Descriptor weight = tensor(p, kWeight, {s.out_c, s.c, s.kh, s.kw});
+  const Descriptor y = tensor(p, kY, {s.n, s.out_c, s.out_h(), s.out_w()});
+  Descriptor conv = convolution(p);
+  if (!conv.try_finalize()) return std::nullopt;
+  Descriptor operation(names.operation);
+  operation.set(names.convolution, conv);
+  operation.set(names.x, x);
+  operation.set(names.weight, weight);
+  operation.set(names.y, y);
+  // The factors have the type that sums are made in.
+  const double one = 1;
+  const double none = 0;
+  const float one_float = 1;
+  const float none_float = 0;
+  const auto type = p.is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
+  operation.set(
+      names.alpha, type,
+      p.is_double ? static_cast<const void*>(&one) : static_cast<const void*>(&one_float));
+  operation.set(
+      names.beta, type,
+      p.is_double ? static_cast<const void*>(&none) : static_cast<const void*>(&none_float));
+  if (!operation.try_finalize()) return std::nullopt;
+
+  Descriptor d(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  const cudnnHandle_t handle = cudnn_handle();
+  d.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &handle);
+  d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  if (!d.try_finalize()) return std::nullopt;
+  return d;
+}
+
+/// Appends what a heuristic proposes; nothing if it knows nothing.
+void append_proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                      std::vector<Descriptor>& engines) {
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
+  if (!heuristic.try_finalize()) return;
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+        "the number of a heuristic's results");
+  std::vector<Descriptor> found;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < count; ++i) {
+    raw.push_back(found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+  }
+  if (count == 0) return;
+  std::int64_t filled = 0;
+  check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled,
+                                 static_cast<void*>(raw.data())),
+        "a heuristic's results");
+  for (std::int64_t i = 0; i < std::min(filled, count); ++i) {
+    engines.push_back(std::move(found[static_cast<std::size_t>(i)]));
+  }
+}
+
+/// Whether the engine's notes allow it for the problem.
+bool is_allowed(const ConvolutionProblem& p, const Descriptor& config) {
+  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  std::int64_t count = 0;
+  check(
+      cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, static_cast<void*>(&raw)),
+      "the engine of a configuration");
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  std::int64_t noted = 0;
+  check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &noted,
+                                 notes.data()),
+        "the notes of an engine");
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    const auto end = notes.begin() + std::min<std::int64_t>(noted, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+    return std::find(notes.begin(), end, note) != end;
+  };
+  // Among these are BwdFilter's algorithms 0 and 3 and BwdData's algorithm 0, which add atomically.
+  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (has(CUDNN_NUMERICAL_NOTE_FFT) || has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) {
+    return false;
+  }
+  if (has(CUDNN_NUMERICAL_NOTE_WINOGRAD) || has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6) ||
+      has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13)) {
+    // conv2d.h derives the bound for the 4 x 4 tile of these two passes.
+    const bool small_tile = has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4) &&
+                            !has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6) &&
+                            !has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
+    if (!small_tile || p.pass == ConvolutionPass::grad_weight) return false;
+  }
+  if (p.tf32) return true;
+  // With float64 operands tensor cores compute in float64.
+  return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
+         (p.is_double || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+}
+
+}  // namespace
+
+std::string_view to_string(ConvolutionPass pass) {
+  constexpr std::array<std::string_view, 3> names{"forward", "grad_input", "grad_weight"};
+  return names[static_cast<std::size_t>(pass)];
+}
+
+bool operator<(const ConvolutionProblem& a, const ConvolutionProblem& b) {
+  const auto tied = [](const ConvolutionProblem& p) {
+    const cpu::Conv2dShape& s = p.shape;
+    return std::tie(s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h,
+                    s.pad_w, p.pass, p.is_double, p.tf32, p.aligned);
+  };
+  return tied(a) < tied(b);
+}
+
+Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
+  cudnnBackendDescriptor_t made = nullptr;
+  check(cudnnBackendCreateDescriptor(type, &made), "cudnnBackendCreateDescriptor");
+  owned_.reset(made);
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                     const void* values, std::int64_t count) {
+  check(cudnnBackendSetAttribute(get(), name, type, count, values), "cudnnBackendSetAttribute");
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+  cudnnBackendDescriptor_t raw = value.get();
+  set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<const void*>(&raw));
+}
+
+void Descriptor::finalize(std::string_view what) { check(cudnnBackendFinalize(get()), what); }
+
+bool Descriptor::try_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
+
+ConvolutionPlan::ConvolutionPlan(Descriptor engine, Descriptor plan)
+    : engine_(std::move(engine)), plan_(std::move(plan)) {
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                 CUDNN_TYPE_INT64, 1, &count, &scratch_bytes_),
+        "the workspace size of a plan");
+}
+
+cudnnStatus_t ConvolutionPlan::run(const ConvolutionData& data, void* scratch) const {
+  constexpr std::array<std::int64_t, 3> ids{kX, kWeight, kY};
+  const std::array<const void*, 3> pointers{data.x, data.weight, data.y};
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+           static_cast<const void*>(pointers.data()), 3);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), 3);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+           static_cast<const void*>(&scratch));
+  pack.finalize("a variant pack");
+  return cudnnBackendExecute(cudnn_handle(), plan_.get(), pack.get());
+}
+
+ConvolutionCandidates::ConvolutionCandidates(const ConvolutionProblem& problem)
+    : problem_(problem) {
+  const std::optional<Descriptor> operations = graph(problem);
+  if (!operations) return;
+  append_proposals(*operations, CUDNN_HEUR_MODE_A, engines_);
+  append_proposals(*operations, CUDNN_HEUR_MODE_FALLBACK, engines_);
+}
+
+std::unique_ptr<ConvolutionPlan> ConvolutionCandidates::plan(int i) {
+  Descriptor& engine = engines_[static_cast<std::size_t>(i)];
+  if (!is_allowed(problem_, engine)) return nullptr;
+  Descriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  const cudnnHandle_t handle = cudnn_handle();
+  made.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle);
+  made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
+  if (!made.try_finalize()) return nullptr;
+  std::unique_ptr<ConvolutionPlan> plan(new ConvolutionPlan(std::move(engine), std::move(made)));
+  if (plan->scratch_bytes() > kMaxLibraryScratch) return nullptr;
+  return plan;
+}
+
+}  // namespace rematch::cuda

@@ -1,0 +1,102 @@
+#include "engine/cuda/libraries.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <string>
+
+namespace rematch::cuda {
+
+namespace {
+
+#define REMATCH_TEXT_OF(x) #x
+#define REMATCH_TEXT(x) REMATCH_TEXT_OF(x)
+/// The name that the headers' version has on every machine; the loader looks where it looks for the
+/// libraries that are linked.
+constexpr const char* kCublasLt = "libcublasLt.so." REMATCH_TEXT(CUBLAS_VER_MAJOR);
+
+void* open_cublaslt() {
+  if (void* library = dlopen(kCublasLt, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+  const std::string reason = dlerror();
+  // Where it was when this was built.
+  if (void* library = dlopen(REMATCH_CUBLASLT, RTLD_NOW | RTLD_LOCAL); library != nullptr) {
+    return library;
+  }
+  throw DeviceError("[cublaslt] " + reason +
+                    "; install cuBLAS of the CUDA version that this was built with, or add its "
+                    "folder to LD_LIBRARY_PATH");
+}
+
+template <typename Function>
+void find(void* library, const char* name, Function& function) {
+  void* const address = dlsym(library, name);
+  if (address == nullptr) {
+    throw DeviceError("[cublaslt] " + std::string(kCublasLt) + " has no " + name +
+                      "; install the version that this was built with");
+  }
+  function = reinterpret_cast<Function>(address);
+}
+
+CublasLt load_cublaslt() {
+  void* const library = open_cublaslt();
+  CublasLt lt{};
+  find(library, "cublasLtCreate", lt.create);
+  find(library, "cublasLtGetVersion", lt.version);
+  find(library, "cublasLtGetStatusName", lt.status_name);
+  find(library, "cublasLtGetStatusString", lt.status_string);
+  find(library, "cublasLtMatmul", lt.matmul);
+  find(library, "cublasLtMatmulAlgoGetHeuristic", lt.get_heuristic);
+  find(library, "cublasLtMatmulAlgoConfigGetAttribute", lt.get_algorithm_attribute);
+  find(library, "cublasLtMatmulDescInit_internal", lt.init_operation);
+  find(library, "cublasLtMatmulDescSetAttribute", lt.set_operation_attribute);
+  find(library, "cublasLtMatmulPreferenceInit_internal", lt.init_preference);
+  find(library, "cublasLtMatmulPreferenceSetAttribute", lt.set_preference_attribute);
+  find(library, "cublasLtMatrixLayoutInit_internal", lt.init_layout);
+  return lt;
+}
+
+}  // namespace
+
+const CublasLt& cublaslt() {
+  static const CublasLt lt = load_cublaslt();
+  return lt;
+}
+
+// A CUDA error behind a library's says more, and whether the context is lost.
+
+void check(cublasStatus_t status, std::string_view what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError("[cublaslt] " + std::string(what) + ": " + cublaslt().status_name(status) +
+                    " (" + cublaslt().status_string(status) + ")" + last_error());
+}
+
+void check(cudnnStatus_t status, std::string_view what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::array<char, 512> last{};
+  cudnnGetLastErrorString(last.data(), last.size());
+  throw DeviceError("[cudnn] " + std::string(what) + ": " + cudnnGetErrorString(status) + " (" +
+                    last.data() + ")" + last_error());
+}
+
+cublasLtHandle_t cublaslt_handle() {
+  Context& mine = context();
+  if (mine.cublaslt == nullptr) {
+    forbid_capture("creation of a cuBLASLt handle");
+    check(cublaslt().create(&mine.cublaslt), "cublasLtCreate");
+  }
+  return mine.cublaslt;
+}
+
+cudnnHandle_t cudnn_handle() {
+  Context& mine = context();
+  if (mine.cudnn == nullptr) {
+    forbid_capture("creation of a cuDNN handle");
+    cudnnHandle_t made = nullptr;
+    check(cudnnCreate(&made), "cudnnCreate");
+    check(cudnnSetStream(made, mine.stream), "cudnnSetStream");
+    mine.cudnn = made;
+  }
+  return mine.cudnn;
+}
+
+}  // namespace rematch::cuda

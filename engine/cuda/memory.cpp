@@ -1,0 +1,123 @@
+#include "engine/cuda/memory.h"
+
+#include <cstdlib>
+#include <limits>
+
+#include "engine/cuda/context.h"
+#include "engine/memory/block_cache.h"
+
+namespace rematch::cuda {
+
+namespace {
+
+/// Under compute-sanitizer a block that is kept hides a use after free; ci/test-gpu sets this. With
+/// it nothing that allocates or releases can be captured.
+std::int64_t cache_limit() {
+  const char* const off = std::getenv("REMATCH_CUDA_KEEP_NO_BLOCKS");
+  return off == nullptr ? std::numeric_limits<std::int64_t>::max() : 0;
+}
+
+// Blocks are kept by size class here, though the pool keeps memory as well: a graph that frees a
+// block it did not allocate cannot be captured, and a block from here costs the host nanoseconds.
+class DeviceMemory final : public MemoryResource {
+ public:
+  // The pool is made here, so that a failure shows here.
+  DeviceMemory() : pool_(memory_pool()) { (void)stream(); }
+  ~DeviceMemory() override { DeviceMemory::trim(); }
+
+  void* allocate(std::int64_t bytes) override {
+    const auto c = BlockCache::size_class(bytes);
+    if (void* kept = cache_.take(c); kept != nullptr) return kept;
+    forbid_capture("allocation of device memory");
+    void* block = from_pool(c.bytes);
+    if (block != nullptr) return block;
+    // What is kept in other size classes may add up to enough, once its last use is over.
+    trim();
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize before a second attempt");
+    check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");
+    return from_pool(c.bytes);
+  }
+
+  // Errors below are sticky ones, or those of a process that is ending: the next checked call of
+  // the thread, if there is one, reports them.
+  void release(void* block, std::int64_t bytes) noexcept override {
+    if (!cache_.keep(BlockCache::size_class(bytes), block)) (void)cudaFreeAsync(block, stream());
+  }
+
+  void poison(void* block, std::int64_t bytes) noexcept override {
+    (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), stream());
+  }
+
+  void copy_in(void* block, const void* host, std::int64_t bytes) override {
+    copy_to_device(block, host, bytes);
+  }
+  void copy_out(void* host, const void* block, std::int64_t bytes) override {
+    copy_to_host(host, block, bytes);
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
+                          stream()),
+          "cudaMemcpyAsync on the device");
+  }
+
+  void trim() noexcept override {
+    cache_.drain([](void* block) { (void)cudaFreeAsync(block, stream()); });
+  }
+
+  [[nodiscard]] std::int64_t reserved() const noexcept override {
+    std::uint64_t bytes = 0;
+    (void)cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &bytes);
+    return static_cast<std::int64_t>(bytes);
+  }
+  [[nodiscard]] Device device() const noexcept override { return Device::cuda; }
+  [[nodiscard]] std::string_view name() const noexcept override { return "the device"; }
+
+ private:
+  /// nullptr when the device has no more.
+  void* from_pool(std::int64_t bytes) {
+    void* block = nullptr;
+    const cudaError_t status =
+        cudaMallocFromPoolAsync(&block, static_cast<std::size_t>(bytes), pool_, stream());
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    check(status, "cudaMallocFromPoolAsync");
+    return block;
+  }
+
+  cudaMemPool_t pool_;
+  BlockCache cache_{cache_limit()};
+};
+
+}  // namespace
+
+cudaMemPool_t memory_pool() {
+  static const cudaMemPool_t pool = [] {
+    require_device("device_memory");
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.handleTypes = cudaMemHandleTypeNone;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = 0;
+    cudaMemPool_t made = nullptr;
+    check(cudaMemPoolCreate(&made, &properties), "cudaMemPoolCreate");
+    std::uint64_t keep_all = std::numeric_limits<std::uint64_t>::max();
+    check(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep_all),
+          "cudaMemPoolSetAttribute");
+    return made;
+  }();
+  return pool;
+}
+
+std::int64_t pool_reserved() {
+  std::uint64_t bytes = 0;
+  check(cudaMemPoolGetAttribute(memory_pool(), cudaMemPoolAttrReservedMemCurrent, &bytes),
+        "cudaMemPoolGetAttribute");
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::unique_ptr<MemoryResource> device_memory() { return std::make_unique<DeviceMemory>(); }
+
+}  // namespace rematch::cuda
