@@ -8,10 +8,11 @@
 namespace rematch {
 namespace {
 
-// Scratch is the kernel's own business: it is not a tensor of the program, but its bytes count.
-template <class T>
-Tensor scratch_for(const cpu::Conv2dShape& shape, DType dtype) {
-  return Tensor::empty({cpu::conv2d_scratch_elements(shape)}, dtype);
+// Scratch is the kernel's own business: it is not a tensor of the program, but its bytes count. On
+// a device it is the thread's workspace.
+Tensor scratch_for(const cpu::Conv2dShape& shape, const Tensor& x) {
+  const bool on_host = x.device() == Device::cpu;
+  return Tensor::empty({on_host ? cpu::conv2d_scratch_elements(shape) : 0}, x.dtype());
 }
 
 class Conv2dBackward final : public Node {
@@ -32,7 +33,7 @@ class Conv2dBackward final : public Node {
     const Tensor& gy = grads_out[0];
     const auto& s = shape_;
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      Tensor scratch = scratch_for<T>(s, gy.dtype());
+      Tensor scratch = scratch_for(s, gy);
       if (needs(0)) {
         const Tensor weight = weight_.get(name());
         grads_in[0] = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
@@ -96,7 +97,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
   }
   Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
   for_floating(x.dtype(), op, [&]<class T>() {
-    Tensor scratch = scratch_for<T>(s, x.dtype());
+    Tensor scratch = scratch_for(s, x);
     REMATCH_KERNEL(x, conv2d_forward<T>, s, x.data<T>(), weight.data<T>(),
                    bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(), y.data<T>());
   });
