@@ -50,6 +50,9 @@ bool capturing();
 /// Throws DeviceError when capturing: `what` has to happen before, in a run of the same work.
 void forbid_capture(std::string_view what);
 
+/// Random streams that a captured step may have.
+inline constexpr std::size_t kDrawStreams = 16;
+
 /// State of one thread at a time. A thread that ends leaves it, with its stream, handles, plans and
 /// workspaces, to the next one that starts: work queued by the old one stays in order.
 struct Context {
@@ -64,6 +67,9 @@ struct Context {
   std::array<std::int64_t, kBackendCount> calls{};
   std::int64_t direct_products = kDirectProducts;
   Precision precision = Precision::strict;
+  /// On the device, by stream: what draws add to their offset when they run; nullptr outside of a
+  /// capture (engine/cuda/graph.h).
+  const std::uint64_t* draw_advances = nullptr;
   cublasLtContext* cublaslt = nullptr;
   cudnnContext* cudnn = nullptr;
   /// cuDNN's plans belong to a thread: not all of its engines may be run from two at a time.

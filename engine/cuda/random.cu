@@ -1,5 +1,7 @@
 #include "engine/cuda/random.h"
 
+#include <string>
+
 #include "engine/cuda/launch.h"
 #include "engine/math/draw.h"
 #include "engine/random/philox.h"
@@ -11,24 +13,43 @@ namespace {
 /// Elements that one thread draws for; even, so that normal pairs stay together.
 constexpr int kGroup = 4;
 
+/// Where a draw begins: at a word that is known now, and for a captured step what its stream has
+/// come further by the time of the run. Streams advance by multiples of 4 words, so the sum is
+/// aligned to a Philox block exactly when the offset is.
+struct Start {
+  std::uint64_t offset;
+  const std::uint64_t* advance;
+  __device__ std::uint64_t word() const { return advance == nullptr ? offset : offset + *advance; }
+};
+
+Start start(std::uint64_t subsequence, std::uint64_t offset) {
+  const std::uint64_t* advances = context().draw_advances;
+  if (advances == nullptr) return {offset, nullptr};
+  if (subsequence >= kDrawStreams) {
+    throw DeviceError("[graph] a random stream below " + std::to_string(kDrawStreams) +
+                      " expected in a captured step, got " + std::to_string(subsequence));
+  }
+  return {offset, advances + subsequence};
+}
+
 /// Hands out the words of a group of elements.
 struct Words {
   PhiloxStream stream;
-  std::uint64_t offset;
+  Start start;
   using Value = std::uint32_t;
   __device__ void group(std::int64_t g, Value* out) const {
-    math::group_words(stream, offset, static_cast<std::uint64_t>(g), out);
+    math::group_words(stream, start.word(), static_cast<std::uint64_t>(g), out);
   }
 };
 
 /// Hands out the standard normals of a group of elements.
 struct Normals {
   PhiloxStream stream;
-  std::uint64_t offset;
+  Start start;
   using Value = double;
   __device__ void group(std::int64_t g, Value* out) const {
     std::uint32_t words[kGroup] = {};
-    math::group_words(stream, offset, static_cast<std::uint64_t>(g), words);
+    math::group_words(stream, start.word(), static_cast<std::uint64_t>(g), words);
 #pragma unroll
     for (int k = 0; k < kGroup; k += 2) {
       const math::CosSin pair = math::normal_pair(words[k], words[k + 1]);
@@ -146,7 +167,7 @@ struct Uniform {
 template <typename T>
 void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
                      std::uint64_t subsequence, std::uint64_t offset, std::uint8_t* mask, T* y) {
-  draw("dropout_forward", n, Words{{seed, subsequence}, offset},
+  draw("dropout_forward", n, Words{{seed, subsequence}, start(subsequence, offset)},
        Dropout<T>{math::dropout_factor<T>(p), keep_threshold(p)}, In<T>{x}, Out<std::uint8_t>{mask},
        Out<T>{y});
 }
@@ -160,8 +181,8 @@ void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, dou
 template <typename T>
 void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t seed,
                    std::uint64_t subsequence, std::uint64_t offset, T* noise, T* y) {
-  draw("rrelu_forward", n, Words{{seed, subsequence}, offset}, Rrelu<T>{lower, upper - lower},
-       In<T>{x}, Out<T>{noise}, Out<T>{y});
+  draw("rrelu_forward", n, Words{{seed, subsequence}, start(subsequence, offset)},
+       Rrelu<T>{lower, upper - lower}, In<T>{x}, Out<T>{noise}, Out<T>{y});
 }
 
 template <typename T>
@@ -172,21 +193,22 @@ void multiply(std::int64_t n, const T* a, const T* b, T* out) {
 template <typename T>
 void gaussian_noise_forward(std::int64_t n, const T* x, T sigma, std::uint64_t seed,
                             std::uint64_t subsequence, std::uint64_t offset, T* y) {
-  draw("gaussian_noise_forward", n, Normals{{seed, subsequence}, offset}, Noise<T>{sigma}, In<T>{x},
-       Out<T>{y});
+  draw("gaussian_noise_forward", n, Normals{{seed, subsequence}, start(subsequence, offset)},
+       Noise<T>{sigma}, In<T>{x}, Out<T>{y});
 }
 
 template <typename T>
 void fill_normal(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                  std::uint64_t offset, T mean, T stddev, T* out) {
-  draw("fill_normal", n, Normals{{seed, subsequence}, offset}, Normal<T>{mean, stddev},
-       Out<T>{out});
+  draw("fill_normal", n, Normals{{seed, subsequence}, start(subsequence, offset)},
+       Normal<T>{mean, stddev}, Out<T>{out});
 }
 
 template <typename T>
 void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                   std::uint64_t offset, T lo, T hi, T* out) {
-  draw("fill_uniform", n, Words{{seed, subsequence}, offset}, Uniform<T>{lo, hi - lo}, Out<T>{out});
+  draw("fill_uniform", n, Words{{seed, subsequence}, start(subsequence, offset)},
+       Uniform<T>{lo, hi - lo}, Out<T>{out});
 }
 
 #define REMATCH_INSTANTIATE(T)                                                                    \

@@ -41,8 +41,11 @@ Json show_json(const Replay& r) {
                    {"frozen_layers", r.forecast.frozen_layers},
                    {"words_per_forward", r.forecast.words_per_forward}};
   j["timeline_fields"] = {"live", "saved", "layer", "execution", "phase"};
-  j["plain"] = {{"peak_bytes", r.plain.peak_bytes}, {"timeline", points(r.plain)}};
+  j["plain"] = {{"peak_bytes", r.plain.peak_bytes},
+                {"reserved_bytes", r.plain.reserved_bytes},
+                {"timeline", points(r.plain)}};
   j["checkpointed"] = {{"peak_bytes", r.checkpointed.peak_bytes},
+                       {"reserved_bytes", r.checkpointed.reserved_bytes},
                        {"timeline", points(r.checkpointed)}};
   return j;
 }
@@ -92,7 +95,10 @@ int show(const ShowArguments& a) {
   print_out("\n" + paint.bold("checkpointed") +
             fmt::format(", peak {}\n", bytes_text(r.checkpointed.peak_bytes)));
   print_out(chart(r.checkpointed.timeline, scale, paint));
-  if (!a.svg.empty()) print_out(fmt::format("\npicture in {}\n", a.svg));
+  print_out(fmt::format("\nreserved from {}: {} (requested bytes are those above)\n",
+                        a.subject.device == "cpu" ? "the system" : "the device",
+                        bytes_text(r.checkpointed.reserved_bytes)));
+  if (!a.svg.empty()) print_out(fmt::format("picture in {}\n", a.svg));
   return kHeld;
 }
 

@@ -274,6 +274,7 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
     fail("error", e);
   }
   record.peak_bytes = ledger_->peak();
+  record.reserved_bytes = ledger_->reserved();
   if (ledger_->live() != 0 && !record.error) {
     record.error = RecordedError{"leak", std::to_string(ledger_->live()) +
                                              " bytes are still live after the run was torn down"};

@@ -57,6 +57,7 @@ void Record::clear() {
   hooks.clear();
   grad_flags.clear();
   peak_bytes = 0;
+  reserved_bytes = 0;
   error.reset();
   timeline.clear();
 }

@@ -129,6 +129,9 @@ struct Record {
   std::vector<HookCount> hooks;
   std::vector<GradFlag> grad_flags;
   std::int64_t peak_bytes = 0;
+  /// What the ledger's memory held from the system at the end; no part of the hash, for it depends
+  /// on what ran before.
+  std::int64_t reserved_bytes = 0;
   std::optional<RecordedError> error;
   std::vector<TimelinePoint> timeline;
 

@@ -1,0 +1,133 @@
+#include "engine/cuda/graph.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/ambient/ambient.h"
+#include "engine/cuda/context.h"
+
+namespace rematch::cuda {
+namespace {
+
+/// Draws of a captured step add, word for word, what the table on the device holds for their
+/// stream: how far the stream has come since the capture.
+using Advances = std::array<std::uint64_t, kDrawStreams>;
+
+/// Points the thread's draws at a table for the time of a capture, and ends the capture.
+class Capture {
+ public:
+  explicit Capture(const std::uint64_t* table) : outer_(context().draw_advances) {
+    check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    context().draw_advances = table;
+  }
+  ~Capture() {
+    context().draw_advances = outer_;
+    if (ended_) return;
+    // The step threw: what was captured so far is of no use.
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(stream(), &graph);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  cudaGraph_t end() {
+    cudaGraph_t graph = nullptr;
+    ended_ = true;
+    check(cudaStreamEndCapture(stream(), &graph), "cudaStreamEndCapture");
+    return graph;
+  }
+
+ private:
+  const std::uint64_t* outer_;
+  bool ended_ = false;
+};
+
+/// Puts the ambient streams back, thrown through or not.
+class KeepStreams {
+ public:
+  KeepStreams() : before_(ambient().streams) {}
+  ~KeepStreams() { ambient().streams = std::move(before_); }
+  KeepStreams(const KeepStreams&) = delete;
+  KeepStreams& operator=(const KeepStreams&) = delete;
+
+ private:
+  Streams before_;
+};
+
+}  // namespace
+
+struct Graph::State {
+  std::vector<Generator> began;
+  std::vector<Generator> ended;
+  std::uint64_t* table = nullptr;
+  cudaGraphExec_t executable = nullptr;
+
+  ~State() {
+    // Work that is still queued may read either.
+    (void)cudaStreamSynchronize(stream());
+    if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
+    if (table != nullptr) (void)cudaFree(table);
+  }
+};
+
+Graph::Graph(const std::function<void()>& step) : state_(std::make_unique<State>()) {
+  require_device("graph");
+  forbid_capture("the capture of a graph");
+  State& s = *state_;
+  check(cudaMalloc(reinterpret_cast<void**>(&s.table), sizeof(Advances)), "cudaMalloc for a graph");
+  const KeepStreams keep;
+  s.began = ambient().streams.states();
+  cudaGraph_t graph = nullptr;
+  {
+    Capture capture(s.table);
+    step();
+    graph = capture.end();
+  }
+  s.ended = ambient().streams.states();
+  const cudaError_t status = cudaGraphInstantiate(&s.executable, graph, 0);
+  (void)cudaGraphDestroy(graph);
+  check(status, "cudaGraphInstantiate");
+  if (s.ended.size() > kDrawStreams) {
+    throw DeviceError("[graph] at most " + std::to_string(kDrawStreams) +
+                      " random streams expected, got " + std::to_string(s.ended.size()));
+  }
+}
+
+Graph::~Graph() = default;
+
+void Graph::run() {
+  State& s = *state_;
+  Streams& streams = ambient().streams;
+  if (streams.size() < static_cast<int>(s.ended.size())) {
+    throw DeviceError("[graph] the " + std::to_string(s.ended.size()) +
+                      " random streams of the capture expected, got " +
+                      std::to_string(streams.size()));
+  }
+  Advances advances{};
+  for (std::size_t i = 0; i < s.ended.size(); ++i) {
+    const Generator& now = streams.at(static_cast<int>(i));
+    // A stream that the step itself added began where add() put it.
+    const Generator began = i < s.began.size() ? s.began[i] : Generator{s.ended[i].seed, i, 0};
+    if (now.seed != began.seed) {
+      throw DeviceError("[graph] random stream " + std::to_string(i) + " with seed " +
+                        std::to_string(began.seed) + " expected, got " + std::to_string(now.seed) +
+                        "; capture the step again after seeding");
+    }
+    // Modulo 2^64, as the draws add it: a stream may also have been put back.
+    advances[i] = now.offset - began.offset;
+  }
+  copy_to_device(s.table, advances.data(), sizeof(advances));
+  check(cudaGraphLaunch(s.executable, stream()), "cudaGraphLaunch");
+  for (std::size_t i = 0; i < s.ended.size(); ++i) {
+    const std::uint64_t began = i < s.began.size() ? s.began[i].offset : 0;
+    streams.at(static_cast<int>(i)).offset += s.ended[i].offset - began;
+  }
+}
+
+}  // namespace rematch::cuda

@@ -1,0 +1,121 @@
+#include "engine/cuda/graph.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "engine/ambient/ambient.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/sequential.h"
+#include "engine/cuda/testing/device.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/linear.h"
+
+namespace rematch::cuda {
+namespace {
+
+/// An ambient state of its own, on a ledger of the device's memory.
+class OnDevice {
+ public:
+  OnDevice() : outer_(ambient()) {
+    Ambient fresh;
+    fresh.ledger = std::make_shared<Ledger>(device_memory());
+    fresh.streams.seed(5);
+    ambient() = std::move(fresh);
+  }
+  ~OnDevice() { ambient() = std::move(outer_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  Ambient outer_;
+};
+
+Tensor device_values(const Shape& shape, std::uint64_t seed) {
+  const std::vector<float> v = testing::values<float>(shape.elements(), seed);
+  return Tensor::from(std::vector<double>(v.begin(), v.end()), shape);
+}
+
+/// Two checkpointed layers with dropout and a stored one, and one step of training without an
+/// optimizer: gradients are overwritten, not added to.
+struct Training {
+  Tensor x = device_values({6, 8}, 1);
+  Tensor w1 = device_values({8, 8}, 2).set_requires_grad(true);
+  Tensor w2 = device_values({8, 8}, 3).set_requires_grad(true);
+  CheckpointOptions options;
+
+  void step() {
+    w1.set_grad({});
+    w2.set_grad({});
+    const std::vector<Function> layers{
+        [this](const Tensors& in) -> Tensors { return {dropout(linear(in[0], w1, {}), 0.5)}; },
+        [this](const Tensors& in) -> Tensors { return {dropout(linear(in[0], w2, {}), 0.5)}; },
+        [](const Tensors& in) -> Tensors { return {sum(mul(in[0], in[0]))}; }};
+    backward(checkpoint_sequential(layers, 3, {x}, LastSegment::stored, options)[0]);
+  }
+  std::vector<std::vector<double>> gradients() const {
+    return {w1.grad().to_vector(), w2.grad().to_vector()};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a captured checkpointed step gives the bits of the step itself, run after run",
+          "[gpu]") {
+  testing::need_device();
+  const OnDevice scope;
+  Training training;
+  // The first segment of the reentrant variant would be frozen without this.
+  training.x.set_requires_grad(true);
+  training.options.reentrant = GENERATE(false, true);
+  training.step();
+
+  const Streams start = ambient().streams;
+  std::vector<std::vector<std::vector<double>>> expected;
+  for (int i = 0; i < 3; ++i) {
+    training.x.set_grad({});
+    training.step();
+    expected.push_back(training.gradients());
+  }
+  const std::vector<Generator> end = ambient().streams.states();
+  // Masks differ from step to step, so gradients do.
+  CHECK(expected[0] != expected[1]);
+  CHECK(expected[1] != expected[2]);
+
+  ambient().streams = start;
+  Graph graph([&] {
+    training.x.set_grad({});
+    training.step();
+  });
+  CHECK(ambient().streams.states() == start.states());
+  for (int i = 0; i < 3; ++i) {
+    INFO("run " << i);
+    graph.run();
+    CHECK(training.gradients() == expected[static_cast<std::size_t>(i)]);
+  }
+  CHECK(ambient().streams.states() == end);
+}
+
+TEST_CASE("a step that throws during its capture leaves the thread as it was", "[gpu]") {
+  testing::need_device();
+  const OnDevice scope;
+  const Streams start = ambient().streams;
+  CHECK_THROWS_AS(Graph([] { throw std::runtime_error("broke down"); }), std::runtime_error);
+  CHECK(ambient().streams.states() == start.states());
+  CHECK_FALSE(capturing());
+  Training training;
+  CHECK_NOTHROW(training.step());
+}
+
+TEST_CASE("a run with reseeded streams is refused", "[gpu]") {
+  testing::need_device();
+  const OnDevice scope;
+  Training training;
+  training.step();
+  Graph graph([&] { training.step(); });
+  ambient().streams.seed(6);
+  CHECK_THROWS_AS(graph.run(), DeviceError);
+}
+
+}  // namespace rematch::cuda

@@ -1,0 +1,13 @@
+#include "engine/cuda/graph.h"
+
+#include "engine/cuda/device.h"
+
+namespace rematch::cuda {
+
+struct Graph::State {};
+
+Graph::Graph(const std::function<void()>& /*step*/) { require_device("graph"); }
+Graph::~Graph() = default;
+void Graph::run() {}
+
+}  // namespace rematch::cuda
