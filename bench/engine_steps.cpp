@@ -113,6 +113,7 @@ void run_step(benchmark::State& state, const Step& what) {
   const std::vector<Function> functions = model.net.functions();
   CheckpointOptions options;
   options.reentrant = what.reentrant;
+  std::int64_t saved = 0;
   const auto run = [&] {
     for (Tensor p : model.net.parameters()) p.set_grad({});
     model.input.set_grad({});
@@ -121,6 +122,7 @@ void run_step(benchmark::State& state, const Step& what) {
                                                           LastSegment::stored, options)[0];
     const Tensor loss = mse_loss(y, model.target);
     y = Tensor();
+    saved = ambient().ledger->live(Tag::saved);
     backward(loss);
     if (what.device == Device::cuda) cuda::synchronize();
   };
@@ -129,6 +131,7 @@ void run_step(benchmark::State& state, const Step& what) {
   ledger.reset_peak();
   run();
   state.counters["peak_bytes"] = static_cast<double>(ledger.peak());
+  state.counters["saved_bytes"] = static_cast<double>(saved);
   for (auto _ : state) run();
 }
 

@@ -48,11 +48,18 @@ struct CheckpointOptions {
 /// std::invalid_argument. Non-reentrant: exactly what a plain run records, with one replay per
 /// backward. Errors: std::invalid_argument for an empty function, undefined inputs; CheckpointError
 /// in backward when the replay does not match.
+/// Reentrant, std::invalid_argument also when the function changes an input in place or returns an
+/// undefined tensor.
 Tensors checkpoint(const Function& function, const Tensors& inputs,
                    const CheckpointOptions& options = {});
 
 /// Number of reentrant checkpoints that saw no input that requires grad, on this thread: each is
 /// probably a mistake that freezes the parameters behind it.
 std::int64_t frozen_checkpoint_warnings();
+
+/// The mechanics to be used: those of the options, or the correct ones.
+inline const Mechanics& mechanics_of(const CheckpointOptions& options) {
+  return options.mechanics != nullptr ? *options.mechanics : correct_mechanics();
+}
 
 }  // namespace rematch

@@ -82,9 +82,7 @@ class ReplayHooks final : public SavedTensorHooks {
 };
 
 Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options)
-    : function_(function),
-      options_(options),
-      mechanics_(options.mechanics ? *options.mechanics : correct_mechanics()) {
+    : function_(function), options_(options), mechanics_(mechanics_of(options)) {
   if (options_.preserve_rng) rng_ = mechanics_.capture_rng(ambient());
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());

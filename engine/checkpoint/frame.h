@@ -28,8 +28,6 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// the function itself differentiates, there is more to come.)
   void forward_is_over() { forward_is_over_ = true; }
 
-  const Mechanics& mechanics() const { return mechanics_; }
-
  private:
   friend class ReplayHooks;
   friend class Holder;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <cstdint>
 #include <vector>
 
 #include "engine/ambient/ambient.h"

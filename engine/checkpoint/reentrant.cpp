@@ -20,8 +20,7 @@ class ReentrantBackward final : public Node {
                     const CheckpointOptions& options, std::optional<Streams> rng)
       : Node(outputs),
         function_(function),
-        options_(options),
-        mechanics_(options.mechanics ? *options.mechanics : correct_mechanics()),
+        mechanics_(mechanics_of(options)),
         rng_(std::move(rng)) {
     inputs_.resize(inputs.size());
     edges.reserve(inputs.size());
@@ -69,8 +68,9 @@ class ReentrantBackward final : public Node {
     outputs.clear();
     if (roots.empty()) {
       throw std::invalid_argument(
-          "[checkpoint] none of the outputs requires grad in the replay: this checkpoint() is not "
-          "necessary");
+          "[checkpoint] none of the outputs that require grad in the replay received a gradient: "
+          "this "
+          "checkpoint() is not necessary");
     }
     backward(roots, gradients);
     for (std::size_t i = 0; i < bound.size(); ++i) {
@@ -80,15 +80,10 @@ class ReentrantBackward final : public Node {
 
  private:
   Function function_;
-  CheckpointOptions options_;
   const Mechanics& mechanics_;
   std::optional<Streams> rng_;
   std::vector<SavedTensor> inputs_;
 };
-
-}  // namespace
-
-namespace {
 
 /// Whether the memory of `t` can be reached by anything but `t` and the tensors that it views.
 bool known_elsewhere(const Tensor& t) {
@@ -108,7 +103,7 @@ std::int64_t frozen_checkpoint_warnings() { return frozen_warnings; }
 
 Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
                              const CheckpointOptions& options) {
-  const Mechanics& mechanics = options.mechanics ? *options.mechanics : correct_mechanics();
+  const Mechanics& mechanics = mechanics_of(options);
   bool any = false;
   for (const Tensor& t : inputs) any = any || t.requires_grad();
   std::optional<Streams> rng;

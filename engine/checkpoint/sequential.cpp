@@ -30,7 +30,7 @@ Tensors checkpoint_sequential(std::span<const Function> functions, int segments,
                                   " is empty");
     }
   }
-  const Mechanics& mechanics = options.mechanics ? *options.mechanics : correct_mechanics();
+  const Mechanics& mechanics = mechanics_of(options);
   Tensors values = inputs;
   for (const Segment& s : mechanics.partition(layers, segments, last)) {
     const auto part = functions.subspan(static_cast<std::size_t>(s.begin),

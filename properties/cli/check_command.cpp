@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 std::atomic<bool> stop_requested{false};
 constexpr std::uint64_t kMaxJobs = 1024;
+constexpr std::uint64_t kDefaultCases = 20000;
 
 /// The first request lets the hunt end and report; the second one does not wait for that.
 void on_interrupt(int) {
@@ -208,7 +209,7 @@ int check(const CheckArguments& a) {
   o.only = parse_law(a.law);
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
-  if (!o.cases && !o.seconds) o.cases = 10000;
+  if (!o.cases && !o.seconds) o.cases = kDefaultCases;
   o.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (!a.jobs.empty()) {
     const std::uint64_t jobs = parse_whole("--jobs", a.jobs, 1);
@@ -267,16 +268,16 @@ void add_check(CLI::App& app, Action& chosen) {
   CLI::App* command =
       app.add_subcommand("check", "Hunt: random cases, plain against checkpointed, law by law");
   auto a = std::make_shared<CheckArguments>();
-  command
-      ->add_option("--cases", a->cases,
-                   "Number of cases (default 10000); with --for, whichever ends first")
+  command->add_option("--cases", a->cases, "Number of cases (default 20000, with --for unlimited)")
       ->type_name("N");
   command->add_option("--for", a->duration, "Hunt this long: 60s, 5m, 1h")->type_name("TIME");
   command->add_option("--seed", a->seed, "Seed, or \"random\"")
       ->capture_default_str()
       ->type_name("S");
   command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
-  command->add_option("--law", a->law, "Judge by this law alone; see `rematch laws`")
+  command
+      ->add_option("--law", a->law,
+                   "Judge by this law alone (a run that fails is reported all the same)")
       ->type_name("NAME");
   command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
       ->capture_default_str()

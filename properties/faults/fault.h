@@ -10,8 +10,8 @@ namespace rematch {
 /// A deliberately wrong checkpointing mechanism: the proof that the laws can fail. The engine holds
 /// no fault; a fault overrides one of its mechanics.
 struct Fault {
-  /// Letter of its family and a number: R random state, G gradient flow, S state, P partition,
-  /// L lifetime.
+  /// Letter of its family and a number: R random state, G gradient flow, P partition, L
+  /// lifetime.
   std::string_view id;
   std::string_view statement;  ///< One sentence: what the wrong engine does.
   const Mechanics* mechanics;

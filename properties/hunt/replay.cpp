@@ -47,7 +47,10 @@ Replay replay(const Case& c, Subject& subject, const Law* only) {
       if (!seen.no_answer) seen.no_answer = std::move(verdict.breach);
       break;
     }
-    seen.verdicts.push_back({&law, std::move(verdict.breach), verdict.checked.any()});
+    // Of a run that failed only the law about errors is judged, whichever was asked for.
+    const bool judged = verdict.breach ? verdict.breach->law == law.name : verdict.checked.any();
+    if (!judged) verdict.breach.reset();
+    seen.verdicts.push_back({&law, std::move(verdict.breach), judged});
   }
   return seen;
 }

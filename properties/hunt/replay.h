@@ -27,7 +27,7 @@ struct Replay {
   Forecast forecast;
   /// Every law, or the one asked for, each judged by itself.
   std::vector<LawVerdict> verdicts;
-  /// Set when a run threw; then there are no verdicts.
+  /// Set when a run threw; `verdicts` then holds the laws that were judged before.
   std::optional<Breach> no_answer;
   /// Both runs with their timelines.
   Record plain;

@@ -59,7 +59,7 @@ struct Law {
 /// More laws than there will be.
 inline constexpr std::size_t kMaxLaws = 64;
 
-/// All laws, in the order in which they are judged (cheapest and most basic first).
+/// All laws, in the order in which they are judged (causes before consequences).
 std::span<const Law> laws();
 
 /// nullptr when there is none of that name.
