@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/backend/device.h"
 #include "engine/checkpoint/sequential.h"
@@ -80,22 +81,6 @@ Model cifar(std::int64_t batch) {
   return {nn::Sequential(l), drawn({batch, 3, 32, 32}, g), drawn({batch, 10}, g)};
 }
 
-/// New tensors on a device for as long as it lasts.
-class OnDevice {
- public:
-  explicit OnDevice(Device device) : outer_(ambient()) {
-    Ambient fresh;
-    fresh.ledger = std::make_shared<Ledger>(memory_of(device));
-    ambient() = std::move(fresh);
-  }
-  ~OnDevice() { ambient() = std::move(outer_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  Ambient outer_;
-};
-
 struct Step {
   Model (*make)(std::int64_t batch);
   std::int64_t batch;
@@ -106,7 +91,7 @@ struct Step {
 };
 
 void run_step(benchmark::State& state, const Step& what) {
-  const OnDevice scope(what.device);
+  const AmbientScope scope(std::make_shared<Ledger>(memory_of(what.device)));
   if (what.device == Device::cuda) cuda::set_precision(what.precision);
   Model model = what.make(what.batch);
   model.input.set_requires_grad(true);

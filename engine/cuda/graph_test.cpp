@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "engine/ambient/ambient.h"
+#include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/sequential.h"
 #include "engine/cuda/testing/device.h"
@@ -14,23 +14,6 @@
 
 namespace rematch::cuda {
 namespace {
-
-/// An ambient state of its own, on a ledger of the device's memory.
-class OnDevice {
- public:
-  OnDevice() : outer_(ambient()) {
-    Ambient fresh;
-    fresh.ledger = std::make_shared<Ledger>(device_memory());
-    fresh.streams.seed(5);
-    ambient() = std::move(fresh);
-  }
-  ~OnDevice() { ambient() = std::move(outer_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  Ambient outer_;
-};
 
 Tensor device_values(const Shape& shape, std::uint64_t seed) {
   const std::vector<float> v = testing::values<float>(shape.elements(), seed);
@@ -64,7 +47,7 @@ struct Training {
 TEST_CASE("a captured checkpointed step gives the bits of the step itself, run after run",
           "[gpu]") {
   testing::need_device();
-  const OnDevice scope;
+  const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Training training;
   // The first segment of the reentrant variant would be frozen without this.
   training.x.set_requires_grad(true);
@@ -99,7 +82,7 @@ TEST_CASE("a captured checkpointed step gives the bits of the step itself, run a
 
 TEST_CASE("a step that throws during its capture leaves the thread as it was", "[gpu]") {
   testing::need_device();
-  const OnDevice scope;
+  const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   const Streams start = ambient().streams;
   CHECK_THROWS_AS(Graph([] { throw std::runtime_error("broke down"); }), std::runtime_error);
   CHECK(ambient().streams.states() == start.states());
@@ -110,7 +93,7 @@ TEST_CASE("a step that throws during its capture leaves the thread as it was", "
 
 TEST_CASE("a run with reseeded streams is refused", "[gpu]") {
   testing::need_device();
-  const OnDevice scope;
+  const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Training training;
   training.step();
   Graph graph([&] { training.step(); });

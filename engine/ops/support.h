@@ -59,7 +59,12 @@ inline void require_floating(std::string_view op, const Tensor& t) {
           [&] { return "float32 or float64 expected, got " + std::string(to_string(t.dtype())); });
 }
 
+/// Operands that a kernel reads side by side: of one dtype, on one device.
 inline void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b) {
+  require(a.device() == b.device(), op, [&] {
+    return "operands on one device expected, got " + std::string(to_string(a.device())) + " and " +
+           std::string(to_string(b.device()));
+  });
   require(a.dtype() == b.dtype(), op, [&] {
     return "operands of one dtype expected, got " + std::string(to_string(a.dtype())) + " and " +
            std::string(to_string(b.dtype()));

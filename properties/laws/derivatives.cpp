@@ -53,7 +53,8 @@ std::optional<Breach> check(const Evidence& e) {
   // - Where a kink of size a (ReLU, max pooling) lies at distance s < h, far is off by
   //   a (1 - s/h) / 2, which is half of the second difference quotient over h; likewise near.
   // - Rounding errors of the five losses enter the same three quotients.
-  // They are measured, and allowed eightfold, for kinks and roundings that cancel in one of them;
+  // They are measured, and allowed eightfold, for kinks and roundings that cancel in one of them
+  // (a margin that was chosen, not derived: a million cases of the wide mix stay within it);
   // the last term is what 1024 roundings at the loss's own magnitude can do when all five losses
   // are rounded alike and the quotients show nothing.
   const double curved = (f.forward - 2 * f.middle + f.backward) / h;

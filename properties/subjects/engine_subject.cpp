@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 
+#include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -18,23 +19,6 @@
 
 namespace rematch {
 namespace {
-
-/// An ambient state of the run's own for as long as it lasts.
-class AmbientScope {
- public:
-  AmbientScope(std::shared_ptr<Ledger> ledger, std::uint64_t seed) : outer_(ambient()) {
-    Ambient fresh;
-    fresh.ledger = std::move(ledger);
-    fresh.streams.seed(seed);
-    ambient() = std::move(fresh);
-  }
-  ~AmbientScope() { ambient() = std::move(outer_); }
-  AmbientScope(const AmbientScope&) = delete;
-  AmbientScope& operator=(const AmbientScope&) = delete;
-
- private:
-  Ambient outer_;
-};
 
 std::unique_ptr<nn::Optimizer> make_optimizer(const ProtocolSpec& p, const Tensors& parameters) {
   if (p.optimizer == OptimizerKind::adam) {

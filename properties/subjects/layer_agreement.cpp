@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/ambient/ambient.h"
+#include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/cuda/device.h"
 #include "engine/ops/arithmetic.h"
@@ -25,23 +25,6 @@ struct NamedValues {
   std::vector<double> values;
 };
 
-/// An ambient state of its own on a ledger, for as long as it lasts.
-class OnLedger {
- public:
-  OnLedger(const std::shared_ptr<Ledger>& ledger, std::uint64_t seed) : outer_(ambient()) {
-    Ambient fresh;
-    fresh.ledger = ledger;
-    fresh.streams.seed(seed);
-    ambient() = std::move(fresh);
-  }
-  ~OnLedger() { ambient() = std::move(outer_); }
-  OnLedger(const OnLedger&) = delete;
-  OnLedger& operator=(const OnLedger&) = delete;
-
- private:
-  Ambient outer_;
-};
-
 Tensor random_tensor(const Case& c, std::uint64_t array, const Shape& shape, bool absolute) {
   std::vector<double> values = direction(c.seed, array, shape.elements());
   if (absolute) {
@@ -55,7 +38,7 @@ Tensor random_tensor(const Case& c, std::uint64_t array, const Shape& shape, boo
 /// the sums of the magnitudes of their terms.
 std::vector<NamedValues> run_alone(const Case& c, const Geometry& geometry, int layer,
                                    const std::shared_ptr<Ledger>& ledger, bool absolute) {
-  const OnLedger scope(ledger, c.seed);
+  const AmbientScope scope(ledger, c.seed);
   Record record;
   RunRequest request;
   EngineModel model(c, geometry, request, nullptr, record);
