@@ -86,6 +86,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target) {
   require_rank(op, "input", x, 2);
   require(x.elements() > 0, op, [] { return std::string("a non-empty input expected"); });
   require_shape(op, "target", target, {x.shape()[0]});
+  require(target.device() == x.device(), op,
+          [] { return std::string("a target on the device of the input expected"); });
   const std::int64_t classes = x.shape()[1];
   // On a device nobody waits to look: a class that does not exist makes the loss NaN there.
   const std::int64_t checked = target.device() == Device::cpu ? target.elements() : 0;
