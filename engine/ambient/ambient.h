@@ -10,6 +10,7 @@
 
 namespace rematch {
 
+class OpWatcher;
 class SavedTensorHooks;
 
 /// Told of every random draw; used to compare masks. Must not throw.
@@ -30,6 +31,8 @@ struct Ambient {
   Streams streams;
   /// Innermost pack/unpack hooks for saved tensors, or nullptr.
   SavedTensorHooks* hooks = nullptr;
+  /// Innermost watcher of ops, or nullptr.
+  OpWatcher* ops = nullptr;
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
   DrawObserver* draw_observer = nullptr;
   /// A region is being run again: layers that carry state along (running statistics) must not

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
+#include "engine/ops/support.h"
 #include "engine/tensor/tensor.h"
 
 namespace rematch {
@@ -13,6 +14,15 @@ inline Generator take_words(int stream, std::int64_t words) {
   const Generator before = generator;
   generator.draw(words);
   return before;
+}
+
+/// compute() for an op that draws a word per element of `x`: body(generator as it was before). The
+/// stream advances even when the results are recalled, or what the region draws next would be what
+/// this op drew.
+template <class Body>
+auto compute_draw(const OpCall& call, const Tensor& x, int stream, Body&& body) {
+  const Generator before = take_words(stream, x.elements());
+  return compute(call, [&] { return body(before); });
 }
 
 /// Tells the ambient observer, if any, what was drawn.
