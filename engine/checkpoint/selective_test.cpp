@@ -25,10 +25,10 @@ using testing::values_off_zero;
 using testing::variable;
 
 /// Counts draws, that is, executions of random kernels.
-class Draws final : public DrawObserver {
+class Draws final : public RunObserver {
  public:
-  Draws() { ambient().draw_observer = this; }
-  ~Draws() override { ambient().draw_observer = nullptr; }
+  Draws() { ambient().observer = this; }
+  ~Draws() override { ambient().observer = nullptr; }
   Draws(const Draws&) = delete;
   Draws& operator=(const Draws&) = delete;
   void on_draw(const Generator& before, std::int64_t /*elements*/,

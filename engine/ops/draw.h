@@ -27,7 +27,7 @@ auto compute_draw(const OpCall& call, const Tensor& x, int stream, Body&& body) 
 
 /// Tells the ambient observer, if any, what was drawn.
 inline void report_draw(const Generator& before, const Tensor& drawn) {
-  if (DrawObserver* observer = ambient().draw_observer) {
+  if (RunObserver* observer = ambient().observer) {
     const auto bytes = static_cast<std::size_t>(drawn.bytes());
     if (drawn.device() == Device::cpu) {
       observer->on_draw(before, drawn.elements(), {drawn.raw(), bytes});

@@ -46,7 +46,7 @@ class IdentityBackward final : public Node {
 /// The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn again,
 /// outside the ledger.
 void report_noise(const Generator& g, const Tensor& x) {
-  DrawObserver* observer = ambient().draw_observer;
+  RunObserver* observer = ambient().observer;
   if (observer == nullptr) return;
   MemoryResource& memory = ambient().ledger->memory();
   std::vector<std::byte> noise(static_cast<std::size_t>(x.bytes()));

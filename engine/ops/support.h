@@ -39,10 +39,15 @@ void record(Tensor& output, std::initializer_list<const Tensor*> operands, Args&
 /// the ambient watcher.
 template <std::invocable Body>
 auto compute(const OpCall& call, Body&& body) {
-  OpWatcher* watcher = ambient().ops;
-  if (watcher == nullptr) return body();
+  const Ambient& state = ambient();
+  const auto run = [&] {
+    if (state.observer != nullptr) state.observer->on_compute(call.op);
+    return body();
+  };
+  OpWatcher* watcher = state.ops;
+  if (watcher == nullptr) return run();
   decltype(body()) results;
-  if (!watcher->recall(call, results)) results = body();
+  if (!watcher->recall(call, results)) results = run();
   watcher->done(call, results);
   return results;
 }
@@ -50,7 +55,6 @@ auto compute(const OpCall& call, Body&& body) {
 /// The same for an op that makes one tensor, which `body` returns.
 template <std::invocable Body>
 Tensor compute_one(const OpCall& call, Body&& body) {
-  if (ambient().ops == nullptr) return body();
   return std::move(compute(call, [&] { return std::array<Tensor, 1>{body()}; })[0]);
 }
 
