@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "scenarios/report/report.h"
+
+namespace rematch::scenarios {
+
+struct Options {
+  /// 0: the story's quick form, which tests run and README.md shows.
+  int epochs = 0;
+  /// May be empty; called with one line of text, now and then.
+  std::function<void(std::string_view)> progress;
+  /// May be empty; true: wind up, keep what there is.
+  std::function<bool()> stopped;
+};
+
+/// A question that somebody asked, and the program that answers it.
+struct Scenario {
+  /// What the program, the story's file and its pictures are called by.
+  std::string_view name;
+  /// In the asker's words, or close to them.
+  std::string_view question;
+  /// The thread or document that it comes from.
+  std::string_view source;
+  /// Two or three sentences: the answer in short.
+  std::string_view answer;
+  /// Runs the story. What it writes into the report is the same on every machine, apart from
+  /// Report::measured(). May throw what the engine throws.
+  void (*run)(const Options&, Report&);
+};
+
+/// Every story, in the order in which README.md tells them.
+std::span<const Scenario> scenarios();
+
+/// nullptr when there is none of that name.
+const Scenario* find_scenario(std::string_view name);
+
+}  // namespace rematch::scenarios
