@@ -25,6 +25,10 @@ void check(const Chart& chart, const Series& series) {
       !std::all_of(series.y.begin(), series.y.end(), finite)) {
     refuse(name, "a value is not finite");
   }
+  if (chart.kind == Chart::Kind::bars &&
+      std::any_of(series.y.begin(), series.y.end(), [](double value) { return value < 0; })) {
+    refuse(name, "a bar cannot be negative");
+  }
 }
 
 }  // namespace
@@ -35,6 +39,13 @@ void Table::row(std::vector<std::string> cells) {
                                            " cells in a row, got " + std::to_string(cells.size()));
   }
   rows_.push_back(std::move(cells));
+}
+
+bool Table::is_numeric(std::size_t column) const {
+  return std::all_of(rows_.begin(), rows_.end(), [&](const std::vector<std::string>& row) {
+    const std::string& cell = row[column];
+    return cell.empty() || cell.find_first_of("0123456789+-.") == 0;
+  });
 }
 
 void Report::say(std::string markdown_paragraph) {

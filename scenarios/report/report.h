@@ -19,6 +19,9 @@ class Table {
   const std::string& title() const { return title_; }
   const std::vector<std::string>& columns() const { return columns_; }
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }
+  /// Whether every cell of the column begins with a digit, a sign or a point, or is "-" or empty:
+  /// such columns are aligned to the right.
+  bool is_numeric(std::size_t column) const;
 
  private:
   std::string title_;
@@ -40,8 +43,8 @@ struct Chart {
     steps,  ///< y[i] holds from x[i] to x[i + 1].
     bars,   ///< A group for each category, in it a bar for each series.
   } kind = Kind::lines;
-  std::vector<Series> series;
-  std::vector<std::string> categories;
+  std::vector<Series> series = {};
+  std::vector<std::string> categories = {};
 };
 
 struct Paragraph {
