@@ -1,12 +1,21 @@
 #include <algorithm>
-#include <vector>
+#include <array>
 
 #include "scenarios/scenario.h"
 
+// In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
+#define REMATCH_EACH_STORY(STORY) STORY(last_segment)
+
 namespace rematch::scenarios {
 
+#define REMATCH_DECLARE(name) extern const Scenario name;
+REMATCH_EACH_STORY(REMATCH_DECLARE)
+#undef REMATCH_DECLARE
+
 std::span<const Scenario> scenarios() {
-  static const std::vector<Scenario> kScenarios = {};
+#define REMATCH_LIST(name) name,
+  static const std::array kScenarios{REMATCH_EACH_STORY(REMATCH_LIST)};
+#undef REMATCH_LIST
   return kScenarios;
 }
 
