@@ -5,8 +5,10 @@
 
 namespace rematch::scenarios {
 
+extern const Scenario frozen_first_block;
+
 std::span<const Scenario> scenarios() {
-  static const std::vector<Scenario> kScenarios = {};
+  static const std::vector<Scenario> kScenarios = {frozen_first_block};
   return kScenarios;
 }
 
