@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 
 #include "scenarios/report/report.h"
@@ -11,10 +13,19 @@ namespace rematch::scenarios {
 struct Options {
   /// 0: the story's quick form, which tests run and README.md shows.
   int epochs = 0;
+  /// Of what a story trains on, take the first so many; 0: as many as the story thinks right.
+  std::int64_t samples = 0;
   /// May be empty; called with one line of text, now and then.
   std::function<void(std::string_view)> progress;
   /// May be empty; true: wind up, keep what there is.
   std::function<bool()> stopped;
+};
+
+/// A story cannot be told on this machine, because something that it needs is not installed. The
+/// text says what and how to get it.
+class Unavailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 /// A question that somebody asked, and the program that answers it.
@@ -28,7 +39,7 @@ struct Scenario {
   /// Two or three sentences: the answer in short.
   std::string_view answer;
   /// Runs the story. What it writes into the report is the same on every machine, apart from
-  /// Report::measured(). May throw what the engine throws.
+  /// Report::measured(). May throw what the engine throws, and Unavailable.
   void (*run)(const Options&, Report&);
 };
 

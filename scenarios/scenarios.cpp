@@ -4,7 +4,9 @@
 #include "scenarios/scenario.h"
 
 // In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
-#define REMATCH_EACH_STORY(STORY) STORY(last_segment)
+#define REMATCH_EACH_STORY(STORY) \
+  STORY(last_segment)             \
+  STORY(frozen_first_block)
 
 namespace rematch::scenarios {
 

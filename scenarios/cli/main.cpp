@@ -41,6 +41,7 @@ void on_interrupt(int signal) {
 struct Arguments {
   std::vector<std::string> names;
   std::string epochs;
+  std::string samples;
   std::string svg;
   std::string readme;
   bool all = false;
@@ -91,12 +92,10 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
   return result;
 }
 
-Report run_one(const Scenario& scenario, int epochs) {
+Report run_one(const Scenario& scenario, Options options) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   cli::StatusLine status(false);
-  Options options;
-  options.epochs = epochs;
   options.stopped = [] { return stop_requested.load(); };
   options.progress = [&](std::string_view text) {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -123,20 +122,30 @@ int list(bool json) {
   return cli::kHeld;
 }
 
+/// 0 when the option was not given.
+std::int64_t parse_count(std::string_view option, const std::string& text) {
+  constexpr std::uint64_t kMost = 1000000;
+  if (text.empty()) return 0;
+  const std::uint64_t count = cli::parse_whole(option, text, 1);
+  if (count > kMost) {
+    throw cli::UsageError(fmt::format("{}: at most {} expected, got {}", option, kMost, text));
+  }
+  return static_cast<std::int64_t>(count);
+}
+
 int run(const Arguments& a) {
   const std::vector<const Scenario*> stories = chosen(a);
   if (stories.empty()) {
-    if (!a.svg.empty() || !a.epochs.empty()) throw cli::UsageError("a scenario's name is expected");
+    if (!a.svg.empty() || !a.epochs.empty() || !a.samples.empty()) {
+      throw cli::UsageError("a scenario's name is expected, or --all");
+    }
     return list(a.json);
   }
-  constexpr std::uint64_t kMaxEpochs = 1000000;
-  std::uint64_t epochs = 0;
-  if (!a.epochs.empty()) {
-    if (!a.readme.empty()) throw cli::UsageError("--readme shows quick runs: leave --epochs out");
-    epochs = cli::parse_whole("--epochs", a.epochs, 1);
-    if (epochs > kMaxEpochs) {
-      throw cli::UsageError(fmt::format("--epochs: at most {} expected", kMaxEpochs));
-    }
+  Options options;
+  options.epochs = static_cast<int>(parse_count("--epochs", a.epochs));
+  options.samples = parse_count("--samples", a.samples);
+  if (!a.readme.empty() && (options.epochs > 0 || options.samples > 0)) {
+    throw cli::UsageError("--readme shows quick runs: leave --epochs and --samples out");
   }
   // Before the run, so that nothing is computed in vain.
   fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
@@ -149,9 +158,19 @@ int run(const Arguments& a) {
   Json reports = Json::array();
   int claims = 0;
   int failed = 0;
+  bool left_out = false;
   for (const Scenario* scenario : stories) {
     if (stop_requested.load()) break;
-    const Report report = run_one(*scenario, static_cast<int>(epochs));
+    Report report;
+    try {
+      report = run_one(*scenario, options);
+    } catch (const Unavailable& missing) {
+      if (stories.size() == 1 || !a.readme.empty()) throw;
+      cli::print_error(
+          fmt::format("rematch scenario: {} is left out: {}\n", scenario->name, missing.what()));
+      left_out = true;
+      continue;
+    }
     claims += report.claims();
     failed += report.failed();
     if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
@@ -174,6 +193,7 @@ int run(const Arguments& a) {
                        : paint.red(fmt::format("{} of {} claims failed\n", failed, claims)));
   }
   if (failed > 0) return cli::kBroken;
+  if (left_out) return cli::kUsage;
   return interrupted ? cli::kInterrupted : cli::kHeld;
 }
 
@@ -186,6 +206,8 @@ int parse_and_run(int argc, char** argv) {
   app.add_flag("--all", a.all, "Run every scenario");
   app.add_option("--epochs", a.epochs,
                  "Train this long where a story trains (default: its quick form)")
+      ->type_name("N");
+  app.add_option("--samples", a.samples, "Train on the first N samples where a story trains")
       ->type_name("N");
   app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
   app.add_flag("--json", a.json, "JSON instead of text");
