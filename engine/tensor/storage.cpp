@@ -1,11 +1,15 @@
 #include "engine/tensor/storage.h"
 
+#include <utility>
+
 #include "engine/ambient/ambient.h"
 
 namespace rematch {
 
-Storage::Storage(std::int64_t bytes, Tag tag)
-    : ledger_(ambient().ledger),
+Storage::Storage(std::int64_t bytes, Tag tag) : Storage(ambient().ledger, bytes, tag) {}
+
+Storage::Storage(std::shared_ptr<Ledger> ledger, std::int64_t bytes, Tag tag)
+    : ledger_(std::move(ledger)),
       data_(static_cast<std::byte*>(ledger_->allocate(bytes, tag))),
       bytes_(bytes),
       tag_(tag) {}
