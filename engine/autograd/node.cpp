@@ -153,6 +153,7 @@ void check_in_place(const Tensor& t, std::string_view op) {
     throw std::invalid_argument("[" + std::string(op) +
                                 "] a tensor expected, got an undefined one");
   }
+  t.storage()->before_write();
   if (!ambient().grad_enabled) return;
   const TensorImpl* impl = t.impl();
   const TensorImpl* root = impl->base ? impl->base.get() : impl;

@@ -81,6 +81,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   });
   // The forward has already counted this batch.
   const bool update = options.train && !ambient().replaying;
+  if (update) {
+    running_mean.storage()->before_write();
+    running_var.storage()->before_write();
+  }
   // Training does not read the running statistics.
   static const Tensor kUnread;
   const OpCall call{op,
