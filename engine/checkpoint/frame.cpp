@@ -3,7 +3,6 @@
 #include <string>
 
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/replay_scope.h"
 #include "engine/checkpoint/tensor_hash.h"
 
 namespace rematch {
@@ -85,8 +84,8 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
     : function_(function),
       options_(options),
       mechanics_(mechanics_of(options)),
+      entry_(mechanics_, options.preserve_rng),
       region_(options.determinism, options.policy) {
-  if (options_.preserve_rng) rng_ = mechanics_.capture_rng(ambient());
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());
   // Through the surrounding hooks: an enclosing checkpoint then owns these inputs, and an
@@ -182,7 +181,7 @@ void Frame::replay(Pass& pass) {
   try {
     HookScope scope(&hooks);
     Region::Replay watcher(region_);
-    ReplayScope replaying(mechanics_, rng_, region_.watched() ? &watcher : nullptr);
+    ReplayScope replaying(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
     function_(bound);
     watcher.finish();
   } catch (const ReplayComplete& done) {
