@@ -15,6 +15,7 @@
 #include "properties/cli/terminal.h"
 #include "scenarios/stories/frozen_first_block/parts.h"
 #include "scenarios/stories/frozen_first_block/training.h"
+#include "scenarios/support/options.h"
 
 namespace rematch::scenarios::frozen {
 namespace {
@@ -133,7 +134,7 @@ double run_all(std::vector<std::unique_ptr<Course>>& courses, const Options& opt
     while (course.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
       const bool failed =
           std::any_of(courses.begin(), courses.end(), [](const auto& c) { return c->failed(); });
-      if (failed || (options.stopped && options.stopped())) {
+      if (failed || stopped(options)) {
         for (const auto& c : courses) c->stop();
       }
       if (!options.progress || elapsed() - last_word < 1) continue;

@@ -17,7 +17,7 @@ namespace rematch::scenarios::frozen {
 namespace {
 
 constexpr double kLearningRate = 1e-3;
-constexpr std::int64_t kScoreBatch = 200;
+constexpr std::int64_t kScoreBatch = 50;
 
 /// The training's own ambient state for a scope: its ledger, and its random streams from where it
 /// left them.
