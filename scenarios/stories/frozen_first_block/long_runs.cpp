@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <future>
 #include <memory>
@@ -114,7 +115,7 @@ class Course {
 
 /// "2 h 5 min", "12 min", "40 s"
 std::string duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const long long whole = std::llround(seconds);
   if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
   return whole >= 120 ? fmt::format("{} min", whole / 60) : fmt::format("{} s", whole);
 }
@@ -126,6 +127,7 @@ double run_all(std::vector<std::unique_ptr<Course>>& courses, const Options& opt
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   std::vector<std::future<void>> running;
+  running.reserve(courses.size());
   for (const auto& course : courses) {
     running.push_back(std::async(std::launch::async, [&c = *course] { c.run(); }));
   }
