@@ -186,7 +186,8 @@ void tell_what_froze(const Lanes& lanes, Report& report) {
       thread.blocks(), std::span(thread.first_weights).first(thread.blocks().size()));
   report.claim(
       gradients == 0 && moved == 0,
-      fmt::format("In the thread's version both blocks are frozen, not the first alone: in "
+      fmt::format("In the thread's version both blocks are frozen, not the first alone, as the "
+                  "thread concludes: in "
                   "{} steps their 8 parameters received {} gradients (absent, not zero), "
                   "and {} of their {} weights changed a bit. The second block's input is "
                   "the first one's output, which does not require grad.",
