@@ -197,8 +197,8 @@ void tell_long_runs(const Recipe& recipe, const Options& options, std::uint64_t 
       "for bit, in the steps above, and these steps are the first ones of this run.",
       common, options.epochs, cli::grouped(recipe.samples), cli::grouped(recipe.data.train.count()),
       cli::grouped(recipe.data.test.count())));
-  report.measured(
-      fmt::format("{} epochs of three runs, a thread each: {}", common, duration(seconds)));
+  report.measured(fmt::format("epochs done by all three runs, a thread each: {}, in {}", common,
+                              duration(seconds)));
   if (common == 0) {
     report.say("It was stopped before the first epoch was over: there is nothing to draw.");
     return;
@@ -230,12 +230,13 @@ void tell_long_runs(const Recipe& recipe, const Options& options, std::uint64_t 
   report.claim(
       both.train_loss > best.train_loss && both.test.accuracy < best.test.accuracy,
       fmt::format(
-          "After {} epochs the plain run's test loss is {:.4f}, that of the thread's version "
+          "After {} the plain run's test loss is {:.4f}, that of the thread's version "
           "{:.4f}, {:.1f} times as much; {:.2f} % against {:.2f} % of the test pictures are "
           "put into the right class. (The thread's 1.59 is 2.2 times its 0.72, of CIFAR-10 and "
           "with an optimizer that it does not name.)",
-          common, best.test.loss, both.test.loss, both.test.loss / best.test.loss,
-          100 * best.test.accuracy, 100 * both.test.accuracy));
+          common == 1 ? "one epoch" : fmt::format("{} epochs", common), best.test.loss,
+          both.test.loss, both.test.loss / best.test.loss, 100 * best.test.accuracy,
+          100 * both.test.accuracy));
   report.claim(
       one.train_loss - best.train_loss < 0.5 * (both.train_loss - best.train_loss),
       fmt::format("Freezing block 1 alone costs {:.4f} of training loss, freezing both "
