@@ -69,6 +69,18 @@ TEST_CASE("Markdown shows everything but what was measured") {
   CHECK(contains(markdown(kStory, sample(false)), "- [ ] first claim"));
 }
 
+TEST_CASE("wrapping a paragraph makes no list, heading or quotation of it") {
+  const std::string filler(113, 'x');
+  for (const char* word : {"-", "+", "*", "#", "##", ">", "12.", "3)"}) {
+    Report report;
+    report.say(filler + " a b " + word + " c");
+    CHECK(contains(markdown(kStory, report), filler + " a b " + word + " c\n"));
+  }
+  Report report;
+  report.say(filler + " a b -1 c");
+  CHECK(contains(markdown(kStory, report), filler + " a b\n-1 c\n"));
+}
+
 TEST_CASE("the terminal shows everything, without the marks of Markdown") {
   const std::string text = terminal_text(kStory, sample(false), 80, cli::Paint(false));
   CHECK(contains(text, "See the thread (https://example.org/a) and mind `a[i]` of a | b."));
