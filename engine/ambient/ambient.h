@@ -4,18 +4,22 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "engine/memory/ledger.h"
 #include "engine/random/generator.h"
 
 namespace rematch {
 
+class OpWatcher;
 class SavedTensorHooks;
 
-/// Told of every random draw; used to compare masks. Must not throw.
-class DrawObserver {
+/// Told of what really runs: used to compare masks and to count. Must not throw.
+class RunObserver {
  public:
-  virtual ~DrawObserver() = default;
+  virtual ~RunObserver() = default;
+  /// An op that makes tensors is about to compute them; one whose results are recalled is not.
+  virtual void on_compute(std::string_view /*op*/) {}
   /// `before` is the stream before the draw; `drawn` the bits of what was drawn for `elements`
   /// elements: a uint8 mask, or noise in the dtype of the operand.
   virtual void on_draw(const Generator& before, std::int64_t elements,
@@ -30,8 +34,10 @@ struct Ambient {
   Streams streams;
   /// Innermost pack/unpack hooks for saved tensors, or nullptr.
   SavedTensorHooks* hooks = nullptr;
+  /// Innermost watcher of ops, or nullptr.
+  OpWatcher* ops = nullptr;
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
-  DrawObserver* draw_observer = nullptr;
+  RunObserver* observer = nullptr;
   /// A region is being run again: layers that carry state along (running statistics) must not
   /// update it a second time.
   bool replaying = false;

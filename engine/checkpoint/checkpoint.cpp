@@ -17,6 +17,10 @@ Tensors checkpoint(const Function& function, const Tensors& inputs,
       throw std::invalid_argument("[checkpoint] input " + std::to_string(i) + " is undefined");
     }
   }
+  if (options.reentrant && options.policy) {
+    throw std::invalid_argument(
+        "[checkpoint] a policy belongs to the non-reentrant variant; set reentrant = false");
+  }
   if (!ambient().grad_enabled) return function(inputs);
   return options.reentrant ? checkpoint_reentrant(function, inputs, options)
                            : checkpoint_non_reentrant(function, inputs, options);

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "engine/checkpoint/mechanics.h"
+#include "engine/checkpoint/region.h"
 #include "engine/tensor/tensor.h"
 
 namespace rematch {
@@ -17,13 +18,6 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a replay is compared by, saved tensor for saved tensor.
-enum class DeterminismCheck : std::uint8_t {
-  none,      ///< Nothing but what the graph reads: its shape and dtype.
-  metadata,  ///< Count, shapes and dtypes.
-  values,    ///< Those, and a hash over the bits of every saved tensor.
-};
-
 struct CheckpointOptions {
   /// true: a node of its own runs the function without recording and, in backward, replays it and
   /// differentiates the replay. false: the function is recorded as usual, but what its graph saves
@@ -33,8 +27,11 @@ struct CheckpointOptions {
   bool preserve_rng = true;
   /// Non-reentrant: a replay stops when the last saved tensor is there.
   bool early_stop = true;
-  /// Non-reentrant only.
+  /// A replay that differs throws CheckpointError.
   DeterminismCheck determinism = DeterminismCheck::metadata;
+  /// Non-reentrant: the ops whose results are kept for the replay. Such a region can be walked back
+  /// once.
+  Policy policy = nullptr;
   /// nullptr: correct_mechanics(). Must outlive the graph.
   const Mechanics* mechanics = nullptr;
 };

@@ -82,7 +82,10 @@ class ReplayHooks final : public SavedTensorHooks {
 };
 
 Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options)
-    : function_(function), options_(options), mechanics_(mechanics_of(options)) {
+    : function_(function),
+      options_(options),
+      mechanics_(mechanics_of(options)),
+      region_(options.determinism, options.policy) {
   if (options_.preserve_rng) rng_ = mechanics_.capture_rng(ambient());
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());
@@ -178,8 +181,10 @@ void Frame::replay(Pass& pass) {
   ReplayHooks hooks(*this, pass);
   try {
     HookScope scope(&hooks);
-    ReplayScope replaying(mechanics_, rng_);
+    Region::Replay watcher(region_);
+    ReplayScope replaying(mechanics_, rng_, region_.watched() ? &watcher : nullptr);
     function_(bound);
+    watcher.finish();
   } catch (const ReplayComplete& done) {
     if (done.frame != this) throw;
   }
@@ -196,6 +201,7 @@ Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs
   auto frame = std::make_shared<Frame>(function, inputs, options);
   FrameHooks hooks(*frame);
   HookScope scope(&hooks);
+  Region::Forward watcher(frame->region());
   Tensors outputs = function(inputs);
   frame->forward_is_over();
   return outputs;

@@ -26,7 +26,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   /// The forward is over: a replay that saves more than it did is wrong from now on. (Before, when
   /// the function itself differentiates, there is more to come.)
-  void forward_is_over() { forward_is_over_ = true; }
+  void forward_is_over() {
+    forward_is_over_ = true;
+    region_.forward_is_over();
+  }
+  Region& region() { return region_; }
 
  private:
   friend class ReplayHooks;
@@ -51,6 +55,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   CheckpointOptions options_;
   const Mechanics& mechanics_;
   std::optional<Streams> rng_;
+  Region region_;
   std::vector<SavedTensor> inputs_;
   std::vector<bool> requires_grad_;
   bool forward_is_over_ = false;

@@ -17,11 +17,13 @@ thread_local std::int64_t frozen_warnings = 0;
 class ReentrantBackward final : public Node {
  public:
   ReentrantBackward(int outputs, const Function& function, const Tensors& inputs,
-                    const CheckpointOptions& options, std::optional<Streams> rng)
+                    const CheckpointOptions& options, std::optional<Streams> rng,
+                    std::unique_ptr<Region> region)
       : Node(outputs),
         function_(function),
         mechanics_(mechanics_of(options)),
-        rng_(std::move(rng)) {
+        rng_(std::move(rng)),
+        region_(std::move(region)) {
     inputs_.resize(inputs.size());
     edges.reserve(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -51,8 +53,10 @@ class ReentrantBackward final : public Node {
       // The replay stands for itself: hooks that happen to be active around this backward must
       // not see what it saves.
       HookScope no_hooks(nullptr);
-      ReplayScope replaying(mechanics_, rng_);
+      Region::Replay watcher(*region_);
+      ReplayScope replaying(mechanics_, rng_, region_->watched() ? &watcher : nullptr);
       outputs = function_(bound);
+      watcher.finish();
     }
     if (outputs.size() != grads_out.size()) {
       throw CheckpointError("[checkpoint] the replay returned " + std::to_string(outputs.size()) +
@@ -82,6 +86,7 @@ class ReentrantBackward final : public Node {
   Function function_;
   const Mechanics& mechanics_;
   std::optional<Streams> rng_;
+  std::unique_ptr<Region> region_;
   std::vector<SavedTensor> inputs_;
 };
 
@@ -111,10 +116,14 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   std::vector<std::uint32_t> versions;
   versions.reserve(inputs.size());
   for (const Tensor& t : inputs) versions.push_back(t.version());
+  auto region =
+      std::make_unique<Region>(any ? options.determinism : DeterminismCheck::none, nullptr);
   Tensors outputs;
   {
     GradMode no_grad(false);
+    Region::Forward watcher(*region);
     outputs = function(inputs);
+    region->forward_is_over();
   }
   for (std::size_t i = 0; any && i < inputs.size(); ++i) {
     if (inputs[i].version() == versions[i]) continue;
@@ -135,8 +144,9 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
     ++frozen_warnings;
     return outputs;
   }
-  auto node = std::make_shared<ReentrantBackward>(static_cast<int>(outputs.size()), function,
-                                                  inputs, options, std::move(rng));
+  auto node =
+      std::make_shared<ReentrantBackward>(static_cast<int>(outputs.size()), function, inputs,
+                                          options, std::move(rng), std::move(region));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (is_floating(outputs[i].dtype())) set_history(outputs[i], node, static_cast<int>(i));
   }

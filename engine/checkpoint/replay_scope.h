@@ -7,13 +7,14 @@
 
 namespace rematch {
 
-/// Ambient state for the time of a replay: grad mode on, marked as a replay, and the random state
-/// that the region began with, if it was captured. Afterwards, thrown through or not, everything is
-/// as it was.
+/// Ambient state for the time of a replay: grad mode on, marked as a replay, ops seen by `watcher`
+/// alone, and the random state that the region began with, if it was captured. Afterwards, thrown
+/// through or not, everything is as it was.
 class ReplayScope {
  public:
-  ReplayScope(const Mechanics& mechanics, const std::optional<Streams>& captured)
-      : mechanics_(mechanics), grad_(true) {
+  ReplayScope(const Mechanics& mechanics, const std::optional<Streams>& captured,
+              OpWatcher* watcher)
+      : mechanics_(mechanics), grad_(true), watch_(watcher) {
     if (!captured) return;
     surrounding_ = ambient().streams;
     mechanics_.restore_rng(ambient(), *captured);
@@ -37,9 +38,21 @@ class ReplayScope {
     bool before_;
   };
 
+  class Watch {
+   public:
+    explicit Watch(OpWatcher* watcher) : before_(std::exchange(ambient().ops, watcher)) {}
+    ~Watch() { ambient().ops = before_; }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    OpWatcher* before_;
+  };
+
   const Mechanics& mechanics_;
   GradMode grad_;
   Mark mark_;
+  Watch watch_;
   std::optional<Streams> surrounding_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/row_max.h"
+#include "engine/cpu/threads.h"
 #include "engine/math/elementary.h"
 #include "engine/math/pointwise.h"
 
@@ -9,52 +10,73 @@ namespace rematch::cpu {
 
 template <typename T>
 void relu_forward(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::relu(x[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::relu(x[i]);
+  });
 }
 
 template <typename T>
 void relu_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::relu_gradient(gy[i], y[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::relu_gradient(gy[i], y[i]);
+  });
 }
 
 template <typename T>
 void leaky_relu_forward(std::int64_t n, const T* x, T slope, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::leaky_relu(x[i], slope);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::leaky_relu(x[i], slope);
+  });
 }
 
 template <typename T>
 void leaky_relu_backward(std::int64_t n, const T* gy, const T* x, T slope, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::leaky_relu_gradient(gy[i], x[i], slope);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      gx[i] = math::leaky_relu_gradient(gy[i], x[i], slope);
+  });
 }
 
 template <typename T>
 void gelu_forward(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::gelu(x[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::gelu(x[i]);
+  });
 }
 
 template <typename T>
 void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::gelu_gradient(gy[i], x[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::gelu_gradient(gy[i], x[i]);
+  });
 }
 
 template <typename T>
 void tanh_forward(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::tanh(x[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::tanh(x[i]);
+  });
 }
 
 template <typename T>
 void tanh_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::tanh_gradient(gy[i], y[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::tanh_gradient(gy[i], y[i]);
+  });
 }
 
 template <typename T>
 void sigmoid_forward(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::sigmoid(x[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::sigmoid(x[i]);
+  });
 }
 
 template <typename T>
 void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::sigmoid_gradient(gy[i], y[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::sigmoid_gradient(gy[i], y[i]);
+  });
 }
 
 template <typename T>

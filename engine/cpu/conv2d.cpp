@@ -6,6 +6,7 @@
 
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/reduce.h"
+#include "engine/cpu/threads.h"
 
 namespace rematch::cpu {
 
@@ -89,16 +90,20 @@ void copy_n(const T* from, std::int64_t count, T* to) {
 /// Writes one image into phase planes whose padding is already zero.
 template <typename T>
 void copy_image(const Conv2dShape& s, const Layout& l, const T* x, T* planes) {
-  for (std::int64_t c = 0; c < s.c; ++c, x += s.h * s.w, planes += l.x_plane) {
-    for_each_row(s, l, [&](std::int64_t y, std::int64_t at, std::int64_t x0, std::int64_t count) {
-      const T* from = x + y * s.w + x0;
-      if (s.stride_w == 1) {
-        copy_n(from, count, planes + at);
-      } else {
-        for (std::int64_t i = 0; i < count; ++i) planes[at + i] = from[i * s.stride_w];
-      }
-    });
-  }
+  parallel(s.c, kGrain / (s.h * s.w) + 1, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c) {
+      const T* image = x + c * s.h * s.w;
+      T* to = planes + c * l.x_plane;
+      for_each_row(s, l, [&](std::int64_t y, std::int64_t at, std::int64_t x0, std::int64_t count) {
+        const T* from = image + y * s.w + x0;
+        if (s.stride_w == 1) {
+          copy_n(from, count, to + at);
+        } else {
+          for (std::int64_t i = 0; i < count; ++i) to[at + i] = from[i * s.stride_w];
+        }
+      });
+    }
+  });
 }
 
 /// Writes one image of gy in wide rows into planes that are already zero elsewhere.
@@ -158,6 +163,20 @@ std::int64_t gather_phase(const Conv2dShape& s, const Layout& l, std::int64_t py
   return taps;
 }
 
+/// Multiply-adds below which a second thread costs more than it brings.
+constexpr std::int64_t kProductGrain = 1 << 17;
+
+/// chain_product with its columns shared out among threads.
+template <typename T>
+void shared_product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Strided<T>& a,
+                    const T* b, const TableRows& b_rows, ChainStart<T> start, T* c,
+                    std::int64_t ldc) {
+  const std::int64_t grain = kProductGrain / std::max<std::int64_t>(rows * depth, 1) + 1;
+  parallel(cols, grain, 2 * Simd<T>::kWidth, [&](std::int64_t begin, std::int64_t end) {
+    chain_product(rows, end - begin, depth, a, b + begin, b_rows, start, c + begin, ldc);
+  });
+}
+
 }  // namespace
 
 std::int64_t conv2d_scratch_elements(const Conv2dShape& s) {
@@ -183,12 +202,12 @@ void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T*
     copy_image(s, l, x + n * s.c * s.h * s.w, planes);
     T* out = y + n * s.out_c * out_plane;
     if (l.out_w == l.cols) {
-      chain_product(s.out_c, out_plane, depth, Strided<T>{w, depth, 1}, planes, taps, start, out,
-                    out_plane);
+      shared_product(s.out_c, out_plane, depth, Strided<T>{w, depth, 1}, planes, taps, start, out,
+                     out_plane);
       continue;
     }
-    chain_product(s.out_c, l.wide_padded, depth, Strided<T>{w, depth, 1}, planes, taps, start, wide,
-                  l.wide_padded);
+    shared_product(s.out_c, l.wide_padded, depth, Strided<T>{w, depth, 1}, planes, taps, start,
+                   wide, l.wide_padded);
     for (std::int64_t o = 0; o < s.out_c; ++o) {
       for (std::int64_t row = 0; row < l.out_h; ++row, out += l.out_w) {
         copy_n(wide + o * l.wide_padded + row * l.cols, l.out_w, out);
@@ -220,8 +239,8 @@ void conv2d_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* scratch
         if (!one_phase) taps = gather_phase(s, l, py, px, w, weights, shifts);
         const std::int64_t span = (count * l.cols + 7) / 8 * 8;
         const std::int64_t depth = s.out_c * taps;
-        chain_product(s.c, span, depth, Strided<T>{weights, depth, 1}, planes + first * l.cols,
-                      TableRows{shifts}, ChainStart<T>{}, wide, span);
+        shared_product(s.c, span, depth, Strided<T>{weights, depth, 1}, planes + first * l.cols,
+                       TableRows{shifts}, ChainStart<T>{}, wide, span);
         for (std::int64_t c = 0; c < s.c; ++c) {
           for (std::int64_t row = 0; row < count; ++row) {
             const T* from = wide + c * span + row * l.cols + skip;
@@ -250,27 +269,33 @@ void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* scratc
       copy_image(s, l, x + (n + i) * s.c * s.h * s.w, scratch + i * x_image);
       copy_gradient(s, l, gy + (n + i) * s.out_c * l.out_h * l.out_w, gy_planes + i * gy_image);
     }
-    for (std::int64_t at = 0; at < l.wide_padded; at += kWideBlock) {
-      // Whole vectors only: gy is zero past its last output.
-      lane_product<true>(
-          s.out_c, depth, gy_planes + l.lead + at, l.gy_plane, scratch + at, taps, images,
-          std::min(kWideBlock, l.wide_padded - at), gy_image, x_image,
-          [=](std::int64_t o, std::int64_t k, T value) { gw[o * depth + k] += value; });
-    }
+    const std::int64_t work = std::max<std::int64_t>(depth * images * l.wide_padded, 1);
+    parallel(s.out_c, kProductGrain / work + 1, 4, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = 0; at < l.wide_padded; at += kWideBlock) {
+        // Whole vectors only: gy is zero past its last output.
+        lane_product<true>(
+            end - begin, depth, gy_planes + begin * l.gy_plane + l.lead + at, l.gy_plane,
+            scratch + at, taps, images, std::min(kWideBlock, l.wide_padded - at), gy_image, x_image,
+            [=](std::int64_t o, std::int64_t k, T value) { gw[(begin + o) * depth + k] += value; });
+      }
+    });
   }
 }
 
 template <typename T>
 void conv2d_grad_bias(const Conv2dShape& s, const T* gy, T* gb) {
   const std::int64_t plane = s.out_h() * s.out_w();
-  for (std::int64_t o = 0; o < s.out_c; ++o) {
-    LaneSum<T> sum;
-    for (std::int64_t n = 0; n < s.n; ++n) {
-      const T* from = gy + (n * s.out_c + o) * plane;
-      sum.add(plane, [=](std::int64_t i) { return from[i]; });
+  const std::int64_t grain = kGrain / std::max<std::int64_t>(s.n * plane, 1) + 1;
+  parallel(s.out_c, grain, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      LaneSum<T> sum;
+      for (std::int64_t n = 0; n < s.n; ++n) {
+        const T* from = gy + (n * s.out_c + o) * plane;
+        sum.add(plane, [=](std::int64_t i) { return from[i]; });
+      }
+      gb[o] = static_cast<T>(sum.total());
     }
-    gb[o] = static_cast<T>(sum.total());
-  }
+  });
 }
 
 #define REMATCH_INSTANTIATE(T)                                                            \

@@ -4,37 +4,50 @@
 #include <cmath>
 
 #include "engine/cpu/reduce.h"
+#include "engine/cpu/threads.h"
 
 namespace rematch::cpu {
 
 template <typename T>
 void add(std::int64_t n, const T* a, const T* b, T* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + b[i];
+  });
 }
 
 template <typename T>
 void add_inplace(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] += x[i];
+  });
 }
 
 template <typename T>
 void sub(std::int64_t n, const T* a, const T* b, T* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] - b[i];
+  });
 }
 
 template <typename T>
 void scale(std::int64_t n, const T* a, T s, T* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] * s;
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] * s;
+  });
 }
 
 template <typename T>
 void scale_inplace(std::int64_t n, T s, T* x) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] *= s;
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) x[i] *= s;
+  });
 }
 
 template <typename T>
 void axpy_inplace(std::int64_t n, T s, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = std::fma(s, x[i], y[i]);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = std::fma(s, x[i], y[i]);
+  });
 }
 
 template <typename T>
@@ -44,12 +57,16 @@ void fill(std::int64_t n, T value, T* out) {
 
 template <typename T>
 void fill_from(std::int64_t n, const T* value, T* out) {
-  std::fill_n(out, n, *value);
+  const T v = *value;
+  parallel_elements(
+      n, [=](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, v); });
 }
 
 template <typename T>
 void square(std::int64_t n, const T* x, T* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i];
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = x[i] * x[i];
+  });
 }
 
 template <typename T>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/cpu/gemm.h"
+#include "engine/cpu/threads.h"
 
 namespace rematch::cpu {
 
@@ -15,8 +16,8 @@ constexpr std::int64_t kPackPanels = 4;
 /// chain_product with b's rows `ldb` apart. A large b goes through a packed copy, block by block,
 /// so that column tiles read memory in order; chains resume from c between blocks of depth.
 template <typename T>
-void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, Strided<T> a, const T* b,
-             std::int64_t ldb, T* c, std::int64_t ldc) {
+void product_part(std::int64_t rows, std::int64_t cols, std::int64_t depth, Strided<T> a,
+                  const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
   using Kind = typename ChainStart<T>::Kind;
   constexpr std::int64_t kPanel = 2 * Simd<T>::kWidth;
   const bool pack = rows > 12 && depth * cols >= 32 * 256;
@@ -46,15 +47,33 @@ void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, Strided<T
   }
 }
 
+/// Multiply-adds below which a second thread costs more than it brings.
+constexpr std::int64_t kProductGrain = 1 << 17;
+
+/// The same, columns shared out among threads.
+template <typename T>
+void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, Strided<T> a, const T* b,
+             std::int64_t ldb, T* c, std::int64_t ldc) {
+  constexpr std::int64_t kPanel = 2 * Simd<T>::kWidth;
+  const std::int64_t grain = kProductGrain / std::max<std::int64_t>(rows * depth, 1) + 1;
+  parallel(cols, grain, kPanel, [=](std::int64_t begin, std::int64_t end) {
+    product_part(rows, end - begin, depth, a, b + begin, ldb, c + begin, ldc);
+  });
+}
+
 }  // namespace
 
 template <typename T>
 void linear_forward(const T* x, const T* w, const T* b, T* y, std::int64_t n, std::int64_t k,
                     std::int64_t m) {
-  lane_product<false>(n, m, x, k, w, StridedRows{k}, 1, k, 0, 0,
-                      [=](std::int64_t i, std::int64_t j, T value) {
-                        y[i * m + j] = b == nullptr ? value : value + b[j];
-                      });
+  const std::int64_t grain = kProductGrain / std::max<std::int64_t>(n * k, 1) + 1;
+  parallel(m, grain, 3, [=](std::int64_t begin, std::int64_t end) {
+    lane_product<false>(n, end - begin, x, k, w + begin * k, StridedRows{k}, 1, k, 0, 0,
+                        [=](std::int64_t i, std::int64_t j, T value) {
+                          T& to = y[i * m + begin + j];
+                          to = b == nullptr ? value : value + b[begin + j];
+                        });
+  });
 }
 
 template <typename T>
@@ -71,11 +90,14 @@ void linear_grad_weight(const T* gy, const T* x, T* gw, std::int64_t n, std::int
 
 template <typename T>
 void sum_rows(const T* gy, T* gb, std::int64_t n, std::int64_t m) {
-  std::fill_n(gb, m, T(0));
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T* row = gy + i * m;
-    for (std::int64_t j = 0; j < m; ++j) gb[j] += row[j];
-  }
+  parallel(m, kGrain / std::max<std::int64_t>(n, 1) + 1, 16,
+           [=](std::int64_t begin, std::int64_t end) {
+             std::fill(gb + begin, gb + end, T(0));
+             for (std::int64_t i = 0; i < n; ++i) {
+               const T* row = gy + i * m;
+               for (std::int64_t j = begin; j < end; ++j) gb[j] += row[j];
+             }
+           });
 }
 
 #define REMATCH_INSTANTIATE(T)                                                               \

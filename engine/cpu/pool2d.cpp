@@ -4,6 +4,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "engine/cpu/threads.h"
+
 namespace rematch::cpu {
 
 namespace {
@@ -163,9 +165,11 @@ void max_pool2d_forward(const Pool2dShape& s, const T* x, T* y, std::int32_t* in
   const std::int64_t out_w = s.out_w();
   if (s.kh == 2 && s.kw == 2 && s.stride_h == 2 && s.stride_w == 2 && s.pad_h + s.pad_w == 0) {
     const std::int64_t out_plane = s.out_h() * out_w;
-    for (std::int64_t p = 0; p < s.n * s.c; ++p) {
-      max_halving(s, out_w, x + p * s.h * s.w, y + p * out_plane, indices + p * out_plane);
-    }
+    parallel(s.n * s.c, kGrain / (s.h * s.w) + 1, 1, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t p = begin; p < end; ++p) {
+        max_halving(s, out_w, x + p * s.h * s.w, y + p * out_plane, indices + p * out_plane);
+      }
+    });
     return;
   }
   with_stride(s.stride_w, [&](auto stride) {
@@ -188,13 +192,15 @@ template <typename T>
 void max_pool2d_backward(const Pool2dShape& s, const T* gy, const std::int32_t* indices, T* gx) {
   const std::int64_t plane = s.h * s.w;
   const std::int64_t out_plane = s.out_h() * s.out_w();
-  std::fill_n(gx, s.n * s.c * plane, T(0));
-  for (std::int64_t p = 0; p < s.n * s.c; ++p) {
-    for (std::int64_t i = 0; i < out_plane; ++i) gx[indices[i]] += gy[i];
-    gx += plane;
-    gy += out_plane;
-    indices += out_plane;
-  }
+  parallel(s.n * s.c, kGrain / std::max<std::int64_t>(plane, 1) + 1, 1,
+           [=](std::int64_t begin, std::int64_t end) {
+             std::fill(gx + begin * plane, gx + end * plane, T(0));
+             for (std::int64_t p = begin; p < end; ++p) {
+               T* to = gx + p * plane;
+               const std::int64_t first = p * out_plane;
+               for (std::int64_t i = first; i < first + out_plane; ++i) to[indices[i]] += gy[i];
+             }
+           });
 }
 
 template <typename T>

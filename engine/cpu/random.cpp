@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/threads.h"
 #include "engine/math/draw.h"
 #include "engine/random/philox.h"
 
@@ -73,14 +74,14 @@ void eight_blocks(const PhiloxStream& stream, std::uint64_t first, std::uint32_t
   b.store(out + 16);
 }
 
-/// Calls use(first element, count, words) over chunks of [0, n); words[j] is the stream's word
-/// offset + first + j, and at least count + 1 of them may be read.
+/// Calls use(first element, count, words) over chunks of [begin, end); words[j] is the stream's
+/// word offset + first + j, and at least count + 1 of them may be read.
 template <typename Use>
-void for_each_chunk(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
-                    const Use& use) {
+void chunks_of(std::int64_t begin, std::int64_t end, const PhiloxStream& stream,
+               std::uint64_t offset, const Use& use) {
   alignas(32) std::uint32_t words[kChunk + 2 * kStep];
-  for (std::int64_t first = 0; first < n; first += kChunk) {
-    const std::int64_t count = std::min(kChunk, n - first);
+  for (std::int64_t first = begin; first < end; first += kChunk) {
+    const std::int64_t count = std::min(kChunk, end - first);
     const std::uint64_t position = offset + static_cast<std::uint64_t>(first);
     const auto skip = static_cast<std::int64_t>(position % 4);
     for (std::int64_t at = 0; at < skip + count + 1; at += kStep) {
@@ -88,6 +89,15 @@ void for_each_chunk(std::int64_t n, const PhiloxStream& stream, std::uint64_t of
     }
     use(first, count, words + skip);
   }
+}
+
+/// The same over [0, n), in parallel.
+template <typename Use>
+void for_each_chunk(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
+                    const Use& use) {
+  parallel(n, kGrain / 4, kChunk, [&](std::int64_t begin, std::int64_t end) {
+    chunks_of(begin, end, stream, offset, use);
+  });
 }
 
 /// Calls use(i, z) with element i's standard normal.
@@ -143,7 +153,9 @@ void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
 template <typename T>
 void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, double p, T* gx) {
   const T factor = math::dropout_factor<T>(p);
-  for (std::int64_t i = 0; i < n; ++i) gx[i] = math::dropout(gy[i], factor, mask[i] != 0);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::dropout(gy[i], factor, mask[i] != 0);
+  });
 }
 
 template <typename T>
@@ -163,7 +175,9 @@ void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t s
 
 template <typename T>
 void multiply(std::int64_t n, const T* a, const T* b, T* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] * b[i];
+  });
 }
 
 template <typename T>

@@ -23,6 +23,11 @@ Tensor constant_parameter(std::int64_t n, double value, DType dtype) {
   return Tensor::full({n}, dtype, value, Tag::parameters).set_requires_grad(true);
 }
 
+void name_roles(Tensors& parameters) {
+  constexpr const char* kRoles[] = {"weight", "bias"};
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].set_name(kRoles[i]);
+}
+
 void initialise(Tensors& parameters, std::int64_t fan_in, Generator* generator) {
   if (generator == nullptr) return;
   for (Tensor& p : parameters) {
@@ -62,6 +67,7 @@ void fill_normal(Tensor& t, Generator& generator) {
 Linear::Linear(std::int64_t in, std::int64_t out, bool bias, DType dtype, Generator* generator) {
   parameters_.push_back(parameter({out, in}, dtype));
   if (bias) parameters_.push_back(parameter({out}, dtype));
+  name_roles(parameters_);
   initialise(parameters_, in, generator);
 }
 
@@ -78,6 +84,7 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t
     : stride_(stride), padding_(padding) {
   parameters_.push_back(parameter({out_channels, in_channels, kernel, kernel}, dtype));
   if (bias) parameters_.push_back(parameter({out_channels}, dtype));
+  name_roles(parameters_);
   initialise(parameters_, in_channels * kernel * kernel, generator);
 }
 
@@ -94,6 +101,7 @@ Tensor Conv2d::forward(const Tensor& x) {
 BatchNorm::BatchNorm(std::int64_t channels, DType dtype) {
   parameters_.push_back(constant_parameter(channels, 1, dtype));
   parameters_.push_back(constant_parameter(channels, 0, dtype));
+  name_roles(parameters_);
   buffers_.push_back(Tensor::zeros({channels}, dtype, Tag::state));
   buffers_.push_back(Tensor::ones({channels}, dtype, Tag::state));
 }
@@ -106,6 +114,7 @@ Tensor BatchNorm::forward(const Tensor& x) {
 LayerNorm::LayerNorm(std::int64_t width, DType dtype) {
   parameters_.push_back(constant_parameter(width, 1, dtype));
   parameters_.push_back(constant_parameter(width, 0, dtype));
+  name_roles(parameters_);
 }
 
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, parameters_[0], parameters_[1]); }

@@ -1,6 +1,7 @@
 #include "engine/nn/module.h"
 
 #include <algorithm>
+#include <string>
 
 namespace rematch::nn {
 namespace {
@@ -21,7 +22,11 @@ Function Module::function() {
 
 Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules)
     : modules_(std::move(modules)) {
-  for (const auto& m : modules_) {
+  for (std::size_t i = 0; i < modules_.size(); ++i) {
+    const auto& m = modules_[i];
+    for (Tensor p : m->parameters()) {
+      if (!p.name().empty()) p.set_name(std::to_string(i) + "." + std::string(p.name()));
+    }
     append_new(parameters_, m->parameters());
     append_new(buffers_, m->buffers());
   }

@@ -63,7 +63,7 @@ class ActivationBackward final : public Node {
 
 constexpr bool saves_input(Kind kind) { return kind == Kind::gelu || kind == Kind::leaky_relu; }
 
-Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
+Tensor activated(Kind kind, const Tensor& x, double slope) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const std::int64_t n = x.elements();
   const std::int64_t cols = last_extent(x.shape());
@@ -85,6 +85,12 @@ Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
         return REMATCH_KERNEL(x, leaky_relu_forward<T>, n, in, static_cast<T>(slope), out);
     }
   });
+  return y;
+}
+
+Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
+  const OpCall call{kOps[static_cast<std::size_t>(kind)], {&x}, attributes(slope)};
+  Tensor y = compute_one(call, [&] { return activated(kind, x, slope); });
   if (should_record({&x})) {
     set_history(y, std::make_shared<ActivationBackward>(kind, gradient_edge(x),
                                                         saves_input(kind) ? x : y, slope));
@@ -103,6 +109,7 @@ Tensor leaky_relu(const Tensor& x, double slope) { return activate(Kind::leaky_r
 
 Tensor relu_(Tensor& x) {
   check_in_place(x, "relu_");
+  announce({"relu_", {&x}, 0, false});
   const bool recorded = should_record({&x});
   Edge operand = recorded ? gradient_edge(x) : Edge{};
   for_floating(x.dtype(), "relu_", [&]<class T>() {

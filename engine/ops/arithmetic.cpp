@@ -1,5 +1,6 @@
 #include "engine/ops/arithmetic.h"
 
+#include "engine/autograd/accumulate.h"
 #include "engine/backend/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cpu/random.h"
@@ -99,10 +100,7 @@ void require_alike(std::string_view op, const Tensor& a, const Tensor& b) {
 
 Tensor add(const Tensor& a, const Tensor& b) {
   require_alike("add", a, b);
-  Tensor y = Tensor::empty(a.shape(), a.dtype());
-  for_floating(a.dtype(), "add", [&]<class T>() {
-    REMATCH_KERNEL(a, add<T>, a.elements(), a.data<T>(), b.data<T>(), y.data<T>());
-  });
+  Tensor y = compute_one({"add", {&a, &b}}, [&] { return sum_of(a, b); });
   if (should_record({&a, &b})) {
     set_history(y, std::make_shared<AddBackward>(gradient_edge(a), gradient_edge(b)));
   }
@@ -111,13 +109,13 @@ Tensor add(const Tensor& a, const Tensor& b) {
 
 Tensor mul(const Tensor& a, const Tensor& b) {
   require_alike("mul", a, b);
-  Tensor y = MulBackward::product(a, b);
+  Tensor y = compute_one({"mul", {&a, &b}}, [&] { return MulBackward::product(a, b); });
   record<MulBackward>(y, {&a, &b}, a, b);
   return y;
 }
 
 Tensor scale(const Tensor& x, double factor) {
-  Tensor y = scaled(x, factor);
+  Tensor y = compute_one({"scale", {&x}, attributes(factor)}, [&] { return scaled(x, factor); });
   if (should_record({&x})) {
     set_history(y, std::make_shared<ScaleBackward>(gradient_edge(x), factor));
   }
@@ -125,9 +123,12 @@ Tensor scale(const Tensor& x, double factor) {
 }
 
 Tensor sum(const Tensor& x) {
-  Tensor y = Tensor::empty({}, x.dtype());
-  for_floating(x.dtype(), "sum", [&]<class T>() {
-    REMATCH_VALUE_KERNEL(x, y.data<T>(), sum<T>, x.elements(), x.data<T>());
+  Tensor y = compute_one({"sum", {&x}}, [&] {
+    Tensor out = Tensor::empty({}, x.dtype());
+    for_floating(x.dtype(), "sum", [&]<class T>() {
+      REMATCH_VALUE_KERNEL(x, out.data<T>(), sum<T>, x.elements(), x.data<T>());
+    });
+    return out;
   });
   record<SumBackward>(y, {&x}, x);
   return y;
@@ -136,6 +137,7 @@ Tensor sum(const Tensor& x) {
 Tensor add_(Tensor& x, const Tensor& y) {
   require_alike("add_", x, y);
   check_in_place(x, "add_");
+  announce({"add_", {&x, &y}, 0, false});
   const bool recorded = should_record({&x, &y});
   Edge a = recorded ? gradient_edge(x) : Edge{};
   Edge b = recorded ? gradient_edge(y) : Edge{};
@@ -151,6 +153,7 @@ Tensor add_(Tensor& x, const Tensor& y) {
 
 Tensor scale_(Tensor& x, double factor) {
   check_in_place(x, "scale_");
+  announce({"scale_", {&x}, attributes(factor), false});
   const bool recorded = should_record({&x});
   Edge operand = recorded ? gradient_edge(x) : Edge{};
   for_floating(x.dtype(), "scale_", [&]<class T>() {

@@ -81,21 +81,29 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   });
   // The forward has already counted this batch.
   const bool update = options.train && !ambient().replaying;
-  Tensor y = Tensor::empty(shape, x.dtype());
-  Tensor mean = Tensor::empty({e.c}, x.dtype());
-  Tensor invstd = Tensor::empty({e.c}, x.dtype());
-  for_floating(x.dtype(), op, [&]<class T>() {
-    const T eps = static_cast<T>(options.eps);
-    if (options.train) {
-      REMATCH_KERNEL(x, batch_norm_train<T>, e.n, e.c, e.s, x.data<T>(), weight.data<T>(),
-                     bias.data<T>(), eps, y.data<T>(), mean.data<T>(), invstd.data<T>(),
-                     update ? running_mean.data<T>() : nullptr,
-                     update ? running_var.data<T>() : nullptr, static_cast<T>(options.momentum));
-    } else {
-      REMATCH_KERNEL(x, batch_norm_eval<T>, e.n, e.c, e.s, x.data<T>(), weight.data<T>(),
-                     bias.data<T>(), running_mean.data<T>(), running_var.data<T>(), eps,
-                     y.data<T>(), mean.data<T>(), invstd.data<T>());
-    }
+  // Training does not read the running statistics.
+  static const Tensor kUnread;
+  const OpCall call{op,
+                    {&x, &weight, &bias, options.train ? &kUnread : &running_mean,
+                     options.train ? &kUnread : &running_var},
+                    attributes(options.train, options.momentum, options.eps)};
+  auto [y, mean, invstd] = compute(call, [&] {
+    std::array<Tensor, 3> out{Tensor::empty(shape, x.dtype()), Tensor::empty({e.c}, x.dtype()),
+                              Tensor::empty({e.c}, x.dtype())};
+    for_floating(x.dtype(), op, [&]<class T>() {
+      const T eps = static_cast<T>(options.eps);
+      if (options.train) {
+        REMATCH_KERNEL(x, batch_norm_train<T>, e.n, e.c, e.s, x.data<T>(), weight.data<T>(),
+                       bias.data<T>(), eps, out[0].data<T>(), out[1].data<T>(), out[2].data<T>(),
+                       update ? running_mean.data<T>() : nullptr,
+                       update ? running_var.data<T>() : nullptr, static_cast<T>(options.momentum));
+      } else {
+        REMATCH_KERNEL(x, batch_norm_eval<T>, e.n, e.c, e.s, x.data<T>(), weight.data<T>(),
+                       bias.data<T>(), running_mean.data<T>(), running_var.data<T>(), eps,
+                       out[0].data<T>(), out[1].data<T>(), out[2].data<T>());
+      }
+    });
+    return out;
   });
   if (update) {
     running_mean.storage()->bump_version();

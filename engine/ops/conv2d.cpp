@@ -95,11 +95,14 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
     require_shape(op, "bias", bias, {s.out_c});
     require_same_dtype(op, x, bias);
   }
-  Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
-  for_floating(x.dtype(), op, [&]<class T>() {
-    Tensor scratch = scratch_for(s, x);
-    REMATCH_KERNEL(x, conv2d_forward<T>, s, x.data<T>(), weight.data<T>(),
-                   bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(), y.data<T>());
+  Tensor y = compute_one({op, {&x, &weight, &bias}, attributes(stride, padding)}, [&] {
+    Tensor out = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
+    for_floating(x.dtype(), op, [&]<class T>() {
+      Tensor scratch = scratch_for(s, x);
+      REMATCH_KERNEL(x, conv2d_forward<T>, s, x.data<T>(), weight.data<T>(),
+                     bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(), out.data<T>());
+    });
+    return out;
   });
   record<Conv2dBackward>(y, {&x, &weight, &bias}, s, x, weight, bias);
   return y;

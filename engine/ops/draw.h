@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
+#include "engine/ops/support.h"
 #include "engine/tensor/tensor.h"
 
 namespace rematch {
@@ -15,9 +16,18 @@ inline Generator take_words(int stream, std::int64_t words) {
   return before;
 }
 
+/// compute() for an op that draws a word per element of `x`: body(generator as it was before). The
+/// stream advances even when the results are recalled, or what the region draws next would be what
+/// this op drew.
+template <class Body>
+auto compute_draw(const OpCall& call, const Tensor& x, int stream, Body&& body) {
+  const Generator before = take_words(stream, x.elements());
+  return compute(call, [&] { return body(before); });
+}
+
 /// Tells the ambient observer, if any, what was drawn.
 inline void report_draw(const Generator& before, const Tensor& drawn) {
-  if (DrawObserver* observer = ambient().draw_observer) {
+  if (RunObserver* observer = ambient().observer) {
     const auto bytes = static_cast<std::size_t>(drawn.bytes());
     if (drawn.device() == Device::cpu) {
       observer->on_draw(before, drawn.elements(), {drawn.raw(), bytes});

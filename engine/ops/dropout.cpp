@@ -39,14 +39,17 @@ Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
           [&] { return "probability in [0, 1) expected, got " + std::to_string(p); });
   if (p == 0 || !options.train) return x;
   require_floating("dropout", x);
-  Tensor mask = Tensor::empty(x.shape(), DType::uint8);
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
-  const Generator g = take_words(options.stream, x.elements());
-  for_floating(x.dtype(), "dropout", [&]<class T>() {
-    REMATCH_KERNEL(x, dropout_forward<T>, x.elements(), x.data<T>(), p, g.seed, g.stream, g.offset,
-                   mask.data<std::uint8_t>(), y.data<T>());
+  const OpCall call{"dropout", {&x}, attributes(p, options.stream)};
+  auto [y, mask] = compute_draw(call, x, options.stream, [&](const Generator& g) {
+    std::array<Tensor, 2> out{Tensor::empty(x.shape(), x.dtype()),
+                              Tensor::empty(x.shape(), DType::uint8)};
+    for_floating(x.dtype(), "dropout", [&]<class T>() {
+      REMATCH_KERNEL(x, dropout_forward<T>, x.elements(), x.data<T>(), p, g.seed, g.stream,
+                     g.offset, out[1].data<std::uint8_t>(), out[0].data<T>());
+    });
+    report_draw(g, out[1]);
+    return out;
   });
-  report_draw(g, mask);
   record<DropoutBackward>(y, {&x}, p, x, mask);
   return y;
 }

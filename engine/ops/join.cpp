@@ -92,10 +92,13 @@ Tensor concat(const Tensor& a, const Tensor& b) {
           });
   require_same_dtype(op, a, b);
   const Columns c = columns(a.shape());
-  Tensor y = Tensor::empty(with_extent(a.shape(), a.shape()[1] + b.shape()[1]), a.dtype());
-  for_floating(a.dtype(), op, [&]<class T>() {
-    REMATCH_KERNEL(a, concat2<T>, c.outer, a.shape()[1] * c.inner, b.shape()[1] * c.inner,
-                   a.data<T>(), b.data<T>(), y.data<T>());
+  Tensor y = compute_one({op, {&a, &b}}, [&] {
+    Tensor out = Tensor::empty(with_extent(a.shape(), a.shape()[1] + b.shape()[1]), a.dtype());
+    for_floating(a.dtype(), op, [&]<class T>() {
+      REMATCH_KERNEL(a, concat2<T>, c.outer, a.shape()[1] * c.inner, b.shape()[1] * c.inner,
+                     a.data<T>(), b.data<T>(), out.data<T>());
+    });
+    return out;
   });
   record<ConcatBackward>(y, {&a, &b}, a, b);
   return y;
@@ -109,11 +112,14 @@ std::array<Tensor, 2> split(const Tensor& x, std::int64_t first) {
   });
   const Columns c = columns(x.shape());
   const std::int64_t rest = x.shape()[1] - first;
-  std::array<Tensor, 2> y{Tensor::empty(with_extent(x.shape(), first), x.dtype()),
-                          Tensor::empty(with_extent(x.shape(), rest), x.dtype())};
-  for_floating(x.dtype(), op, [&]<class T>() {
-    REMATCH_KERNEL(x, split2<T>, c.outer, first * c.inner, rest * c.inner, x.data<T>(),
-                   y[0].data<T>(), y[1].data<T>());
+  std::array<Tensor, 2> y = compute({op, {&x}, attributes(first)}, [&] {
+    std::array<Tensor, 2> out{Tensor::empty(with_extent(x.shape(), first), x.dtype()),
+                              Tensor::empty(with_extent(x.shape(), rest), x.dtype())};
+    for_floating(x.dtype(), op, [&]<class T>() {
+      REMATCH_KERNEL(x, split2<T>, c.outer, first * c.inner, rest * c.inner, x.data<T>(),
+                     out[0].data<T>(), out[1].data<T>());
+    });
+    return out;
   });
   if (should_record({&x})) {
     auto node = std::make_shared<SplitBackward>(x, first);

@@ -67,13 +67,15 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
     require_shape(op, "parameter", *t, {cols});
     require_same_dtype(op, x, *t);
   }
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
-  Tensor mean = Tensor::empty({rows}, x.dtype());
-  Tensor rstd = Tensor::empty({rows}, x.dtype());
-  for_floating(x.dtype(), op, [&]<class T>() {
-    REMATCH_KERNEL(x, layer_norm_forward<T>, rows, cols, x.data<T>(), weight.data<T>(),
-                   bias.data<T>(), static_cast<T>(eps), y.data<T>(), mean.data<T>(),
-                   rstd.data<T>());
+  auto [y, mean, rstd] = compute({op, {&x, &weight, &bias}, attributes(eps)}, [&] {
+    std::array<Tensor, 3> out{Tensor::empty(x.shape(), x.dtype()), Tensor::empty({rows}, x.dtype()),
+                              Tensor::empty({rows}, x.dtype())};
+    for_floating(x.dtype(), op, [&]<class T>() {
+      REMATCH_KERNEL(x, layer_norm_forward<T>, rows, cols, x.data<T>(), weight.data<T>(),
+                     bias.data<T>(), static_cast<T>(eps), out[0].data<T>(), out[1].data<T>(),
+                     out[2].data<T>());
+    });
+    return out;
   });
   record<LayerNormBackward>(y, {&x, &weight, &bias}, rows, cols, x, weight, bias, mean, rstd);
   return y;

@@ -70,10 +70,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t n = x.shape()[0];
   const std::int64_t k = x.shape()[1];
   const std::int64_t m = weight.shape()[0];
-  Tensor y = Tensor::empty({n, m}, x.dtype());
-  for_floating(x.dtype(), op, [&]<class T>() {
-    REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
-                   bias.defined() ? bias.data<T>() : nullptr, y.data<T>(), n, k, m);
+  Tensor y = compute_one({op, {&x, &weight, &bias}}, [&] {
+    Tensor out = Tensor::empty({n, m}, x.dtype());
+    for_floating(x.dtype(), op, [&]<class T>() {
+      REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
+                     bias.defined() ? bias.data<T>() : nullptr, out.data<T>(), n, k, m);
+    });
+    return out;
   });
   record<LinearBackward>(y, {&x, &weight, &bias}, x, weight, bias);
   return y;

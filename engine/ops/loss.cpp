@@ -72,10 +72,13 @@ Tensor mse_loss(const Tensor& x, const Tensor& target) {
   require(x.elements() > 0, op, [] { return std::string("a non-empty input expected"); });
   require(!target.requires_grad(), op,
           [] { return std::string("a target without requires_grad expected; detach() it"); });
-  Tensor y = Tensor::empty({}, x.dtype());
-  for_floating(x.dtype(), op, [&]<class T>() {
-    REMATCH_VALUE_KERNEL(x, y.data<T>(), mse_forward<T>, x.elements(), x.data<T>(),
-                         target.data<T>());
+  Tensor y = compute_one({op, {&x, &target}}, [&] {
+    Tensor out = Tensor::empty({}, x.dtype());
+    for_floating(x.dtype(), op, [&]<class T>() {
+      REMATCH_VALUE_KERNEL(x, out.data<T>(), mse_forward<T>, x.elements(), x.data<T>(),
+                           target.data<T>());
+    });
+    return out;
   });
   record<MseBackward>(y, {&x}, x, target);
   return y;
@@ -98,11 +101,13 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target) {
              ", got " + std::to_string(t);
     });
   }
-  Tensor log_probs = Tensor::empty(x.shape(), x.dtype());
-  Tensor y = Tensor::empty({}, x.dtype());
-  for_floating(x.dtype(), op, [&]<class T>() {
-    REMATCH_VALUE_KERNEL(x, y.data<T>(), cross_entropy_forward<T>, x.shape()[0], classes,
-                         x.data<T>(), target.data<std::int32_t>(), log_probs.data<T>());
+  auto [y, log_probs] = compute({op, {&x, &target}}, [&] {
+    std::array<Tensor, 2> out{Tensor::empty({}, x.dtype()), Tensor::empty(x.shape(), x.dtype())};
+    for_floating(x.dtype(), op, [&]<class T>() {
+      REMATCH_VALUE_KERNEL(x, out[0].data<T>(), cross_entropy_forward<T>, x.shape()[0], classes,
+                           x.data<T>(), target.data<std::int32_t>(), out[1].data<T>());
+    });
+    return out;
   });
   record<CrossEntropyBackward>(y, {&x}, x, log_probs, target);
   return y;

@@ -43,6 +43,26 @@ class IdentityBackward final : public Node {
   }
 };
 
+/// The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn again,
+/// outside the ledger.
+void report_noise(const Generator& g, const Tensor& x) {
+  RunObserver* observer = ambient().observer;
+  if (observer == nullptr) return;
+  MemoryResource& memory = ambient().ledger->memory();
+  std::vector<std::byte> noise(static_cast<std::size_t>(x.bytes()));
+  void* block = noise.empty() ? nullptr : memory.allocate(x.bytes());
+  if (block == nullptr && !noise.empty()) throw OutOfMemory("[gaussian_noise] out of memory");
+  for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
+    REMATCH_KERNEL(x, fill_normal<T>, x.elements(), g.seed, g.stream, g.offset, T{0}, T{1},
+                   static_cast<T*>(block));
+  });
+  if (block != nullptr) {
+    memory.copy_out(noise.data(), block, x.bytes());
+    memory.release(block, x.bytes());
+  }
+  observer->on_draw(g, x.elements(), noise);
+}
+
 }  // namespace
 
 Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& options) {
@@ -52,14 +72,18 @@ Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& o
   });
   if (!options.train) return leaky_relu(x, (lower + upper) / 2);
   require_floating("rrelu", x);
-  Tensor noise = Tensor::empty(x.shape(), x.dtype());
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
-  const Generator g = take_words(options.stream, x.elements());
-  for_floating(x.dtype(), "rrelu", [&]<class T>() {
-    REMATCH_KERNEL(x, rrelu_forward<T>, x.elements(), x.data<T>(), static_cast<T>(lower),
-                   static_cast<T>(upper), g.seed, g.stream, g.offset, noise.data<T>(), y.data<T>());
+  const OpCall call{"rrelu", {&x}, attributes(lower, upper, options.stream)};
+  auto [y, noise] = compute_draw(call, x, options.stream, [&](const Generator& g) {
+    std::array<Tensor, 2> out{Tensor::empty(x.shape(), x.dtype()),
+                              Tensor::empty(x.shape(), x.dtype())};
+    for_floating(x.dtype(), "rrelu", [&]<class T>() {
+      REMATCH_KERNEL(x, rrelu_forward<T>, x.elements(), x.data<T>(), static_cast<T>(lower),
+                     static_cast<T>(upper), g.seed, g.stream, g.offset, out[1].data<T>(),
+                     out[0].data<T>());
+    });
+    report_draw(g, out[1]);
+    return out;
   });
-  report_draw(g, noise);
   record<RReluBackward>(y, {&x}, x, noise);
   return y;
 }
@@ -69,29 +93,16 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
           [&] { return "sigma >= 0 expected, got " + std::to_string(sigma); });
   if (sigma == 0 || !options.train) return x;
   require_floating("gaussian_noise", x);
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
-  const Generator g = take_words(options.stream, x.elements());
-  for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
-    REMATCH_KERNEL(x, gaussian_noise_forward<T>, x.elements(), x.data<T>(), static_cast<T>(sigma),
-                   g.seed, g.stream, g.offset, y.data<T>());
-  });
-  if (DrawObserver* observer = ambient().draw_observer) {
-    // The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn
-    // again, outside the ledger.
-    MemoryResource& memory = ambient().ledger->memory();
-    std::vector<std::byte> noise(static_cast<std::size_t>(x.bytes()));
-    void* block = noise.empty() ? nullptr : memory.allocate(x.bytes());
-    if (block == nullptr && !noise.empty()) throw OutOfMemory("[gaussian_noise] out of memory");
+  const OpCall call{"gaussian_noise", {&x}, attributes(sigma, options.stream)};
+  auto [y] = compute_draw(call, x, options.stream, [&](const Generator& g) {
+    std::array<Tensor, 1> out{Tensor::empty(x.shape(), x.dtype())};
     for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
-      REMATCH_KERNEL(x, fill_normal<T>, x.elements(), g.seed, g.stream, g.offset, T{0}, T{1},
-                     static_cast<T*>(block));
+      REMATCH_KERNEL(x, gaussian_noise_forward<T>, x.elements(), x.data<T>(), static_cast<T>(sigma),
+                     g.seed, g.stream, g.offset, out[0].data<T>());
     });
-    if (block != nullptr) {
-      memory.copy_out(noise.data(), block, x.bytes());
-      memory.release(block, x.bytes());
-    }
-    observer->on_draw(g, x.elements(), noise);
-  }
+    report_noise(g, x);
+    return out;
+  });
   record<IdentityBackward>(y, {&x}, x);
   return y;
 }

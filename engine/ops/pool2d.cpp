@@ -70,11 +70,14 @@ class AvgPool2dBackward final : public Node {
 Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const cpu::Pool2dShape s = checked_shape("max_pool2d", x, kernel, stride, padding);
   const Shape out{s.n, s.c, s.out_h(), s.out_w()};
-  Tensor y = Tensor::empty(out, x.dtype());
-  Tensor indices = Tensor::empty(out, DType::int32);
-  for_floating(x.dtype(), "max_pool2d", [&]<class T>() {
-    REMATCH_KERNEL(x, max_pool2d_forward<T>, s, x.data<T>(), y.data<T>(),
-                   indices.data<std::int32_t>());
+  const OpCall call{"max_pool2d", {&x}, attributes(kernel, stride, padding)};
+  auto [y, indices] = compute(call, [&] {
+    std::array<Tensor, 2> made{Tensor::empty(out, x.dtype()), Tensor::empty(out, DType::int32)};
+    for_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+      REMATCH_KERNEL(x, max_pool2d_forward<T>, s, x.data<T>(), made[0].data<T>(),
+                     made[1].data<std::int32_t>());
+    });
+    return made;
   });
   record<MaxPool2dBackward>(y, {&x}, s, x, indices);
   return y;
@@ -82,9 +85,13 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
 
 Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const cpu::Pool2dShape s = checked_shape("avg_pool2d", x, kernel, stride, padding);
-  Tensor y = Tensor::empty({s.n, s.c, s.out_h(), s.out_w()}, x.dtype());
-  for_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
-    REMATCH_KERNEL(x, avg_pool2d_forward<T>, s, x.data<T>(), y.data<T>());
+  const OpCall call{"avg_pool2d", {&x}, attributes(kernel, stride, padding)};
+  Tensor y = compute_one(call, [&] {
+    Tensor out = Tensor::empty({s.n, s.c, s.out_h(), s.out_w()}, x.dtype());
+    for_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
+      REMATCH_KERNEL(x, avg_pool2d_forward<T>, s, x.data<T>(), out.data<T>());
+    });
+    return out;
   });
   record<AvgPool2dBackward>(y, {&x}, s, x);
   return y;

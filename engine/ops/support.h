@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <initializer_list>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "engine/ambient/ambient.h"
+#include "engine/ambient/op_watcher.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/tensor/dispatch.h"
@@ -31,6 +33,37 @@ template <class Backward, class... Args>
 void record(Tensor& output, std::initializer_list<const Tensor*> operands, Args&&... args) {
   if (!should_record(operands)) return;
   set_history(output, std::make_shared<Backward>(std::forward<Args>(args)...));
+}
+
+/// The tensors that an op makes: computed by `body`, which returns an array of them, or recalled by
+/// the ambient watcher.
+template <std::invocable Body>
+auto compute(const OpCall& call, Body&& body) {
+  const Ambient& state = ambient();
+  const auto run = [&] {
+    if (state.observer != nullptr) state.observer->on_compute(call.op);
+    return body();
+  };
+  OpWatcher* watcher = state.ops;
+  if (watcher == nullptr) return run();
+  decltype(body()) results;
+  if (!watcher->recall(call, results)) results = run();
+  watcher->done(call, results);
+  return results;
+}
+
+/// The same for an op that makes one tensor, which `body` returns.
+template <std::invocable Body>
+Tensor compute_one(const OpCall& call, Body&& body) {
+  return std::move(compute(call, [&] { return std::array<Tensor, 1>{body()}; })[0]);
+}
+
+/// Announces an op that makes no new tensors. Call it before the op does anything.
+inline void announce(const OpCall& call) {
+  if (OpWatcher* watcher = ambient().ops) {
+    watcher->recall(call, {});
+    watcher->done(call, {});
+  }
 }
 
 template <std::invocable Message>

@@ -25,6 +25,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
     return "a shape of " + std::to_string(x.elements()) + " elements expected, got " +
            to_string(shape);
   });
+  announce({"reshape", {&x}, 0, false});
   Tensor y = reshape_alias(x, shape);
   // Views chain to one root, so that a write through any of them is seen by all.
   y.impl()->base = x.impl()->base ? x.impl()->base : x.shared_impl();

@@ -111,10 +111,10 @@ TEST_CASE("states of another number of streams are refused") {
 }
 
 /// Notes the words of every draw, and what was drawn.
-class Recorder final : public DrawObserver {
+class Recorder final : public RunObserver {
  public:
-  Recorder() { ambient().draw_observer = this; }
-  ~Recorder() override { ambient().draw_observer = nullptr; }
+  Recorder() { ambient().observer = this; }
+  ~Recorder() override { ambient().observer = nullptr; }
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override {
     for (std::int64_t i = 0; i < elements; ++i) {

@@ -1,14 +1,25 @@
 #include "engine/tensor/storage.h"
 
+#include <atomic>
+
 #include "engine/ambient/ambient.h"
 
 namespace rematch {
 
 Storage::Storage(std::int64_t bytes, Tag tag)
-    : ledger_(ambient().ledger),
+    : id_(id_counter()++),
+      ledger_(ambient().ledger),
       data_(static_cast<std::byte*>(ledger_->allocate(bytes, tag))),
       bytes_(bytes),
       tag_(tag) {}
+
+std::uint64_t& Storage::id_counter() {
+  static std::atomic<std::uint64_t> threads{1};
+  thread_local std::uint64_t next = threads++ << kIdBitsOfThread;
+  return next;
+}
+
+std::uint64_t Storage::next_id() { return id_counter(); }
 
 Storage::~Storage() { ledger_->release(data_, bytes_, tag()); }
 

@@ -25,6 +25,16 @@ class Storage {
   Tag tag() const { return saves_ > 0 && tag_ == Tag::temporaries ? Tag::saved : tag_; }
   void set_tag(Tag tag) noexcept;
 
+  /// No other storage of the process has it.
+  std::uint64_t id() const { return id_; }
+  /// The id that the next storage made on this thread gets.
+  static std::uint64_t next_id();
+  /// Made before the storage of that id, which this thread made or is to make; or on another
+  /// thread.
+  bool is_older_than(std::uint64_t id) const {
+    return (id_ ^ id) >> kIdBitsOfThread != 0 || id_ < id;
+  }
+
   std::uint32_t version() const { return version_; }
   void bump_version() { ++version_; }
 
@@ -34,6 +44,11 @@ class Storage {
   void drop() noexcept;
 
  private:
+  /// An id counts the storages of a thread in its low bits, and threads in those above.
+  static constexpr int kIdBitsOfThread = 40;
+  static std::uint64_t& id_counter();
+
+  std::uint64_t id_;
   std::shared_ptr<Ledger> ledger_;
   std::byte* data_;
   std::int64_t bytes_;

@@ -98,6 +98,17 @@ void Tensor::copy_to_host(std::span<std::byte> bytes) const {
   if (!bytes.empty()) storage()->memory().copy_out(bytes.data(), raw(), this->bytes());
 }
 
+std::string_view Tensor::name() const {
+  const TensorImpl& impl = checked(this->impl());
+  return impl.name ? std::string_view(*impl.name) : std::string_view();
+}
+
+Tensor& Tensor::set_name(std::string name) {
+  const_cast<TensorImpl&>(checked(this->impl())).name =
+      std::make_unique<std::string>(std::move(name));
+  return *this;
+}
+
 const Shape& Tensor::shape() const { return checked(impl()).shape; }
 DType Tensor::dtype() const { return checked(impl()).dtype; }
 std::int64_t Tensor::bytes() const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -72,6 +73,10 @@ class Tensor {
   double item() const;
   std::vector<double> to_vector() const;
 
+  /// For error messages, which then can say "fc1.weight"; empty unless set.
+  std::string_view name() const;
+  Tensor& set_name(std::string name);
+
   const std::shared_ptr<Storage>& storage() const;
   std::uint32_t version() const { return storage()->version(); }
 
@@ -125,6 +130,7 @@ struct TensorImpl : std::enable_shared_from_this<TensorImpl> {
   Tensor grad;
   std::weak_ptr<Node> accumulator;
   std::unique_ptr<std::vector<GradientHook>> leaf_hooks;
+  std::unique_ptr<std::string> name;
 };
 
 }  // namespace rematch

@@ -28,7 +28,7 @@ class LedgerScope {
     CHECK(by_tag == std::array<std::int64_t, kTagCount>{});
     CHECK(left.grad_enabled);
     CHECK(left.hooks == nullptr);
-    CHECK(left.draw_observer == nullptr);
+    CHECK(left.observer == nullptr);
     CHECK_FALSE(left.replaying);
     CHECK(left.backward_id == 0);
   }

@@ -60,6 +60,8 @@ struct LayerSpec {
   bool frozen = false;
   /// linear, conv2d: shares weight and bias with this earlier layer of the same kind and shapes.
   int tied_to = -1;
+  /// dropout, rrelu, gaussian_noise: the random stream that it draws from, in 0..3.
+  int stream = 0;
   /// add, concat (along dimension 1): the second operand; any earlier value, also operand 1 again.
   std::optional<ValueRef> from;
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
@@ -68,6 +70,16 @@ struct LayerSpec {
 enum class Variant : std::uint8_t { reentrant, non_reentrant };
 enum class CheckKind : std::uint8_t { none, metadata, values };
 
+/// Part of a selective policy: the results of an op are kept for the replay instead of computed
+/// again.
+struct KeepSpec {
+  /// The layer kind whose op is meant; not flatten or duplicate, which compute nothing.
+  LayerKind kind = LayerKind::linear;
+  /// The index-th such op of the segment, from 0; -1: all of them.
+  int index = -1;
+  friend bool operator==(const KeepSpec&, const KeepSpec&) = default;
+};
+
 struct CheckpointChoice {
   Variant variant = Variant::non_reentrant;
   bool preserve_rng = true;
@@ -75,6 +87,8 @@ struct CheckpointChoice {
   bool early_stop = true;
   /// Non-reentrant only.
   CheckKind determinism = CheckKind::metadata;
+  /// Non-reentrant only, in segments without nested ones, and with one backward per forward.
+  std::vector<KeepSpec> keep;
   friend bool operator==(const CheckpointChoice&, const CheckpointChoice&) = default;
 };
 

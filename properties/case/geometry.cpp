@@ -1,5 +1,6 @@
 #include "properties/case/geometry.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
@@ -362,6 +363,12 @@ Geometry validate(const Case& c) {
   }
   find_live_values(c, g);
   return g;
+}
+
+int streams_of(const Case& c) {
+  int last = 0;
+  for (const LayerSpec& l : c.layers) last = std::max(last, l.stream);
+  return last + 1;
 }
 
 std::vector<SegmentSpec> segments_of(const Case& c) {

@@ -12,6 +12,8 @@ namespace rematch {
 /// Limits that keep a hostile case file from asking for the moon.
 inline constexpr int kMaxLayers = 4096;
 inline constexpr int kMaxNesting = 64;
+inline constexpr int kMaxStreams = 4;
+inline constexpr std::size_t kMaxKeep = 64;
 inline constexpr std::int64_t kMaxCaseElements = std::int64_t{1} << 31;
 
 /// One parameter or buffer tensor of the model.
@@ -51,6 +53,10 @@ struct Geometry {
 /// Throws std::invalid_argument naming the layer or field: "[case] layer 3 (conv2d): kernel 5
 /// does not fit the padded input 4 x 4".
 Geometry validate(const Case& c);
+
+/// Random streams of a run of the case: the default one and those up to the last that a layer
+/// draws from. All begin at the case's seed, word 0.
+int streams_of(const Case& c);
 
 /// Explicit segments of the case's plan: the sequential form is expanded by the published
 /// partition rule (floor(n/k) layers a segment, the remainder in the last one, which is left out

@@ -243,6 +243,14 @@ TEST_CASE("a relu may run in place only on a fresh value that nothing else needs
   c.plan.segments = {};
   c.plan.sequential = SequentialSpec{3, false, {}};
   rejects(c, "overwrites the input of a segment");
+
+  Case kept = after(layer(linear, 3));
+  kept.plan.segments = {{0, 2, {}, {}}};
+  REQUIRE_NOTHROW(validate(kept));
+  kept.plan.segments[0].choice.keep = {{linear, 0}};
+  rejects(kept, "overwrites a result that a policy keeps");
+  kept.plan.segments[0].choice.keep = {{linear, 1}};
+  REQUIRE_NOTHROW(validate(kept));
 }
 
 TEST_CASE("a case that asks for the moon is refused without overflow") {

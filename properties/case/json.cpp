@@ -202,6 +202,7 @@ LayerSpec read_layer(const Json& json, const std::string& path) {
   f.read("in_place", layer.in_place);
   f.read("frozen", layer.frozen);
   f.read("tied_to", layer.tied_to);
+  f.read("stream", layer.stream);
   if (const Json* from = f.find("from")) {
     const std::string where = f.path("from");
     if (!from->is_array() || from->size() != 2) fail(where, "[layer, output]", show(*from));
@@ -217,6 +218,17 @@ void read_choice(Fields& f, CheckpointChoice& choice) {
   f.read("preserve_rng", choice.preserve_rng);
   f.read("early_stop", choice.early_stop);
   f.read("determinism", choice.determinism, std::span<const CheckKind>(kChecks));
+  const Json* keep = f.find("keep");
+  if (keep == nullptr) return;
+  need_array(*keep, f.path("keep"), kMaxKeep);
+  for (std::size_t i = 0; i < keep->size(); ++i) {
+    Fields spec((*keep)[i], indexed(f.path("keep"), i));
+    KeepSpec& k = choice.keep.emplace_back();
+    if (!(*keep)[i].contains("op")) fail(spec.path("op"), "a kind of layer", "none");
+    spec.read("op", k.kind, std::span<const LayerKind>(kKinds));
+    spec.read("index", k.index);
+    spec.finish();
+  }
 }
 
 std::vector<SegmentSpec> read_segments(const Json& json, const std::string& path) {

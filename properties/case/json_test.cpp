@@ -95,6 +95,31 @@ TEST_CASE("every field survives when it is unusual") {
   CHECK(case_from_json(to_json(c)) == c);
 }
 
+TEST_CASE("policies and named streams survive, and say what is wrong with them") {
+  const std::string text = R"({"format": 1, "input": [2, 3],
+    "layers": [{"kind": "dropout", "p": 0.5, "stream": 3}, {"kind": "tanh"}],
+    "plan": {"segments": [{"begin": 0, "end": 2, "keep": [{"op": "dropout", "index": 0}, {"op": "tanh"}]}]}})";
+  const Case c = case_from_json(text);
+  CHECK(c.layers[0].stream == 3);
+  CHECK(c.plan.segments[0].choice.keep ==
+        std::vector<KeepSpec>{{LayerKind::dropout, 0}, {LayerKind::tanh, -1}});
+  CHECK(case_from_json(to_json(c)) == c);
+  const auto with = [&](std::string_view old, std::string_view replaced) {
+    std::string edited = text;
+    return edited.replace(edited.find(old), old.size(), replaced);
+  };
+  rejects(with(R"("op": "tanh")", R"("op": "flatten")"), "keep, expected an op that computes");
+  rejects(with(R"("op": "tanh")", R"("index": 1)"), "plan.segments[0].keep[1].op");
+  rejects(with(R"("index": 0)", R"("index": -2)"), "index, expected -1 or more, got -2");
+  rejects(with(R"("end": 2,)", R"("end": 2, "variant": "reentrant",)"),
+          "keep belongs to the non_reentrant");
+  rejects(with(R"("end": 2,)", R"("end": 2, "nested": [{"begin": 0, "end": 1}],)"),
+          "keeps results, expected no nested segments");
+  rejects(with(R"("stream": 3)", R"("stream": 4)"), "layer 0: stream, expected 0..3, got 4");
+  rejects(with(R"({"kind": "tanh"})", R"({"kind": "tanh", "stream": 1})"), "stream does not apply");
+  rejects(with(R"("plan")", R"("protocol": {"backwards": 2}, "plan")"), "serves one backward");
+}
+
 TEST_CASE("a case written by another version is refused by its number") {
   rejects(R"({"format": 2})", "format: expected 1, got 2, which a newer program wrote");
   rejects(R"({"format": 0})", "format: expected 1, got 0, which this program no longer reads");

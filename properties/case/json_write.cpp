@@ -68,6 +68,7 @@ void write_layer(const LayerSpec& l, std::string& out) {
   line.put("in_place", l.in_place, usual.in_place);
   line.put("frozen", l.frozen, usual.frozen);
   line.put("tied_to", l.tied_to, usual.tied_to);
+  line.put("stream", l.stream, usual.stream);
   if (l.from) {
     line.field("from") +=
         "[" + std::to_string(l.from->layer) + ", " + std::to_string(l.from->output) + "]";
@@ -81,6 +82,17 @@ void write_choice(const CheckpointChoice& c, Line& line) {
   line.put("preserve_rng", c.preserve_rng, usual.preserve_rng);
   line.put("early_stop", c.early_stop, usual.early_stop);
   line.put("determinism", c.determinism, usual.determinism);
+  if (c.keep.empty()) return;
+  std::string& out = line.field("keep");
+  out += '[';
+  for (const KeepSpec& k : c.keep) {
+    if (&k != c.keep.data()) out += ", ";
+    Line spec(out);
+    spec.put("op", k.kind);
+    spec.put("index", k.index, KeepSpec{}.index);
+    spec.close();
+  }
+  out += ']';
 }
 
 /// `[` one segment a line `]`, its lines indented by `indent` + 2.

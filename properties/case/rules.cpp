@@ -1,11 +1,13 @@
 #include "properties/case/rules.h"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <stdexcept>
 #include <string>
 
 #include "properties/case/geometry.h"
+#include "properties/case/policy.h"
 
 namespace rematch {
 namespace {
@@ -39,7 +41,28 @@ bool segment_begins_within(const Case& c, int low, int high) {
   return false;
 }
 
+void check_keep(const CheckpointChoice& choice, const char* place) {
+  for (const KeepSpec& k : choice.keep) {
+    if (k.kind == LayerKind::flatten || k.kind == LayerKind::duplicate) {
+      fail(std::string(place) + ".keep", "an op that computes", std::string(to_string(k.kind)));
+    }
+    if (k.index < -1)
+      fail(std::string(place) + ".keep: index", "-1 or more", std::to_string(k.index));
+  }
+  if (!choice.keep.empty() && choice.variant == Variant::reentrant) {
+    fail(std::string(place) + ": keep belongs to the non_reentrant variant", "none",
+         std::to_string(choice.keep.size()));
+  }
+}
+
+bool keeps_any(std::span<const SegmentSpec> segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return !s.choice.keep.empty() || keeps_any(s.nested);
+  });
+}
+
 void check_choice(const CheckpointChoice& choice, const char* place) {
+  check_keep(choice, place);
   if (choice.variant == Variant::non_reentrant) return;
   if (!choice.early_stop) {
     fail(std::string(place) + ": early_stop belongs to the non_reentrant variant", "true", "false");
@@ -69,6 +92,10 @@ void check_segments(std::span<const SegmentSpec> segments, int begin, int end, i
            "a range within " + range_text(cursor, end), range_text(s.begin, s.end));
     }
     check_choice(s.choice, "plan");
+    if (!s.choice.keep.empty() && !s.nested.empty()) {
+      fail("plan: segment " + range_text(s.begin, s.end) + " keeps results", "no nested segments",
+           std::to_string(s.nested.size()));
+    }
     if (!s.nested.empty()) check_segments(s.nested, s.begin, s.end, depth + 1);
     cursor = s.end;
   }
@@ -108,6 +135,9 @@ const char* stray_field(const LayerSpec& l) {
   if (l.in_place && l.kind != relu) return "in_place";
   if (l.frozen && !has_parameters(l.kind)) return "frozen";
   if (l.tied_to != -1 && !can_be_tied(l.kind)) return "tied_to";
+  if (l.stream != 0 && l.kind != dropout && l.kind != rrelu && l.kind != gaussian_noise) {
+    return "stream";
+  }
   if (l.from && l.kind != add && l.kind != concat) return "from";
   return nullptr;
 }
@@ -129,6 +159,7 @@ const char* in_place_hazard(const Case& c, int layer) {
     default:
       return "overwrites a value that the layer before it saved or did not make";
   }
+  if (kept_by_policy(c, base)) return "overwrites a result that a policy keeps";
   if (segment_begins_within(c, base, layer)) return "overwrites the input of a segment";
   for (const LayerSpec& other : c.layers) {
     if (other.from && other.from->layer >= base && other.from->layer < layer) {
@@ -139,6 +170,12 @@ const char* in_place_hazard(const Case& c, int layer) {
 }
 
 void check_plan(const Case& c) {
+  const bool keeps =
+      c.plan.sequential ? !c.plan.sequential->choice.keep.empty() : keeps_any(c.plan.segments);
+  if (keeps && c.protocol.backwards > 1) {
+    fail("protocol: what a policy keeps serves one backward; backwards", "1",
+         std::to_string(c.protocol.backwards));
+  }
   const int layers = static_cast<int>(c.layers.size());
   if (!c.plan.sequential) {
     check_segments(c.plan.segments, 0, layers, 1);
@@ -155,6 +192,12 @@ void check_plan(const Case& c) {
 }
 
 void check_protocol(const Case& c) {
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    const int stream = c.layers[i].stream;
+    if (stream >= 0 && stream < kMaxStreams) continue;
+    fail("layer " + std::to_string(i) + ": stream", "0.." + std::to_string(kMaxStreams - 1),
+         std::to_string(stream));
+  }
   const ProtocolSpec& p = c.protocol;
   check_int("steps", p.steps, 1, 16);
   check_int("microbatches", p.microbatches, 1, 16);

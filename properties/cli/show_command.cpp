@@ -36,6 +36,7 @@ Json show_json(const Replay& r) {
   Json j;
   j["case"] = Json::parse(to_json(r.c));
   j["forecast"] = {{"executions", r.forecast.executions},
+                   {"computations", r.forecast.computations},
                    {"saved_bytes", r.forecast.saved_bytes},
                    {"plain_saved_bytes", r.forecast.plain_saved_bytes},
                    {"frozen_layers", r.forecast.frozen_layers},

@@ -33,8 +33,9 @@ TEST_CASE("every fault is caught within 5,000 cases and shrunk to at most four l
 }
 
 TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes and state") {
-  const auto caught_by = [](std::string_view id) {
+  const auto caught_by = [](std::string_view id, Mix mix = Mix::wide) {
     HuntOptions options;
+    options.mix = mix;
     options.cases = 5000;
     const Fault* fault = find_fault(id);
     REQUIRE(fault != nullptr);
@@ -46,7 +47,8 @@ TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes 
   CHECK(caught_by("P3") == "executions");
   CHECK(caught_by("P9") == "executions");
   CHECK(caught_by("L1") == "bytes-after-backward");
-  CHECK(caught_by("R2") == "rng-after-backward");
+  // With a second forward the next mask shows it first.
+  CHECK(caught_by("R2", Mix::standard) == "rng-after-backward");
 }
 
 TEST_CASE("every fault has an id and a sentence of its own") {

@@ -23,6 +23,10 @@ void note_counts(Forecast& f, const SymbolicRun& run, int backwards) {
   // The run made one forward and one backward; every further backward replays the same again.
   f.executions = run.executions();
   for (int& count : f.executions) count = 1 + (count - 1) * backwards;
+  f.computations = run.computations();
+  for (int& count : f.computations) {
+    if (count > 0) count = 1 + (count - 1) * backwards;
+  }
   f.hooks = run.hooks();
   for (int& count : f.hooks) count *= backwards;
 }
@@ -37,10 +41,11 @@ void note_flags(Forecast& f, const SymbolicRun& run, const Geometry& geometry) {
   for (const char flag : run.output_flags()) f.output_flags.push_back(flag != 0);
 }
 
-void note_words(Forecast& f, const SymbolicRun& run) {
+void note_words(Forecast& f, const Case& c, const SymbolicRun& run) {
+  f.words_per_forward.assign(static_cast<std::size_t>(streams_of(c)), 0);
   for (const LayerRule& rule : run.rules()) {
     f.layer_words.push_back(rule.words);
-    f.words_per_forward += rule.words;
+    f.words_per_forward[static_cast<std::size_t>(rule.stream)] += rule.words;
   }
 }
 
@@ -72,7 +77,7 @@ Forecast forecast(const Case& c, const Geometry& geometry) {
   run.backward();
   note_counts(f, run, c.protocol.backwards);
   note_flags(f, run, geometry);
-  note_words(f, run);
+  note_words(f, c, run);
   f.frozen_layers = run.frozen();
   f.saved_bytes = run.saved_bytes();
   f.values_comparable = !run.drew_afresh();

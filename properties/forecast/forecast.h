@@ -13,6 +13,9 @@ namespace rematch {
 struct Forecast {
   /// Expected executions of each layer for one forward with all its backwards.
   std::vector<int> executions;
+  /// How many of them compute the layer's results; the others recall what a policy kept. 0 for
+  /// layers that make no tensors by an op (views, in place, without effect).
+  std::vector<int> computations;
   /// Expected gradient-hook firings per parameter, for one forward with all its backwards.
   std::vector<int> hooks;
   /// requires_grad of output k of layer i after its first execution, checkpointed run: flags[i][k].
@@ -27,10 +30,10 @@ struct Forecast {
   /// their backward, each holds as much again.
   std::int64_t saved_bytes = 0;
   std::int64_t plain_saved_bytes = 0;
-  /// Words by which one execution of layer i advances the default stream; 0: it draws nothing.
+  /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
-  /// Words by which one forward advances the default stream.
-  std::uint64_t words_per_forward = 0;
+  /// Words by which one forward advances each random stream; as many streams as the case uses.
+  std::vector<std::uint64_t> words_per_forward;
   /// false when a segment that draws is replayed without its random state: masks and gradients of
   /// the replay are then fresh, and value comparisons with the plain run are meaningless from the
   /// first backward on.

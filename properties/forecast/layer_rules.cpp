@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "properties/case/policy.h"
+
 namespace rematch {
 namespace {
 
@@ -92,6 +94,8 @@ LayerRule rule_of(const Case& c, const Geometry& geometry, int layer) {
 
   LayerRule rule;
   set_kind(rule, spec, x, outputs[0], c.protocol.train, item);
+  rule.computes = !op_of(c, layer).empty();
+  rule.stream = spec.stream;
   rule.outputs = static_cast<int>(outputs.size());
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     rule.output_bytes[k] = outputs[k].elements() * item;

@@ -42,6 +42,9 @@ struct LayerRule {
   std::int64_t extra_bytes = 0;
   int outputs = 1;
   std::int64_t output_bytes[2] = {0, 0};
+  /// Makes its outputs by an op: one execution computes once, unless the results are recalled.
+  bool computes = false;
+  int stream = 0;
   /// Random words that one execution draws: its elements, rounded up to whole Philox blocks of 4.
   std::uint64_t words = 0;
   /// Values that it reads, by value_index(); -1: none.

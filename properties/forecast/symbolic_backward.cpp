@@ -94,6 +94,7 @@ void SymbolicRun::replay(int index) {
   const SegmentSpec& region = *frame.region;
   Frame again;
   again.region = frame.region;
+  again.recalls = true;
   again.stop_after = region.choice.early_stop ? frame.saves : 0;
   frames_.push_back(again);
   int input = frame.first_input;

@@ -1,6 +1,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "properties/case/policy.h"
 #include "properties/forecast/symbolic_run.h"
 
 namespace rematch {
@@ -12,6 +13,7 @@ constexpr int kUncounted = 0;
 }  // namespace
 
 void SymbolicRun::bind(const Case& c, const Geometry& geometry) {
+  case_ = &c;
   geometry_ = &geometry;
   loss_ = c.protocol.loss;
   input_requires_grad_ = c.protocol.input_requires_grad;
@@ -27,6 +29,7 @@ void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const
   values_.assign(2 * (layers + 1), {});
   flags_.assign(2 * (layers + 1), 0);
   executions_.assign(layers, 0);
+  computations_.assign(layers, 0);
   detached_.assign(layers, 0);
   for (const int layer : detached) detached_[static_cast<std::size_t>(layer)] = 1;
   hooks_.assign(parameters, 0);
@@ -85,6 +88,9 @@ void SymbolicRun::run_layer(int layer, bool grad_mode) {
   const auto index = static_cast<std::size_t>(layer);
   const LayerRule& rule = rules_[index];
   ++executions_[index];
+  const Frame* frame = frame_ < 0 ? nullptr : &frames_[static_cast<std::size_t>(frame_)];
+  const bool keeps = frame != nullptr && kept_by_policy(*case_, *frame->region, layer);
+  if (rule.computes && !(keeps && frame->recalls)) ++computations_[index];
   if (rule.words != 0 && afresh_) drew_afresh_ = true;
 
   const Value x = values_[static_cast<std::size_t>(rule.operands[0])];
@@ -98,6 +104,11 @@ void SymbolicRun::run_layer(int layer, bool grad_mode) {
       const int storage = rule.aliases_input ? x.storage : add_storage(rule.output_bytes[k]);
       outputs[k] = {storage, -1, records};
     }
+    const int extra = rule.extra_bytes == 0 ? kUncounted : add_storage(rule.extra_bytes);
+    if (keeps && in_forward_) {
+      for (int k = 0; k < rule.outputs; ++k) kept_.push_back(outputs[k].storage);
+      kept_.push_back(extra);
+    }
     if (records) {
       bool saved = false;
       const auto keep = [&](bool condition, int storage) {
@@ -108,7 +119,7 @@ void SymbolicRun::run_layer(int layer, bool grad_mode) {
       keep(rule.saves_input == SavesInput::always ||
                (rule.saves_input == SavesInput::for_weight_gradient && weights),
            x.storage);
-      keep(rule.extra_bytes != 0, rule.extra_bytes == 0 ? 0 : add_storage(rule.extra_bytes));
+      keep(rule.extra_bytes != 0, extra);
       keep(rule.saves_weight && x.requires_grad, kUncounted);
       keep(rule.saves_output, outputs[0].storage);
       if (stopped_) return;
@@ -198,9 +209,16 @@ void SymbolicRun::checkpoint_non_reentrant(const SegmentSpec& region) {
   if (stopped_) return;
 
   const int outer = std::exchange(frame_, frame);
+  kept_.clear();
   run(region.begin, region.end, region.nested, true);
   frame_ = outer;
-  if (!frames_[static_cast<std::size_t>(frame)].alive) return;
+  const bool alive = frames_[static_cast<std::size_t>(frame)].alive;
+  // What a policy keeps is held by the frame itself, whoever surrounds it.
+  for (const int storage : kept_) {
+    if (alive) hold(storage);
+  }
+  kept_.clear();
+  if (!alive) return;
   if (outer < 0) {
     each_input([&](int storage) { hold(storage); });
   } else {

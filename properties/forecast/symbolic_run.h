@@ -33,6 +33,8 @@ class SymbolicRun {
   const std::vector<LayerRule>& rules() const { return rules_; }
   /// Of forward and backward together, per layer.
   const std::vector<int>& executions() const { return executions_; }
+  /// Executions that computed the layer's results instead of recalling them.
+  const std::vector<int>& computations() const { return computations_; }
   /// Hook firings per parameter.
   const std::vector<int>& hooks() const { return hooks_; }
   /// Layers whose trainable parameters a reentrant region froze.
@@ -78,6 +80,7 @@ class SymbolicRun {
     bool alive = false;  ///< A node, or a frame that lives, saved something under it.
     int stop_after = 0;  ///< A replay ends with this save; 0: it does not end early.
     bool replayed = false;
+    bool recalls = false;  ///< A replay: what the policy kept is not computed.
   };
   /// Heights of the stacks, so that a replay leaves nothing behind.
   struct Mark {
@@ -133,7 +136,12 @@ class SymbolicRun {
   std::vector<int> awaited_;
   std::vector<std::uint64_t> sums_;
 
+  /// Storages that the policy of the frame at hand keeps.
+  std::vector<int> kept_;
+
+  const Case* case_ = nullptr;
   std::vector<int> executions_;
+  std::vector<int> computations_;
   std::vector<int> hooks_;
   std::vector<int> frozen_;
   std::vector<char> flags_;

@@ -12,7 +12,11 @@ std::uint64_t count(bool unusual) { return unusual ? 1 : 0; }
 std::uint64_t options_of(const CheckpointChoice& choice) {
   const CheckpointChoice usual;
   return count(choice.variant != usual.variant) + count(!choice.preserve_rng) +
-         count(!choice.early_stop) + count(choice.determinism != usual.determinism);
+         count(!choice.early_stop) + count(choice.determinism != usual.determinism) +
+         std::accumulate(choice.keep.begin(), choice.keep.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const KeepSpec& k) {
+                           return sum + 1 + static_cast<std::uint64_t>(k.index + 1);
+                         });
 }
 
 void measure(std::span<const SegmentSpec> segments, std::uint64_t& covered,
@@ -54,7 +58,7 @@ std::uint64_t kind_rank(LayerKind kind) {
 std::uint64_t details_of(const LayerSpec& l, int index) {
   std::uint64_t details = count(!l.bias) + count(l.in_place) + count(l.frozen) +
                           count(l.tied_to != -1) + static_cast<std::uint64_t>(l.stride - 1) +
-                          static_cast<std::uint64_t>(l.padding);
+                          static_cast<std::uint64_t>(l.padding) + count(l.stream != 0);
   if (l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise) {
     details += count(l.p != 0.5);
   }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "properties/case/policy.h"
 #include "properties/case/rules.h"
 
 namespace rematch {
@@ -55,6 +56,7 @@ class FeatureScan {
       const LayerSpec& l = layer(i);
       found_.set(static_cast<std::size_t>(l.kind));
       mark(Feature::in_place, l.in_place);
+      mark(Feature::named_stream, draws_at(i) && l.stream != 0);
       const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
       mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
       if (!l.from) continue;
@@ -121,6 +123,7 @@ class FeatureScan {
     mark(Feature::fresh_draws, !choice.preserve_rng && drawn);
     mark(Feature::values_check, choice.determinism == CheckKind::values);
     mark(Feature::draws_in_checkpointed_segment, drawn);
+    if (!choice.keep.empty()) scan_policy(s);
     mark(Feature::nested_2, depth >= 2);
     mark(Feature::nested_3, depth >= 3);
     mark(Feature::nested_4, depth >= 4);
@@ -134,6 +137,16 @@ class FeatureScan {
       mark(Feature::stateful_layer, layer(i).kind == LayerKind::batch_norm && c_.protocol.train);
     }
     for (const SegmentSpec& inner : s.nested) scan_segment(inner, depth + 1);
+  }
+
+  void scan_policy(const SegmentSpec& s) {
+    bool kept_draw = false;
+    for (int i = s.begin; i < s.end; ++i) {
+      const bool kept = kept_by_policy(c_, s, i);
+      mark(Feature::selective, kept);
+      mark(Feature::kept_draw_before_draw, kept_draw && draws_at(i) && !kept);
+      kept_draw = kept_draw || (kept && draws_at(i));
+    }
   }
 
   using Flags = std::vector<std::array<bool, 2>>;

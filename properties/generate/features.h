@@ -67,6 +67,12 @@ enum class Feature : std::uint8_t {
   /// preserve_rng is off for a segment that draws: the replay's masks are fresh.
   fresh_draws,
   values_check,
+  /// A policy keeps the results of an op.
+  selective,
+  /// Of an op that draws, before another that draws in the same segment and is not kept.
+  kept_draw_before_draw,
+  /// A layer draws from another stream than the default one.
+  named_stream,
   draws_in_checkpointed_segment,
   /// At least two top-level segments draw.
   two_drawing_segments,

@@ -53,6 +53,30 @@ bool set(const Case& c, const OfferCase& offer, Access access, const Value& valu
   return offer(std::move(copy));
 }
 
+bool simplify_keep(const Case& c, const OfferCase& offer, auto access) {
+  Case copy = c;
+  const std::vector<KeepSpec> keep = access(copy).keep;
+  if (keep.empty()) return false;
+  if (offer_edited(c, offer, [&](Case& e) { access(e).keep.clear(); })) return true;
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    if (offer_edited(c, offer, [&](Case& e) { access(e).keep = {keep[i]}; }) ||
+        offer_edited(c, offer, [&](Case& e) {
+          auto& list = access(e).keep;
+          list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+        })) {
+      return true;
+    }
+    if (keep[i].index > 0 && offer_edited(c, offer, [&](Case& e) { --access(e).keep[i].index; })) {
+      return true;
+    }
+    if (keep[i].index != -1 &&
+        offer_edited(c, offer, [&](Case& e) { access(e).keep[i].index = -1; })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool simplify_choice(const Case& c, const OfferCase& offer, auto access) {
   const CheckpointChoice usual;
   const auto field = [&](auto member) {
@@ -63,8 +87,9 @@ bool simplify_choice(const Case& c, const OfferCase& offer, auto access) {
   usual_reentrant.variant = Variant::reentrant;
   return offer_edited(c, offer, [&](Case& e) { access(e) = usual; }) ||
          offer_edited(c, offer, [&](Case& e) { access(e) = usual_reentrant; }) ||
-         field(&CheckpointChoice::preserve_rng) || field(&CheckpointChoice::early_stop) ||
-         field(&CheckpointChoice::determinism) || field(&CheckpointChoice::variant);
+         simplify_keep(c, offer, access) || field(&CheckpointChoice::preserve_rng) ||
+         field(&CheckpointChoice::early_stop) || field(&CheckpointChoice::determinism) ||
+         field(&CheckpointChoice::variant);
 }
 
 bool simplify_sequential(const Case& c, const OfferCase& offer) {
@@ -188,7 +213,8 @@ bool simplify_details(const Case& c, const OfferCase& offer, std::size_t layer) 
     });
   };
   if (field(&LayerSpec::stride) || field(&LayerSpec::padding) || field(&LayerSpec::in_place) ||
-      field(&LayerSpec::tied_to) || group(&LayerSpec::bias) || group(&LayerSpec::frozen)) {
+      field(&LayerSpec::stream) || field(&LayerSpec::tied_to) || group(&LayerSpec::bias) ||
+      group(&LayerSpec::frozen)) {
     return true;
   }
   const bool has_p = l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise;

@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "properties/case/geometry.h"
 #include "properties/case/rules.h"
 #include "properties/generate/parts.h"
 
@@ -24,6 +25,7 @@ class WideModel {
     const auto [low, high] = ranges[draw_.weighted(std::array{60, 30, 10})];
     const int layers = draw_.range(low, high);
     const bool image = draw_.chance(50);
+    several_streams_ = draw_.chance(30);
     const int flatten_at = image && draw_.chance(60) ? draw_.range(1, layers - 1) : -1;
     draw_input(image);
     c_.layers.reserve(static_cast<std::size_t>(layers));
@@ -105,10 +107,13 @@ class WideModel {
       }
       case dropout:
         append(dropout).p = draw_.pick(std::array{0.1, 0.25, 0.5, 0.5, 0.9, 0.0});
-        return;
+        return draw_stream();
       case gaussian_noise:
         append(gaussian_noise).p = draw_.pick(std::array{0.1, 0.5, 1.0, 0.0});
-        return;
+        return draw_stream();
+      case rrelu:
+        append(rrelu);
+        return draw_stream();
       case duplicate:
         append(duplicate);
         remember_second(x_);
@@ -116,6 +121,10 @@ class WideModel {
       default:
         append(kind);
     }
+  }
+
+  void draw_stream() {
+    if (several_streams_) c_.layers.back().stream = draw_.range(0, kMaxStreams - 1);
   }
 
   /// An earlier owner of a weight that fits `kind` with the current input, or -1.
@@ -255,6 +264,7 @@ class WideModel {
   Case& c_;
   Extents x_{};
   int rank_ = 0;
+  bool several_streams_ = false;
   std::array<std::int64_t, 2> palette_{};
   std::array<std::int64_t, kMostLayers> inputs_{};
   std::array<Value, 2 * kMostLayers + 1> values_{};

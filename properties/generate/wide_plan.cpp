@@ -2,6 +2,7 @@
 #include <array>
 #include <vector>
 
+#include "properties/case/policy.h"
 #include "properties/case/rules.h"
 #include "properties/generate/parts.h"
 
@@ -47,10 +48,44 @@ class WidePlan {
       // Fresh draws change values, also those of segments nested in a replay: no such check.
       if (check == 2 && !fresh_draws_) choice.determinism = CheckKind::values;
     }
+    if (!reentrant && c_.protocol.backwards == 1) {
+      // Where one kept draw can go before another lies the best known trap.
+      const bool trap = draw_count(begin, end) >= 2;
+      if (draw_.chance(trap ? 90 : 15)) draw_keep(begin, end, trap && draw_.chance(85), choice);
+    }
     const double off = !draws(begin, end) ? 25 : fresh_draws_ ? 70 : 0;
     choice.preserve_rng = !draw_.chance(off);
     return choice;
   }
+
+  int draw_count(int begin, int end) const {
+    if (!c_.protocol.train) return 0;
+    return static_cast<int>(
+        std::count_if(c_.layers.begin() + begin, c_.layers.begin() + end, draws_in_training));
+  }
+
+  /// A policy that keeps the first op of [begin, end) that draws, or each with even odds, or all of
+  /// one kind.
+  void draw_keep(int begin, int end, bool first_draw, CheckpointChoice& choice) {
+    if (first_draw) {
+      int layer = begin;
+      while (!draws(layer, layer + 1)) ++layer;
+      choice.keep.push_back({kind_of(layer), 0});
+      return;
+    }
+    if (draw_.chance(30)) {
+      const int layer = draw_.range(begin, end - 1);
+      if (!op_of(c_, layer).empty()) choice.keep.push_back({kind_of(layer), -1});
+      return;
+    }
+    std::array<int, 32> counts{};
+    for (int i = begin; i < end; ++i) {
+      if (op_of(c_, i).empty()) continue;
+      const int index = counts[static_cast<std::size_t>(kind_of(i))]++;
+      if (draw_.chance(50)) choice.keep.push_back({kind_of(i), index});
+    }
+  }
+  LayerKind kind_of(int layer) const { return c_.layers[static_cast<std::size_t>(layer)].kind; }
 
   /// Segments within [begin, end), at least one, the first of them `depth` levels deep.
   std::vector<SegmentSpec> draw_segments(int begin, int end, int depth) {
@@ -67,6 +102,7 @@ class WidePlan {
       s.begin = cursor;
       s.end = cursor + draw_.range(shortest, longest);
       s.choice = draw_choice(s.begin, s.end);
+      if (levels > 1) s.choice.keep.clear();
       if (levels > 1) s.nested = draw_segments(s.begin, s.end, levels - 1);
       cursor = s.end;
       levels = draw_.chance(30) ? depth : 1;

@@ -32,6 +32,7 @@ std::string layer_words(const LayerSpec& l) {
   if (!l.bias) text += " without bias";
   if (l.in_place) text += " in place";
   if (l.frozen) text += " frozen";
+  if (l.stream != 0) text += " from stream " + std::to_string(l.stream);
   if (l.tied_to != -1) text += " tied to " + std::to_string(l.tied_to);
   if (l.from) {
     text += l.from->layer < 0 ? " from the input" : " from " + std::to_string(l.from->layer);
@@ -46,6 +47,11 @@ std::string choice_words(const CheckpointChoice& choice) {
   if (!choice.early_stop) text += ", no early stop";
   if (choice.determinism != CheckKind::metadata) {
     text += ", checks " + std::string(to_string(choice.determinism));
+  }
+  for (const KeepSpec& k : choice.keep) {
+    text += &k == choice.keep.data() ? ", keeps " : " and ";
+    text += std::string(k.index < 0 ? "every " : "") + std::string(to_string(k.kind));
+    if (k.index >= 0) text += " " + std::to_string(k.index);
   }
   return text;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "properties/laws/support.h"
@@ -11,7 +12,8 @@ std::string text_of(const Draw& d) {
   char hash[24];
   std::snprintf(hash, sizeof(hash), "0x%016llx", static_cast<unsigned long long>(d.hash));
   return std::to_string(d.elements) + (d.elements == 1 ? " element" : " elements") +
-         " from offset " + std::to_string(d.offset) + ", hash " + hash;
+         (d.stream == 0 ? "" : " of stream " + std::to_string(d.stream)) + " from offset " +
+         std::to_string(d.offset) + ", hash " + hash;
 }
 
 /// The noise of rrelu says which operands were negative, and gaussian noise may be reported with
@@ -22,7 +24,8 @@ bool depends_on_values(const Evidence& e, const Draw& d) {
 }
 
 bool same_draw(const Draw& a, const Draw& b, bool compare_hash) {
-  return a.offset == b.offset && a.elements == b.elements && (!compare_hash || a.hash == b.hash);
+  return a.stream == b.stream && a.offset == b.offset && a.elements == b.elements &&
+         (!compare_hash || a.hash == b.hash);
 }
 
 /// The draws of one record by forward and layer.
@@ -84,7 +87,8 @@ std::optional<Breach> check_forward(const Evidence& e, const DrawTable& plain,
     if (const int n = plain.count(step, pass, layer); n != expected_plain) {
       return breach(", draws of the plain run", std::to_string(expected_plain), std::to_string(n));
     }
-    const int expected_draws = draws ? e.forecast.executions[index] : 0;
+    // A layer whose results are recalled draws nothing.
+    const int expected_draws = draws ? e.forecast.computations[index] : 0;
     if (const int n = checkpointed.count(step, pass, layer); n != expected_draws) {
       return breach(", draws", std::to_string(expected_draws), std::to_string(n));
     }
@@ -96,6 +100,10 @@ std::optional<Breach> check_forward(const Evidence& e, const DrawTable& plain,
                     b != nullptr ? text_of(*b) : std::string(kNotRecorded));
     }
     const auto words = (static_cast<std::uint64_t>(b->elements) + 3) / 4 * 4;
+    if (b->stream != e.c.layers[index].stream) {
+      return breach(", forward, stream", std::to_string(e.c.layers[index].stream),
+                    std::to_string(b->stream));
+    }
     if (words != e.forecast.layer_words[index]) {
       return breach(", forward, words drawn", std::to_string(e.forecast.layer_words[index]),
                     std::to_string(words));
@@ -109,7 +117,9 @@ std::optional<Breach> check_forward(const Evidence& e, const DrawTable& plain,
 }
 
 std::optional<Breach> check(const Evidence& e) {
-  if (e.forecast.words_per_forward == 0 && e.plain.draws.empty() && e.checkpointed.draws.empty()) {
+  const auto& words = e.forecast.layer_words;
+  const bool draws = std::any_of(words.begin(), words.end(), [](auto w) { return w != 0; });
+  if (!draws && e.plain.draws.empty() && e.checkpointed.draws.empty()) {
     return std::nullopt;
   }
   const DrawTable plain(e, e.plain);

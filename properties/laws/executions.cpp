@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "properties/laws/support.h"
 
 namespace rematch {
@@ -19,9 +21,16 @@ std::optional<Breach> compare(const Evidence& e, const Record& record, const cha
       });
       const int expected =
           checkpointed ? e.forecast.executions[static_cast<std::size_t>(layer)] : 1;
-      if (entry != nullptr && entry->count == expected) continue;
-      return Breach{kName, place_of(e.c, step, pass, layer) + ", " + run, std::to_string(expected),
-                    entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
+      const int computed = e.forecast.computations[static_cast<std::size_t>(layer)];
+      const int expected_computed = checkpointed ? computed : std::min(computed, 1);
+      if (entry == nullptr || entry->count != expected) {
+        return Breach{kName, place_of(e.c, step, pass, layer) + ", " + run,
+                      std::to_string(expected),
+                      entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
+      }
+      if (entry->computed == expected_computed) continue;
+      return Breach{kName, place_of(e.c, step, pass, layer) + ", computations of the " + run,
+                    std::to_string(expected_computed), std::to_string(entry->computed)};
     }
     return std::nullopt;
   });
@@ -40,8 +49,8 @@ std::optional<Breach> check(const Evidence& e) {
 extern const Law executions_law;
 const Law executions_law{
     kName,
-    "Every layer runs as often as the forecast counts: once for the forward, and once for each "
-    "replay that reaches it.",
+    "Every layer runs as often as the forecast counts, once for the forward and once for each "
+    "replay that reaches it, and computes each time unless a policy kept its results.",
     check};
 
 }  // namespace rematch

@@ -53,6 +53,7 @@ EngineModel::EngineModel(const Case& c, const Geometry& geometry, const RunReque
   for (const int layer : request.detached_layers) detached_[static_cast<std::size_t>(layer)] = true;
   // The ledger outlives runs: the last one left its own phase.
   enter_phase(Moment::after_forward);
+  for (int i = 1; i < streams_of(c); ++i) ambient().streams.add("stream " + std::to_string(i));
   make_parameters();
 }
 
@@ -101,7 +102,7 @@ Tensor EngineModel::parameter_for(int layer, std::size_t position) const {
 
 Tensor EngineModel::apply(int layer, const Tensor& x, const Tensor& other, Tensor& second) {
   const LayerSpec& spec = case_.layers[static_cast<std::size_t>(layer)];
-  const RandomOptions random{.train = train_};
+  const RandomOptions random{.train = train_, .stream = spec.stream};
   switch (spec.kind) {
     case LayerKind::linear:
       return linear(x, parameter_for(layer, 0), parameter_for(layer, 1));
@@ -163,11 +164,11 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     const auto at = std::find(before.begin(), before.end(), value);
     return live[static_cast<std::size_t>(at - before.begin())];
   };
-  const PassState* outer_pass = std::exchange(current_pass_, &pass);
+  PassState* outer_pass = std::exchange(current_pass_, &pass);
   const int outer_layer = std::exchange(current_layer_, layer);
   struct Restore {
     EngineModel& model;
-    const PassState* pass;
+    PassState* pass;
     int layer;
     ~Restore() {
       model.current_pass_ = pass;
@@ -210,6 +211,14 @@ CheckpointOptions EngineModel::options_for(const CheckpointChoice& choice) const
                         : choice.determinism == CheckKind::metadata ? DeterminismCheck::metadata
                                                                     : DeterminismCheck::values;
   options.mechanics = mechanics_;
+  if (!choice.keep.empty()) {
+    options.policy = [keep = choice.keep](const OpInstance& instance) {
+      const bool kept = std::any_of(keep.begin(), keep.end(), [&](const KeepSpec& k) {
+        return to_string(k.kind) == instance.op && (k.index < 0 || k.index == instance.index);
+      });
+      return kept ? Keep::must_save : Keep::must_recompute;
+    };
+  }
   return options;
 }
 
@@ -228,6 +237,7 @@ Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec
 Tensors EngineModel::forward(const Tensor& input, PassState& pass) {
   const int layers = static_cast<int>(case_.layers.size());
   pass.executions.assign(case_.layers.size(), 0);
+  pass.computations.assign(case_.layers.size(), 0);
   static const std::vector<SegmentSpec> kPlain;
   if (!request_.checkpointed) return run_range(0, layers, kPlain, pass, {input});
   const PlanSpec& plan = case_.plan;
@@ -248,6 +258,7 @@ Tensor EngineModel::evaluate(const Tensor& input) {
   const bool train = std::exchange(train_, false);
   PassState pass;
   pass.executions.assign(case_.layers.size(), 1);
+  pass.computations.assign(case_.layers.size(), 0);
   Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, pass, {input});
   train_ = train;
   return outputs[0];
@@ -256,6 +267,7 @@ Tensor EngineModel::evaluate(const Tensor& input) {
 Tensors EngineModel::run_alone(int layer, const Tensors& live) {
   PassState pass;
   pass.executions.assign(case_.layers.size(), 0);
+  pass.computations.assign(case_.layers.size(), 0);
   return run_layer(layer, pass, live);
 }
 
@@ -272,6 +284,11 @@ void EngineModel::take_magnitudes() {
   }
 }
 
+void EngineModel::on_compute(std::string_view /*op*/) {
+  if (current_pass_ == nullptr) return;
+  ++current_pass_->computations[static_cast<std::size_t>(current_layer_)];
+}
+
 void EngineModel::on_draw(const Generator& before, std::int64_t elements,
                           std::span<const std::byte> drawn) {
   if (current_pass_ == nullptr) return;
@@ -283,7 +300,8 @@ void EngineModel::on_draw(const Generator& before, std::int64_t elements,
   }
   record_.draws.push_back({current_pass_->step, current_pass_->pass, current_layer_,
                            current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
-                           before.offset, elements, hash_bytes(drawn)});
+                           static_cast<int>(before.stream), before.offset, elements,
+                           hash_bytes(drawn)});
 }
 
 void EngineModel::enter_phase(Moment phase) {

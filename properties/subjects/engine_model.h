@@ -13,11 +13,12 @@ struct PassState {
   int step = 0;
   int pass = 0;
   std::vector<int> executions;
+  std::vector<int> computations;
 };
 
 /// The model of a case on the engine: parameters, buffers, and its layers as functions from one
 /// boundary's live values to the next one's.
-class EngineModel final : public DrawObserver {
+class EngineModel final : public RunObserver {
  public:
   EngineModel(const Case& c, const Geometry& geometry, const RunRequest& request,
               const Mechanics* mechanics, Record& record);
@@ -35,6 +36,7 @@ class EngineModel final : public DrawObserver {
   const Tensors& parameters() const { return parameters_; }
   const Tensors& buffers() const { return buffers_; }
 
+  void on_compute(std::string_view op) override;
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override;
   /// Ledger events from now on belong to this phase and to no layer.
@@ -64,7 +66,7 @@ class EngineModel final : public DrawObserver {
   std::vector<bool> detached_;
   bool train_;
   Moment phase_{};
-  const PassState* current_pass_ = nullptr;
+  PassState* current_pass_ = nullptr;
   int current_layer_ = -1;
   std::vector<std::byte> drawn_;
 };

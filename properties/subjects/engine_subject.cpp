@@ -40,7 +40,7 @@ class Run {
         inputs_{c.seed, kInputStream, 0},
         targets_{c.seed, kTargetStream, 0},
         fired_(geometry.parameters.size(), 0) {
-    ambient().draw_observer = &model_;
+    ambient().observer = &model_;
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       Tensor p = model_.parameters()[i];
       if (!p.requires_grad()) continue;
@@ -153,8 +153,8 @@ class Run {
       record_.hooks.push_back({step, microbatch, static_cast<int>(i), fired_[i]});
     }
     for (std::size_t i = 0; i < pass.state.executions.size(); ++i) {
-      record_.executions.push_back(
-          {step, microbatch, static_cast<int>(i), pass.state.executions[i]});
+      record_.executions.push_back({step, microbatch, static_cast<int>(i), pass.state.executions[i],
+                                    pass.state.computations[i]});
     }
   }
 

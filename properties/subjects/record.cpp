@@ -73,7 +73,7 @@ std::uint64_t Record::hash() const {
   h.add_bytes(data);
   h.add(draws.size());
   for (const Draw& d : draws) {
-    h.add(d.step, d.pass, d.layer, d.execution, d.offset, d.elements, d.hash);
+    h.add(d.step, d.pass, d.layer, d.execution, d.stream, d.offset, d.elements, d.hash);
   }
   h.add(streams.size());
   for (const StreamReading& s : streams) {
@@ -84,7 +84,7 @@ std::uint64_t Record::hash() const {
     h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained);
   }
   h.add(executions.size());
-  for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count);
+  for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);
   h.add(hooks.size());
   for (const HookCount& k : hooks) h.add(k.step, k.pass, k.parameter, k.count);
   h.add(grad_flags.size());

@@ -43,6 +43,7 @@ struct Draw {
   int pass = 0;
   int layer = 0;
   int execution = 0;
+  int stream = 0;
   std::uint64_t offset = 0;
   std::int64_t elements = 0;
   /// Hash of the drawn mask or noise, bit for bit.
@@ -76,12 +77,15 @@ struct ByteReading {
   friend bool operator==(const ByteReading&, const ByteReading&) = default;
 };
 
-/// How often layer `layer` was entered for the forward (step, pass), replays included.
+/// How often layer `layer` was entered for the forward (step, pass), replays included, and how
+/// often it computed: not when its results were kept from an earlier execution, and not for layers
+/// whose outputs are no new tensors (views, in place, identities).
 struct ExecutionCount {
   int step = 0;
   int pass = 0;
   int layer = 0;
   int count = 0;
+  int computed = 0;
   friend bool operator==(const ExecutionCount&, const ExecutionCount&) = default;
 };
 

@@ -1,5 +1,6 @@
 #include "properties/laws/testing/synthetic.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -40,7 +41,7 @@ class Maker {
       }
       if (f_.layer_words[index] == 0) continue;
       r_.draws.push_back(
-          {step, pass, i, 0, offset_, g_.outputs[index][0].elements(), offset_ * 31 + 7});
+          {step, pass, i, 0, 0, offset_, g_.outputs[index][0].elements(), offset_ * 31 + 7});
       offset_ += f_.layer_words[index];
     }
     for (int k = 0; k < static_cast<int>(g_.live.back().size()); ++k) {
@@ -74,7 +75,9 @@ class Maker {
     }
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       const int count = checkpointed_ ? f_.executions[static_cast<std::size_t>(i)] : 1;
-      r_.executions.push_back({step, pass, i, count});
+      const int computed = f_.computations[static_cast<std::size_t>(i)];
+      r_.executions.push_back(
+          {step, pass, i, count, checkpointed_ ? computed : std::min(computed, 1)});
     }
   }
 

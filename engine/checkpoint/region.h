@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/ambient/op_watcher.h"
+#include "engine/tensor/tensor.h"
+
+namespace rematch {
+
+/// What a replay is compared by.
+enum class DeterminismCheck : std::uint8_t {
+  none,      ///< Nothing but what the graph reads: its shape and dtype.
+  metadata,  ///< The sequence of ops, the versions of captured tensors, and of every saved tensor
+             ///< its shape and dtype.
+  values,    ///< Those, and a hash over the bits of every saved tensor. Non-reentrant only.
+};
+
+/// Whether the results of an op are kept for the replay. `must` and `prefer` are alike here; they
+/// differ for who compiles the graph.
+enum class Keep : std::uint8_t { must_recompute, prefer_recompute, prefer_save, must_save };
+
+/// One op of a region: the `index`-th of its name, from 0, in the order in which the forward runs.
+struct OpInstance {
+  std::string_view op;
+  int index = 0;
+};
+
+/// Selective checkpointing. Asked in the forward only, once for each op that makes tensors: ops in
+/// place, views and casts are always done again.
+using Policy = std::function<Keep(const OpInstance&)>;
+
+/// The ops of a checkpointed region as its forward ran them: what a replay is held against, and the
+/// results that a policy kept for it. Whatever else a function depends on (flags, modes, weights,
+/// tensors that it captured) shows here, as another op, other arguments, or another version.
+class Region {
+ public:
+  Region(DeterminismCheck check, Policy policy);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  /// False: there is nothing to watch.
+  bool watched() const { return check_ != DeterminismCheck::none || policy_; }
+
+  /// Notes the ops of the forward, as seen by the watchers around it as well.
+  class Forward final : public OpWatcher {
+   public:
+    explicit Forward(Region& region);
+    ~Forward() override;
+    bool recall(const OpCall& call, std::span<Tensor> results) override;
+    void done(const OpCall& call, std::span<const Tensor> results) override;
+
+   private:
+    Region& region_;
+    OpWatcher* outer_;
+    std::uint64_t began_;
+  };
+
+  /// Compares the ops of a replay and hands out what was kept. recall() throws CheckpointError.
+  class Replay final : public OpWatcher {
+   public:
+    explicit Replay(Region& region) : region_(region), began_(Storage::next_id()) {}
+    bool recall(const OpCall& call, std::span<Tensor> results) override;
+    void done(const OpCall& /*call*/, std::span<const Tensor> /*results*/) override {}
+    /// The function ran to its end: it must have run all ops.
+    void finish() const;
+
+   private:
+    void check_operands(const OpCall& call);
+    void check_step(const OpCall& call) const;
+
+    Region& region_;
+    std::uint64_t began_;
+    std::size_t steps_ = 0;
+    std::size_t reads_ = 0;
+  };
+
+  /// Ops of the forward that are still to come are not missed before this was called.
+  void forward_is_over() { complete_ = true; }
+
+ private:
+  struct Step {
+    std::string_view op;
+    std::uint64_t attributes = 0;
+    std::uint64_t operands = 0;  ///< Hash over shapes and dtypes.
+    /// Into kept_; -1: to be computed again.
+    int kept = -1;
+  };
+  /// A tensor from outside that an op read.
+  struct Read {
+    std::uint64_t storage = 0;
+    std::uint32_t version = 0;
+  };
+  struct Kept {
+    std::vector<Tensor> results;
+    std::vector<std::uint32_t> versions;
+  };
+
+  bool wants(std::string_view op);
+
+  DeterminismCheck check_;
+  Policy policy_;
+  bool complete_ = false;
+  std::vector<Step> steps_;
+  std::vector<Read> reads_;
+  std::vector<Kept> kept_;
+  std::vector<std::pair<std::string_view, int>> counts_;
+};
+
+}  // namespace rematch

@@ -1,0 +1,241 @@
+// State that a replay does not put back: what a function reads besides its inputs must be what it
+// was in the forward, or the replay says which tensor or which op differs.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/optimizer.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/batch_norm.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/join.h"
+#include "engine/ops/linear.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::tensor;
+using testing::variable;
+
+CheckpointOptions variant(bool reentrant) {
+  CheckpointOptions options;
+  options.reentrant = reentrant;
+  return options;
+}
+
+Tensor x22() { return variable({1, -2, 3, -4}, {2, 2}); }
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a weight changed since the forward is named by the replay") {
+  const bool reentrant = GENERATE(false, true);
+  const bool bias = GENERATE(false, true);
+  Generator g{1, 2, 0};
+  nn::Sequential net({std::make_shared<nn::Linear>(2, 2, true, DType::float64, &g),
+                      std::make_shared<nn::Activation>(nn::ActivationKind::tanh)});
+  const Tensor loss =
+      sum(checkpoint([&](const Tensors& in) -> Tensors { return {net.forward(in[0])}; }, {x22()},
+                     variant(reentrant))[0]);
+  Tensor changed = net.parameters()[bias ? 1 : 0];
+  {
+    const GradMode no_grad(false);
+    scale_(changed, 2);
+  }
+  CHECK_THROWS_WITH(
+      backward(loss),
+      ContainsSubstring(bias ? "\"0.bias\" (float64 [2]), operand 2 of linear"
+                             : "\"0.weight\" (float64 [2, 2]), operand 1 of linear") &&
+          ContainsSubstring("version 0 expected, got 1"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "an optimizer step between forward and backward is noticed") {
+  const bool reentrant = GENERATE(false, true);
+  Tensor w = variable({1, 2, 3, 4}, {2, 2});
+  nn::Sgd sgd({w}, 0.1);
+  const Function f = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
+  backward(sum(f({x22()})[0]));
+  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  sgd.step();
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 1 of linear (float64 [2, 2])"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a captured activation changed since the forward is noticed") {
+  const bool reentrant = GENERATE(false, true);
+  Tensor captured = scale(tensor({1, 2, 3, 4}, {2, 2}), 1);
+  const Function f = [&](const Tensors& in) -> Tensors { return {tanh(mul(in[0], captured))}; };
+  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  scale_(captured, 3);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 1 of mul (float64 [2, 2])"));
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "an output changed after the checkpoint does not disturb the replay") {
+  const Tensor x = x22();
+  Tensor y = checkpoint([](const Tensors& in) -> Tensors { return {tanh(in[0])}; }, {x})[0];
+  scale_(y, 2);
+  backward(sum(y));
+  const Tensor again = x22();
+  backward(sum(scale(tanh(again), 2)));
+  CHECK(testing::same_bits(x.grad(), again.grad()));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a training mode switched before backward is noticed") {
+  const bool reentrant = GENERATE(false, true);
+  ambient().streams.seed(7);
+  bool train = true;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {tanh(dropout(in[0], 0.5, {.train = train}))};
+  };
+  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  train = false;
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("op 0 was dropout, the replay runs tanh"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "batch normalisation switched to evaluation is noticed") {
+  const bool reentrant = GENERATE(false, true);
+  bool train = true;
+  Tensor mean = Tensor::zeros({2}, DType::float64);
+  Tensor var = Tensor::ones({2}, DType::float64);
+  const Tensor weight = variable({1, 1}, {2});
+  const Tensor bias = variable({0, 0}, {2});
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {batch_norm(in[0], weight, bias, mean, var, {.train = train})};
+  };
+  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  train = false;
+  CHECK_THROWS_AS(backward(loss), CheckpointError);
+}
+
+TEST_CASE_METHOD(LedgerScope, "running statistics that an evaluation read must not change") {
+  const bool reentrant = GENERATE(false, true);
+  Tensor mean = Tensor::zeros({2}, DType::float64);
+  Tensor var = Tensor::ones({2}, DType::float64);
+  const Tensor weight = variable({1, 1}, {2});
+  const Tensor bias = variable({0, 0}, {2});
+  const auto norm = [&](const Tensor& x, bool train) {
+    return batch_norm(x, weight, bias, mean, var, {.train = train});
+  };
+  const Tensor loss =
+      sum(checkpoint([&](const Tensors& in) -> Tensors { return {tanh(norm(in[0], false))}; },
+                     {x22()}, variant(reentrant))[0]);
+  norm(x22(), true);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 3 of batch_norm (float64 [2])"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a flag that leads to other ops or arguments is noticed") {
+  const bool reentrant = GENERATE(false, true);
+  CheckpointOptions options = variant(reentrant);
+  options.early_stop = false;
+  bool flag = false;
+  const auto loss_of = [&](const Function& f) {
+    flag = false;
+    Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
+    flag = true;
+    return loss;
+  };
+  SECTION("another op") {
+    const Tensor loss = loss_of(
+        [&](const Tensors& in) -> Tensors { return {flag ? sigmoid(in[0]) : tanh(in[0])}; });
+    CHECK_THROWS_WITH(backward(loss), ContainsSubstring("op 0 was tanh, the replay runs sigmoid"));
+  }
+  SECTION("another argument") {
+    const Tensor loss =
+        loss_of([&](const Tensors& in) -> Tensors { return {tanh(scale(in[0], flag ? 2 : 1))}; });
+    CHECK_THROWS_WITH(backward(loss), ContainsSubstring("scale with other arguments"));
+  }
+  SECTION("another shape") {
+    const Tensor loss = loss_of([&](const Tensors& in) -> Tensors {
+      return {tanh(flag ? Tensor::ones({3, 3}, DType::float64) : scale(in[0], 1))};
+    });
+    CHECK_THROWS_AS(backward(loss), CheckpointError);
+  }
+  SECTION("an op more") {
+    const Tensor loss = loss_of(
+        [&](const Tensors& in) -> Tensors { return {flag ? tanh(tanh(in[0])) : tanh(in[0])}; });
+    CHECK_THROWS_WITH(backward(loss), ContainsSubstring("more ops than the forward: tanh"));
+  }
+  SECTION("an op less") {
+    const Tensor loss = loss_of(
+        [&](const Tensors& in) -> Tensors { return {flag ? tanh(in[0]) : tanh(tanh(in[0]))}; });
+    CHECK_THROWS_WITH(backward(loss),
+                      ContainsSubstring("ran 1 ops, the forward 2: tanh is missing"));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "more saved tensors from the same ops are refused") {
+  CheckpointOptions options;
+  options.early_stop = false;
+  Tensor w = tensor({1, 2, 3, 4}, {2, 2});
+  const Function f = [&](const Tensors& in) -> Tensors { return {mul(in[0], w)}; };
+  const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
+  w.set_requires_grad(true);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("the replay saves more tensors"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "fewer saved tensors from the same ops are refused") {
+  Tensor w = variable({1, 2, 3, 4}, {2, 2});
+  const Function f = [&](const Tensors& in) -> Tensors { return {mul(in[0], w)}; };
+  const Tensor loss = sum(checkpoint(f, {x22()})[0]);
+  w.set_requires_grad(false);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("saved 1 tensors, the forward 2"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "values from outside of ops are seen by the values check alone") {
+  CheckpointOptions options;
+  options.determinism = GENERATE(DeterminismCheck::metadata, DeterminismCheck::values);
+  int calls = 0;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {tanh(mul(in[0], Tensor::full({2, 2}, DType::float64, ++calls)))};
+  };
+  const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
+  if (options.determinism == DeterminismCheck::metadata) {
+    CHECK_NOTHROW(backward(loss));
+  } else {
+    CHECK_THROWS_WITH(backward(loss), ContainsSubstring("the bits of saved tensor"));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "without a check the replay uses what is there, as it is told to") {
+  const bool reentrant = GENERATE(false, true);
+  CheckpointOptions options = variant(reentrant);
+  options.determinism = DeterminismCheck::none;
+  Tensor w = variable({1, 2, 3, 4}, {2, 2});
+  const Function f = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
+  const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
+  {
+    const GradMode no_grad(false);
+    scale_(w, 2);
+  }
+  CHECK_NOTHROW(backward(loss));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a region inside another is compared as part of both") {
+  const bool outer = GENERATE(false, true);
+  const bool inner = GENERATE(false, true);
+  Tensor w = variable({1, 2, 3, 4}, {2, 2});
+  const Function block = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
+  const Function nested = [&](const Tensors& in) -> Tensors {
+    return checkpoint(block, {tanh(in[0])}, variant(inner));
+  };
+  const Tensor x = x22();
+  const auto loss = [&] { return sum(checkpoint(nested, {x}, variant(outer))[0]); };
+  CHECK_NOTHROW(backward(loss()));
+  const Tensor later = loss();
+  {
+    const GradMode no_grad(false);
+    scale_(w, 2);
+  }
+  CHECK_THROWS_WITH(backward(later), ContainsSubstring("operand 1 of linear"));
+}
+
+}  // namespace rematch

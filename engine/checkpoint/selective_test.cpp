@@ -1,0 +1,173 @@
+// Selective checkpointing: a policy keeps the results of some ops for the replay.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/linear.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::values_off_zero;
+using testing::variable;
+
+/// Counts draws, that is, executions of random kernels.
+class Draws final : public RunObserver {
+ public:
+  Draws() { ambient().observer = this; }
+  ~Draws() override { ambient().observer = nullptr; }
+  Draws(const Draws&) = delete;
+  Draws& operator=(const Draws&) = delete;
+  void on_draw(const Generator& before, std::int64_t /*elements*/,
+               std::span<const std::byte> /*drawn*/) override {
+    offsets.push_back(before.offset);
+  }
+  std::vector<std::uint64_t> offsets;
+};
+
+CheckpointOptions keeping(std::string_view op, int index = -1) {
+  CheckpointOptions options;
+  options.policy = [op, index](const OpInstance& instance) {
+    const bool keep = instance.op == op && (index < 0 || instance.index == index);
+    return keep ? Keep::must_save : Keep::must_recompute;
+  };
+  return options;
+}
+
+Tensor input() { return values_off_zero({3, 4}, 5).set_requires_grad(true); }
+
+Tensors two_masks(const Tensors& in) {
+  return {mul(tanh(dropout(tanh(dropout(in[0], 0.5)), 0.5)), in[0])};
+}
+
+/// Gradient of the input after a seeded step.
+Tensor gradient_of(const Function& f, const CheckpointOptions* options) {
+  ambient().streams.seed(7);
+  const Tensor x = input();
+  backward(sum(options != nullptr ? checkpoint(f, {x}, *options)[0] : f({x})[0]));
+  return x.grad();
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a policy changes what is computed again, never what comes out") {
+  const Tensor expected = gradient_of(two_masks, nullptr);
+  const auto streams = ambient().streams.states();
+  for (const char* op : {"tanh", "dropout", "mul", "none"}) {
+    for (const int index : {-1, 0, 1}) {
+      const CheckpointOptions options = keeping(op, index);
+      INFO(op << " " << index);
+      CHECK(same_bits(gradient_of(two_masks, &options), expected));
+      CHECK(ambient().streams.states() == streams);
+    }
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a random op that was kept still advances the generator") {
+  const CheckpointOptions options = keeping("dropout", 0);
+  const Draws draws;
+  const Tensor kept = gradient_of(two_masks, &options);
+  // Both masks in the forward; in the replay the second alone, from where the forward drew it.
+  CHECK(draws.offsets == std::vector<std::uint64_t>{0, 12, 12});
+  CHECK(same_bits(kept, gradient_of(two_masks, nullptr)));
+}
+
+TEST_CASE_METHOD(LedgerScope, "what is kept counts as saved, to the byte, until it is used") {
+  const Tensor w = values_off_zero({4, 4}, 9).set_requires_grad(true);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {sum(tanh(linear(tanh(in[0]), w)))};
+  };
+  const auto saved_with = [&](const CheckpointOptions& options) {
+    const Tensor x = input();
+    const Tensors y = checkpoint(f, {x}, options);
+    return ledger().live(Tag::saved);
+  };
+  const std::int64_t input_bytes = 3 * 4 * 8;
+  CHECK(saved_with({}) == input_bytes);
+  CHECK(saved_with(keeping("linear")) == 2 * input_bytes);
+  CHECK(saved_with(keeping("tanh")) == 3 * input_bytes);
+  CHECK(saved_with(keeping("tanh", 1)) == 2 * input_bytes);
+  const Tensor x = input();
+  {
+    const Tensors y = checkpoint(f, {x}, keeping("tanh"));
+    backward(y[0]);
+    CHECK(ledger().live(Tag::saved) == 0);
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "the policy is asked in the forward only, once for each op") {
+  std::vector<std::string> asked;
+  CheckpointOptions options;
+  options.policy = [&](const OpInstance& instance) {
+    asked.push_back(std::string(instance.op) + " " + std::to_string(instance.index));
+    return Keep::prefer_recompute;
+  };
+  gradient_of(two_masks, &options);
+  CHECK(asked == std::vector<std::string>{"dropout 0", "tanh 0", "dropout 1", "tanh 1", "mul 0"});
+}
+
+TEST_CASE_METHOD(LedgerScope, "ops in place are not kept, and do not harm what was") {
+  const Tensor w = values_off_zero({4, 4}, 9).set_requires_grad(true);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = linear(tanh(in[0]), w);
+    return {relu_(y)};
+  };
+  const CheckpointOptions all{.policy = [](const OpInstance&) { return Keep::must_save; }};
+  const Tensor x = input();
+  const Tensor loss = sum(checkpoint(f, {x}, all)[0]);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("kept of linear (op 1, float64 [3, 4]) was "
+                                                      "changed in place since"));
+  const CheckpointOptions before = keeping("tanh");
+  CHECK(same_bits(gradient_of(f, &before), gradient_of(f, nullptr)));
+}
+
+TEST_CASE_METHOD(LedgerScope, "what was kept serves one backward") {
+  const Tensor x = input();
+  const Tensor loss = sum(checkpoint(two_masks, {x}, keeping("tanh"))[0]);
+  backward(loss, {.retain_graph = true, .inputs = {}});
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("was used up by an earlier replay"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a region with a policy may lie in another, or hold one") {
+  const bool outer_keeps = GENERATE(false, true);
+  const bool inner_keeps = GENERATE(false, true);
+  const bool early_stop = GENERATE(false, true);
+  CheckpointOptions outer = keeping(outer_keeps ? "dropout" : "none");
+  CheckpointOptions inner = keeping(inner_keeps ? "dropout" : "none", 1);
+  outer.early_stop = inner.early_stop = early_stop;
+  const Function nested = [&](const Tensors& in) -> Tensors {
+    return two_masks({checkpoint(two_masks, {tanh(in[0])}, inner)[0]});
+  };
+  const Function plain = [&](const Tensors& in) -> Tensors {
+    return two_masks({two_masks({tanh(in[0])})[0]});
+  };
+  CHECK(same_bits(gradient_of(nested, &outer), gradient_of(plain, nullptr)));
+}
+
+TEST_CASE_METHOD(LedgerScope, "the reentrant variant takes no policy") {
+  CheckpointOptions options = keeping("tanh");
+  options.reentrant = true;
+  CHECK_THROWS_WITH(checkpoint(two_masks, {input()}, options),
+                    ContainsSubstring("a policy belongs to the non-reentrant variant"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a graph with kept results that is dropped leaves nothing behind") {
+  const Tensor x = input();
+  { const Tensors y = checkpoint(two_masks, {x}, keeping("tanh")); }
+  CHECK(ledger().live(Tag::saved) == 0);
+}
+
+}  // namespace rematch

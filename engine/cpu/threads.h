@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace rematch::cpu {
+
+/// Threads that kernels called from this thread may use, itself included; 1 in a new thread. The
+/// bits of every result are the same for any number: threads share out the elements of a result,
+/// never the terms of a sum.
+int threads();
+/// Throws std::invalid_argument unless `count` is in 1..kMaxThreads.
+void set_threads(int count);
+inline constexpr int kMaxThreads = 256;
+
+namespace detail {
+using Part = void (*)(const void* body, std::int64_t begin, std::int64_t end);
+/// part(body, ...) for `parts` equal shares of [0, count), one of them here.
+void run_parts(int parts, std::int64_t count, std::int64_t multiple, Part part, const void* body);
+}  // namespace detail
+
+/// Calls body(begin, end) for shares of [0, count) that cover it, at once on threads(). Each begins
+/// at a multiple of `multiple`, and no more threads take part than there are shares of `grain`.
+/// `body` must not throw.
+template <class Body>
+void parallel(std::int64_t count, std::int64_t grain, std::int64_t multiple, const Body& body) {
+  const std::int64_t most = threads() == 1 ? 1 : count / std::max<std::int64_t>(grain, 1);
+  const int parts = static_cast<int>(std::min<std::int64_t>(threads(), most));
+  if (parts <= 1) {
+    body(std::int64_t{0}, count);
+    return;
+  }
+  detail::run_parts(
+      parts, count, multiple,
+      [](const void* b, std::int64_t begin, std::int64_t end) {
+        (*static_cast<const Body*>(b))(begin, end);
+      },
+      &body);
+}
+
+/// Elements of simple work below which a second thread costs more than it brings.
+inline constexpr std::int64_t kGrain = 16384;
+
+/// For element-wise kernels: body(begin, end).
+template <class Body>
+void parallel_elements(std::int64_t n, const Body& body) {
+  parallel(n, kGrain, 64, body);
+}
+
+}  // namespace rematch::cpu
