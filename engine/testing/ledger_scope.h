@@ -31,6 +31,8 @@ class LedgerScope {
     CHECK(left.observer == nullptr);
     CHECK_FALSE(left.replaying);
     CHECK(left.backward_id == 0);
+    CHECK(left.backward_group == nullptr);
+    CHECK_FALSE(left.early_stop.has_value());
   }
   LedgerScope(const LedgerScope&) = delete;
   LedgerScope& operator=(const LedgerScope&) = delete;
