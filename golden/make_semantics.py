@@ -34,6 +34,7 @@ from semantics import (  # noqa: F401  (each registers its probes, in this order
     ambient,
     autocast,
     selective,
+    selective_masks,
     bits,
 )
 

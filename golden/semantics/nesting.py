@@ -108,28 +108,26 @@ def belongs_to_the_innermost():
 
 @probe(
     "N13.inputs_belong_to_the_parent",
-    "How many tensors the outer of two checkpoints says that its forward saved: a tanh, the "
-    "inner's two inputs, a tanh.",
+    "How many tensors the outer of two checkpoints says that its forward saved (a tanh, the "
+    "inner's two inputs, a product of two operands), and its replay, for which one is frozen.",
 )
 def inputs_belong_to_the_parent():
-    runs = []
+    w = variable(2.0)
 
     def inner(a, b):
         return torch.tanh(torch.tanh(a) + torch.tanh(b))
 
     def outer(x):
-        runs.append(1)
-        if len(runs) > 1:
-            return x * 1
-        h = torch.tanh(x)
-        return torch.tanh(checkpoint(inner, h, x))
+        return checkpoint(inner, torch.tanh(x), x) * w
 
     y = checkpoint(outer, variable(0.5))
+    w.requires_grad_(False)
     try:
         y.sum().backward()
     except C.CheckpointError as error:
-        return {"saved": int(re.search(r"during forward: (\d+)", str(error))[1])}
-    return {"saved": 0}
+        counts = re.findall(r"(?:forward|recomputation): (\d+)", str(error))
+        return {"saved_in_forward": int(counts[0]), "saved_in_replay": int(counts[1])}
+    return {"saved_in_forward": 0, "saved_in_replay": 0}
 
 
 @probe("N13.replay_inside_a_forward", "A function that differentiates another checkpoint's result.")
@@ -182,6 +180,17 @@ def scope_in_a_function():
 
     checkpoint(outer, variable(0.5)).sum().backward()
     return {"inner_tail_runs": tail.runs, "outer_tail_runs": outer_tail.runs}
+
+
+@probe("N13.scope_around_a_nesting", "Early stop switched off around the forward of three levels.")
+def scope_around_a_nesting():
+    leaf = Counted(torch.tanh)
+    middle = Counted(lambda x: checkpoint(leaf, x))
+    outer = Counted(lambda x: checkpoint(middle, x))
+    with C.set_checkpoint_early_stop(False):
+        y = checkpoint(outer, variable(0.5))
+    y.sum().backward()
+    return {"level_runs": [outer.runs, middle.runs, leaf.runs]}
 
 
 @probe("N13.partly_needed", "Of two checkpoints in a checkpoint only the first is walked: runs.")

@@ -246,7 +246,7 @@ def recompute_everything():
     }
 
 
-@probe("S7.products", "sigmoid((x y) y) * y: products in forward, in backward, by policy.")
+@probe("S7.products", "sigmoid((x y) y) * y: products in forward, and in the replay, by policy.")
 def products():
     def body(x, y):
         return torch.sigmoid(torch.matmul(torch.matmul(x, y), y)) * y
@@ -257,29 +257,38 @@ def products():
             out = call(body, x, y)
         with OpCounter() as backward:
             out.sum().backward()
-        return [forward.counts.get("mm", 0), backward.counts.get("mm", 0)]
+        return forward.counts.get("mm", 0), backward.counts.get("mm", 0)
 
-    return {
-        "plain": counts(lambda f, *a: f(*a)),
-        "checkpoint": counts(lambda f, *a: checkpointed("non_reentrant", f, *a)),
-        "save_products": counts(functools.partial(selective, saving(aten.mm.default))),
-        "save_sigmoid": counts(functools.partial(selective, saving(aten.sigmoid.default))),
-    }
+    seen = {}
+    _, plain = counts(lambda f, *a: f(*a))
+    for name, call in [
+        ("checkpoint", lambda f, *a: checkpointed("non_reentrant", f, *a)),
+        ("save_products", functools.partial(selective, saving(aten.mm.default))),
+        ("save_sigmoid", functools.partial(selective, saving(aten.sigmoid.default))),
+    ]:
+        forward, backward = counts(call)
+        seen[f"{name}_forward"] = forward
+        seen[f"{name}_replay"] = backward - plain
+    return seen
 
 
-@probe(
-    "S7.early_stop", "A saved last operator: kernels of two tanh in backward, runs of the function."
-)
+@probe("S7.early_stop", "A saved last operator: kernels of tanh and add in the replay of two tanh.")
 def early_stop():
     seen = {}
+    body = lambda x: torch.tanh(torch.tanh(x) + x)
+    x = variable(0.5)
+    with OpCounter() as plain:
+        body(x).sum().backward()
+    # Those of the forward: the rest is what a plain backward adds.
+    plain_adds = plain.counts.get("add", 0) - 1
     for name, stop in (("with_early_stop", True), ("without", False)):
-        body = Counted(lambda x: torch.tanh(torch.tanh(x) + x))
-        y = selective(saving(aten.tanh.default), body, variable(0.5), early_stop=stop).sum()
+        counted = Counted(body)
+        y = selective(saving(aten.tanh.default), counted, variable(0.5), early_stop=stop).sum()
         with OpCounter() as ops:
             y.backward()
         seen[f"{name}_tanh_kernels"] = ops.counts.get("tanh", 0)
-        seen[f"{name}_add_kernels"] = ops.counts.get("add", 0)
-        seen[f"{name}_runs"] = body.runs
+        seen[f"{name}_add_kernels"] = ops.counts.get("add", 0) - plain_adds
+        seen[f"{name}_runs"] = counted.runs
     return seen
 
 
@@ -299,86 +308,6 @@ def surrounding_hooks():
         seen[f"{name}_unpacks"] = hooks.unpacks
         seen[f"{name}_warnings"] = warnings_seen
     return seen
-
-
-native_dropout = aten.native_dropout.default
-
-
-def masks(first, second, **options):
-    """Which mask the replay of two dropouts gets, given what the policy says of each."""
-    asked = []
-
-    def policy(ctx, op, *args, **kwargs):
-        if op is not native_dropout:
-            return RECOMPUTE
-        asked.append(1)
-        return first if len(asked) == 1 else second
-
-    drawn = []
-
-    def body(x):
-        # Older releases ask in the replay, too.
-        asked.clear()
-        a, mask_a = torch.native_dropout(x, 0.5, True)
-        b, mask_b = torch.native_dropout(a * x, 0.5, True)
-        drawn.append((mask_a.clone(), mask_b.clone()))
-        return torch.tanh(b * x)
-
-    def gradient(call):
-        torch.manual_seed(7)
-        x = ramp(64)
-        call(body, x).sum().backward()
-        return [x.grad]
-
-    reference = gradient(lambda f, *a: f(*a))
-    drawn.clear()
-    verdict = judged(
-        lambda: gradient(lambda f, *a: selective(policy, f, *a, early_stop=False)), reference
-    )
-    forward = drawn[0]
-
-    def named(mask):
-        if torch.equal(mask, forward[0]):
-            return "the first's"
-        return "the second's" if torch.equal(mask, forward[1]) else "another"
-
-    return {
-        "first_mask_in_replay": named(drawn[1][0]),
-        "second_mask_in_replay": named(drawn[1][1]),
-        "verdict": verdict,
-    }
-
-
-@probe("S9.saved_then_recomputed", "Two dropouts: the first is saved, the second drawn again.")
-def saved_then_recomputed():
-    return masks(SAVE, RECOMPUTE)
-
-
-@probe("S9.recomputed_then_saved", "Two dropouts: the first is drawn again, the second saved.")
-def recomputed_then_saved():
-    return masks(RECOMPUTE, SAVE)
-
-
-@probe("S9.both_saved", "Two dropouts, both saved.")
-def both_saved():
-    return masks(SAVE, SAVE)
-
-
-@probe("S9.both_recomputed", "Two dropouts, both drawn again.")
-def both_recomputed():
-    return masks(RECOMPUTE, RECOMPUTE)
-
-
-@probe("S9.random_state", "The random state after a backward in which a saved dropout is skipped.")
-def random_state():
-    def body(x):
-        a, _ = torch.native_dropout(x, 0.5, True)
-        return torch.tanh(a)
-
-    y = selective(saving(native_dropout), body, ramp(8)).sum()
-    before = torch.get_rng_state()
-    y.backward()
-    return {"kept_by_backward": torch.equal(before, torch.get_rng_state())}
 
 
 @probe("S10.nested", "A selective checkpoint inside another: runs of each and kernels in backward.")

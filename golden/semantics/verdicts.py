@@ -178,6 +178,24 @@ def optimizer_step():
     return verdicts(situation)
 
 
+@probe("N10.weight_changed_in_backward", "A weight changed during backward, by another's hook.")
+def weight_changed_in_backward():
+    def situation(call, accident):
+        x, early, late = variable(0.5, -1.0), variable(2.0, 3.0), variable(5.0, 7.0)
+
+        def step(_):
+            # The gradient of `late` is there before the node that reads `early` runs.
+            with torch.no_grad():
+                early.mul_(2)
+
+        if accident:
+            late.register_hook(step)
+        call(lambda x: tanh(x * early) * late, x).sum().backward()
+        return [x.grad, early.grad, late.grad]
+
+    return verdicts(situation)
+
+
 @probe("N11.own_argument_changed", "A function that scales its argument in place before using it.")
 def own_argument_changed():
     def situation(call, accident):
