@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 
 namespace rematch {
 
+class BackwardGroup;
 class CastCache;
 class OpWatcher;
 class SavedTensorHooks;
@@ -63,6 +65,10 @@ struct Ambient {
   bool replaying = false;
   /// Identity of the running backward pass; 0 outside of one.
   std::uint64_t backward_id = 0;
+  /// The group that backward passes belong to, or nullptr.
+  BackwardGroup* backward_group = nullptr;
+  /// What EarlyStop decided.
+  std::optional<bool> early_stop;
 };
 
 /// The calling thread's ambient state.

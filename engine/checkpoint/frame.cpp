@@ -3,6 +3,7 @@
 #include <string>
 
 #include "engine/autograd/backward.h"
+#include "engine/checkpoint/backward_group.h"
 #include "engine/checkpoint/tensor_hash.h"
 
 namespace rematch {
@@ -52,6 +53,7 @@ class ReplayHooks final : public SavedTensorHooks {
       Tensor& slot = pass_.recomputed[static_cast<std::size_t>(index)];
       slot = t.detach();
       slot.storage()->hold();
+      pass_.versions[static_cast<std::size_t>(index)] = t.version();
     }
     if (frame_.options_.early_stop && count_ == expected) throw ReplayComplete{&frame_};
     return nullptr;
@@ -86,6 +88,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
       mechanics_(mechanics_of(options)),
       entry_(mechanics_, options.preserve_rng),
       region_(options.determinism, options.policy) {
+  options_.early_stop = ambient().early_stop.value_or(options_.early_stop);
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());
   // Through the surrounding hooks: an enclosing checkpoint then owns these inputs, and an
@@ -116,7 +119,7 @@ Holder::~Holder() {
   }
 }
 
-Frame::Pass& Frame::pass_for(std::uint64_t backward) {
+Frame::Pass& Frame::pass_for(std::uint64_t backward, BackwardGroup* group) {
   for (auto& pass : passes_) {
     if (pass->backward == backward) return *pass;
   }
@@ -124,10 +127,16 @@ Frame::Pass& Frame::pass_for(std::uint64_t backward) {
   Pass& pass = *passes_.back();
   pass.backward = backward;
   pass.recomputed.resize(saved_.size());
-  // Whatever this backward does not use must not outlive it.
-  at_end_of_backward([frame = weak_from_this(), backward] {
+  pass.versions.resize(saved_.size());
+  // Whatever this backward, or its group, does not use must not outlive it.
+  const auto drop = [frame = weak_from_this(), backward] {
     if (const auto alive = frame.lock()) alive->drop_pass(backward);
-  });
+  };
+  if (group != nullptr) {
+    group->at_end(drop);
+  } else {
+    at_end_of_backward(drop);
+  }
   try {
     replay(pass);
   } catch (...) {
@@ -148,13 +157,17 @@ void Frame::drop_pass(std::uint64_t backward) {
 }
 
 Tensor Frame::fetch(int index) {
-  const std::uint64_t backward = current_backward();
-  Pass& pass = pass_for(backward);
+  // What is saved later in the forward would be missing from a replay that the group shares.
+  BackwardGroup* group = forward_is_over_ ? BackwardGroup::current() : nullptr;
+  const std::uint64_t backward = group != nullptr ? group->id() : current_backward();
+  Pass& pass = pass_for(backward, group);
   const auto at = static_cast<std::size_t>(index);
   const Saved& saved = saved_[at];
   if (at >= pass.recomputed.size() || !pass.recomputed[at].defined()) {
     throw CheckpointError("[checkpoint] " + label(index, saved.shape, saved.dtype) +
-                          " was unpacked twice in one backward, or the replay did not produce it");
+                          " was unpacked twice in one " +
+                          (group != nullptr ? "group of backwards" : "backward") +
+                          ", or the replay did not produce it");
   }
   Tensor& slot = pass.recomputed[at];
   // Whatever was agreed not to be checked: a node must not read past the end of what it gets.
@@ -162,6 +175,12 @@ Tensor Frame::fetch(int index) {
     throw CheckpointError("[checkpoint] the replay differs from the forward: " +
                           label(index, saved.shape, saved.dtype) + " expected, got " +
                           label(index, slot.shape(), slot.dtype()));
+  }
+  if (slot.version() != pass.versions[at]) {
+    throw CheckpointError("[checkpoint] " + label(index, saved.shape, saved.dtype) +
+                          " was changed by an in-place operation since the replay: version " +
+                          std::to_string(pass.versions[at]) + " expected, got " +
+                          std::to_string(slot.version()));
   }
   Tensor result = slot;
   mechanics_.release(slot);

@@ -10,6 +10,7 @@
 
 namespace rematch {
 
+class BackwardGroup;
 class Holder;
 
 /// One call of the non-reentrant checkpoint(): what it takes to compute its saved tensors again.
@@ -42,12 +43,13 @@ class Frame : public std::enable_shared_from_this<Frame> {
     std::uint64_t hash = 0;
   };
   struct Pass {
-    std::uint64_t backward = 0;
+    std::uint64_t backward = 0;  ///< Or the group's.
     /// By placeholder; undefined when not there (any more).
     std::vector<Tensor> recomputed;
+    std::vector<std::uint32_t> versions;
   };
 
-  Pass& pass_for(std::uint64_t backward);
+  Pass& pass_for(std::uint64_t backward, BackwardGroup* group);
   void drop_pass(std::uint64_t backward);
   void replay(Pass& pass);
 

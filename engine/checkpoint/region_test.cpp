@@ -238,4 +238,25 @@ TEST_CASE_METHOD(LedgerScope, "a region inside another is compared as part of bo
   CHECK_THROWS_WITH(backward(later), ContainsSubstring("operand 1 of linear"));
 }
 
+TEST_CASE_METHOD(LedgerScope,
+                 "a weight that changes during backward, after the replay, is noticed") {
+  // As an optimizer does that steps in gradient hooks. A plain graph notices it, too.
+  const bool checkpointed = GENERATE(false, true);
+  const bool reentrant = GENERATE(false, true);
+  const DeterminismCheck check = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
+  CheckpointOptions options = variant(reentrant);
+  options.determinism = check;
+  Tensor early = variable({1, 2, 3, 4}, {2, 2});
+  Tensor late = variable({5, 6, 7, 8}, {2, 2});
+  late.register_hook([&](const Tensor&) {
+    scale_(early, 2);
+    return Tensor();
+  });
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {mul(tanh(mul(in[0], early)), late)};
+  };
+  const Tensor loss = sum(checkpointed ? checkpoint(f, {x22()}, options)[0] : f({x22()})[0]);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("was changed by an in-place operation"));
+}
+
 }  // namespace rematch

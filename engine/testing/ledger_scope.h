@@ -34,6 +34,8 @@ class LedgerScope {
     CHECK_FALSE(left.autocast.enabled);
     CHECK(left.autocast.cache == nullptr);
     CHECK(left.backward_id == 0);
+    CHECK(left.backward_group == nullptr);
+    CHECK_FALSE(left.early_stop.has_value());
   }
   LedgerScope(const LedgerScope&) = delete;
   LedgerScope& operator=(const LedgerScope&) = delete;

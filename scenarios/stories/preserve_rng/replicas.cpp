@@ -23,7 +23,7 @@ constexpr std::int64_t kHidden = 32;
 constexpr std::uint64_t kSeed = 7;
 constexpr std::uint64_t kDataSeed = 11;
 
-class MaskLog final : public DrawObserver {
+class MaskLog final : public RunObserver {
  public:
   explicit MaskLog(std::vector<Mask>& masks) : masks_(masks) {}
   void on_draw(const Generator&, std::int64_t, std::span<const std::byte> drawn) override {
@@ -65,10 +65,10 @@ class Worker {
   void forward_and_backward() {
     inside([&] {
       MaskLog log(result_.masks);
-      ambient().draw_observer = &log;
+      ambient().observer = &log;
       optimizer_->zero_grad();
       backward(mse_loss(forward(true), target_));
-      ambient().draw_observer = nullptr;
+      ambient().observer = nullptr;
     });
   }
   void step() {

@@ -1,0 +1,331 @@
+"""State that code depends on without being handed it: what a replay restores."""
+
+import contextvars
+import threading
+
+from torch.overrides import TorchFunctionMode
+
+from semantics.probing import *
+
+tanh = torch.tanh
+
+
+def dropout(x):
+    return torch.dropout(x, 0.5, True)
+
+
+@probe("A1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")
+def dropout_mask():
+    def run(call):
+        torch.manual_seed(7)
+        x = ramp(8, 8)
+        y = call(lambda x: tanh(dropout(x)), x).sum()
+        before = torch.get_rng_state()
+        y.backward()
+        kept = torch.equal(before, torch.get_rng_state())
+        return x.grad, kept, torch.rand(4)
+
+    plain = run(lambda f, *a: f(*a))
+    seen = {}
+    for variant in VARIANTS:
+        found = run(lambda f, *a: checkpointed(variant, f, *a))
+        seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
+        seen[f"{variant}_state_kept_by_backward"] = found[1]
+        seen[f"{variant}_next_draw_right"] = same_bits(found[2], plain[2])
+    return seen
+
+
+@probe("A1.not_preserved", "The same with preserve_rng_state=False.")
+def not_preserved():
+    def run(call):
+        torch.manual_seed(7)
+        x = ramp(8, 8)
+        y = call(lambda x: tanh(dropout(x)), x).sum()
+        before = torch.get_rng_state()
+        y.backward()
+        kept = torch.equal(before, torch.get_rng_state())
+        return x.grad, kept, torch.rand(4)
+
+    plain = run(lambda f, *a: f(*a))
+    seen = {}
+    for variant in VARIANTS:
+        found = run(lambda f, *a: checkpointed(variant, f, *a, preserve_rng_state=False))
+        seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
+        seen[f"{variant}_state_kept_by_backward"] = found[1]
+        seen[f"{variant}_next_draw_right"] = same_bits(found[2], plain[2])
+    return seen
+
+
+def states_seen(variant, before_backward, **options):
+    """Random states that a function with one draw sees at its entry, forward and replay."""
+    states = []
+
+    def body(x):
+        states.append(torch.get_rng_state())
+        return tanh(dropout(x))
+
+    torch.rand(3)
+    y = checkpointed(variant, body, ramp(8), **options).sum()
+    torch.rand(5)
+    before_backward()
+    left = torch.get_rng_state()
+    y.backward()
+    return torch.equal(*states), torch.equal(left, torch.get_rng_state())
+
+
+@probe("A1.state_at_entry", "Draws before the region and after it: where the replay begins.")
+def state_at_entry():
+    seen = {}
+    for variant in VARIANTS:
+        begins, kept = states_seen(variant, lambda: None)
+        seen[f"{variant}_replay_begins_at_entry"] = begins
+        seen[f"{variant}_state_kept_by_backward"] = kept
+    return seen
+
+
+@probe("A1.reseeded", "Seeding between forward and backward.")
+def reseeded():
+    seen = {}
+    for variant in VARIANTS:
+        begins, kept = states_seen(variant, lambda: torch.manual_seed(99))
+        seen[f"{variant}_replay_begins_at_entry"] = begins
+        seen[f"{variant}_state_kept_by_backward"] = kept
+    return seen
+
+
+@probe("A1.own_generator", "A draw from a generator of the user's own.")
+def own_generator():
+    seen = {}
+    for variant in VARIANTS:
+        generator = torch.Generator().manual_seed(3)
+        states = []
+
+        def body(x):
+            states.append(generator.get_state())
+            return tanh(x * torch.rand(8, generator=generator))
+
+        y = checkpointed(variant, body, ramp(8)).sum()
+        left = generator.get_state()
+        y.backward()
+        seen[f"{variant}_replay_begins_at_entry"] = torch.equal(*states)
+        seen[f"{variant}_state_kept_by_backward"] = torch.equal(left, generator.get_state())
+    return seen
+
+
+@probe("A1.several_regions", "Three checkpoints with dropout in turn: gradient and random state.")
+def several_regions():
+    seen = {}
+
+    def run(call):
+        torch.manual_seed(7)
+        x = h = ramp(4, 8)
+        for _ in range(3):
+            h = call(lambda x: tanh(dropout(x)), h)
+        h.sum().backward()
+        return x.grad, torch.get_rng_state()
+
+    plain = run(lambda f, *a: f(*a))
+    for variant in VARIANTS:
+        found = run(lambda f, *a: checkpointed(variant, f, *a))
+        seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
+        seen[f"{variant}_random_state_right"] = torch.equal(found[1], plain[1])
+    return seen
+
+
+@probe("A2.python_random", "Python's random inside the function: state at entry, state afterwards.")
+def python_random():
+    seen = {}
+    for variant in VARIANTS:
+        draws = []
+
+        def body(x):
+            draws.append(random.random())
+            return tanh(x)
+
+        y = checkpointed(variant, body, variable(0.5)).sum()
+        left = random.getstate()
+        y.backward()
+        seen[f"{variant}_same_draw_in_replay"] = draws[0] == draws[1]
+        seen[f"{variant}_state_kept_by_backward"] = left == random.getstate()
+    return seen
+
+
+def whose(read, forward, backward):
+    """Whose value of a state a replay sees: the forward's or the backward's, which differ.
+
+    `forward` and `backward` are contexts in which the forward and the backward run.
+    """
+    seen = {}
+    for variant in VARIANTS:
+        values = []
+
+        def body(x):
+            values.append(read())
+            return tanh(x)
+
+        with forward():
+            y = checkpointed(variant, body, variable(0.5)).sum()
+        with backward():
+            y.backward()
+            outside = read()
+        assert values[0] != outside
+        told = {values[0]: "the forward's", outside: "the backward's"}
+        seen[variant] = told.get(values[1], "another")
+    return seen
+
+
+@contextlib.contextmanager
+def setting(get, put, value):
+    before = get()
+    put(value)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+@probe("A3.grad_mode", "Recording in the replay of a backward that is called with recording off.")
+def grad_mode():
+    seen = {}
+    for variant in VARIANTS:
+        modes = []
+
+        def body(x):
+            modes.append(torch.is_grad_enabled())
+            return tanh(x)
+
+        y = checkpointed(variant, body, variable(0.5)).sum()
+        with torch.no_grad():
+            y.backward()
+        seen[f"{variant}_modes"] = modes
+    return seen
+
+
+@probe("A5.device_context", "torch.device('meta') around the forward only: whose the replay sees.")
+def device_context():
+    return whose(lambda: torch.empty(1).device.type, lambda: torch.device("meta"), nullcontext)
+
+
+@probe("A5.device_context_of_backward", "The same around the backward only.")
+def device_context_of_backward():
+    return whose(lambda: torch.empty(1).device.type, nullcontext, lambda: torch.device("meta"))
+
+
+class Doubles(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.zeros:
+            return torch.ones(1)
+        return func(*args, **(kwargs or {}))
+
+
+@probe("A5.function_mode", "Another mode over torch's functions around the forward only.")
+def function_mode():
+    return whose(lambda: torch.zeros(1).item(), Doubles, nullcontext)
+
+
+@probe("A6.default_dtype", "The default dtype of new tensors, changed in between.")
+def default_dtype():
+    change = lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32)
+    return whose(lambda: str(torch.empty(1).dtype), nullcontext, change)
+
+
+@probe(
+    "A6.deterministic_algorithms", "The switch for deterministic algorithms, changed in between."
+)
+def deterministic_algorithms():
+    get = torch.are_deterministic_algorithms_enabled
+    return whose(get, nullcontext, lambda: setting(get, torch.use_deterministic_algorithms, True))
+
+
+@probe("A6.matmul_precision", "The precision of float32 products (TF32), changed in between.")
+def matmul_precision():
+    get, put = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    return whose(get, nullcontext, lambda: setting(get, put, "medium"))
+
+
+@probe("A6.attention_backend", "The choice of attention kernels, changed in between.")
+def attention_backend():
+    flags = torch.backends.cuda
+    return whose(
+        flags.math_sdp_enabled,
+        nullcontext,
+        lambda: setting(flags.math_sdp_enabled, flags.enable_math_sdp, False),
+    )
+
+
+@probe("A6.training", "module.training, changed in between.")
+def training():
+    seen = {}
+    for name, backward in (("eval_between", False), ("train_between", True)):
+        for variant in VARIANTS:
+            model = torch.nn.Identity().train(not backward)
+            values = []
+
+            def body(x):
+                values.append(model.training)
+                return tanh(x)
+
+            y = checkpointed(variant, body, variable(0.5)).sum()
+            model.train(backward)
+            y.backward()
+            seen[f"{name}_{variant}"] = (
+                "the forward's" if values[0] == values[1] else "the backward's"
+            )
+    return seen
+
+
+@probe("A6.module_hook", "A forward hook taken off the module before backward: runs of the hook.")
+def module_hook():
+    seen = {}
+    for variant in VARIANTS:
+        model = torch.nn.Tanh()
+        runs = []
+        handle = model.register_forward_hook(lambda *_: runs.append(1))
+        y = checkpointed(variant, model, variable(0.5)).sum()
+        handle.remove()
+        y.backward()
+        seen[f"{variant}_hook_runs"] = len(runs)
+    return seen
+
+
+@probe("A6.global_variable", "A global of the user's, changed in between.")
+def global_variable():
+    box = [1]
+    return whose(
+        lambda: box[0],
+        nullcontext,
+        lambda: setting(lambda: box[0], lambda v: box.__setitem__(0, v), 2),
+    )
+
+
+@probe("A6.context_variable", "A context variable and a thread-local, set around the forward only.")
+def context_variable():
+    variable_ = contextvars.ContextVar("probe", default="unset")
+
+    @contextlib.contextmanager
+    def forward():
+        token = variable_.set("set")
+        yield
+        variable_.reset(token)
+
+    local = threading.local()
+    put = lambda value: setattr(local, "value", value)
+    get = lambda: getattr(local, "value", 0)
+    seen = {f"context_{k}": v for k, v in whose(variable_.get, forward, nullcontext).items()}
+    threads = whose(get, lambda: setting(get, put, 1), nullcontext)
+    return seen | {f"thread_local_{k}": v for k, v in threads.items()}
+
+
+@probe(
+    "A6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the replay?"
+)
+def saved_tensor_hooks():
+    seen = {}
+    for variant in VARIANTS:
+        with HookCounter() as hooks:
+            y = checkpointed(variant, lambda x: tanh(tanh(x)), variable(0.5)).sum()
+        packs = hooks.packs
+        y.backward()
+        seen[f"{variant}_packs_in_forward"] = packs
+        seen[f"{variant}_packs_in_replay"] = hooks.packs - packs
+    return seen

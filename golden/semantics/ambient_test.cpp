@@ -1,0 +1,245 @@
+// State that code depends on without being handed it: what a replay restores.
+#include <random>
+
+#include "engine/nn/layers.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "engine/testing/values.h"
+#include "golden/testing/observer.h"
+#include "golden/testing/rules.h"
+#include "golden/testing/situations.h"
+
+namespace rematch::golden {
+namespace {
+
+using nlohmann::json;
+using testing::same_bits;
+
+Function dropout_tanh() {
+  return of_one([](const Tensor& x) { return tanh(dropout(x, 0.5)); });
+}
+
+/// Gradient, whether backward kept the random state, and the next draw.
+struct Step {
+  Tensor gradient;
+  bool kept = false;
+  std::vector<std::vector<std::byte>> next;
+};
+
+Step step(const Call& call) {
+  ambient().streams = Streams(7);
+  const Tensor x = ramp({8, 8});
+  const Tensor y = sum(call(dropout_tanh(), {x})[0]);
+  const auto before = random_state();
+  backward(y);
+  const bool kept = random_state() == before;
+  const Observer observer;
+  dropout(ramp({4, 8}, false), 0.5);
+  return {x.grad(), kept, observer.masks};
+}
+
+json steps(const CheckpointOptions& options) {
+  const Step plain = step(Call(Way::plain));
+  json facts;
+  for (const Way way : kVariants) {
+    const Step found = step(Call(way, options));
+    facts[to_string(way) + "_gradient_right"] = same_bits(found.gradient, plain.gradient);
+    facts[to_string(way) + "_state_kept_by_backward"] = found.kept;
+    facts[to_string(way) + "_next_draw_right"] = found.next == plain.next;
+  }
+  return facts;
+}
+
+/// Where the replay of a region that draws begins, after `before_backward`.
+json begins(const std::function<void()>& before_backward) {
+  json facts;
+  for (const Way way : kVariants) {
+    std::vector<std::vector<Generator>> states;
+    const Function body = of_one([&](const Tensor& x) {
+      states.push_back(random_state());
+      return tanh(dropout(x, 0.5));
+    });
+    dropout(ramp({3}, false), 0.5);
+    const Tensor y = sum(Call(way)(body, {ramp({8})})[0]);
+    dropout(ramp({5}, false), 0.5);
+    before_backward();
+    const auto left = random_state();
+    backward(y);
+    facts[to_string(way) + "_replay_begins_at_entry"] = states[0] == states[1];
+    facts[to_string(way) + "_state_kept_by_backward"] = random_state() == left;
+  }
+  return facts;
+}
+
+/// Whose value of a state a replay sees, when `change` changes it between forward and backward.
+template <class Read, class Change>
+std::string whose(Way way, const Read& read, const Change& change) {
+  using Value = decltype(read());
+  std::vector<Value> values;
+  const Function body = of_one([&](const Tensor& x) {
+    values.push_back(read());
+    return tanh(x);
+  });
+  const Tensor y = sum(Call(way)(body, {variable({0.5})})[0]);
+  change();
+  backward(y);
+  const Value now = read();
+  if (values[0] == now) return "the same";
+  return values[1] == values[0] ? "the forward's" : values[1] == now ? "the backward's" : "another";
+}
+
+}  // namespace
+
+RULE("A1", "a replay draws what its forward drew, and leaves the random state as it found it") {
+  seen.add("A1.dropout", steps({}));
+  seen.add("A1.state_at_entry", begins([] {}));
+  seen.add("A1.reseeded", begins([] { ambient().streams.seed(99); }));
+  json regions;
+  const auto three = [](const Call& call) {
+    ambient().streams = Streams(7);
+    const Tensor x = ramp({4, 8});
+    Tensors h{x};
+    for (int i = 0; i < 3; ++i) h = call(dropout_tanh(), h);
+    backward(sum(h[0]));
+    return std::pair(x.grad(), random_state());
+  };
+  const auto plain = three(Call(Way::plain));
+  for (const Way way : kVariants) {
+    const auto found = three(Call(way));
+    regions[to_string(way) + "_gradient_right"] = same_bits(found.first, plain.first);
+    regions[to_string(way) + "_random_state_right"] = found.second == plain.second;
+  }
+  seen.add("A1.several_regions", regions);
+}
+
+RULE("A1", "without preserved random state a replay draws another mask and moves the state") {
+  CheckpointOptions options;
+  options.preserve_rng = false;
+  seen.add("A1.not_preserved", steps(options));
+}
+
+RULE("A1", "a random stream of the user's own is preserved as the default one is") {
+  json facts;
+  for (const Way way : kVariants) {
+    const int stream = ambient().streams.add("the user's");
+    std::vector<Generator> states;
+    const Function body = of_one([&](const Tensor& x) {
+      states.push_back(ambient().streams.at(stream));
+      return tanh(dropout(x, 0.5, {.train = true, .stream = stream}));
+    });
+    const Tensor y = sum(Call(way)(body, {ramp({8})})[0]);
+    const Generator left = ambient().streams.at(stream);
+    backward(y);
+    facts[to_string(way) + "_replay_begins_at_entry"] = states[0] == states[1];
+    facts[to_string(way) + "_state_kept_by_backward"] = ambient().streams.at(stream) == left;
+  }
+  seen.add("A1.own_generator", facts);
+}
+
+RULE("A2", "a generator that the engine does not know is not preserved") {
+  json facts;
+  for (const Way way : kVariants) {
+    std::minstd_rand generator(7);
+    std::vector<std::uint64_t> draws;
+    const Function body = of_one([&](const Tensor& x) {
+      draws.push_back(generator());
+      return tanh(x);
+    });
+    const Tensor y = sum(Call(way)(body, {variable({0.5})})[0]);
+    const std::minstd_rand left = generator;
+    backward(y);
+    facts[to_string(way) + "_same_draw_in_replay"] = draws[0] == draws[1];
+    facts[to_string(way) + "_state_kept_by_backward"] = generator == left;
+  }
+  seen.add("A2.python_random", facts);
+}
+
+RULE("A3", "a replay records, even when backward is called with recording off") {
+  json facts;
+  for (const Way way : kVariants) {
+    std::vector<bool> modes;
+    const Function body = of_one([&](const Tensor& x) {
+      modes.push_back(ambient().grad_enabled);
+      return tanh(x);
+    });
+    const Tensor y = sum(Call(way)(body, {variable({0.5})})[0]);
+    const GradMode off(false);
+    backward(y);
+    facts[to_string(way) + "_modes"] = modes;
+  }
+  seen.add("A3.grad_mode", facts);
+}
+
+RULE("A6", "a replay sees training modes, globals and thread-locals as backward finds them") {
+  json training;
+  json globals;
+  json thread_locals;
+  static thread_local int local = 0;
+  for (const Way way : kVariants) {
+    for (const bool begin : {true, false}) {
+      nn::Flatten model;
+      model.set_training(begin);
+      training[(begin ? "eval_between_" : "train_between_") + to_string(way)] = whose(
+          way, [&] { return model.training(); }, [&] { model.set_training(!begin); });
+    }
+    int global = 1;
+    globals[to_string(way)] = whose(
+        way, [&] { return global; }, [&] { global = 2; });
+    local = 1;
+    thread_locals["thread_local_" + to_string(way)] = whose(
+        way, [] { return local; }, [] { local = 0; });
+  }
+  seen.add("A6.training", training);
+  seen.add("A6.global_variable", globals);
+  seen.add("A6.context_variable", thread_locals);
+}
+
+RULE("A6", "hooks on saved tensors around a forward do not see its replay") {
+  json facts;
+  for (const Way way : kVariants) {
+    HookCounter hooks;
+    const Function body = of_one([](const Tensor& x) { return tanh(tanh(x)); });
+    const Tensor y = Call(way)(body, {variable({0.5})})[0];
+    const int packs = hooks.packs;
+    {
+      const HookScope outside(nullptr);
+      backward(sum(y));
+    }
+    facts[to_string(way) + "_packs_in_forward"] = packs;
+    facts[to_string(way) + "_packs_in_replay"] = hooks.packs - packs;
+  }
+  seen.add("A6.saved_tensor_hooks", facts);
+}
+
+RULE("N17", "with recording off a checkpoint runs its function and nothing else") {
+  class CountsCaptures final : public Mechanics {
+   public:
+    Streams capture_rng(const Ambient& state) const override {
+      ++captures;
+      return Mechanics::capture_rng(state);
+    }
+    mutable int captures = 0;
+  };
+  json facts;
+  for (const Way way : kVariants) {
+    const CountsCaptures mechanics;
+    CheckpointOptions options;
+    options.mechanics = &mechanics;
+    int runs = 0;
+    const GradMode off(false);
+    const HookCounter hooks;
+    const Tensor y = Call(way, options)(counted_one(runs, tanh), {variable({0.5})})[0];
+    facts[to_string(way) + "_runs"] = runs;
+    facts[to_string(way) + "_output_requires_grad"] = y.requires_grad();
+    facts[to_string(way) + "_surrounding_packs"] = hooks.packs;
+    facts[to_string(way) + "_random_state_read"] = mechanics.captures;
+  }
+  seen.add("N17.grad_disabled", facts);
+  int runs = 0;
+  const Tensor y = non_reentrant(counted_one(runs, tanh), {constant({0.5})});
+  seen.add("N17.nothing_requires_grad",
+           {{"runs", runs}, {"output_requires_grad", y.requires_grad()}});
+}
+
+}  // namespace rematch::golden

@@ -1,0 +1,195 @@
+"""What checkpoint() accepts, refuses and ignores."""
+
+from contextlib import contextmanager
+
+from semantics.probing import *
+
+
+def attempt(variant, function=torch.tanh, **options):
+    return outcome(lambda: checkpointed(variant, function, variable(0.5), **options))
+
+
+@probe("RE7.refused", "Options that the reentrant variant refuses.")
+def refused():
+    return {
+        "keyword_argument_error": attempt("reentrant", lambda x, k: x, k=1),
+        "context_fn_error": attempt("reentrant", context_fn=lambda: (nullcontext(), nullcontext())),
+        "debug_error": attempt("reentrant", debug=True),
+    }
+
+
+@probe("RE7.respect_saved_tensors_hooks", "An option that only newer releases have.")
+def respect_saved_tensors_hooks():
+    return {
+        "reentrant_error": attempt("reentrant", respect_saved_tensors_hooks=True),
+        "non_reentrant_error": attempt("non_reentrant", respect_saved_tensors_hooks=True),
+    }
+
+
+@probe("RE7.ignored", "early_stop and determinism_check given to the reentrant variant.")
+def ignored():
+    tails = {}
+    for early_stop in (True, False):
+        tail = Counted(lambda x: x + 1)
+        x = variable(0.5)
+        checkpointed(
+            "reentrant", lambda x: tail(torch.tanh(x)), x, early_stop=early_stop
+        ).sum().backward()
+        tails[early_stop] = tail.runs
+    return {
+        "runs_after_the_last_saved_with_early_stop": tails[True],
+        "runs_after_the_last_saved_without": tails[False],
+        "unknown_determinism_check_error": attempt("reentrant", determinism_check="nonsense"),
+    }
+
+
+@probe("RE7.variant_not_chosen", "checkpoint() without use_reentrant.")
+def variant_not_chosen():
+    with warned() as seen:
+        y = C.checkpoint(torch.tanh, variable(0.5))
+    return {
+        "warnings": seen,
+        "is_reentrant": type(y.grad_fn).__name__ == "CheckpointFunctionBackward",
+    }
+
+
+@probe("N7.unknown_check", "determinism_check with a word that is not known.")
+def unknown_check():
+    return {"error": attempt("non_reentrant", determinism_check="nonsense")}
+
+
+@probe("N8.debug", "debug=True when the replay runs another op than the forward.")
+def debug():
+    runs = []
+
+    def body(x):
+        runs.append(1)
+        return torch.tanh(x) if len(runs) == 1 else torch.sigmoid(torch.tanh(x) + 1)[:1]
+
+    y = checkpointed("non_reentrant", body, variable(0.5, 1.0), debug=True, early_stop=False)
+    try:
+        y.sum().backward()
+        text = ""
+    except C.CheckpointError as error:
+        text = str(error)
+        seen = category(error)
+    return {
+        "error": seen if text else "no error",
+        "names_the_forward_op": "$1: f64[2]" in text or "torch._ops.aten.tanh.default" in text,
+        "names_the_replay_op": "torch._ops.aten.sigmoid.default" in text,
+        "cause": category(error_cause(body)),
+    }
+
+
+def error_cause(_):
+    """The error that a debug report is raised from."""
+    runs = []
+
+    def body(x):
+        runs.append(1)
+        return torch.tanh(x) if len(runs) == 1 else torch.sigmoid(torch.tanh(x))
+
+    y = checkpointed("non_reentrant", body, variable(0.5), debug=True, early_stop=False)
+    try:
+        y.sum().backward()
+    except C.CheckpointError as error:
+        return error.__cause__
+    raise AssertionError("the replay differs")
+
+
+@probe("N8.options", "debug beside context_fn, and the scope that overrides it.")
+def debug_options():
+    contexts = lambda: (nullcontext(), nullcontext())
+    with C.set_checkpoint_debug_enabled(True):
+        scope_on = attempt("non_reentrant", context_fn=contexts)
+    with C.set_checkpoint_debug_enabled(False):
+        scope_off = attempt("non_reentrant", debug=True, context_fn=contexts)
+    with C.set_checkpoint_debug_enabled(None):
+        scope_none = attempt("non_reentrant", debug=True, context_fn=contexts)
+    return {
+        "with_context_fn_error": attempt("non_reentrant", debug=True, context_fn=contexts),
+        "scope_on_with_context_fn_error": scope_on,
+        "scope_off_with_context_fn_error": scope_off,
+        "scope_none_with_context_fn_error": scope_none,
+    }
+
+
+def counting_contexts():
+    calls = {"made": 0, "forward": 0, "replay": 0}
+
+    @contextmanager
+    def context(name):
+        calls[name] += 1
+        yield
+
+    def make():
+        calls["made"] += 1
+        return context("forward"), context("replay")
+
+    return calls, make
+
+
+@probe("N17.grad_disabled", "checkpoint() with recording off.")
+def grad_disabled():
+    seen = {}
+    for variant in VARIANTS:
+        body = Counted(torch.tanh)
+        reads = Counted(torch.get_rng_state)
+        before, torch.get_rng_state = torch.get_rng_state, reads
+        try:
+            with torch.no_grad(), HookCounter() as hooks:
+                y = checkpointed(variant, body, variable(0.5))
+        finally:
+            torch.get_rng_state = before
+        seen[f"{variant}_runs"] = body.runs
+        seen[f"{variant}_output_requires_grad"] = y.requires_grad
+        seen[f"{variant}_surrounding_packs"] = hooks.packs
+        seen[f"{variant}_random_state_read"] = reads.runs
+    calls, make = counting_contexts()
+    with torch.no_grad():
+        checkpointed("non_reentrant", torch.tanh, variable(0.5), context_fn=make)
+    seen["contexts_made"] = calls["made"]
+    seen["contexts_entered"] = calls["forward"]
+    return seen
+
+
+@probe("N17.nothing_requires_grad", "Recording on, but nothing to train.")
+def nothing_requires_grad():
+    body = Counted(torch.tanh)
+    y = checkpointed("non_reentrant", body, constant(0.5))
+    return {"runs": body.runs, "output_requires_grad": y.requires_grad}
+
+
+@probe("N18.contexts", "How often the contexts of context_fn are made and entered: two backwards.")
+def contexts():
+    calls, make = counting_contexts()
+
+    class Again(nullcontext):
+        def __enter__(self):
+            calls["replay"] += 1
+
+    def reusable():
+        calls["made"] += 1
+        return nullcontext(), Again()
+
+    y = checkpointed("non_reentrant", torch.tanh, variable(0.5), context_fn=reusable).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    return {"made": calls["made"], "replay_entered": calls["replay"]}
+
+
+@probe("N18.swallowed", "A forward context that swallows the function's exception.")
+def swallowed():
+    class Swallows(nullcontext):
+        def __exit__(self, *error):
+            return True
+
+    def fails(x):
+        raise ValueError("the function gave up")
+
+    return {
+        "swallowing_error": attempt(
+            "non_reentrant", fails, context_fn=lambda: (Swallows(), nullcontext())
+        ),
+        "plain_error": attempt("non_reentrant", fails),
+    }

@@ -1,0 +1,140 @@
+"""Automatic mixed precision and replays. On the CPU, to bfloat16."""
+
+from semantics.probing import *
+
+bfloat16 = torch.bfloat16
+mm = torch.ops.aten.mm.default
+
+
+def casting(**options):
+    return torch.autocast("cpu", **({"dtype": bfloat16} | options))
+
+
+def tuple_now():
+    return [
+        torch.is_autocast_enabled("cpu"),
+        str(torch.get_autocast_dtype("cpu")).removeprefix("torch."),
+        torch.is_autocast_cache_enabled(),
+    ]
+
+
+def tuples(variant, forward, backward):
+    seen = []
+
+    def body(x):
+        seen.append(tuple_now())
+        return torch.tanh(x)
+
+    with forward:
+        y = checkpointed(variant, body, variable(0.5)).sum()
+    with backward:
+        y.backward()
+    return seen
+
+
+@probe(
+    "A4.tuple", "(enabled, dtype, cache) in forward and replay; autocast around the forward only."
+)
+def around_the_forward():
+    return {v: tuples(v, casting(), nullcontext()) for v in VARIANTS}
+
+
+@probe("A4.cache_disabled", "The same with the cast cache switched off.")
+def cache_disabled():
+    return {v: tuples(v, casting(cache_enabled=False), nullcontext()) for v in VARIANTS}
+
+
+@probe("A4.float16", "The same with float16.")
+def other_dtype():
+    return {v: tuples(v, casting(dtype=torch.float16), nullcontext()) for v in VARIANTS}
+
+
+@probe("A4.around_backward", "Autocast around the backward only.")
+def around_the_backward():
+    return {v: tuples(v, nullcontext(), casting()) for v in VARIANTS}
+
+
+@probe("A4.inside", "Autocast inside the function: dtypes of a product in it, forward and replay.")
+def inside():
+    seen = {}
+    for variant in VARIANTS:
+        x, w = ramp(2, 2).float().detach().requires_grad_(), ramp(2, 2).float().detach()
+        dtypes = []
+
+        def body(x):
+            with casting():
+                y = torch.mm(x, w)
+            dtypes.append(str(y.dtype).removeprefix("torch."))
+            return torch.tanh(y.float())
+
+        checkpointed(variant, body, x).sum().backward()
+        seen[variant] = dtypes
+    return seen
+
+
+def step(call, warm, uses=2, **options):
+    """A region that multiplies by one weight several times under autocast.
+
+    Returns its gradients, and the casts and products that forward and backward ran. `warm`: the
+    weight was already used, and so cast, before the region.
+    """
+    x = ramp(2, 2).float().detach().requires_grad_()
+    w = ramp(2, 2).float().detach().requires_grad_()
+
+    def body(x):
+        for _ in range(uses):
+            x = torch.mm(x, w)
+        return torch.tanh(x)
+
+    def counted(ops):
+        return [ops.counts.get("_to_copy", 0), ops.counts.get("mm", 0)]
+
+    with casting(**options):
+        if warm:
+            torch.mm(x, w)
+        with OpCounter() as forward:
+            y = call(body, x)
+        loss = y.float().sum()
+    with OpCounter() as backward:
+        loss.backward()
+    return [x.grad, w.grad], counted(forward), counted(backward)
+
+
+for warm, words in ((False, "cold"), (True, "warm")):
+
+    @probe(
+        f"A4.weight_cast_{words}",
+        f"A float32 weight multiplied twice under autocast, the cache of casts {words} at entry: "
+        "[casts, products] of forward and backward, and the verdict.",
+    )
+    def weight_cast(warm=warm):
+        reference, forward, backward = step(lambda f, *a: f(*a), warm)
+        seen = {"plain_forward": forward, "plain_backward": backward}
+        for variant in VARIANTS:
+            gradients, forward, backward = step(lambda f, *a: checkpointed(variant, f, *a), warm)
+            seen[f"{variant}_forward"] = forward
+            seen[f"{variant}_backward"] = backward
+            seen[f"{variant}_verdict"] = judged(lambda: gradients, reference)
+        return seen
+
+    @probe(
+        f"A4.weight_cast_{words}_selective",
+        f"The same with a policy that saves products, the cache {words}: does backward work?",
+    )
+    def weight_cast_selective(warm=warm):
+        def contexts():
+            return C.create_selective_checkpoint_contexts([mm])
+
+        def selective(f, *a, **options):
+            return checkpointed("non_reentrant", f, *a, context_fn=contexts, **options)
+
+        reference, _, _ = step(lambda f, *a: f(*a), warm)
+        whole = lambda f, *a: selective(f, *a, early_stop=False)
+        return {
+            "verdict": judged(lambda: step(selective, warm)[0], reference),
+            "verdict_without_early_stop": judged(lambda: step(whole, warm)[0], reference),
+            "verdict_without_cast_cache": judged(
+                lambda: step(selective, warm, cache_enabled=False)[0],
+                step(lambda f, *a: f(*a), warm, cache_enabled=False)[0],
+            ),
+        }

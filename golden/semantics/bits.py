@@ -1,0 +1,91 @@
+"""When gradients agree bit for bit. Sums and products only, so that every machine rounds alike."""
+
+from semantics.probing import *
+
+
+def rounding(count, seed):
+    """Values whose sums round: multiples of 2^-40 of very different magnitude."""
+    state = seed
+    values = []
+    for i in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        values.append((state >> 24) / 2**40 * 2.0 ** ((state >> 8) % 24 - 12) * (-1) ** i)
+    return values
+
+
+def gradient_of_shared(call, uses, before):
+    w = variable(*rounding(64, 1))
+    x = variable(*rounding(64, 2))
+    if before:
+        w.grad = constant(*rounding(64, 3))
+    parts = []
+    for k in range(uses):
+        scale = constant(*rounding(64, 10 + k))
+        parts.append(call(lambda x, s: x * w * s, x, scale))
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    total.sum().backward()
+    return w.grad, x.grad
+
+
+def table(uses):
+    seen = {}
+    for name, before in (("empty", False), ("filled", True)):
+        plain = gradient_of_shared(lambda f, *a: f(*a), uses, before)
+        for variant in VARIANTS:
+            found = gradient_of_shared(lambda f, *a: checkpointed(variant, f, *a), uses, before)
+            seen[f"{variant}_weight_same_with_{name}_grad"] = same_bits(found[0], plain[0])
+            seen[f"{variant}_input_same_with_{name}_grad"] = same_bits(found[1], plain[1])
+    return seen
+
+
+@probe("B1.untied", "A weight used in one checkpoint: same bits as plain, .grad empty and filled?")
+def untied():
+    return table(1)
+
+
+for uses in (2, 3, 4):
+
+    @probe(f"B2.tied_{uses}", f"A weight used in {uses} checkpoints side by side: same bits?")
+    def tied(uses=uses):
+        return table(uses)
+
+
+@probe("B2.exact_data", "The same with three uses of small whole numbers, whose sums are exact.")
+def exact_data():
+    def run(call, before):
+        w, x = variable(3.0, -2.0), variable(5.0, 7.0)
+        if before:
+            w.grad = constant(11.0, 13.0)
+        total = sum(call(lambda x, s=s: x * w * s, x) for s in (1, 2, 4))
+        total.sum().backward()
+        return w.grad
+
+    seen = {}
+    for name, before in (("empty", False), ("filled", True)):
+        plain = run(lambda f, *a: f(*a), before)
+        for variant in VARIANTS:
+            found = run(lambda f, *a: checkpointed(variant, f, *a), before)
+            seen[f"{variant}_same_with_{name}_grad"] = same_bits(found, plain)
+    return seen
+
+
+@probe("B2.within_one", "A weight used three times inside one checkpoint: same bits?")
+def within_one():
+    def run(call, before):
+        w = variable(*rounding(64, 1))
+        x = variable(*rounding(64, 2))
+        if before:
+            w.grad = constant(*rounding(64, 3))
+        scales = [constant(*rounding(64, 10 + k)) for k in range(3)]
+        call(lambda x: sum(x * w * s for s in scales), x).sum().backward()
+        return w.grad
+
+    seen = {}
+    for name, before in (("empty", False), ("filled", True)):
+        plain = run(lambda f, *a: f(*a), before)
+        for variant in VARIANTS:
+            found = run(lambda f, *a: checkpointed(variant, f, *a), before)
+            seen[f"{variant}_same_with_{name}_grad"] = same_bits(found, plain)
+    return seen

@@ -1,0 +1,272 @@
+"""How long recomputed tensors live, and the ways of going backward."""
+
+import weakref
+
+from semantics.probing import *
+
+
+def checkpoint(function, *args, **options):
+    return checkpointed("non_reentrant", function, *args, **options)
+
+
+@probe(
+    "N5.alive",
+    "A chain of four tanh in one checkpoint: recomputed outputs alive as the gradient arrives at "
+    "each of them, last layer first, and at the input.",
+)
+def alive():
+    def counts(retain_graph):
+        recomputed, outputs, seen = [], [], []
+        replaying = []
+
+        def body(x):
+            for _ in range(4):
+                x = torch.tanh(x)
+                if replaying:
+                    recomputed.append(weakref.ref(x.untyped_storage()))
+                else:
+                    x.register_hook(note)
+            return x
+
+        def note(_):
+            seen.append(sum(ref() is not None for ref in recomputed))
+
+        x = variable(0.5)
+        x.register_hook(note)
+        y = checkpoint(body, x).sum()
+        replaying.append(1)
+        y.backward(retain_graph=retain_graph)
+        seen.append(sum(ref() is not None for ref in recomputed))
+        return seen
+
+    return {"freed_graph": counts(False), "retained_graph": counts(True)}
+
+
+class ReadsTwice(torch.autograd.Function):
+    """x squared; its backward asks for the saved tensor twice."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (first,) = ctx.saved_tensors
+        (second,) = ctx.saved_tensors
+        return g * (first + second)
+
+
+@probe("N5.read_twice", "A backward that asks for its saved tensor twice.")
+def read_twice():
+    def situation(call, accident):
+        x = variable(3.0)
+        call(ReadsTwice.apply if accident else lambda x: x * x, x).sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe(
+    "N5.outside_backward", "A saved tensor read four times outside of a backward: runs after each."
+)
+def outside_backward():
+    body = Counted(torch.tanh)
+    y = checkpoint(body, variable(0.5))
+    node = y.grad_fn
+    runs = []
+    for _ in range(4):
+        node._saved_result
+        runs.append(body.runs)
+    y.sum().backward()
+    return {"runs": runs, "runs_after_a_backward": body.runs}
+
+
+@probe("N5.after_forward", "Results in the middle of three tanh that are kept for backward.")
+def after_forward():
+    def kept(call):
+        results = []
+
+        def body(x):
+            a = torch.tanh(x)
+            b = torch.tanh(a)
+            results.extend(weakref.ref(t.untyped_storage()) for t in (a, b))
+            return torch.tanh(b)
+
+        y = call(body, variable(0.5))
+        count = sum(ref() is not None for ref in results)
+        del y
+        return count
+
+    calls = {name: lambda f, *a, name=name: checkpointed(name, f, *a) for name in VARIANTS}
+    return {"plain": kept(lambda f, *a: f(*a))} | {name: kept(c) for name, c in calls.items()}
+
+
+@probe("N5.dropped_graph", "A graph dropped without a backward: does its input die?")
+def dropped_graph():
+    seen = {}
+    for variant in VARIANTS:
+        h = variable(0.5) * 2
+        storage = weakref.ref(h.untyped_storage())
+        y = checkpointed(variant, torch.tanh, h)
+        del h
+        seen[f"{variant}_input_kept"] = storage() is not None
+        del y
+        gc.collect()
+        seen[f"{variant}_input_kept_afterwards"] = storage() is not None
+    return seen
+
+
+@probe("N5.after_backward", "The input of a checkpoint after backward, while the loss still lives.")
+def after_backward():
+    seen = {}
+    for variant in VARIANTS:
+        h = variable(0.5) * 2
+        storage = weakref.ref(h.untyped_storage())
+        y = checkpointed(variant, torch.tanh, h)
+        loss = y.sum()
+        del h, y
+        loss.backward()
+        gc.collect()
+        seen[f"{variant}_input_kept"] = storage() is not None
+    return seen
+
+
+def inner_gradient(x, retain_graph):
+    y = torch.tanh(x)
+    z = torch.sigmoid(y)
+    (slope,) = torch.autograd.grad(z.sum(), x, retain_graph=retain_graph)
+    return torch.tanh(x) * slope.detach()
+
+
+for retain, words in ((True, "retained"), (False, "freed")):
+
+    @probe(
+        f"N14.inner_graph_{words}",
+        f"A function that differentiates inside, its inner graph {words}: verdict and runs.",
+    )
+    def inner_graph(retain=retain):
+        def gradient(call):
+            x = variable(0.5, -1.0)
+            body = Counted(lambda x: inner_gradient(x, retain))
+            call(body, x).sum().backward()
+            return body.runs, [x.grad]
+
+        _, reference = gradient(lambda f, *a: f(*a))
+        seen = {}
+        for name, call in [
+            ("with_early_stop", checkpoint),
+            ("without", lambda f, *a: checkpoint(f, *a, early_stop=False)),
+            ("reentrant", lambda f, *a: checkpointed("reentrant", f, *a)),
+        ]:
+            runs = []
+
+            def run():
+                count, gradients = gradient(call)
+                runs.append(count)
+                return gradients
+
+            seen[name] = judged(run, reference)
+            seen[f"{name}_runs"] = runs[0] if runs else 0
+        return seen
+
+
+@probe("N15.grad", "torch.autograd.grad(): runs, verdict, and .grad left alone.")
+def through_grad():
+    def gradient(call):
+        x, w = variable(0.5), variable(2.0)
+        body = Counted(lambda x: torch.tanh(x * w))
+        (g,) = torch.autograd.grad(call(body, x).sum(), x)
+        return body.runs, [g, x.grad, w.grad]
+
+    runs, gradients = gradient(checkpoint)
+    _, reference = gradient(lambda f, *a: f(*a))
+    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+
+
+@probe("N15.inputs", "backward(inputs=...) into one of two leaves.")
+def through_inputs():
+    def gradient(call):
+        x, w = variable(0.5), variable(2.0)
+        body = Counted(lambda x: torch.tanh(x * w))
+        call(body, x).sum().backward(inputs=[w])
+        return body.runs, [x.grad, w.grad]
+
+    runs, gradients = gradient(checkpoint)
+    _, reference = gradient(lambda f, *a: f(*a))
+    return {
+        "verdict": judged(lambda: gradients, reference),
+        "runs": runs,
+        "other_leaf_has_gradient": gradients[0] is not None,
+    }
+
+
+@probe("N15.roots", "Two outputs of one checkpoint and one of another as roots of one backward.")
+def roots():
+    def gradient(call):
+        x = variable(0.5, -1.0)
+        first = Counted(lambda x: (torch.tanh(x), torch.sigmoid(x)))
+        second = Counted(torch.tanh)
+        a, b = call(first, x)
+        c = call(second, b)
+        torch.autograd.backward([a.sum(), b.sum(), c.sum()])
+        return [first.runs, second.runs], [x.grad]
+
+    runs, gradients = gradient(checkpoint)
+    _, reference = gradient(lambda f, *a: f(*a))
+    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+
+
+@probe("N15.part_of_the_graph", "Backward from one output, then from the other, nothing retained.")
+def part_of_the_graph():
+    def gradient(call):
+        x, w = variable(0.5), variable(2.0)
+        body = Counted(lambda x: (torch.tanh(x * w), torch.sigmoid(x)))
+        a, b = call(body, x)
+        runs = []
+        a.sum().backward()
+        runs.append(body.runs)
+        b.sum().backward()
+        runs.append(body.runs)
+        return runs, [x.grad, w.grad]
+
+    runs, gradients = gradient(checkpoint)
+    _, reference = gradient(lambda f, *a: f(*a))
+    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+
+
+@probe("N15.double_backward", "The gradient of a gradient, compared with the plain one.")
+def double_backward():
+    def gradient(call):
+        x = variable(2.0, 3.0)
+        body = Counted(lambda x: x * x * x)
+        (g,) = torch.autograd.grad(call(body, x).sum(), x, create_graph=True)
+        (gg,) = torch.autograd.grad(g.sum(), x)
+        return body.runs, [g, gg]
+
+    runs, gradients = gradient(checkpoint)
+    _, reference = gradient(lambda f, *a: f(*a))
+    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+
+
+@probe(
+    "N5.leftovers", "What a replay recomputed and its backward did not use, after that backward."
+)
+def leftovers_of_a_backward():
+    recomputed = []
+    replaying = []
+
+    def body(x):
+        a, b = torch.tanh(x), torch.sigmoid(x)
+        if replaying:
+            recomputed.extend([weakref.ref(a.untyped_storage()), weakref.ref(b.untyped_storage())])
+        return a, b
+
+    a, b = checkpoint(body, variable(0.5), early_stop=False)
+    replaying.append(1)
+    a.sum().backward()
+    gc.collect()
+    return {
+        "alive_while_the_graph_is": sum(ref() is not None for ref in recomputed),
+        "graph_alive": b is not None,
+    }

@@ -1,0 +1,145 @@
+"""checkpoint_sequential(): which layers are checkpointed."""
+
+from semantics.probing import *
+
+
+def layers(count, log=None):
+    def layer(index):
+        def run(x):
+            if log is not None:
+                log.append(index)
+            return torch.tanh(x)
+
+        return Counted(run)
+
+    return [layer(i) for i in range(count)]
+
+
+def runs(count, segments, **options):
+    """How often each layer runs in a forward and a backward, a digit a layer."""
+    functions = layers(count)
+    x = variable(0.5, -0.25)
+    C.checkpoint_sequential(functions, segments, x, **options).sum().backward()
+    return "".join(str(f.runs) for f in functions)
+
+
+for variant, reentrant in VARIANTS.items():
+
+    @probe(
+        f"P1.{variant}",
+        "How often each layer runs in a step, a digit a layer: for every number of layers up to "
+        f"12, a word for 1, 2, 3, ... segments; {variant.replace('_', '-')}.",
+    )
+    def formula(reentrant=reentrant):
+        return {
+            f"layers_{n}": [runs(n, k, use_reentrant=reentrant) for k in range(1, n + 1)]
+            for n in range(1, 13)
+        }
+
+
+@probe("P2.one_segment", "Three layers in one segment: is anything checkpointed, is a word said?")
+def one_segment():
+    with warned() as warnings_seen, HookCounter() as hooks:
+        counts = runs(3, 1, use_reentrant=False)
+    return {"runs": counts, "surrounding_packs": hooks.packs, "warnings": warnings_seen}
+
+
+@probe("P3.degenerate", "Numbers of segments and layers that make no sense.")
+def degenerate():
+    seen = {}
+    for name, count, segments in [
+        ("more_segments_than_layers", 3, 4),
+        ("no_segments", 3, 0),
+        ("no_layers", 0, 1),
+        ("no_layers_two_segments", 0, 2),
+        ("negative_segments", 3, -1),
+    ]:
+        seen[f"{name}_error"] = outcome(lambda: runs(count, segments, use_reentrant=False))
+    seen["negative_segments_runs"] = runs(3, -1, use_reentrant=False)
+    return seen
+
+
+@probe("P4.order", "The order in which ten layers run, in four segments: forward, then backward.")
+def order():
+    seen = {}
+    for name, reentrant in VARIANTS.items():
+        log = []
+        functions = layers(10, log)
+        y = C.checkpoint_sequential(functions, 4, variable(0.5), use_reentrant=reentrant).sum()
+        seen[f"{name}_forward"] = list(log)
+        log.clear()
+        y.backward()
+        seen[f"{name}_backward"] = list(log)
+    return seen
+
+
+@probe("P5.interface", "What checkpoint_sequential() takes beside its three arguments.")
+def interface():
+    x = variable(0.5)
+
+    def attempt(**options):
+        return outcome(
+            lambda: C.checkpoint_sequential(layers(4), 2, x, use_reentrant=False, **options)
+        )
+
+    with warned() as warnings_seen:
+        C.checkpoint_sequential(layers(4), 2, x).sum().backward()
+    return {
+        "preserve_rng_state_error": attempt(preserve_rng_state=False),
+        "early_stop_error": attempt(early_stop=False),
+        "determinism_check_error": attempt(determinism_check="none"),
+        "context_fn_error": attempt(context_fn=C.noop_context_fn),
+        "warnings_without_a_variant": warnings_seen,
+        "two_inputs_error": outcome(
+            lambda: C.checkpoint_sequential(layers(4), 2, x, x, use_reentrant=False)
+        ),
+    }
+
+
+@probe("P5.two_values", "Segments that hand two tensors on: can the next segment take them?")
+def two_values():
+    first = lambda x: (x * 1, x * 2)
+    second = lambda pair: pair[0] * pair[1]
+    x = variable(3.0)
+    C.checkpoint_sequential([first, second], 2, x, use_reentrant=False).sum().backward()
+    gradient = x.grad.item()
+    return {"gradient_of_2xx_at_3": gradient}
+
+
+@probe(
+    "P6.last_segment",
+    "Six layers in three segments: how many tensors the surrounding hooks see saved (inputs of "
+    "two segments, and what the last one saves).",
+)
+def last_segment():
+    seen = {}
+    for name, reentrant in VARIANTS.items():
+        with HookCounter() as hooks:
+            C.checkpoint_sequential(layers(6), 3, variable(0.5), use_reentrant=reentrant)
+        seen[f"{name}_surrounding_packs"] = hooks.packs
+    return seen
+
+
+@probe(
+    "P6.random_state",
+    "Four dropout layers in two segments: draws in a step, and the random state that it leaves.",
+)
+def random_state():
+    seen = {}
+    for name, reentrant in VARIANTS.items():
+        draws = []
+
+        def layer(x):
+            draws.append(torch.get_rng_state())
+            return torch.dropout(x, 0.5, True)
+
+        x = ramp(4, 4)
+        y = C.checkpoint_sequential([layer] * 4, 2, x, use_reentrant=reentrant).sum()
+        before = torch.get_rng_state()
+        y.backward()
+        seen[f"{name}_draws"] = len(draws)
+        seen[f"{name}_replays_begin_where_the_forward_did"] = [
+            bool(torch.equal(draws[4 + i], draws[i])) for i in range(len(draws) - 4)
+        ]
+        seen[f"{name}_state_kept_by_backward"] = torch.equal(before, torch.get_rng_state())
+    return seen

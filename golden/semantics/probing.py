@@ -1,0 +1,249 @@
+"""What every probe needs: the registry, categories of errors and warnings, counters, verdicts."""
+
+import contextlib
+import gc
+import random
+import re
+import warnings
+from contextlib import nullcontext
+
+import torch
+import torch.utils.checkpoint as C
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+VARIANTS = {"reentrant": True, "non_reentrant": False}
+
+# Errors by category: what PyTorch says. An excerpt that two releases word alike.
+ERRORS = {
+    "changed in place": "has been modified by an inplace operation",
+    "leaf written in place": "a leaf Variable that requires grad is being used in an in-place",
+    "walked twice": "Trying to backward through the graph a second time",
+    "root requires no grad": "does not require grad and does not have a grad_fn",
+    "not used in the graph": "appears to not have been used in the graph",
+    "partial backward": "incompatible with .grad() or passing an `inputs` parameter",
+    "no output requires grad": "none of output has requires_grad=True",
+    "fewer saved": "A different number of tensors was saved",
+    "more saved": "trying to save more tensors during recomputation",
+    "other metadata": "different metadata than during the forward pass",
+    "unpacked twice": "Unpack is being triggered for a tensor that was already unpacked once",
+    "overlapping backwards": "Performing two backward calls that overlap",
+    "nested groups": "GraphExecGroup contexts cannot be nested",
+    "keyword arguments": "Unexpected keyword arguments",
+    "non-reentrant only": "is only supported when use_reentrant=False",
+    "unknown check": "determinism_check should be one of",
+    "debug with contexts": "debug=True is incompatible with non-default context_fn",
+    "operators differ": "Detected non-determinism while running activation checkpointing",
+    "exception swallowed": "suppressed an exception raised during the checkpointed forward",
+    "no step": "range() arg 3 must not be zero",
+    "division by zero": "division",
+    "too many arguments": "got multiple values for argument",
+    "not an overload": "Expected op in `op_list` to be an OpOverload",
+    "not a policy": "policy_fn_or_list must be either a function or a list of ops",
+    "consumed": "Trying to backward an extra time",
+    "not in storage": "encountered during backward but not found in storage",
+    "cached tensor changed": "cached during selective activation checkpoint has been mutated",
+    "the function's own": "the function gave up",
+}
+# The last match wins: an overlap is told inside the text of a second unpacking.
+LATER_WINS = ("overlapping backwards", "operators differ")
+
+WARNINGS = {
+    "frozen": "None of the inputs have requires_grad=True",
+    "variant not chosen": "use_reentrant parameter should be passed explicitly",
+    "hooks bypassed": "A saved_tensors_hooks context (e.g. save_on_cpu) is active",
+}
+
+PROBES = {}
+errors_seen = {}
+
+
+def probe(identifier, tried):
+    """Registers a function that returns the facts seen. `identifier` begins with its rule."""
+
+    def register(function):
+        assert identifier not in PROBES, identifier
+        PROBES[identifier] = (tried, function)
+        return function
+
+    return register
+
+
+def category(error):
+    text = str(error)
+    found = [name for name, excerpt in ERRORS.items() if excerpt in text]
+    chosen = next((name for name in LATER_WINS if name in found), found[0] if found else None)
+    if chosen is None:
+        if isinstance(error, (AttributeError, TypeError)):
+            # What is tried is not there in this release.
+            raise error
+        first = text.strip().splitlines()[0] if text.strip() else ""
+        return f"unclassified {type(error).__name__}: " + re.sub(r"0x[0-9a-f]+|\d+", "#", first)
+    errors_seen[chosen] = {"class": type(error).__name__, "says": ERRORS[chosen]}
+    return chosen
+
+
+def outcome(action):
+    """ "no error" when `action` ends well, otherwise the category of its error."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        return category(error)
+    return "no error"
+
+
+@contextlib.contextmanager
+def warned():
+    """Collects the categories of the warnings that are given inside."""
+    seen = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield seen
+    for warning in caught:
+        text = str(warning.message)
+        for name, excerpt in WARNINGS.items():
+            if excerpt in text:
+                seen.append(name)
+
+
+def run_probe(function):
+    """Runs a probe from a state that is always the same."""
+    torch.manual_seed(7)
+    random.seed(7)
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(False)
+    torch.clear_autocast_cache()
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function()
+        except Exception as error:  # noqa: BLE001
+            # Of another release, which does not have what is tried.
+            return {"not_available": f"{type(error).__name__}: {error}"}
+
+
+def variable(*values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def constant(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def ramp(*shape, requires_grad=True):
+    """Small multiples of 1/8, off zero."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    values = [((5 * i) % 13 - 6.5) / 8 for i in range(count)]
+    return torch.tensor(values).reshape(shape).requires_grad_(requires_grad)
+
+
+def checkpointed(variant, function, *args, **options):
+    return C.checkpoint(function, *args, use_reentrant=VARIANTS[variant], **options)
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function):
+        self.function = function
+        self.runs = 0
+
+    def __call__(self, *args, **kwargs):
+        self.runs += 1
+        return self.function(*args, **kwargs)
+
+
+class HookCounter(saved_tensors_hooks):
+    """Surrounding hooks that count what passes through them."""
+
+    def __init__(self):
+        self.packs = 0
+        self.unpacks = 0
+
+        def pack(tensor):
+            self.packs += 1
+            return tensor
+
+        def unpack(tensor):
+            self.unpacks += 1
+            return tensor
+
+        super().__init__(pack, unpack)
+
+    def __enter__(self):
+        super().__enter__()
+        return self
+
+
+class OpCounter(TorchDispatchMode):
+    """Counts kernels by the name of their op."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.counts[name] = self.counts.get(name, 0) + 1
+        return func(*args, **(kwargs or {}))
+
+
+def same_bits(a, b):
+    """Whether two gradients are the same: both absent, or equal bit for bit."""
+    if a is None or b is None:
+        return a is b
+    return (
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and torch.equal(
+            a.detach().view(torch.int64) if a.dtype == torch.float64 else a.detach(),
+            b.detach().view(torch.int64) if b.dtype == torch.float64 else b.detach(),
+        )
+    )
+
+
+def judged(run, reference):
+    """The verdict over the gradients that `run` returns, or over the error that it raises."""
+    try:
+        gradients = run()
+    except Exception as error:  # noqa: BLE001
+        return "error: " + category(error)
+    right = len(gradients) == len(reference) and all(map(same_bits, gradients, reference))
+    return "right" if right else "silently wrong"
+
+
+def verdicts(situation):
+    """Verdicts over `situation(call, accident)` plain and in both variants.
+
+    It builds a model, runs it by call(function, *args, **options), lets the accident happen if it
+    is asked to, goes backward and returns gradients. The reference is a plain run without accident.
+    """
+
+    def fresh(call, accident):
+        torch.manual_seed(7)
+        random.seed(7)
+        return situation(call, accident)
+
+    def plain(function, *args, **options):
+        for name in ("preserve_rng_state", "early_stop", "determinism_check"):
+            options.pop(name, None)
+        return function(*args, **options)
+
+    reference = fresh(plain, False)
+    seen = {"plain": judged(lambda: fresh(plain, True), reference)}
+    for name, reentrant in VARIANTS.items():
+
+        def call(function, *args, **options):
+            return C.checkpoint(function, *args, use_reentrant=reentrant, **options)
+
+        clean = judged(lambda: fresh(call, False), reference)
+        verdict = judged(lambda: fresh(call, True), reference)
+        # What does not even work without the accident says nothing about it.
+        seen[name] = verdict if clean == "right" else f"without the accident, {clean}"
+    return seen
+
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,366 @@
+"""The reentrant variant: a node of its own that replays and differentiates."""
+
+import dataclasses
+from collections import namedtuple
+
+from semantics.probing import *
+
+
+def reentrant(function, *args, **options):
+    return checkpointed("reentrant", function, *args, **options)
+
+
+def non_reentrant(function, *args, **options):
+    return checkpointed("non_reentrant", function, *args, **options)
+
+
+@probe("RE1.forward", "What the forward leaves behind for a body of a product and a tanh.")
+def forward():
+    x, w = variable(0.5, 2.0), variable(3.0, -1.0)
+    modes = []
+
+    def body(x):
+        modes.append(torch.is_grad_enabled())
+        return torch.tanh(x * w)
+
+    with HookCounter() as hooks:
+        y = reentrant(body, x)
+    edges = [node for node, _ in y.grad_fn.next_functions if node is not None]
+    y.sum().backward()
+    return {
+        "edges": len(edges),
+        "edges_to_leaves": sum(hasattr(node, "variable") for node in edges),
+        "surrounding_packs": hooks.packs,
+        "surrounding_unpacks": hooks.unpacks,
+        "recording_in_forward_and_replay": modes,
+    }
+
+
+@probe("RE1.other_arguments", "Arguments that are no tensors: does the replay get the same ones?")
+def other_arguments():
+    marker = object()
+    got = []
+
+    def body(x, number, thing):
+        got.append((number, thing is marker))
+        return x * number
+
+    reentrant(body, variable(0.5), 3, marker).sum().backward()
+    return {"same_in_replay": got[0] == got[1], "runs": len(got)}
+
+
+def partial_backward(how):
+    body = Counted(torch.tanh)
+    x = variable(0.5)
+    # The root is the checkpoint itself: what lies before it would be walked, and freed.
+    loss = reentrant(body, x)
+    error = outcome(lambda: how(loss, x))
+    runs = body.runs
+    gradient_left = x.grad is not None
+    same_error = outcome(lambda: loss.backward())
+    later = variable(0.5)
+    later_error = outcome(lambda: reentrant(torch.tanh, later).sum().backward())
+    return {
+        "error": error,
+        "runs": runs,
+        "gradient_left": gradient_left,
+        "backward_of_the_same_graph_error": same_error,
+        "later_backward_error": later_error,
+        "later_gradient_left": later.grad is not None,
+    }
+
+
+@probe(
+    "RE2.grad", "torch.autograd.grad() through a reentrant checkpoint, then a backward elsewhere."
+)
+def through_grad():
+    return partial_backward(lambda loss, x: torch.autograd.grad(loss, x))
+
+
+@probe(
+    "RE2.inputs", "backward(inputs=...) through a reentrant checkpoint, then a backward elsewhere."
+)
+def through_inputs():
+    return partial_backward(lambda loss, x: loss.backward(inputs=[x]))
+
+
+@probe("RE3.replay", "What the replay is given, and how much of the function it runs.")
+def replay():
+    x, w = variable(0.5), variable(3.0)
+    h, frozen = x * 2, constant(1.0)
+    seen, tail = [], []
+
+    def body(h, frozen):
+        seen.append((h.is_leaf, h.requires_grad, frozen.requires_grad, h.data_ptr()))
+        y = torch.tanh(h * w) + frozen
+        tail.append(1)
+        return y + 1
+
+    reentrant(body, h, frozen).sum().backward()
+    return {
+        "forward_input_is_leaf": seen[0][0],
+        "replay_input_is_leaf": seen[1][0],
+        "replay_inputs_require_grad": [seen[1][1], seen[1][2]],
+        "replay_input_shares_memory": seen[0][3] == seen[1][3],
+        "runs_after_the_last_saved": len(tail),
+        "parameter_gradient_left": w.grad is not None,
+    }
+
+
+@probe("RE4.frozen_input", "A trainable weight in a function whose only input is frozen.")
+def frozen_input():
+    w = variable(2.0)
+    with warned() as warnings_seen:
+        y = reentrant(lambda x: torch.tanh(x * w), constant(0.5))
+    return {
+        "warnings": warnings_seen,
+        "output_requires_grad": y.requires_grad,
+        "backward_error": outcome(lambda: y.sum().backward()),
+        "weight_has_gradient": w.grad is not None,
+    }
+
+
+@probe("RE4.trainable_after", "The same, followed by a weight that trains outside.")
+def trainable_after():
+    w, v = variable(2.0), variable(3.0)
+    (reentrant(lambda x: torch.tanh(x * w), constant(0.5)) * v).sum().backward()
+    return {"inner_has_gradient": w.grad is not None, "outer_has_gradient": v.grad is not None}
+
+
+@probe("RE4.one_input_trains", "One input of two requires grad.")
+def one_input_trains():
+    w, x = variable(2.0), variable(0.5)
+    with warned() as warnings_seen:
+        y = reentrant(lambda x, c: torch.tanh(x * w) * c, x, constant(0.5))
+    y.sum().backward()
+    return {"warnings": warnings_seen, "weight_has_gradient": w.grad is not None}
+
+
+@probe("RE4.nothing_trains", "A function and inputs without anything to train.")
+def nothing_trains():
+    with warned() as warnings_seen:
+        y = reentrant(torch.tanh, constant(0.5))
+    return {"warnings": warnings_seen, "output_requires_grad": y.requires_grad}
+
+
+@probe("RE4.non_reentrant", "The frozen input in the other variant.")
+def frozen_input_non_reentrant():
+    w = variable(2.0)
+    with warned() as warnings_seen:
+        y = non_reentrant(lambda x: torch.tanh(x * w), constant(0.5))
+    y.sum().backward()
+    return {
+        "warnings": warnings_seen,
+        "output_requires_grad": y.requires_grad,
+        "weight_has_gradient": w.grad is not None,
+    }
+
+
+@probe("RE5.outputs", "Which of (2t, t.detach(), an integer tensor) require grad.")
+def outputs():
+    def body(t):
+        return t * 2, t.detach(), (t > 0).to(torch.int32)
+
+    t = variable(0.5, -1.0)
+    return {
+        "plain": [o.requires_grad for o in body(t)],
+        "reentrant": [o.requires_grad for o in reentrant(body, t)],
+        "non_reentrant": [o.requires_grad for o in non_reentrant(body, t)],
+    }
+
+
+@probe("RE5.all_detached", "A function whose outputs are all detached.")
+def all_detached():
+    y = reentrant(lambda t: torch.tanh(t).detach(), variable(0.5))
+    z = non_reentrant(lambda t: torch.tanh(t).detach(), variable(0.5))
+    return {
+        "reentrant_requires_grad": y.requires_grad,
+        "reentrant_backward_error": outcome(lambda: y.sum().backward()),
+        "non_reentrant_requires_grad": z.requires_grad,
+        "non_reentrant_backward_error": outcome(lambda: z.sum().backward()),
+    }
+
+
+@probe("RE5.only_detached_used", "Backward from the detached one of two outputs.")
+def only_detached_used():
+    x = variable(0.5)
+    _, detached = reentrant(lambda t: (torch.tanh(t), torch.sigmoid(t).detach()), x)
+    error = outcome(lambda: detached.sum().backward())
+    return {
+        "backward_error": error,
+        "gradient_is_zero": x.grad is not None and bool((x.grad == 0).all()),
+    }
+
+
+@dataclasses.dataclass
+class Pair:
+    a: object
+    b: object
+
+
+NamedPair = namedtuple("NamedPair", "a b")
+
+
+@probe("RE6.arguments", "An input that requires grad inside a list, a dict, a dataclass: outputs.")
+def nested_arguments():
+    seen = {}
+    for name, argument, take in [
+        ("list", lambda x: [x], lambda a: a[0]),
+        ("dict", lambda x: {"x": x}, lambda a: a["x"]),
+        ("dataclass", lambda x: Pair(x, 0), lambda a: a.a),
+    ]:
+        for variant in VARIANTS:
+            x = variable(0.5)
+            y = checkpointed(variant, lambda a: torch.tanh(take(a)), argument(x))
+            seen[f"{name}_{variant}_output_requires_grad"] = y.requires_grad
+    return seen
+
+
+@probe("RE6.results", "Outputs in a dataclass, a list, a NamedTuple: what comes back.")
+def structured_results():
+    seen = {}
+    for name, make, take in [
+        ("dataclass", lambda t: Pair(t * 2, t * 3), lambda r: r.a),
+        ("list", lambda t: [t * 2, t * 3], lambda r: r[0]),
+        ("named_tuple", lambda t: NamedPair(t * 2, t * 3), lambda r: r[0]),
+    ]:
+        for variant in VARIANTS:
+            result = checkpointed(variant, make, variable(0.5))
+            seen[f"{name}_{variant}_type"] = type(result).__name__
+            seen[f"{name}_{variant}_requires_grad"] = take(result).requires_grad
+    return seen
+
+
+@probe("RE8.tensor_hook", "Firings of a hook on a weight used in one to four checkpoints.")
+def tensor_hook():
+    def firings(variant, uses):
+        w, h = variable(1.5), variable(0.5)
+        count = []
+        w.register_hook(lambda g: count.append(1))
+        for _ in range(uses):
+            body = lambda h: torch.tanh(h * w)
+            h = body(h) if variant == "plain" else checkpointed(variant, body, h)
+        h.sum().backward()
+        return len(count)
+
+    return {name: [firings(name, k) for k in range(1, 5)] for name in ("plain", *VARIANTS)}
+
+
+@probe("RE8.accumulation_hook", "The same for a hook that runs after each accumulation into .grad.")
+def accumulation_hook():
+    def firings(variant, uses):
+        w, h = variable(1.5), variable(0.5)
+        count = []
+        w.register_post_accumulate_grad_hook(lambda p: count.append(1))
+        for _ in range(uses):
+            body = lambda h: torch.tanh(h * w)
+            h = body(h) if variant == "plain" else checkpointed(variant, body, h)
+        h.sum().backward()
+        return len(count)
+
+    return {name: [firings(name, k) for k in range(1, 5)] for name in ("plain", *VARIANTS)}
+
+
+@probe("RE9.input_changed", "An input changed in place between forward and backward.")
+def input_changed():
+    x = variable(0.5)
+    h = x * 2
+    y = reentrant(torch.tanh, h).sum()
+    h.mul_(3)
+    return {"backward_error": outcome(y.backward)}
+
+
+def own_argument(call, argument):
+    h, m = argument()
+    forward = []
+    error = outcome(lambda: forward.append(call(lambda h, m: (m.mul_(3) * h).sum(), h, m)))
+    return error, error if not forward else outcome(forward[0].backward)
+
+
+@probe("RE10.changes_an_argument_that_trains", "A function that scales its argument in place.")
+def changes_an_argument_that_trains():
+    def situation():
+        h = variable(2.0)
+        return h, h * 1
+
+    plain = own_argument(lambda f, *a: f(*a), situation)
+    checkpoint = own_argument(reentrant, situation)
+    return {
+        "plain_forward_error": plain[0],
+        "plain_backward_error": plain[1],
+        "reentrant_forward_error": checkpoint[0],
+        "reentrant_backward_error": checkpoint[1],
+    }
+
+
+@probe("RE10.changes_a_constant_argument", "A function that scales a frozen argument in place.")
+def changes_a_constant_argument():
+    def gradient(call):
+        h, m = variable(2.0), constant(5.0)
+        call(lambda h, m: (m.mul_(3) * h).sum(), h, m).backward()
+        return h.grad.item()
+
+    return {
+        "plain_gradient": int(gradient(lambda f, *a: f(*a))),
+        "reentrant_gradient": int(gradient(reentrant)),
+    }
+
+
+@probe("RE11.identity", "A function that returns its input: the same object, the same memory?")
+def identity():
+    seen = {}
+    for variant in VARIANTS:
+        h = variable(0.5) * 2
+        y = checkpointed(variant, lambda t: t, h)
+        seen[f"{variant}_same_object"] = y is h
+        seen[f"{variant}_same_memory"] = y.data_ptr() == h.data_ptr()
+        seen[f"{variant}_same_maker"] = y.grad_fn is h.grad_fn
+    return seen
+
+
+@probe("RE12.retain_graph", "Runs of the function after each of three backwards, graph retained.")
+def retain_graph():
+    body = Counted(torch.tanh)
+    y = reentrant(body, variable(0.5)).sum()
+    runs = []
+    for _ in range(3):
+        y.backward(retain_graph=True)
+        runs.append(body.runs)
+    return {"runs": runs}
+
+
+@probe("RE12.walked_twice", "Two backwards without retaining the graph.")
+def walked_twice():
+    y = reentrant(torch.tanh, variable(0.5)).sum()
+    y.backward()
+    return {"second_backward_error": outcome(y.backward)}
+
+
+@probe("RE12.nesting", "Runs of the innermost function at nesting depths one to five.")
+def nesting_depths():
+    def runs(depth):
+        leaf = Counted(torch.tanh)
+        body = leaf
+        for _ in range(depth - 1):
+            body = lambda x, inner=body: reentrant(inner, x)
+        reentrant(body, variable(0.5)).sum().backward()
+        return leaf.runs
+
+    return {"leaf_runs": [runs(depth) for depth in range(1, 6)]}
+
+
+@probe("RE13.create_graph", "backward(create_graph=True), and the gradient of the gradient.")
+def create_graph():
+    def second(call):
+        x = variable(0.5)
+        call(lambda x: x * x * x, x).sum().backward(create_graph=True)
+        first = x.grad
+        if not first.requires_grad:
+            return "has no history"
+        return outcome(lambda: torch.autograd.grad(first, x))
+
+    return {
+        "plain": second(lambda f, *a: f(*a)),
+        "reentrant": second(reentrant),
+        "non_reentrant": second(non_reentrant),
+    }

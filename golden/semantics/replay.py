@@ -1,0 +1,299 @@
+"""The non-reentrant variant: what is saved, when it is replayed, and where a replay stops."""
+
+import re
+import threading
+
+from semantics.probing import *
+
+
+def checkpoint(function, *args, **options):
+    return checkpointed("non_reentrant", function, *args, **options)
+
+
+@probe("N1.hidden", "A body that saves four tensors: what the surrounding hooks see of it.")
+def hidden():
+    x, w = variable(0.5), variable(2.0)
+    body = lambda x: torch.tanh(torch.tanh(x * w))
+    with HookCounter() as plain:
+        body(x)
+    with HookCounter() as hooks:
+        y = checkpoint(body, x)
+    packs = hooks.packs
+    y.sum().backward()
+    return {
+        "plain_packs": plain.packs,
+        "checkpointed_packs": packs,
+        "checkpointed_unpacks": hooks.unpacks,
+    }
+
+
+@probe("N1.two_inputs", "Two inputs of which one is frozen: what the surrounding hooks see.")
+def two_inputs():
+    with HookCounter() as hooks:
+        checkpoint(lambda x, c: torch.tanh(x) * c, variable(0.5), constant(2.0))
+    return {"packs": hooks.packs}
+
+
+@probe("N1.positions", "The third of four saved tensors comes out in another shape.")
+def positions():
+    runs = []
+
+    def body(x):
+        runs.append(1)
+        a = torch.tanh(torch.tanh(x))
+        return torch.tanh(torch.tanh(a if len(runs) == 1 else a[:1]).sum())
+
+    y = checkpoint(body, variable(0.5, 1.0))
+    try:
+        y.backward()
+    except C.CheckpointError as error:
+        return {
+            "positions_named": [int(n) for n in re.findall(r"at position (\d+)", str(error))],
+            "compared": sorted(
+                set(re.findall(r"'(shape|dtype|device|stride|layout)'", str(error)))
+            ),
+        }
+    return {"positions_named": [], "compared": []}
+
+
+@probe("N2.one_replay", "A body that saves four tensors, walked by one backward.")
+def one_replay():
+    w = variable(2.0)
+    body = Counted(lambda x: torch.tanh(torch.tanh(x * w)))
+    checkpoint(body, variable(0.5)).sum().backward()
+    return {"runs": body.runs}
+
+
+@probe("N2.two_outputs", "Two outputs of one checkpoint: one backward each, and one for both.")
+def two_outputs():
+    def run(together):
+        body = Counted(lambda x: (torch.tanh(x), torch.sigmoid(x)))
+        a, b = checkpoint(body, variable(0.5))
+        if together:
+            (a + b).sum().backward()
+        else:
+            a.sum().backward()
+            b.sum().backward()
+        return body.runs
+
+    return {"one_backward_runs": run(True), "two_backwards_runs": run(False)}
+
+
+@probe("N2.retain_graph", "Runs of the function after each of three backwards, graph retained.")
+def retain_graph():
+    body = Counted(torch.tanh)
+    y = checkpoint(body, variable(0.5)).sum()
+    runs = []
+    for _ in range(3):
+        y.backward(retain_graph=True)
+        runs.append(body.runs)
+    return {"runs": runs}
+
+
+@probe("N2.walked_twice", "Two backwards without retaining the graph.")
+def walked_twice():
+    body = Counted(torch.tanh)
+    y = checkpoint(body, variable(0.5)).sum()
+    y.backward()
+    return {"second_backward_error": outcome(y.backward), "runs": body.runs}
+
+
+def tail_runs(option=True, scopes=(), during_backward=()):
+    """Runs of what comes after the last saved tensor: 1 when the replay stopped early."""
+    tail = Counted(lambda x: x + 1)
+    with scopes_of(scopes):
+        y = checkpoint(lambda x: tail(torch.tanh(x)), variable(0.5), early_stop=option)
+    with scopes_of(during_backward):
+        y.sum().backward()
+    return tail.runs
+
+
+def scopes_of(values):
+    stack = contextlib.ExitStack()
+    for value in values:
+        stack.enter_context(C.set_checkpoint_early_stop(value))
+    return stack
+
+
+@probe("N3.stop", "Runs of an op after the last saved tensor.")
+def stop():
+    return {"with_early_stop": tail_runs(True), "without": tail_runs(False)}
+
+
+@probe("N3.precedence", "The option against scopes, inner against outer: runs of the tail.")
+def precedence():
+    return {
+        "option_off_scope_on": tail_runs(False, [True]),
+        "option_on_scope_off": tail_runs(True, [False]),
+        "scope_off_around_scope_on": tail_runs(False, [False, True]),
+        "scope_on_around_scope_off": tail_runs(True, [True, False]),
+        "scope_off_in_backward_only": tail_runs(True, [], [False]),
+        "scope_on_in_backward_only": tail_runs(False, [], [True]),
+        "option_off_scope_on_then_off_in_backward": tail_runs(False, [True], [False]),
+    }
+
+
+@probe("N3.scope_without_choice", "A scope that chooses nothing leaves the option as it is.")
+def scope_without_choice():
+    return {
+        "option_on": tail_runs(True, [False, None]),
+        "option_off": tail_runs(False, [True, None]),
+    }
+
+
+@probe("N3.scope_after_an_exception", "A scope that an exception left: the option counts again.")
+def scope_after_an_exception():
+    try:
+        with C.set_checkpoint_early_stop(False):
+            raise ValueError
+    except ValueError:
+        pass
+    return {"tail_runs": tail_runs(True)}
+
+
+@probe("N3.nothing_saved", "A function that saves nothing.")
+def nothing_saved():
+    body = Counted(lambda x: x + x)
+    checkpoint(body, variable(0.5)).sum().backward()
+    return {"runs": body.runs}
+
+
+def kernels(make):
+    """Runs before and after the ops of the function `make()`, and of kernels, in the replay."""
+
+    def ops_in_backward(call):
+        before, after, function = Counted(lambda t: t), Counted(lambda t: t), make()
+        y = call(lambda x: after(function(before(x))), variable(0.5))
+        with OpCounter() as ops:
+            y.backward(torch.ones_like(y))
+        # The hooks detach what they are given.
+        return before.runs, after.runs, sum(ops.counts.values()) - ops.counts.get("detach", 0)
+
+    _, _, plain = ops_in_backward(lambda f, *a: f(*a))
+    # Random state is read by an op, too.
+    entered, left, ops = ops_in_backward(lambda f, *a: checkpoint(f, *a, preserve_rng_state=False))
+    return {"entered": entered, "left": left, "kernel_runs_in_replay": ops - plain}
+
+
+@probe("N3.input_saved", "The one saved tensor is the op's input (gelu).")
+def input_saved():
+    return kernels(lambda: torch.nn.functional.gelu)
+
+
+@probe("N3.output_saved", "The one saved tensor is the op's output (tanh).")
+def output_saved():
+    return kernels(lambda: torch.tanh)
+
+
+@probe("N3.two_ops", "Two ops that save their input (gelu).")
+def two_ops():
+    gelu = torch.nn.functional.gelu
+    return kernels(lambda: lambda x: gelu(gelu(x)))
+
+
+@probe("N3.weights_after", "A trainable product as the last op: both of its operands are saved.")
+def weights_after():
+    def make():
+        w = variable(3.0)
+        return lambda x: torch.tanh(x) * w
+
+    return kernels(make)
+
+
+@probe("N4.save_then_fill", "rrelu, whose noise is saved before the kernel fills it: gradients.")
+def save_then_fill():
+    def gradient(call):
+        torch.manual_seed(7)
+        # New memory holds NaN, lest it hold the forward's noise by chance.
+        torch.use_deterministic_algorithms(True)
+        x = variable(*[-1.0] * 64)
+        call(lambda x: torch.nn.functional.rrelu(x, 0.25, 0.5, training=True), x).sum().backward()
+        return [x.grad]
+
+    reference = gradient(lambda f, *a: f(*a))
+    return {
+        "reentrant": judged(
+            lambda: gradient(lambda f, *a: checkpointed("reentrant", f, *a)), reference
+        ),
+        "with_early_stop": judged(lambda: gradient(checkpoint), reference),
+        "without": judged(
+            lambda: gradient(lambda f, *a: checkpoint(f, *a, early_stop=False)), reference
+        ),
+    }
+
+
+@probe("N4.followed", "The same, followed by a tanh, which is saved later.")
+def followed():
+    def gradient(call):
+        torch.manual_seed(7)
+        torch.use_deterministic_algorithms(True)
+        x = variable(*[-1.0] * 64)
+        body = lambda x: torch.tanh(torch.nn.functional.rrelu(x, 0.25, 0.5, training=True))
+        call(body, x).sum().backward()
+        return [x.grad]
+
+    reference = gradient(lambda f, *a: f(*a))
+    return {"with_early_stop": judged(lambda: gradient(checkpoint), reference)}
+
+
+@probe("N19.unused_output", "Two outputs of which one is not used.")
+def unused_output():
+    def situation(call, accident):
+        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+        used, _ = call(lambda x: (torch.tanh(x * w), torch.sigmoid(x)), x)
+        used.sum().backward()
+        return [x.grad, w.grad]
+
+    return verdicts(situation)
+
+
+@probe("N19.integer_output", "An integer output beside the one that is differentiated.")
+def integer_output():
+    def situation(call, accident):
+        x = variable(0.5, -1.0)
+        used, signs = call(lambda x: (torch.tanh(x), (x > 0).to(torch.int32)), x)
+        used.sum().backward()
+        return [x.grad, signs]
+
+    return verdicts(situation)
+
+
+@probe("N19.same_tensor_twice", "One tensor given as two inputs.")
+def same_tensor_twice():
+    def situation(call, accident):
+        x = variable(0.5, -1.0)
+        call(lambda a, b: torch.tanh(a) * b, x, x).sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("N19.weight_inside_and_outside", "Firings of a hook on a weight used inside and outside.")
+def weight_inside_and_outside():
+    def firings(call):
+        w = variable(1.5)
+        count = []
+        w.register_hook(lambda g: count.append(1))
+        (call(lambda h: torch.tanh(h * w), variable(0.5)) * w).sum().backward()
+        return len(count)
+
+    return {
+        "plain": firings(lambda f, *a: f(*a)),
+        "reentrant": firings(lambda f, *a: checkpointed("reentrant", f, *a)),
+        "non_reentrant": firings(checkpoint),
+    }
+
+
+@probe("N20.thread", "Whether a replay on the CPU runs on the thread that called backward.")
+def thread():
+    seen = {}
+    for variant in VARIANTS:
+        threads = []
+
+        def body(x):
+            threads.append(threading.get_ident())
+            return torch.tanh(x)
+
+        checkpointed(variant, body, variable(0.5)).sum().backward()
+        seen[f"{variant}_replays_on_the_callers_thread"] = threads[0] == threads[1]
+    return seen

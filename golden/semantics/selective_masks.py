@@ -1,0 +1,83 @@
+"""Selective checkpointing of operators that draw."""
+
+from semantics.probing import *
+from semantics.selective import RECOMPUTE, SAVE, aten, saving, selective
+
+native_dropout = aten.native_dropout.default
+
+
+def masks(first, second, **options):
+    """Which mask the replay of two dropouts gets, given what the policy says of each."""
+    asked = []
+
+    def policy(ctx, op, *args, **kwargs):
+        if op is not native_dropout:
+            return RECOMPUTE
+        asked.append(1)
+        return first if len(asked) == 1 else second
+
+    drawn = []
+
+    def body(x):
+        # Older releases ask in the replay, too.
+        asked.clear()
+        a, mask_a = torch.native_dropout(x, 0.5, True)
+        b, mask_b = torch.native_dropout(a * x, 0.5, True)
+        drawn.append((mask_a.clone(), mask_b.clone()))
+        return torch.tanh(b * x)
+
+    def gradient(call):
+        torch.manual_seed(7)
+        x = ramp(64)
+        call(body, x).sum().backward()
+        return [x.grad]
+
+    reference = gradient(lambda f, *a: f(*a))
+    drawn.clear()
+    verdict = judged(
+        lambda: gradient(lambda f, *a: selective(policy, f, *a, early_stop=False)), reference
+    )
+    forward = drawn[0]
+
+    def named(mask):
+        if torch.equal(mask, forward[0]):
+            return "the first's"
+        return "the second's" if torch.equal(mask, forward[1]) else "another"
+
+    return {
+        "first_mask_in_replay": named(drawn[1][0]),
+        "second_mask_in_replay": named(drawn[1][1]),
+        "verdict": verdict,
+    }
+
+
+@probe("S9.saved_then_recomputed", "Two dropouts: the first is saved, the second drawn again.")
+def saved_then_recomputed():
+    return masks(SAVE, RECOMPUTE)
+
+
+@probe("S9.recomputed_then_saved", "Two dropouts: the first is drawn again, the second saved.")
+def recomputed_then_saved():
+    return masks(RECOMPUTE, SAVE)
+
+
+@probe("S9.both_saved", "Two dropouts, both saved.")
+def both_saved():
+    return masks(SAVE, SAVE)
+
+
+@probe("S9.both_recomputed", "Two dropouts, both drawn again.")
+def both_recomputed():
+    return masks(RECOMPUTE, RECOMPUTE)
+
+
+@probe("S9.random_state", "The random state after a backward in which a saved dropout is skipped.")
+def random_state():
+    def body(x):
+        a, _ = torch.native_dropout(x, 0.5, True)
+        return torch.tanh(a)
+
+    y = selective(saving(native_dropout), body, ramp(8)).sum()
+    before = torch.get_rng_state()
+    y.backward()
+    return {"kept_by_backward": torch.equal(before, torch.get_rng_state())}

@@ -1,0 +1,373 @@
+"""What users do between forward and backward: plain against both variants.
+
+Each verdict is "right", "silently wrong" or "error: CATEGORY", judged by the gradients of a plain
+run to which nothing happened.
+"""
+
+import weakref
+
+from semantics.probing import *
+
+tanh = torch.tanh
+
+
+@probe("N9.positional_changed", "An input, given by position, changed in place after the forward.")
+def positional_changed():
+    def situation(call, accident):
+        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
+        y = call(lambda x, c: tanh(x) * c, x, c)
+        if accident:
+            c.mul_(5)
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+def non_reentrant_only(situation):
+    """Verdicts of what the reentrant variant does not accept to begin with."""
+    seen = verdicts(situation)
+    del seen["reentrant"]
+    return seen
+
+
+@probe("N9.keyword_changed", "The same with the input given by keyword.")
+def keyword_changed():
+    def situation(call, accident):
+        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
+        y = call(lambda x, c: tanh(x) * c, x, c=c)
+        if accident:
+            c.mul_(5)
+        y.sum().backward()
+        return [x.grad]
+
+    return non_reentrant_only(situation)
+
+
+@probe("N9.nested_changed", "The same with the input inside a list.")
+def nested_changed():
+    def situation(call, accident):
+        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
+        y = call(lambda x, cs: tanh(x) * cs[0], x, [c])
+        if accident:
+            c.mul_(5)
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("N9.captured_changed", "The same with a tensor that the function captured.")
+def captured_changed():
+    def situation(call, accident):
+        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
+        y = call(lambda x: tanh(x) * c, x)
+        if accident:
+            c.mul_(5)
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe(
+    "N9.hooks", "What surrounding hooks see of inputs by position, by keyword, in a list, captured."
+)
+def hooks():
+    body = lambda x, c: tanh(x * c)
+
+    def packs(make):
+        x, c = variable(0.5), constant(2.0)
+        with HookCounter() as counter:
+            make(x, c)
+        return counter.packs
+
+    def run(function, *args, **kwargs):
+        return checkpointed("non_reentrant", function, *args, **kwargs)
+
+    return {
+        "position": packs(lambda x, c: run(body, x, c)),
+        "keyword": packs(lambda x, c: run(body, x=x, c=c)),
+        "list": packs(lambda x, c: run(lambda xs: body(*xs), [x, c])),
+        "captured": packs(lambda x, c: run(lambda: body(x, c))),
+    }
+
+
+@probe("N9.kept", "Whether a frozen input is kept until backward, by the way in which it is given.")
+def kept():
+    body = lambda x, c: tanh(x * c)
+
+    def run(function, *args, **kwargs):
+        return checkpointed("non_reentrant", function, *args, **kwargs)
+
+    def alive(make):
+        c = constant(2.0)
+        storage = weakref.ref(c.untyped_storage())
+        y = make(variable(0.5), c)
+        del c
+        return y is not None and storage() is not None
+
+    return {
+        "position": alive(lambda x, c: run(body, x, c)),
+        "keyword": alive(lambda x, c: run(body, x=x, c=c)),
+        "list": alive(lambda x, c: run(lambda xs: body(*xs), [x, c])),
+        "captured": alive(lambda x, c: run(lambda: body(x, c))),
+    }
+
+
+def weight_changed(change):
+    def situation(call, accident):
+        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+        y = call(lambda x: tanh(x * w) * w, x)
+        if accident:
+            change(w)
+        y.sum().backward()
+        return [x.grad, w.grad]
+
+    return verdicts(situation)
+
+
+@probe("N10.weight_changed", "A weight changed in place between forward and backward.")
+def weight_changed_in_place():
+    def change(w):
+        with torch.no_grad():
+            w.sub_(1)
+
+    return weight_changed(change)
+
+
+@probe("N10.weight_data_changed", "The same through .data, which hides from the version counter.")
+def weight_data_changed():
+    return weight_changed(lambda w: w.data.sub_(1))
+
+
+@probe("N10.weight_replaced", "The same by giving .data another tensor.")
+def weight_replaced():
+    def change(w):
+        w.data = w.data - 1
+
+    return weight_changed(change)
+
+
+@probe("N10.buffer_changed", "A frozen buffer changed in place between forward and backward.")
+def buffer_changed():
+    def situation(call, accident):
+        x, scale = variable(0.5, -1.0), constant(2.0, 3.0)
+        y = call(lambda x: tanh(x * scale), x)
+        if accident:
+            scale.mul_(2)
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("N10.optimizer_step", "Two forwards; backward and step for the first, then the second's.")
+def optimizer_step():
+    def situation(call, accident):
+        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+        body = lambda x: tanh(x * w) * w
+        first, second = call(body, x).sum(), call(body, x * 2).sum()
+        first.backward()
+        if accident:
+            torch.optim.SGD([w], lr=0.5).step()
+        w.grad = None
+        second.backward()
+        return [w.grad]
+
+    return verdicts(situation)
+
+
+@probe("N10.weight_changed_in_backward", "A weight changed during backward, by another's hook.")
+def weight_changed_in_backward():
+    def situation(call, accident):
+        x, early, late = variable(0.5, -1.0), variable(2.0, 3.0), variable(5.0, 7.0)
+
+        def step(_):
+            # The gradient of `late` is there before the node that reads `early` runs.
+            with torch.no_grad():
+                early.mul_(2)
+
+        if accident:
+            late.register_hook(step)
+        call(lambda x: tanh(x * early) * late, x).sum().backward()
+        return [x.grad, early.grad, late.grad]
+
+    return verdicts(situation)
+
+
+@probe("N11.own_argument_changed", "A function that scales its argument in place before using it.")
+def own_argument_changed():
+    def situation(call, accident):
+        x, m = variable(0.5, -1.0), variable(2.0, 3.0)
+        h = m * 1
+
+        def body(x, h):
+            h = h.mul_(3) if accident else h * 3
+            return tanh(x * h)
+
+        call(body, x, h).sum().backward()
+        return [x.grad, m.grad]
+
+    return verdicts(situation)
+
+
+@probe("N11.own_constant_changed", "The same with an argument that is frozen.")
+def own_constant_changed():
+    def situation(call, accident):
+        x, m = variable(0.5, -1.0), constant(2.0, 3.0)
+
+        def body(x, m):
+            m = m.mul_(3) if accident else m * 3
+            return tanh(x * m)
+
+        call(body, x, m).sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("N12.output_changed", "An output changed in place after the checkpoint.")
+def output_changed():
+    def situation(call, accident):
+        x = variable(0.5, -1.0)
+        y = call(tanh, x)
+        y = y.mul_(2) if accident else y * 2
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+def dropout_between(use):
+    def situation(call, accident):
+        model = torch.nn.Dropout(0.5)
+        x = ramp(64)
+        y = call(lambda x: use(model, x), x)
+        if accident:
+            model.eval()
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("V.eval_between_dropout", "eval() between forward and backward of a lone dropout.")
+def eval_between_dropout():
+    return dropout_between(lambda model, x: model(x))
+
+
+@probe("V.eval_between_dropout_then_tanh", "The same with a tanh after the dropout.")
+def eval_between_dropout_then_tanh():
+    return dropout_between(lambda model, x: tanh(model(x)))
+
+
+@probe("V.eval_between_batch_norm", "eval() between forward and backward of a BatchNorm.")
+def eval_between_batch_norm():
+    def situation(call, accident):
+        model = torch.nn.BatchNorm1d(3)
+        x, scale = ramp(5, 3), ramp(5, 3, requires_grad=False)
+        y = call(model, x)
+        if accident:
+            model.eval()
+        (y * scale).sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("V.batch_norm_statistics", "Updates of a BatchNorm's statistics in one step.")
+def batch_norm_statistics():
+    def updates(call):
+        model = torch.nn.BatchNorm1d(3)
+        call(model, ramp(5, 3)).sum().backward()
+        return int(model.num_batches_tracked)
+
+    return {
+        "plain": updates(lambda f, *a: f(*a)),
+        "reentrant": updates(lambda f, *a: checkpointed("reentrant", f, *a)),
+        "non_reentrant": updates(lambda f, *a: checkpointed("non_reentrant", f, *a)),
+        "non_reentrant_without_early_stop": updates(
+            lambda f, *a: checkpointed("non_reentrant", f, *a, early_stop=False)
+        ),
+        "non_reentrant_with_an_op_after": updates(
+            lambda f, *a: checkpointed("non_reentrant", lambda x: tanh(f(x)), *a)
+        ),
+    }
+
+
+def flag_between(on, off):
+    def situation(call, accident):
+        flag = [True]
+        x = variable(0.5, -1.0)
+        y = call(lambda x: on(x) if flag[0] else off(x), x)
+        if accident:
+            flag[0] = False
+        y.sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("V.flag_same_shapes", "A user's flag changed between: another op, saving the same shapes.")
+def flag_same_shapes():
+    return flag_between(tanh, lambda x: tanh(x * 2))
+
+
+@probe("V.flag_other_shapes", "A user's flag changed between: tensors of other shapes are saved.")
+def flag_other_shapes():
+    return flag_between(lambda x: tanh(x).sum(), lambda x: tanh(torch.cat([x, x])).sum())
+
+
+@probe("V.flag_more_saved", "A user's flag changed between: more tensors are saved.")
+def flag_more_saved():
+    return flag_between(tanh, lambda x: tanh(tanh(x)))
+
+
+@probe("V.flag_fewer_saved", "A user's flag changed between: fewer tensors are saved.")
+def flag_fewer_saved():
+    return flag_between(lambda x: tanh(tanh(x)), tanh)
+
+
+@probe("V.python_random", "A branch taken by Python's random, saving the same shapes.")
+def python_random():
+    def situation(call, accident):
+        # The second draw goes the other way than the first.
+        random.seed(next(s for s in range(99) if crosses(s)))
+        x = variable(0.5, -1.0)
+
+        def body(x):
+            return tanh(x * 2) if accident and random.random() < 0.5 else tanh(x)
+
+        call(body, x).sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+def crosses(seed):
+    """Whether the first draw after `seed` is the plain branch and the second is not."""
+    draws = random.Random(seed)
+    return draws.random() >= 0.5 > draws.random()
+
+
+@probe("V.no_preserved_random_state", "A dropout whose random state is not preserved.")
+def no_preserved_random_state():
+    def situation(call, accident):
+        x = ramp(64)
+        call(
+            lambda x: tanh(torch.dropout(x, 0.5, True)), x, preserve_rng_state=not accident
+        ).sum().backward()
+        return [x.grad]
+
+    return verdicts(situation)
+
+
+@probe("V.nothing_happens", "None of all that.")
+def nothing_happens():
+    def situation(call, accident):
+        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+        call(lambda x: tanh(torch.dropout(x * w, 0.5, True)), x).sum().backward()
+        return [x.grad, w.grad]
+
+    return verdicts(situation)
