@@ -6,6 +6,7 @@
 // In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
 #define REMATCH_EACH_STORY(STORY) \
   STORY(last_segment)             \
+  STORY(memory_trade)             \
   STORY(preserve_rng)             \
   STORY(frozen_first_block)       \
   STORY(frozen_embeddings)        \
