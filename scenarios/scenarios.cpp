@@ -8,7 +8,19 @@
   STORY(last_segment)             \
   STORY(memory_trade)             \
   STORY(preserve_rng)             \
-  STORY(frozen_first_block)
+  STORY(frozen_first_block)       \
+  STORY(frozen_embeddings)        \
+  STORY(gradients_stay_none)      \
+  STORY(batch_norm_twice)         \
+  STORY(save_before_fill)         \
+  STORY(weights_changed)          \
+  STORY(side_output)              \
+  STORY(same_tensor_twice)        \
+  STORY(tied_weights)             \
+  STORY(hooks_once_per_segment)   \
+  STORY(uniform_chunks)           \
+  STORY(one_segment)              \
+  STORY(memory_never_freed)
 
 namespace rematch::scenarios {
 
