@@ -84,7 +84,7 @@ void check_bytes(Net net, int k, bool reentrant, EveryCut& every) {
 /// "2 + 2 + 3", "13 x 1 + 2"
 std::string sizes_text(int n, int k) {
   const int size = n / k;
-  const std::string last = std::to_string(n - size * (k - 1));
+  std::string last = std::to_string(n - size * (k - 1));
   if (k == 1) return last;
   if (k > 5) return fmt::format("{} x {}, then {}", k - 1, size, last);
   std::string text;
