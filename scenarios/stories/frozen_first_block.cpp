@@ -46,7 +46,11 @@ void run(const Options& options, Report& report) {
     report.say(
         "These are the first steps. `build/release/bin/rematch scenario frozen_first_block "
         "--epochs "
-        "10` goes on from them and draws the losses by epoch.");
+        "10` goes on from them and draws the losses by epoch; `--samples` says how many pictures "
+        "it "
+        "trains on. With `REMATCH_CIFAR10=FOLDER` in the environment, the folder holding "
+        "CIFAR-10's "
+        "binary version, both train on that.");
   }
   const std::optional<std::uint64_t> hash = frozen::tell_short_runs(recipe, options, report);
   frozen::tell_rules(report);
