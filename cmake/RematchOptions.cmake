@@ -30,6 +30,8 @@ if(REMATCH_NATIVE)
 else()
   list(APPEND bits -march=x86-64-v3 -mtune=generic)
 endif()
+# For those who write down how they were built.
+string(REPLACE ";" " " REMATCH_BITS "${bits}")
 # In a .cu file the host's part has the same flags, for functions of headers shared with .cpp files
 # must not depend on whose copy the linker keeps; -fmad=false is their counterpart for the device.
 string(REPLACE ";" "," bits_for_nvcc "${bits}")

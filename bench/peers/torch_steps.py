@@ -1,9 +1,10 @@
-"""Training steps of the models of bench/engine_steps.cpp in PyTorch, plain and checkpointed.
+"""Training steps of the models and plans of rematch-bench in PyTorch.
 
-Usage: torch_steps.py THREADS DEVICE[:tf32] [MODEL:BATCH ...]   prints one JSON line per (model, plan)
+Usage: torch_steps.py THREADS DEVICE[:tf32] NAME...   prints one JSON line per NAME: MODEL[-bBATCH]/PLAN
 """
 
 import json
+import math
 import statistics
 import sys
 import time
@@ -46,7 +47,13 @@ def deep64(batch):
     return nn.Sequential(*layers), torch.randn(batch, 256), torch.randn(batch, 256)
 
 
-MODELS = {"mymodel": (mymodel, [0, 2, 5]), "cifar": (cifar, [0, 2, 4]), "deep64": (deep64, [0, 8, 16])}
+MODELS = {"mymodel": (mymodel, 32), "cifar": (cifar, 64), "deep64": (deep64, 64)}
+
+
+def segments_of(plan, layers):
+    return {
+        "plain": 0, "k2": 2, "k4": 4, "sqrt": round(math.sqrt(layers)), "every": layers,
+    }[plan.removesuffix("-reentrant")]
 
 
 def sync():
@@ -62,26 +69,45 @@ def step(net, x, target, segments, reentrant):
     sync()
 
 
-for named in sys.argv[3:] or ["mymodel:32", "cifar:64", "deep64:64"]:
-    name, batch = named.split(":")
-    make, plans = MODELS[name]
+def peak_bytes(net, x, target, segments, reentrant):
+    """Requested bytes at the peak of a step, parameters and data included."""
+    net.zero_grad(set_to_none=True)
+    x.grad = None
+    kept = sum(t.numel() * t.element_size() for t in [*net.parameters(), x, target])
+    if DEVICE == "cuda":
+        sync()
+        torch.cuda.reset_peak_memory_stats()
+        step(net, x, target, segments, reentrant)
+        return torch.cuda.memory_stats()["requested_bytes.all.peak"]
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        step(net, x, target, segments, reentrant)
+    live = peak = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    return kept + peak
+
+
+for name in sys.argv[3:]:
+    model, plan = name.split("/")
+    model, _, batch = model.partition("-b")
+    make, usual = MODELS[model]
     torch.manual_seed(0)
-    net, x, target = (t.to(DEVICE) for t in make(int(batch)))
+    net, x, target = (t.to(DEVICE) for t in make(int(batch or usual)))
     x.requires_grad_()
-    for segments in plans:
-        for reentrant in [False] if segments == 0 else [False, True]:
-            for _ in range(3):
-                step(net, x, target, segments, reentrant)
-            if DEVICE == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            times = []
-            for _ in range(15):
-                begin = time.perf_counter()
-                step(net, x, target, segments, reentrant)
-                times.append(1e3 * (time.perf_counter() - begin))
-            variant = "plain" if segments == 0 else "reentrant" if reentrant else "nonreentrant"
-            row = {"name": f"{name}/b{batch}/{segments}/{variant}/{DEVICE}", "torch": torch.__version__}
-            row["ms"] = statistics.median(times)
-            if DEVICE == "cuda":
-                row["peak_bytes"] = torch.cuda.max_memory_allocated()
-            print(json.dumps(row), flush=True)
+    segments = segments_of(plan, len(net))
+    reentrant = plan.endswith("-reentrant")
+    for _ in range(3):
+        step(net, x, target, segments, reentrant)
+    times = []
+    while len(times) < 9 or (sum(times) < 400 and len(times) < 200):
+        begin = time.perf_counter()
+        step(net, x, target, segments, reentrant)
+        times.append(1e3 * (time.perf_counter() - begin))
+    print(json.dumps({
+        "name": name, "torch": torch.__version__, "ms": statistics.median(times),
+        "peak_bytes": peak_bytes(net, x, target, segments, reentrant),
+    }), flush=True)

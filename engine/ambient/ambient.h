@@ -9,10 +9,12 @@
 
 #include "engine/memory/ledger.h"
 #include "engine/random/generator.h"
+#include "engine/tensor/dtype.h"
 
 namespace rematch {
 
 class BackwardGroup;
+class CastCache;
 class OpWatcher;
 class SavedTensorHooks;
 
@@ -28,12 +30,30 @@ class RunObserver {
                        std::span<const std::byte> drawn) = 0;
 };
 
+/// What ops compute in; see AutocastScope.
+struct Autocast {
+  bool enabled = false;
+  /// What float32 operands are cast to; bfloat16 is the only one so far.
+  DType dtype = DType::bfloat16;
+  bool cache_enabled = true;
+  /// Of the outermost scope; nullptr outside of scopes.
+  std::shared_ptr<CastCache> cache = nullptr;
+
+  /// Whether ops compute alike under both: all but the cache's contents.
+  bool same_settings(const Autocast& other) const {
+    return enabled == other.enabled && dtype == other.dtype && cache_enabled == other.cache_enabled;
+  }
+  /// Without the cache.
+  Autocast settings() const { return {enabled, dtype, cache_enabled}; }
+};
+
 /// All state that code depends on without being handed it. One per worker thread; apart from
 /// the backward pass that a thread is in, the engine has no other global that steers it. What a
 /// replay must restore is a member here.
 struct Ambient {
   bool grad_enabled = true;
   Streams streams;
+  Autocast autocast;
   /// Innermost pack/unpack hooks for saved tensors, or nullptr.
   SavedTensorHooks* hooks = nullptr;
   /// Innermost watcher of ops, or nullptr.

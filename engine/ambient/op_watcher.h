@@ -3,9 +3,12 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
+
+#include "engine/tensor/dtype.h"
 
 namespace rematch {
 
@@ -21,6 +24,8 @@ struct OpCall {
   /// Its results are new tensors, and may be kept instead of computed again. Not so for ops that
   /// work in place and for views.
   bool makes_tensors = true;
+  /// The dtype of the operands as it reads them, where autocast may have cast them.
+  std::optional<DType> computes_in = std::nullopt;
 };
 
 /// Sees every op that runs while it is the ambient one, and may supply results that it kept.

@@ -16,14 +16,14 @@ void add_into(Tensor& sum, const Tensor& term) {
                                 to_string(term.shape()) + " " +
                                 std::string(to_string(term.dtype())));
   }
-  for_floating(sum.dtype(), "backward", [&]<class T>() {
+  for_gradients(sum.dtype(), "backward", [&]<class T>() {
     REMATCH_KERNEL(term, add_inplace<T>, sum.elements(), term.data<T>(), sum.data<T>());
   });
 }
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   Tensor out = Tensor::empty(a.shape(), a.dtype());
-  for_floating(a.dtype(), "backward", [&]<class T>() {
+  for_gradients(a.dtype(), "backward", [&]<class T>() {
     REMATCH_KERNEL(a, add<T>, a.elements(), a.data<T>(), b.data<T>(), out.data<T>());
   });
   return out;

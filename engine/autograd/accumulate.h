@@ -6,8 +6,9 @@
 
 namespace rematch {
 
-/// sum += term, elementwise; shapes and dtypes must agree. Does not record and does not count as
-/// an in-place write: gradients are the engine's own.
+/// sum += term, elementwise; shapes and dtypes must agree. bfloat16 is added in float32 and
+/// rounded. Does not record and does not count as an in-place write: gradients are the engine's
+/// own.
 void add_into(Tensor& sum, const Tensor& term);
 
 /// a + b in new memory, without recording.

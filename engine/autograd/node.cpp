@@ -153,6 +153,13 @@ void check_in_place(const Tensor& t, std::string_view op) {
     throw std::invalid_argument("[" + std::string(op) +
                                 "] a tensor expected, got an undefined one");
   }
+  if (t.dtype() == DType::bfloat16) {
+    throw std::invalid_argument("[" + std::string(op) +
+                                "] ops compute in float32 and cannot write bfloat16 in place; use "
+                                "the out-of-place form, which returns float32, or cast() the "
+                                "tensor to float32 first");
+  }
+  t.storage()->before_write();
   if (!ambient().grad_enabled) return;
   const TensorImpl* impl = t.impl();
   const TensorImpl* root = impl->base ? impl->base.get() : impl;

@@ -95,8 +95,9 @@ void mark_written(Tensor& t);
 /// from it from now on. check_in_place() must have passed before the write.
 void set_history_in_place(Tensor& t, std::shared_ptr<Node> node);
 
-/// Throws std::invalid_argument when grad mode is on and `t` (or what it views) is a leaf that
-/// requires grad: "a leaf that requires grad is being used in an in-place operation".
+/// Throws std::invalid_argument when `t` is bfloat16, or grad mode is on and `t` (or what it views)
+/// is a leaf that requires grad: "a leaf that requires grad is being used in an in-place
+/// operation". If it returns, the write may be queued.
 void check_in_place(const Tensor& t, std::string_view op);
 
 }  // namespace rematch

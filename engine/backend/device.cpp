@@ -4,6 +4,7 @@
 
 #include "engine/build/build_info.h"
 #include "engine/cuda/device.h"
+#include "engine/cuda/offload.h"
 
 namespace rematch {
 
@@ -16,6 +17,10 @@ Device device_named(std::string_view name) {
 
 std::unique_ptr<MemoryResource> memory_of(Device device) {
   return device == Device::cuda ? cuda::device_memory() : host_memory();
+}
+
+std::unique_ptr<MemoryResource> offload_memory_of(Device device) {
+  return device == Device::cuda ? cuda::pinned_memory() : host_memory();
 }
 
 std::string device_description(Device device) {

@@ -14,6 +14,11 @@ Device device_named(std::string_view name);
 /// Memory for a ledger whose tensors lie on `device`. Throws cuda::DeviceError when there is none.
 std::unique_ptr<MemoryResource> memory_of(Device device);
 
+/// Host memory for a ledger that tensors of `device` are offloaded to (engine/autograd/offload.h):
+/// on the CPU that of any ledger, for CUDA pinned memory, which is copied to and from beside the
+/// computation. Throws cuda::DeviceError when there is no such device.
+std::unique_ptr<MemoryResource> offload_memory_of(Device device);
+
 /// What the kernels run on and with which libraries, for records of measurements.
 std::string device_description(Device device);
 

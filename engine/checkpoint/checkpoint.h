@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <stdexcept>
+#include <string_view>
 
 #include "engine/checkpoint/mechanics.h"
 #include "engine/checkpoint/region.h"
@@ -53,6 +54,13 @@ Tensors checkpoint(const Function& function, const Tensors& inputs,
 /// Number of reentrant checkpoints that saw no input that requires grad, on this thread: each is
 /// probably a mistake that freezes the parameters behind it.
 std::int64_t frozen_checkpoint_warnings();
+
+/// What to tell the user for each of them. The engine itself writes nowhere.
+inline constexpr std::string_view kFrozenCheckpointWarning =
+    "[checkpoint] no input of this reentrant checkpoint requires grad, so its outputs do not "
+    "either "
+    "and the parameters that it uses get no gradient; use reentrant = false, or let an input "
+    "require grad";
 
 /// The mechanics to be used: those of the options, or the correct ones.
 inline const Mechanics& mechanics_of(const CheckpointOptions& options) {

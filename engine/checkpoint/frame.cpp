@@ -4,7 +4,6 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/backward_group.h"
-#include "engine/checkpoint/replay_scope.h"
 #include "engine/checkpoint/tensor_hash.h"
 
 namespace rematch {
@@ -87,9 +86,9 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
     : function_(function),
       options_(options),
       mechanics_(mechanics_of(options)),
+      entry_(mechanics_, options.preserve_rng),
       region_(options.determinism, options.policy) {
   options_.early_stop = ambient().early_stop.value_or(options_.early_stop);
-  if (options_.preserve_rng) rng_ = mechanics_.capture_rng(ambient());
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());
   // Through the surrounding hooks: an enclosing checkpoint then owns these inputs, and an
@@ -201,7 +200,7 @@ void Frame::replay(Pass& pass) {
   try {
     HookScope scope(&hooks);
     Region::Replay watcher(region_);
-    ReplayScope replaying(mechanics_, rng_, region_.watched() ? &watcher : nullptr);
+    ReplayScope replaying(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
     function_(bound);
     watcher.finish();
   } catch (const ReplayComplete& done) {

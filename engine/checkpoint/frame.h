@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/replay_scope.h"
 
 namespace rematch {
 
@@ -56,7 +56,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   Function function_;
   CheckpointOptions options_;
   const Mechanics& mechanics_;
-  std::optional<Streams> rng_;
+  EntryState entry_;
   Region region_;
   std::vector<SavedTensor> inputs_;
   std::vector<bool> requires_grad_;

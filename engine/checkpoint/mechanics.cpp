@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/ambient/autocast.h"
+
 namespace rematch {
 
 Streams Mechanics::capture_rng(const Ambient& state) const { return state.streams; }
@@ -12,6 +14,13 @@ void Mechanics::restore_rng(Ambient& state, const Streams& captured) const {
 
 void Mechanics::put_back_rng(Ambient& state, Streams surrounding) const {
   state.streams = std::move(surrounding);
+}
+
+void Mechanics::restore_autocast(Ambient& state, const Autocast& captured) const {
+  if (state.autocast.same_settings(captured)) return;
+  Autocast restored = captured.settings();
+  if (restored.enabled) restored.cache = std::make_shared<CastCache>();
+  state.autocast = std::move(restored);
 }
 
 std::vector<Segment> Mechanics::partition(int layers, int segments, LastSegment last) const {

@@ -34,6 +34,12 @@ class Mechanics {
   /// After the replay: the state that surrounded it. Must not throw.
   virtual void put_back_rng(Ambient& state, Streams surrounding) const;
 
+  /// Before the replay: the settings that the region began with (its cache is not among them). The
+  /// cache of a live scope of the same settings goes on being used; else the replay gets one of its
+  /// own, which is emptied when it ends. What surrounded the replay is put back by itself. When
+  /// this throws, nothing has changed.
+  virtual void restore_autocast(Ambient& state, const Autocast& captured) const;
+
   /// Cuts n layers into k segments. PyTorch's rule: every segment but the last has floor(n / k)
   /// layers, the last takes the remainder too.
   virtual std::vector<Segment> partition(int layers, int segments, LastSegment last) const;

@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "engine/ambient/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/sequential.h"
 #include "engine/nn/layers.h"
@@ -13,7 +14,7 @@ namespace rematch {
 namespace {
 
 /// One training step from nothing; returns the weights after it.
-Tensors train(bool reentrant, int nested, std::int64_t fail_at) {
+Tensors train(bool reentrant, int nested, bool autocast, std::int64_t fail_at) {
   ambient().streams.seed(5);
   ambient().ledger->fail_allocation(fail_at);
   Generator g{3, 11, 0};
@@ -37,8 +38,13 @@ Tensors train(bool reentrant, int nested, std::int64_t fail_at) {
       f = [inner = f, options](const Tensors& in) { return checkpoint(inner, in, options); };
     }
   }
-  const Tensors y = checkpoint_sequential(functions, 3, {x}, LastSegment::checkpointed, options);
-  backward(mse_loss(y[0], target));
+  Tensor loss;
+  {
+    const AutocastScope scope(autocast);
+    loss = mse_loss(checkpoint_sequential(functions, 3, {x}, LastSegment::checkpointed, options)[0],
+                    target);
+  }
+  backward(loss);
   optimizer.step();
   Tensors weights;
   for (const Tensor& p : net.parameters()) weights.push_back(p);
@@ -50,12 +56,13 @@ Tensors train(bool reentrant, int nested, std::int64_t fail_at) {
 TEST_CASE("out of memory at any allocation of a checkpointed step leaves nothing behind") {
   const bool reentrant = GENERATE(false, true);
   const int nested = GENERATE(0, 1);
+  const bool autocast = GENERATE(false, true);
   Tensors expected;
   std::int64_t allocations = 0;
   {
     const Ambient outer = ambient();
     ambient() = Ambient();
-    expected = train(reentrant, nested, 0);
+    expected = train(reentrant, nested, autocast, 0);
     allocations = ambient().ledger->allocations();
     ambient() = outer;
   }
@@ -64,13 +71,13 @@ TEST_CASE("out of memory at any allocation of a checkpointed step leaves nothing
     // Checks on leaving that no byte is live and that the ambient state is as it was.
     const testing::LedgerScope scope;
     try {
-      train(reentrant, nested, k);
+      train(reentrant, nested, autocast, k);
     } catch (const OutOfMemory&) {
       ++failures;
     }
     CHECK(ambient().ledger->live() == 0);
     CHECK_FALSE(ambient().replaying);
-    const Tensors again = train(reentrant, nested, 0);
+    const Tensors again = train(reentrant, nested, autocast, 0);
     REQUIRE(again.size() == expected.size());
     for (std::size_t i = 0; i < again.size(); ++i) {
       CHECK(testing::same_bits(again[i], expected[i]));

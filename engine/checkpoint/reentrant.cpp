@@ -1,6 +1,5 @@
 #include "engine/checkpoint/reentrant.h"
 
-#include <optional>
 #include <string>
 
 #include "engine/autograd/backward.h"
@@ -17,12 +16,12 @@ thread_local std::int64_t frozen_warnings = 0;
 class ReentrantBackward final : public Node {
  public:
   ReentrantBackward(int outputs, const Function& function, const Tensors& inputs,
-                    const CheckpointOptions& options, std::optional<Streams> rng,
+                    const CheckpointOptions& options, EntryState entry,
                     std::unique_ptr<Region> region)
       : Node(outputs),
         function_(function),
         mechanics_(mechanics_of(options)),
-        rng_(std::move(rng)),
+        entry_(std::move(entry)),
         region_(std::move(region)) {
     inputs_.resize(inputs.size());
     edges.reserve(inputs.size());
@@ -54,7 +53,7 @@ class ReentrantBackward final : public Node {
       // not see what it saves.
       HookScope no_hooks(nullptr);
       Region::Replay watcher(*region_);
-      ReplayScope replaying(mechanics_, rng_, region_->watched() ? &watcher : nullptr);
+      ReplayScope replaying(mechanics_, entry_, region_->watched() ? &watcher : nullptr);
       outputs = function_(bound);
       watcher.finish();
     }
@@ -85,7 +84,7 @@ class ReentrantBackward final : public Node {
  private:
   Function function_;
   const Mechanics& mechanics_;
-  std::optional<Streams> rng_;
+  EntryState entry_;
   std::unique_ptr<Region> region_;
   std::vector<SavedTensor> inputs_;
 };
@@ -111,8 +110,7 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   const Mechanics& mechanics = mechanics_of(options);
   bool any = false;
   for (const Tensor& t : inputs) any = any || t.requires_grad();
-  std::optional<Streams> rng;
-  if (any && options.preserve_rng) rng = mechanics.capture_rng(ambient());
+  EntryState entry(mechanics, any && options.preserve_rng);
   std::vector<std::uint32_t> versions;
   versions.reserve(inputs.size());
   for (const Tensor& t : inputs) versions.push_back(t.version());
@@ -146,7 +144,7 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   }
   auto node =
       std::make_shared<ReentrantBackward>(static_cast<int>(outputs.size()), function, inputs,
-                                          options, std::move(rng), std::move(region));
+                                          options, std::move(entry), std::move(region));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (is_floating(outputs[i].dtype())) set_history(outputs[i], node, static_cast<int>(i));
   }

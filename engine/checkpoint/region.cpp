@@ -10,7 +10,7 @@ namespace rematch {
 namespace {
 
 std::uint64_t signature_of(const OpCall& call) {
-  std::uint64_t hash = 0;
+  std::uint64_t hash = call.computes_in ? attributes(static_cast<int>(*call.computes_in)) : 0;
   for (const Tensor* t : call.operands) {
     if (!t->defined()) {
       hash = attributes(hash, 1);

@@ -3,21 +3,33 @@
 #include <optional>
 #include <utility>
 
+#include "engine/ambient/autocast.h"
 #include "engine/checkpoint/mechanics.h"
 
 namespace rematch {
 
+/// What a replay begins with, as the region did.
+struct EntryState {
+  Autocast autocast;
+  /// Absent when it is not to be preserved.
+  std::optional<Streams> rng;
+
+  EntryState(const Mechanics& mechanics, bool preserve_rng)
+      : autocast(ambient().autocast.settings()) {
+    if (preserve_rng) rng = mechanics.capture_rng(ambient());
+  }
+};
+
 /// Ambient state for the time of a replay: grad mode on, marked as a replay, ops seen by `watcher`
-/// alone, and the random state that the region began with, if it was captured. Afterwards, thrown
-/// through or not, everything is as it was.
+/// alone, autocast and random state as when the region began. Afterwards, thrown through or not,
+/// everything is as it was.
 class ReplayScope {
  public:
-  ReplayScope(const Mechanics& mechanics, const std::optional<Streams>& captured,
-              OpWatcher* watcher)
-      : mechanics_(mechanics), grad_(true), watch_(watcher) {
-    if (!captured) return;
+  ReplayScope(const Mechanics& mechanics, const EntryState& entry, OpWatcher* watcher)
+      : mechanics_(mechanics), grad_(true), watch_(watcher), cast_(mechanics, entry.autocast) {
+    if (!entry.rng) return;
     surrounding_ = ambient().streams;
-    mechanics_.restore_rng(ambient(), *captured);
+    mechanics_.restore_rng(ambient(), *entry.rng);
   }
   ~ReplayScope() {
     if (surrounding_) mechanics_.put_back_rng(ambient(), *std::move(surrounding_));
@@ -49,10 +61,28 @@ class ReplayScope {
     OpWatcher* before_;
   };
 
+  class Cast {
+   public:
+    Cast(const Mechanics& mechanics, const Autocast& captured) : before_(ambient().autocast) {
+      mechanics.restore_autocast(ambient(), captured);
+    }
+    ~Cast() {
+      const std::shared_ptr<CastCache>& own = ambient().autocast.cache;
+      if (own && own != before_.cache) own->clear();
+      ambient().autocast = std::move(before_);
+    }
+    Cast(const Cast&) = delete;
+    Cast& operator=(const Cast&) = delete;
+
+   private:
+    Autocast before_;
+  };
+
   const Mechanics& mechanics_;
   GradMode grad_;
   Mark mark_;
   Watch watch_;
+  Cast cast_;
   std::optional<Streams> surrounding_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/threads.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cpu {
 
@@ -94,5 +95,10 @@ T sum_squares(std::int64_t n, const T* x) {
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
 #undef REMATCH_INSTANTIATE
+
+using math::BFloat16;
+template void add(std::int64_t, const BFloat16*, const BFloat16*, BFloat16*);
+template void add_inplace(std::int64_t, const BFloat16*, BFloat16*);
+template void fill(std::int64_t, BFloat16, BFloat16*);
 
 }  // namespace rematch::cpu

@@ -100,8 +100,11 @@ Context& acquire() {
   }
   if (mine == nullptr) {
     mine = std::make_unique<Context>();
-    check(cudaStreamCreateWithFlags(&mine->stream, cudaStreamNonBlocking),
-          "cudaStreamCreateWithFlags");
+    for (cudaStream_t* made : {&mine->stream, &mine->copies}) {
+      check(cudaStreamCreateWithFlags(made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    }
+    check(cudaEventCreateWithFlags(&mine->order, cudaEventDisableTiming),
+          "cudaEventCreateWithFlags");
   }
   static thread_local Lease lease;
   current = mine.release();

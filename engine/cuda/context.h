@@ -62,6 +62,12 @@ struct Context {
   };
 
   cudaStream_t stream = nullptr;
+  /// For copies beside the computation, and an event that makes one stream wait for the other; a
+  /// wait stands for what was recorded when it was queued, so one event serves again and again.
+  cudaStream_t copies = nullptr;
+  cudaEvent_t order = nullptr;
+  /// The block that a copy on `copies` may still read: `stream` does not wait for that copy yet.
+  const void* copied = nullptr;
   std::array<Block, kScratchCount> scratch{};
   std::vector<void*> outgrown;
   std::array<std::int64_t, kBackendCount> calls{};

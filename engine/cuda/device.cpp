@@ -3,6 +3,7 @@
 #include <array>
 
 #include "engine/cuda/libraries.h"
+#include "engine/cuda/offload.h"
 
 namespace rematch::cuda {
 
@@ -73,6 +74,10 @@ void copy_to_host(void* to, const void* from, std::int64_t bytes) {
   synchronize();
 }
 
-void synchronize() { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
+void synchronize() {
+  const cudaStream_t mine = stream();
+  finish_copy_out();
+  check(cudaStreamSynchronize(mine), "cudaStreamSynchronize");
+}
 
 }  // namespace rematch::cuda

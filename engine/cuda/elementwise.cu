@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/cuda/reduce.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
@@ -144,5 +145,10 @@ void sum_squares(std::int64_t n, const T* x, T* out) {
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
 #undef REMATCH_INSTANTIATE
+
+using math::BFloat16;
+template void add(std::int64_t, const BFloat16*, const BFloat16*, BFloat16*);
+template void add_inplace(std::int64_t, const BFloat16*, BFloat16*);
+template void fill(std::int64_t, BFloat16, BFloat16*);
 
 }  // namespace rematch::cuda

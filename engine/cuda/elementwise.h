@@ -8,7 +8,7 @@ namespace rematch::cuda {
 // every result has the CPU's bits (NaN payloads apart). Outputs may be one of the inputs, but must
 // not overlap them otherwise.
 
-/// out = a + b.
+/// out = a + b. This, add_inplace and fill are there for bfloat16 as well.
 template <typename T>
 void add(std::int64_t n, const T* a, const T* b, T* out);
 

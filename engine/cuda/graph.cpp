@@ -8,6 +8,7 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/cuda/context.h"
+#include "engine/cuda/offload.h"
 
 namespace rematch::cuda {
 namespace {
@@ -20,6 +21,8 @@ using Advances = std::array<std::uint64_t, kDrawStreams>;
 class Capture {
  public:
   explicit Capture(const std::uint64_t* table) : outer_(context().draw_advances) {
+    // What was begun outside cannot be waited for inside.
+    finish_copy_out();
     check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     context().draw_advances = table;
@@ -27,6 +30,7 @@ class Capture {
   ~Capture() {
     context().draw_advances = outer_;
     if (ended_) return;
+    finish_copy_out();
     // The step threw: what was captured so far is of no use.
     cudaGraph_t graph = nullptr;
     (void)cudaStreamEndCapture(stream(), &graph);
@@ -39,6 +43,8 @@ class Capture {
   cudaGraph_t end() {
     cudaGraph_t graph = nullptr;
     ended_ = true;
+    // A capture that has spread to the stream of copies must come back from it.
+    finish_copy_out();
     check(cudaStreamEndCapture(stream(), &graph), "cudaStreamEndCapture");
     return graph;
   }

@@ -15,9 +15,9 @@ class Graph {
  public:
   /// Captures what `step` does on the calling thread; nothing is run, and the ambient random
   /// streams are left where they were. Before, the step must have run once on this thread with the
-  /// same ledger, which then serves nothing else while the graph lives. A step cannot be captured
-  /// that waits for the device (reads a value, reports draws), or whose host state matters (Adam's
-  /// step count would be frozen). Throws DeviceError, and what `step` throws.
+  /// same ledger (with offload: both), which then serves nothing else while the graph lives. A step
+  /// cannot be captured that waits for the device (reads a value, reports draws), or whose host
+  /// state matters (Adam's step count would be frozen). Throws DeviceError, and what `step` throws.
   explicit Graph(const std::function<void()>& step);
   ~Graph();
   Graph(const Graph&) = delete;

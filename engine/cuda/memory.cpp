@@ -4,18 +4,12 @@
 #include <limits>
 
 #include "engine/cuda/context.h"
+#include "engine/cuda/offload.h"
 #include "engine/memory/block_cache.h"
 
 namespace rematch::cuda {
 
 namespace {
-
-/// Under compute-sanitizer a block that is kept hides a use after free; ci/test-gpu sets this. With
-/// it nothing that allocates or releases can be captured.
-std::int64_t cache_limit() {
-  const char* const off = std::getenv("REMATCH_CUDA_KEEP_NO_BLOCKS");
-  return off == nullptr ? std::numeric_limits<std::int64_t>::max() : 0;
-}
 
 // Blocks are kept by size class here, though the pool keeps memory as well: a graph that frees a
 // block it did not allocate cannot be captured, and a block from here costs the host nanoseconds.
@@ -49,6 +43,7 @@ class DeviceMemory final : public MemoryResource {
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {
+    DeviceMemory::before_write(block);
     copy_to_device(block, host, bytes);
   }
   void copy_out(void* host, const void* block, std::int64_t bytes) override {
@@ -56,9 +51,14 @@ class DeviceMemory final : public MemoryResource {
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return;
+    DeviceMemory::before_write(to);
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
                           stream()),
           "cudaMemcpyAsync on the device");
+  }
+
+  void before_write(const void* block) override {
+    if (block != nullptr && block == context().copied) finish_copy_out();
   }
 
   void trim() noexcept override {
@@ -92,6 +92,11 @@ class DeviceMemory final : public MemoryResource {
 };
 
 }  // namespace
+
+std::int64_t cache_limit() {
+  const char* const off = std::getenv("REMATCH_CUDA_KEEP_NO_BLOCKS");
+  return off == nullptr ? std::numeric_limits<std::int64_t>::max() : 0;
+}
 
 cudaMemPool_t memory_pool() {
   static const cudaMemPool_t pool = [] {

@@ -11,17 +11,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "engine/math/bits.h"
 #include "engine/math/host_device.h"
 
 namespace rematch::math {
 
 namespace detail {
-
-template <typename To, typename From>
-REMATCH_HD constexpr To bits_as(From value) {
-  static_assert(sizeof(To) == sizeof(From));
-  return __builtin_bit_cast(To, value);
-}
 
 template <typename T>
 REMATCH_HD inline T polynomial(T /*x*/, T c0) {

@@ -34,6 +34,9 @@ class MemoryResource {
   virtual void copy_in(void* block, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* block, std::int64_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  /// Work that writes to a block is about to be queued: it is to come after copies out of the block
+  /// that run beside the queue (engine/autograd/offload.h).
+  virtual void before_write(const void* /*block*/) {}
   /// Gives up blocks that are kept for reuse.
   virtual void trim() noexcept = 0;
   /// Bytes held from the system: those in use with their rounding, and those kept for reuse. On a

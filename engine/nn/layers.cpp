@@ -49,6 +49,7 @@ Tensor parameter(const Shape& shape, DType dtype) {
 void fill_uniform(Tensor& t, double bound, Generator& generator) {
   const Generator before = generator;
   generator.draw(t.elements());
+  t.storage()->before_write();
   for_floating(t.dtype(), "fill_uniform", [&]<class T>() {
     REMATCH_KERNEL(t, fill_uniform<T>, t.elements(), before.seed, before.stream, before.offset,
                    static_cast<T>(-bound), static_cast<T>(bound), t.data<T>());
@@ -58,6 +59,7 @@ void fill_uniform(Tensor& t, double bound, Generator& generator) {
 void fill_normal(Tensor& t, Generator& generator) {
   const Generator before = generator;
   generator.draw(t.elements());
+  t.storage()->before_write();
   for_floating(t.dtype(), "fill_normal", [&]<class T>() {
     REMATCH_KERNEL(t, fill_normal<T>, t.elements(), before.seed, before.stream, before.offset, T{0},
                    T{1}, t.data<T>());

@@ -37,6 +37,7 @@ void Sgd::step() {
     Tensor& buffer = buffers_[i];
     const bool first = fresh[i].defined();
     if (first) buffer = std::move(fresh[i]);
+    p.storage()->before_write();
     for_floating(p.dtype(), "sgd", [&]<class T>() {
       REMATCH_KERNEL(g, sgd_step<T>, p.elements(), static_cast<T>(lr_), static_cast<T>(momentum_),
                      first, g.data<T>(), buffer.defined() ? buffer.data<T>() : nullptr,
@@ -68,6 +69,7 @@ void Adam::step() {
       second_[i] = std::move(second[i]);
     }
     ++steps_[i];
+    p.storage()->before_write();
     for_floating(p.dtype(), "adam", [&]<class T>() {
       REMATCH_KERNEL(g, adam_step<T>, p.elements(), lr_, beta1_, beta2_, eps_, steps_[i],
                      g.data<T>(), first_[i].data<T>(), second_[i].data<T>(), p.data<T>());

@@ -5,6 +5,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
 
+#include "engine/cuda/offload.h"
+
 namespace rematch::cuda {
 namespace {
 
@@ -24,6 +26,10 @@ TEST_CASE("without a CUDA device, asking for one says why there is none and what
       MessageMatches(ContainsSubstring("[check] " + reason) && ContainsSubstring("use the CPU")));
   CHECK_THROWS_MATCHES(device_memory(), DeviceError,
                        MessageMatches(ContainsSubstring("[device_memory] " + reason)));
+  CHECK_THROWS_MATCHES(pinned_memory(), DeviceError,
+                       MessageMatches(ContainsSubstring("[pinned_memory] " + reason)));
+  CHECK_THROWS_AS(begin_copy_out(nullptr, nullptr, 0), DeviceError);
+  CHECK_THROWS_AS(copy_back(nullptr, nullptr, 0), DeviceError);
   CHECK_THROWS_AS(synchronize(), DeviceError);
 }
 

@@ -136,7 +136,7 @@ TEST_CASE_METHOD(LedgerScope, "random ops refuse probabilities and ranges that m
 
 TEST_CASE_METHOD(LedgerScope, "a random op of a dtype that cannot be drawn for draws nothing") {
   CHECK_REFUSED(dropout(zeros({2}, DType::int32), 0.5),
-                "[dropout] float32 or float64 expected, got int32");
+                "[dropout] float32, float64 or bfloat16 expected, got int32");
   CHECK_THROWS_AS(rrelu(zeros({2}, DType::int32)), std::invalid_argument);
   CHECK_THROWS_AS(gaussian_noise(zeros({2}, DType::int32), 1), std::invalid_argument);
   CHECK(ambient().streams.at(0).offset == 0);

@@ -99,6 +99,7 @@ void require_alike(std::string_view op, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
+  if (is_narrow(a) || is_narrow(b)) return add(widened(a), widened(b));
   require_alike("add", a, b);
   Tensor y = compute_one({"add", {&a, &b}}, [&] { return sum_of(a, b); });
   if (should_record({&a, &b})) {
@@ -108,6 +109,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  if (is_narrow(a) || is_narrow(b)) return mul(widened(a), widened(b));
   require_alike("mul", a, b);
   Tensor y = compute_one({"mul", {&a, &b}}, [&] { return MulBackward::product(a, b); });
   record<MulBackward>(y, {&a, &b}, a, b);
@@ -115,6 +117,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor scale(const Tensor& x, double factor) {
+  if (is_narrow(x)) return scale(widened(x), factor);
   Tensor y = compute_one({"scale", {&x}, attributes(factor)}, [&] { return scaled(x, factor); });
   if (should_record({&x})) {
     set_history(y, std::make_shared<ScaleBackward>(gradient_edge(x), factor));
@@ -123,6 +126,7 @@ Tensor scale(const Tensor& x, double factor) {
 }
 
 Tensor sum(const Tensor& x) {
+  if (is_narrow(x)) return sum(widened(x));
   Tensor y = compute_one({"sum", {&x}}, [&] {
     Tensor out = Tensor::empty({}, x.dtype());
     for_floating(x.dtype(), "sum", [&]<class T>() {
@@ -135,8 +139,9 @@ Tensor sum(const Tensor& x) {
 }
 
 Tensor add_(Tensor& x, const Tensor& y) {
-  require_alike("add_", x, y);
   check_in_place(x, "add_");
+  if (is_narrow(y)) return add_(x, widened(y));
+  require_alike("add_", x, y);
   announce({"add_", {&x, &y}, 0, false});
   const bool recorded = should_record({&x, &y});
   Edge a = recorded ? gradient_edge(x) : Edge{};

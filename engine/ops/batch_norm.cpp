@@ -67,6 +67,10 @@ class BatchNormBackward final : public Node {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean,
                   Tensor& running_var, const BatchNormOptions& options) {
   constexpr std::string_view op = "batch_norm";
+  if (is_narrow(x) || is_narrow(weight) || is_narrow(bias)) {
+    return batch_norm(widened(x), widened(weight), widened(bias), running_mean, running_var,
+                      options);
+  }
   require(x.shape().rank() == 2 || x.shape().rank() == 4, op,
           [&] { return "input of rank 2 or 4 expected, got " + to_string(x.shape()); });
   const Shape& shape = x.shape();
@@ -81,6 +85,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   });
   // The forward has already counted this batch.
   const bool update = options.train && !ambient().replaying;
+  if (update) {
+    running_mean.storage()->before_write();
+    running_var.storage()->before_write();
+  }
   // Training does not read the running statistics.
   static const Tensor kUnread;
   const OpCall call{op,

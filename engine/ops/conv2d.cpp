@@ -15,6 +15,22 @@ Tensor scratch_for(const cpu::Conv2dShape& shape, const Tensor& x) {
   return Tensor::empty({on_host ? cpu::conv2d_scratch_elements(shape) : 0}, x.dtype());
 }
 
+// As in linear.cpp: bfloat16 operands are widened for the kernels, and results rounded.
+Tensor forward(const cpu::Conv2dShape& s, const Tensor& x, const Tensor& weight,
+               const Tensor& bias) {
+  if (is_narrow(x)) {
+    return cast_values(forward(s, wide_values(x), wide_values(weight), wide_values(bias)),
+                       DType::bfloat16);
+  }
+  Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
+  for_floating(x.dtype(), "conv2d", [&]<class T>() {
+    Tensor scratch = scratch_for(s, x);
+    REMATCH_KERNEL(x, conv2d_forward<T>, s, x.data<T>(), weight.data<T>(),
+                   bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(), y.data<T>());
+  });
+  return y;
+}
+
 class Conv2dBackward final : public Node {
  public:
   Conv2dBackward(const cpu::Conv2dShape& shape, const Tensor& x, const Tensor& weight,
@@ -30,25 +46,29 @@ class Conv2dBackward final : public Node {
     weight_.reset();
   }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
+    const DType dtype = grads_out[0].dtype();
+    const Tensor gy = wide_values(std::move(grads_out[0]));
     const auto& s = shape_;
     for_floating(gy.dtype(), name(), [&]<class T>() {
       Tensor scratch = scratch_for(s, gy);
       if (needs(0)) {
-        const Tensor weight = weight_.get(name());
+        const Tensor weight = wide_values(weight_.get(name()));
         grads_in[0] = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
         REMATCH_KERNEL(gy, conv2d_grad_input<T>, s, gy.data<T>(), weight.data<T>(),
                        scratch.data<T>(), grads_in[0].data<T>());
+        grads_in[0] = cast_values(std::move(grads_in[0]), dtype);
       }
       if (needs(1)) {
-        const Tensor x = x_.get(name());
+        const Tensor x = wide_values(x_.get(name()));
         grads_in[1] = Tensor::empty({s.out_c, s.c, s.kh, s.kw}, gy.dtype());
         REMATCH_KERNEL(gy, conv2d_grad_weight<T>, s, gy.data<T>(), x.data<T>(), scratch.data<T>(),
                        grads_in[1].data<T>());
+        grads_in[1] = cast_values(std::move(grads_in[1]), dtype);
       }
       if (needs(2)) {
         grads_in[2] = Tensor::empty({s.out_c}, gy.dtype());
         REMATCH_KERNEL(gy, conv2d_grad_bias<T>, s, gy.data<T>(), grads_in[2].data<T>());
+        grads_in[2] = cast_values(std::move(grads_in[2]), dtype);
       }
     });
   }
@@ -58,6 +78,17 @@ class Conv2dBackward final : public Node {
   SavedTensor x_;
   SavedTensor weight_;
 };
+
+/// `call` is of the operands as they were given, x, weight and bias are what autocast made of them.
+Tensor apply(OpCall call, const cpu::Conv2dShape& shape, const Tensor& x, const Tensor& weight,
+             const Tensor& bias) {
+  require_same_dtype(call.op, x, weight);
+  if (bias.defined()) require_same_dtype(call.op, x, bias);
+  call.computes_in = x.dtype();
+  Tensor y = compute_one(call, [&] { return forward(shape, x, weight, bias); });
+  record<Conv2dBackward>(y, {&x, &weight, &bias}, shape, x, weight, bias);
+  return y;
+}
 
 }  // namespace
 
@@ -74,7 +105,6 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
     return "input with " + std::to_string(weight.shape()[1]) + " channels expected, got " +
            to_string(x.shape());
   });
-  require_same_dtype(op, x, weight);
   const cpu::Conv2dShape s{x.shape()[0],
                            x.shape()[1],
                            x.shape()[2],
@@ -91,21 +121,12 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
            " does not fit the input " + to_string(x.shape()) + " padded by " +
            std::to_string(padding);
   });
-  if (bias.defined()) {
-    require_shape(op, "bias", bias, {s.out_c});
-    require_same_dtype(op, x, bias);
+  if (bias.defined()) require_shape(op, "bias", bias, {s.out_c});
+  const OpCall call{op, {&x, &weight, &bias}, attributes(stride, padding)};
+  if (ambient().autocast.enabled) {
+    return apply(call, s, autocast_input(x), autocast_parameter(weight), autocast_parameter(bias));
   }
-  Tensor y = compute_one({op, {&x, &weight, &bias}, attributes(stride, padding)}, [&] {
-    Tensor out = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
-    for_floating(x.dtype(), op, [&]<class T>() {
-      Tensor scratch = scratch_for(s, x);
-      REMATCH_KERNEL(x, conv2d_forward<T>, s, x.data<T>(), weight.data<T>(),
-                     bias.defined() ? bias.data<T>() : nullptr, scratch.data<T>(), out.data<T>());
-    });
-    return out;
-  });
-  record<Conv2dBackward>(y, {&x, &weight, &bias}, s, x, weight, bias);
-  return y;
+  return apply(call, s, x, weight, bias);
 }
 
 }  // namespace rematch

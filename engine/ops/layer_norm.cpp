@@ -59,6 +59,9 @@ class LayerNormBackward final : public Node {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   constexpr std::string_view op = "layer_norm";
+  if (is_narrow(x) || is_narrow(weight) || is_narrow(bias)) {
+    return layer_norm(widened(x), widened(weight), widened(bias), eps);
+  }
   require(x.shape().rank() >= 1 && x.elements() > 0, op,
           [&] { return "a non-empty input of rank >= 1 expected, got " + to_string(x.shape()); });
   const std::int64_t cols = x.shape()[x.shape().rank() - 1];

@@ -9,6 +9,25 @@
 namespace rematch {
 namespace {
 
+// The kernels know no bfloat16: such operands are widened for them, into memory that is theirs
+// while they run, and what they computed is rounded.
+
+Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (is_narrow(x)) {
+    return cast_values(forward(wide_values(x), wide_values(weight), wide_values(bias)),
+                       DType::bfloat16);
+  }
+  const std::int64_t n = x.shape()[0];
+  const std::int64_t k = x.shape()[1];
+  const std::int64_t m = weight.shape()[0];
+  Tensor y = Tensor::empty({n, m}, x.dtype());
+  for_floating(x.dtype(), "linear", [&]<class T>() {
+    REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
+                   bias.defined() ? bias.data<T>() : nullptr, y.data<T>(), n, k, m);
+  });
+  return y;
+}
+
 class LinearBackward final : public Node {
  public:
   LinearBackward(const Tensor& x, const Tensor& weight, const Tensor& bias)
@@ -23,23 +42,27 @@ class LinearBackward final : public Node {
     weight_.reset();
   }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
+    const DType dtype = grads_out[0].dtype();
+    const Tensor gy = wide_values(std::move(grads_out[0]));
     for_floating(gy.dtype(), name(), [&]<class T>() {
       if (needs(0)) {
-        const Tensor weight = weight_.get(name());
+        const Tensor weight = wide_values(weight_.get(name()));
         grads_in[0] = Tensor::empty({batch_, in_}, gy.dtype());
         REMATCH_KERNEL(gy, linear_grad_input<T>, gy.data<T>(), weight.data<T>(),
                        grads_in[0].data<T>(), batch_, in_, out_);
+        grads_in[0] = cast_values(std::move(grads_in[0]), dtype);
       }
       if (needs(1)) {
-        const Tensor x = x_.get(name());
+        const Tensor x = wide_values(x_.get(name()));
         grads_in[1] = Tensor::empty({out_, in_}, gy.dtype());
         REMATCH_KERNEL(gy, linear_grad_weight<T>, gy.data<T>(), x.data<T>(), grads_in[1].data<T>(),
                        batch_, in_, out_);
+        grads_in[1] = cast_values(std::move(grads_in[1]), dtype);
       }
       if (needs(2)) {
         grads_in[2] = Tensor::empty({out_}, gy.dtype());
         REMATCH_KERNEL(gy, sum_rows<T>, gy.data<T>(), grads_in[2].data<T>(), batch_, out_);
+        grads_in[2] = cast_values(std::move(grads_in[2]), dtype);
       }
     });
   }
@@ -52,6 +75,16 @@ class LinearBackward final : public Node {
   SavedTensor weight_;
 };
 
+/// `call` is of the operands as they were given, x, weight and bias are what autocast made of them.
+Tensor apply(OpCall call, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  require_same_dtype(call.op, x, weight);
+  if (bias.defined()) require_same_dtype(call.op, x, bias);
+  call.computes_in = x.dtype();
+  Tensor y = compute_one(call, [&] { return forward(x, weight, bias); });
+  record<LinearBackward>(y, {&x, &weight, &bias}, x, weight, bias);
+  return y;
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -62,24 +95,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return "input of width " + std::to_string(weight.shape()[1]) + " expected, got " +
            to_string(x.shape());
   });
-  require_same_dtype(op, x, weight);
-  if (bias.defined()) {
-    require_shape(op, "bias", bias, {weight.shape()[0]});
-    require_same_dtype(op, x, bias);
+  if (bias.defined()) require_shape(op, "bias", bias, {weight.shape()[0]});
+  const OpCall call{op, {&x, &weight, &bias}};
+  if (ambient().autocast.enabled) {
+    return apply(call, autocast_input(x), autocast_parameter(weight), autocast_parameter(bias));
   }
-  const std::int64_t n = x.shape()[0];
-  const std::int64_t k = x.shape()[1];
-  const std::int64_t m = weight.shape()[0];
-  Tensor y = compute_one({op, {&x, &weight, &bias}}, [&] {
-    Tensor out = Tensor::empty({n, m}, x.dtype());
-    for_floating(x.dtype(), op, [&]<class T>() {
-      REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
-                     bias.defined() ? bias.data<T>() : nullptr, out.data<T>(), n, k, m);
-    });
-    return out;
-  });
-  record<LinearBackward>(y, {&x, &weight, &bias}, x, weight, bias);
-  return y;
+  return apply(call, x, weight, bias);
 }
 
 }  // namespace rematch

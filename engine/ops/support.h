@@ -13,6 +13,7 @@
 #include "engine/ambient/op_watcher.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"
+#include "engine/ops/cast.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/tensor.h"
 
@@ -86,10 +87,16 @@ inline void require_shape(std::string_view op, std::string_view what, const Tens
   });
 }
 
+/// Kernels know no bfloat16. An op other than linear and conv2d that is given some begins anew with
+/// its operands widened: what it announces, saves and returns is then float32.
+inline bool is_narrow(const Tensor& t) { return t.defined() && t.dtype() == DType::bfloat16; }
+inline Tensor widened(const Tensor& t) { return is_narrow(t) ? cast(t, DType::float32) : t; }
+
 /// For ops that do something before their kernel is chosen, such as a draw.
 inline void require_floating(std::string_view op, const Tensor& t) {
-  require(is_floating(t.dtype()), op,
-          [&] { return "float32 or float64 expected, got " + std::string(to_string(t.dtype())); });
+  require(is_floating(t.dtype()), op, [&] {
+    return "float32, float64 or bfloat16 expected, got " + std::string(to_string(t.dtype()));
+  });
 }
 
 /// Operands that a kernel reads side by side: of one dtype, on one device.

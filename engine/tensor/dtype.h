@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/math/bfloat16.h"
+
 namespace rematch {
 
-/// Element types. Gradients exist only for float32 and float64; int32 holds class
-/// indices and pooling indices, uint8 holds dropout masks.
-enum class DType : std::uint8_t { float32, float64, int32, uint8 };
+/// Element types. Gradients exist only for the floating ones; kernels compute in float32 and
+/// float64, what autocast keeps is bfloat16. int32 holds class indices and pooling indices, uint8
+/// holds dropout masks.
+enum class DType : std::uint8_t { float32, float64, int32, uint8, bfloat16 };
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -19,12 +22,14 @@ constexpr std::size_t size_of(DType dtype) {
       return 8;
     case DType::uint8:
       return 1;
+    case DType::bfloat16:
+      return 2;
   }
   return 0;
 }
 
 constexpr bool is_floating(DType dtype) {
-  return dtype == DType::float32 || dtype == DType::float64;
+  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
 }
 
 constexpr std::string_view to_string(DType dtype) {
@@ -37,6 +42,8 @@ constexpr std::string_view to_string(DType dtype) {
       return "int32";
     case DType::uint8:
       return "uint8";
+    case DType::bfloat16:
+      return "bfloat16";
   }
   return "?";
 }
@@ -58,6 +65,10 @@ constexpr DType dtype_of<std::int32_t>() {
 template <>
 constexpr DType dtype_of<std::uint8_t>() {
   return DType::uint8;
+}
+template <>
+constexpr DType dtype_of<math::BFloat16>() {
+  return DType::bfloat16;
 }
 
 }  // namespace rematch

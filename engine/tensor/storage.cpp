@@ -1,14 +1,17 @@
 #include "engine/tensor/storage.h"
 
 #include <atomic>
+#include <utility>
 
 #include "engine/ambient/ambient.h"
 
 namespace rematch {
 
-Storage::Storage(std::int64_t bytes, Tag tag)
+Storage::Storage(std::int64_t bytes, Tag tag) : Storage(ambient().ledger, bytes, tag) {}
+
+Storage::Storage(std::shared_ptr<Ledger> ledger, std::int64_t bytes, Tag tag)
     : id_(id_counter()++),
-      ledger_(ambient().ledger),
+      ledger_(std::move(ledger)),
       data_(static_cast<std::byte*>(ledger_->allocate(bytes, tag))),
       bytes_(bytes),
       tag_(tag) {}

@@ -14,6 +14,8 @@ class Storage {
  public:
   /// Uninitialised memory from the ambient ledger. Throws OutOfMemory.
   Storage(std::int64_t bytes, Tag tag);
+  /// The same from `ledger`.
+  Storage(std::shared_ptr<Ledger> ledger, std::int64_t bytes, Tag tag);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -24,6 +26,9 @@ class Storage {
   MemoryResource& memory() const { return ledger_->memory(); }
   Tag tag() const { return saves_ > 0 && tag_ == Tag::temporaries ? Tag::saved : tag_; }
   void set_tag(Tag tag) noexcept;
+  /// Of Tag::temporaries, be it that the graph holds it: then tag() says saved. No other owner is
+  /// known.
+  bool temporary() const { return tag_ == Tag::temporaries; }
 
   /// No other storage of the process has it.
   std::uint64_t id() const { return id_; }
@@ -37,6 +42,8 @@ class Storage {
 
   std::uint32_t version() const { return version_; }
   void bump_version() { ++version_; }
+  /// To be called before work is queued that writes to memory which others have seen.
+  void before_write() const { ledger_->memory().before_write(data_); }
 
   /// The graph saved a tensor on this storage (or let go of one): a temporary counts as
   /// Tag::saved from the first save to the last release.

@@ -42,6 +42,8 @@ decltype(auto) for_any(DType dtype, Body&& body) {
       return body.template operator()<double>();
     case DType::int32:
       return body.template operator()<std::int32_t>();
+    case DType::bfloat16:
+      return body.template operator()<math::BFloat16>();
     case DType::uint8:
       break;
   }
@@ -53,7 +55,7 @@ decltype(auto) for_any(DType dtype, Body&& body) {
 Tensor Tensor::full(const Shape& shape, DType dtype, double value, Tag tag) {
   Tensor t = empty(shape, dtype, tag);
   if (t.device() != Device::cpu && is_floating(dtype)) {
-    for_floating(dtype, "full", [&]<class T>() {
+    for_gradients(dtype, "full", [&]<class T>() {
       REMATCH_KERNEL(t, fill<T>, t.elements(), static_cast<T>(value), t.data<T>());
     });
     return t;
@@ -148,7 +150,10 @@ std::vector<double> Tensor::to_vector() const {
   return for_any(dtype(), [&]<class T>() {
     std::vector<T> values(static_cast<std::size_t>(elements()));
     copy_to_host(std::as_writable_bytes(std::span(values)));
-    return std::vector<double>(values.begin(), values.end());
+    std::vector<double> wide(values.size());
+    std::transform(values.begin(), values.end(), wide.begin(),
+                   [](T v) { return static_cast<double>(v); });
+    return wide;
   });
 }
 
@@ -163,8 +168,9 @@ bool Tensor::requires_grad() const {
 Tensor& Tensor::set_requires_grad(bool on) {
   TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
   if (on && !is_floating(impl.dtype)) {
-    throw std::invalid_argument("[tensor] only float32 and float64 can require grad, got " +
-                                std::string(to_string(impl.dtype)));
+    throw std::invalid_argument(
+        "[tensor] only float32, float64 and bfloat16 can require grad, got " +
+        std::string(to_string(impl.dtype)));
   }
   if (!is_leaf()) {
     throw std::invalid_argument(

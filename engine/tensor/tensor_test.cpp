@@ -31,6 +31,9 @@ TEST_CASE_METHOD(LedgerScope, "a tensor takes elements times element size, and g
     CHECK(ledger().live(Tag::temporaries) == 180);
     CHECK(ledger().live(Tag::state) == 7);
     CHECK(ledger().live(Tag::inputs) == 8);
+    const Tensor e = Tensor::empty({9}, DType::bfloat16, Tag::parameters);
+    CHECK(e.bytes() == 18);
+    CHECK(ledger().live(Tag::parameters) == 18);
   }
   CHECK(ledger().live() == 0);
 }
@@ -52,6 +55,9 @@ TEST_CASE_METHOD(LedgerScope, "values are converted to the dtype asked for") {
   CHECK(Tensor::full({2}, DType::int32, 4).to_vector() == std::vector<double>{4, 4});
   CHECK(Tensor::ones({2}, DType::uint8).to_vector() == std::vector<double>{1, 1});
   CHECK(Tensor::zeros({0}, DType::float32).to_vector().empty());
+  CHECK(tensor({0.1, -2}, {2}, DType::bfloat16).to_vector() == std::vector<double>{0x1.9ap-4, -2});
+  CHECK(tensor({0.1}, {1}, DType::bfloat16).at(0) == 0x1.9ap-4);
+  CHECK(Tensor::full({2}, DType::bfloat16, 0x1.01p0).to_vector() == std::vector<double>{1, 1});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a count of values that does not fill the shape is refused") {
@@ -63,6 +69,8 @@ TEST_CASE_METHOD(LedgerScope, "a tensor cannot be read as another dtype") {
   const Tensor a = tensor({1}, {1}, DType::float32);
   CHECK_THROWS_MATCHES(a.data<double>(), std::invalid_argument,
                        Message("[tensor] data<float64> of a tensor of float32"));
+  CHECK_THROWS_MATCHES(tensor({1}, {1}, DType::bfloat16).data<float>(), std::invalid_argument,
+                       Message("[tensor] data<float32> of a tensor of bfloat16"));
 }
 
 TEST_CASE_METHOD(LedgerScope, "item() needs exactly one element") {
@@ -130,9 +138,11 @@ TEST_CASE_METHOD(LedgerScope, "a clone has its own storage, version and tag") {
 
 TEST_CASE_METHOD(LedgerScope, "only floating tensors can require grad") {
   CHECK(variable({1}, {1}, DType::float32).requires_grad());
+  CHECK(variable({1}, {1}, DType::bfloat16).requires_grad());
   Tensor indices = tensor({1}, {1}, DType::int32);
   CHECK_THROWS_MATCHES(indices.set_requires_grad(true), std::invalid_argument,
-                       Message("[tensor] only float32 and float64 can require grad, got int32"));
+                       Message("[tensor] only float32, float64 and bfloat16 can require grad, "
+                               "got int32"));
   CHECK_NOTHROW(indices.set_requires_grad(false));
 }
 

@@ -10,7 +10,8 @@
 namespace rematch::testing {
 
 /// Test fixture: the test runs in an ambient state of its own, with a new ledger that poisons what
-/// is freed, and must leave it as it found it: no live byte, recording on, no hooks, no backward.
+/// is freed, and must leave it as it found it: no live byte, recording on, no autocast, no hooks,
+/// no backward.
 class LedgerScope {
  public:
   LedgerScope() : surrounding_(ambient()) {
@@ -30,6 +31,8 @@ class LedgerScope {
     CHECK(left.hooks == nullptr);
     CHECK(left.observer == nullptr);
     CHECK_FALSE(left.replaying);
+    CHECK_FALSE(left.autocast.enabled);
+    CHECK(left.autocast.cache == nullptr);
     CHECK(left.backward_id == 0);
     CHECK(left.backward_group == nullptr);
     CHECK_FALSE(left.early_stop.has_value());

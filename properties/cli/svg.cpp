@@ -6,6 +6,7 @@
 #include <array>
 
 #include "properties/cli/chart.h"
+#include "properties/cli/svg_parts.h"
 
 namespace rematch::cli {
 namespace {
@@ -21,33 +22,8 @@ constexpr double kHeight = kTop + 2 * kPanel + 2 * kGap;
 /// Steps drawn per panel; more events than this are drawn as the highest of each bucket.
 constexpr std::size_t kMaxSteps = 2000;
 
-/// Mid-tones: each keeps a contrast of about 4.5 to white and to black alike.
-constexpr std::string_view kGrey = "#767676";
-constexpr std::string_view kLive = "#3b7dd8";
-constexpr std::string_view kSaved = "#c2571a";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
+constexpr std::string_view kLive = kBlue;
+constexpr std::string_view kSaved = kOrange;
 
 struct Axes {
   std::int64_t top = 1;
@@ -59,15 +35,6 @@ struct Axes {
     return base - kPanel * static_cast<double>(bytes) / static_cast<double>(top);
   }
 };
-
-/// The smallest of 1, 2 and 5 times a power of ten that cuts [0, top] into at most five.
-std::int64_t tick_step(std::int64_t top) {
-  for (std::int64_t power = 1;; power *= 10) {
-    for (const std::int64_t factor : {1, 2, 5}) {
-      if (top / (power * factor) <= 5) return power * factor;
-    }
-  }
-}
 
 std::string step_path(std::span<const TimelinePoint> timeline, const Axes& axes, double base,
                       std::int64_t TimelinePoint::*value, bool closed) {
@@ -105,7 +72,7 @@ std::string panel(std::string_view name, std::span<const TimelinePoint> timeline
                          (from + to) / 2, base + 18, phase);
     }
   }
-  const std::int64_t step = tick_step(axes.top);
+  const auto step = static_cast<std::int64_t>(tick_step(static_cast<double>(axes.top), 5, 1).size);
   for (std::int64_t mark = 0; mark <= axes.top; mark += step) {
     const double y = axes.y(base, mark);
     out += fmt::format(
@@ -143,9 +110,9 @@ std::string memory_svg(std::span<const TimelinePoint> plain,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"12\" "
       "fill=\"{2}\">\n<title>{3}</title>\n",
-      kWidth, kHeight, kGrey, escaped(title));
+      kWidth, kHeight, kGrey, xml_escaped(title));
   out += fmt::format("<text x=\"{}\" y=\"22\" font-size=\"15\" font-weight=\"600\">{}</text>\n",
-                     kLeft, escaped(title));
+                     kLeft, xml_escaped(title));
   out += fmt::format(
       "<g transform=\"translate({}, 22)\"><rect x=\"0\" y=\"-10\" width=\"14\" height=\"10\" "
       "fill=\"{}\" fill-opacity=\"0.25\" stroke=\"{}\"/><text x=\"20\">live bytes</text>"

@@ -222,12 +222,18 @@ CheckpointOptions EngineModel::options_for(const CheckpointChoice& choice) const
   return options;
 }
 
+Tensors EngineModel::run_checkpoint(const Function& function, const Tensors& inputs,
+                                    const CheckpointOptions& options) const {
+  return checkpoint_ != nullptr ? (*checkpoint_)(function, inputs, options)
+                                : checkpoint(function, inputs, options);
+}
+
 Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec>& segments,
                                PassState& pass, Tensors values) {
   int layer = begin;
   for (const SegmentSpec& s : segments) {
     for (; layer < s.begin; ++layer) values = run_layer(layer, pass, values);
-    values = checkpoint(SegmentCall{this, &s, &pass}, values, options_for(s.choice));
+    values = run_checkpoint(SegmentCall{this, &s, &pass}, values, options_for(s.choice));
     layer = s.end;
   }
   for (; layer < end; ++layer) values = run_layer(layer, pass, values);
@@ -242,15 +248,29 @@ Tensors EngineModel::forward(const Tensor& input, PassState& pass) {
   if (!request_.checkpointed) return run_range(0, layers, kPlain, pass, {input});
   const PlanSpec& plan = case_.plan;
   if (!plan.sequential) return run_range(0, layers, plan.segments, pass, {input});
+  return run_sequential(pass, input);
+}
+
+Tensors EngineModel::run_sequential(PassState& pass, const Tensor& input) {
+  const SequentialSpec& plan = *case_.plan.sequential;
   std::vector<Function> functions;
   functions.reserve(case_.layers.size());
-  for (int i = 0; i < layers; ++i) {
+  for (int i = 0; i < static_cast<int>(case_.layers.size()); ++i) {
     functions.emplace_back(LayerCall{this, &pass, i});
   }
-  return checkpoint_sequential(
-      functions, plan.sequential->segments, {input},
-      plan.sequential->last_stored ? LastSegment::stored : LastSegment::checkpointed,
-      options_for(plan.sequential->choice));
+  const LastSegment last = plan.last_stored ? LastSegment::stored : LastSegment::checkpointed;
+  const CheckpointOptions options = options_for(plan.choice);
+  if (checkpoint_ == nullptr) {
+    return checkpoint_sequential(functions, plan.segments, {input}, last, options);
+  }
+  Tensors values{input};
+  for (const Segment& s :
+       mechanics_of(options).partition(static_cast<int>(functions.size()), plan.segments, last)) {
+    const Function part = compose(std::span(functions).subspan(
+        static_cast<std::size_t>(s.begin), static_cast<std::size_t>(s.end - s.begin)));
+    values = s.checkpointed ? run_checkpoint(part, values, options) : part(values);
+  }
+  return values;
 }
 
 Tensor EngineModel::evaluate(const Tensor& input) {

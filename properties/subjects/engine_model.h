@@ -4,6 +4,7 @@
 
 #include "engine/checkpoint/sequential.h"
 #include "engine/tensor/tensor.h"
+#include "properties/subjects/engine_subject.h"
 #include "properties/subjects/subject.h"
 
 namespace rematch {
@@ -22,6 +23,9 @@ class EngineModel final : public RunObserver {
  public:
   EngineModel(const Case& c, const Geometry& geometry, const RunRequest& request,
               const Mechanics* mechanics, Record& record);
+
+  /// Checkpoints with `function`, which must outlive this, instead of the engine's own.
+  void use(const CheckpointFunction& function) { checkpoint_ = &function; }
 
   /// The whole model under the request's plan. `pass` must outlive the graph.
   Tensors forward(const Tensor& input, PassState& pass);
@@ -51,6 +55,9 @@ class EngineModel final : public RunObserver {
   Tensors run_layer(int layer, PassState& pass, const Tensors& live);
   Tensors run_range(int begin, int end, const std::vector<SegmentSpec>& segments, PassState& pass,
                     Tensors values);
+  Tensors run_checkpoint(const Function& function, const Tensors& inputs,
+                         const CheckpointOptions& options) const;
+  Tensors run_sequential(PassState& pass, const Tensor& input);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
   Tensor apply(int layer, const Tensor& x, const Tensor& other, Tensor& second);
   Tensor parameter_for(int layer, std::size_t position) const;
@@ -59,6 +66,7 @@ class EngineModel final : public RunObserver {
   const Geometry& geometry_;
   const RunRequest& request_;
   const Mechanics* mechanics_;
+  const CheckpointFunction* checkpoint_ = nullptr;
   Record& record_;
   Tensors parameters_;
   Tensors buffers_;

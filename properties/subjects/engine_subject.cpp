@@ -31,7 +31,7 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const ProtocolSpec& p, const Tenso
 class Run {
  public:
   Run(const Case& c, const Geometry& geometry, const RunRequest& request,
-      const Mechanics* mechanics, Record& record)
+      const Mechanics* mechanics, const CheckpointFunction& own_checkpoint, Record& record)
       : case_(c),
         protocol_(c.protocol),
         displacement_(request.displacement),
@@ -40,6 +40,7 @@ class Run {
         inputs_{c.seed, kInputStream, 0},
         targets_{c.seed, kTargetStream, 0},
         fired_(geometry.parameters.size(), 0) {
+    if (own_checkpoint) model_.use(own_checkpoint);
     ambient().observer = &model_;
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       Tensor p = model_.parameters()[i];
@@ -224,6 +225,10 @@ EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
   ledger_->set_limit(kMaxRunBytes);
 }
 
+EngineSubject::EngineSubject(CheckpointFunction checkpoint) : EngineSubject() {
+  checkpoint_ = std::move(checkpoint);
+}
+
 EngineSubject::~EngineSubject() = default;
 
 std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const Geometry& geometry) {
@@ -242,7 +247,7 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
     record.error = RecordedError{kind, e.what()};
   };
   try {
-    Run run(c, geometry, request, mechanics_, record);
+    Run run(c, geometry, request, mechanics_, checkpoint_, record);
     if (request.displacement != 0) {
       run.go_forward();
     } else {

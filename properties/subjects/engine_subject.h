@@ -1,8 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
-#include "engine/checkpoint/mechanics.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "properties/subjects/subject.h"
 
 namespace rematch {
@@ -11,12 +12,19 @@ namespace rematch {
 /// last page. Generated cases stay below a thousandth of it.
 inline constexpr std::int64_t kMaxRunBytes = std::int64_t{4} << 30;
 
+/// A function to be judged in the place of the engine's checkpoint(): same signature, same
+/// contract. A plan that is cut by number of segments gives it each checkpointed segment in turn.
+using CheckpointFunction =
+    std::function<Tensors(const Function&, const Tensors&, const CheckpointOptions&)>;
+
 /// The reference engine. Runs in an ambient state and with a ledger of its own.
 class EngineSubject final : public Subject {
  public:
   /// `mechanics` (nullptr: the correct ones) must outlive the subject. Throws cuda::DeviceError
   /// without one.
   explicit EngineSubject(const Mechanics* mechanics = nullptr, Device device = Device::cpu);
+  /// The engine on the host with another checkpoint().
+  explicit EngineSubject(CheckpointFunction checkpoint);
   ~EngineSubject() override;
   std::string_view name() const override { return "engine"; }
   Device device() const { return ledger_->device(); }
@@ -28,6 +36,7 @@ class EngineSubject final : public Subject {
 
  private:
   const Mechanics* mechanics_;
+  CheckpointFunction checkpoint_;
   std::shared_ptr<Ledger> ledger_;
   /// For the comparison of layers.
   std::shared_ptr<Ledger> host_ledger_;

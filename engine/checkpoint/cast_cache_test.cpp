@@ -1,0 +1,168 @@
+// What a cache of casts must not do to a replay, which may find it warmer or colder than the
+// forward did: add or drop an op, save another tensor, keep memory.
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/ambient/autocast.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/linear.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::values_off_zero;
+
+Tensor leaf(const Shape& shape, std::uint64_t seed) {
+  return values_off_zero(shape, seed, DType::float32).set_requires_grad(true);
+}
+
+/// Two linears that share a weight, and a third of its own.
+struct Tied {
+  Tensor shared = leaf({4, 4}, 2);
+  Tensor own = leaf({4, 4}, 3);
+  Tensor x = leaf({3, 4}, 1);
+
+  Function function() {
+    return [this](const Tensors& in) -> Tensors {
+      return {linear(tanh(linear(tanh(linear(in[0], shared)), own)), shared)};
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a replay casts anew what its cache does not hold, and no more") {
+  const bool reentrant = GENERATE(false, true);
+  CheckpointOptions options;
+  options.reentrant = reentrant;
+  options.early_stop = false;
+  const auto allocations_of_backward = [&](bool cache, bool inside) {
+    Tied net;
+    std::optional<AutocastScope> scope(std::in_place, true, cache);
+    const Tensor loss = sum(checkpoint(net.function(), {net.x}, options)[0]);
+    if (!inside) scope.reset();
+    const std::int64_t before = ledger().allocations();
+    backward(loss);
+    return ledger().allocations() - before;
+  };
+  const std::int64_t warm = allocations_of_backward(true, true);
+  // Two weights; without a cache three uses.
+  CHECK(allocations_of_backward(true, false) == warm + 2);
+  CHECK(allocations_of_backward(false, true) == warm + 3);
+  CHECK(allocations_of_backward(false, false) == warm + 3);
+}
+
+TEST_CASE_METHOD(LedgerScope, "kept results are found by the index that the forward gave them") {
+  // pytorch/pytorch#193338: there a cast is an op, the cache was warm in the forward and cold in
+  // the replay, so that the replay looked for a cast which the forward had not run.
+  CheckpointOptions options;
+  options.early_stop = GENERATE(false, true);
+  const bool cache = GENERATE(false, true);
+  const bool warm = GENERATE(false, true);
+  const bool inside = GENERATE(false, true);
+  const int index = GENERATE(-1, 0, 1, 2);
+  std::vector<std::string> asked;
+  options.policy = [&](const OpInstance& op) {
+    asked.push_back(std::string(op.op) + " " + std::to_string(op.index));
+    const bool keep = op.op == "linear" && (index < 0 || op.index == index);
+    return keep ? Keep::must_save : Keep::must_recompute;
+  };
+  const auto gradients = [&](bool checkpointed) {
+    Tied net;
+    std::optional<AutocastScope> scope(std::in_place, true, cache);
+    if (warm) linear(net.x, net.shared);
+    const Tensor loss = sum(
+        (checkpointed ? checkpoint(net.function(), {net.x}, options) : net.function()({net.x}))[0]);
+    if (!inside) scope.reset();
+    backward(loss);
+    return Tensors{net.x.grad(), net.shared.grad(), net.own.grad()};
+  };
+  const Tensors expected = gradients(false);
+  const Tensors got = gradients(true);
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(got[i], expected[i]));
+  CHECK(asked == std::vector<std::string>{"linear 0", "tanh 0", "linear 1", "tanh 1", "linear 2"});
+}
+
+TEST_CASE_METHOD(LedgerScope, "results kept under autocast are kept in bfloat16") {
+  CheckpointOptions options;
+  options.policy = [](const OpInstance& op) {
+    return op.op == "linear" ? Keep::must_save : Keep::must_recompute;
+  };
+  Tied net;
+  const AutocastScope scope;
+  const Tensors y = checkpoint(net.function(), {net.x}, options);
+  // The input is a leaf, which counts as what it is.
+  CHECK(ledger().live(Tag::saved) == 3 * (2 * 3 * 4) + net.x.bytes());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay within a live scope of other settings has its own cache") {
+  const bool reentrant = GENERATE(false, true);
+  const bool cache_around = GENERATE(false, true);
+  CheckpointOptions options;
+  options.reentrant = reentrant;
+  Tied net;
+  std::shared_ptr<CastCache> seen;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    seen = ambient().autocast.cache;
+    return net.function()(in);
+  };
+  Tensor loss;
+  {
+    const AutocastScope scope(true, !cache_around);
+    loss = sum(checkpoint(f, {net.x}, options)[0]);
+  }
+  const AutocastScope scope(true, cache_around);
+  backward(loss);
+  CHECK(ambient().autocast.cache->size() == 0);
+  // The replay's is emptied at its end, whoever still knows it.
+  CHECK(seen != ambient().autocast.cache);
+  CHECK(seen->size() == 0);
+  CHECK(ambient().autocast.cache_enabled == cache_around);
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "autocast and its cache are as they were after a replay that throws") {
+  CheckpointOptions options;
+  options.reentrant = GENERATE(false, true);
+  options.early_stop = false;
+  const bool inside = GENERATE(false, true);
+  Tied net;
+  int calls = 0;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const AutocastScope nested(true, false);
+    Tensors y = net.function()(in);
+    if (++calls == 2) throw std::runtime_error("the function gave up");
+    return y;
+  };
+  {
+    Tensor loss;
+    std::optional<AutocastScope> scope(std::in_place);
+    loss = sum(checkpoint(f, {net.x}, options)[0]);
+    if (!inside) scope.reset();
+    const Autocast before = ambient().autocast;
+    const std::size_t cached = inside ? before.cache->size() : 0;
+    CHECK_THROWS_WITH(backward(loss), "the function gave up");
+    CHECK(ambient().autocast.same_settings(before));
+    CHECK(ambient().autocast.enabled == inside);
+    CHECK(ambient().autocast.cache == before.cache);
+    if (inside) CHECK(before.cache->size() == cached);
+  }
+  CHECK(ledger().live(Tag::temporaries) + ledger().live(Tag::saved) ==
+        net.shared.bytes() + net.own.bytes() + net.x.bytes());
+}
+
+}  // namespace rematch

@@ -1,0 +1,365 @@
+// Offload around checkpoints: what a segment keeps, its inputs, goes to the host.
+#include "engine/autograd/offload.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <stdexcept>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/sequential.h"
+#include "engine/nn/layers.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/linear.h"
+#include "engine/testing/offload_fixture.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using testing::OffloadFixture;
+using testing::same_bits;
+using testing::values_off_zero;
+
+constexpr std::int64_t kFloat = 4;
+
+/// Four layers on 3 rows of 5, 6, 4, 7 and 2 values: tanh of a linear, with dropout behind.
+struct Net {
+  Net() {
+    constexpr std::int64_t kWidths[] = {5, 6, 4, 7, 2};
+    for (int i = 0; i < 4; ++i) {
+      Tensor w = values_off_zero({kWidths[i + 1], kWidths[i]}, static_cast<std::uint64_t>(i),
+                                 DType::float32);
+      w.storage()->set_tag(Tag::parameters);
+      weights.push_back(w.set_requires_grad(true));
+    }
+    x = values_off_zero({3, 5}, 9, DType::float32);
+    x.storage()->set_tag(Tag::inputs);
+    x.set_requires_grad(true);
+  }
+  Function layer(std::size_t i) {
+    return [this, i](const Tensors& in) -> Tensors {
+      if (++calls == throw_at) throw std::domain_error("mine");
+      return {dropout(tanh(linear(in[0], weights[i])), 0.5)};
+    };
+  }
+  Tensors gradients() const {
+    Tensors all{x.grad()};
+    for (const Tensor& w : weights) all.push_back(w.grad());
+    return all;
+  }
+
+  Tensors weights;
+  Tensor x;
+  int calls = 0;
+  int throw_at = 0;
+};
+
+CheckpointOptions variant(bool reentrant) {
+  CheckpointOptions options;
+  options.reentrant = reentrant;
+  options.determinism = DeterminismCheck::values;
+  return options;
+}
+
+enum class Plan { each, pairs, between, nested };
+
+/// The layers under a plan: four segments; two of two layers; segment, plain, segment, plain; two
+/// layers of which the second is a segment within, as one segment, twice.
+Tensor forward(Net& net, Plan plan, bool reentrant) {
+  const CheckpointOptions options = variant(reentrant);
+  const auto segment = [&](Function f, const Tensors& in) {
+    return checkpoint(std::move(f), in, options);
+  };
+  const auto then = [](Function f, Function g) -> Function {
+    return [f = std::move(f), g = std::move(g)](const Tensors& in) { return g(f(in)); };
+  };
+  Tensors t{net.x};
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (plan == Plan::each) t = segment(net.layer(i), t);
+    if (plan == Plan::between) t = i % 2 == 0 ? segment(net.layer(i), t) : net.layer(i)(t);
+    if (i % 2 != 0) continue;
+    if (plan == Plan::pairs) t = segment(then(net.layer(i), net.layer(i + 1)), t);
+    if (plan == Plan::nested) {
+      const Function inner = [options, f = net.layer(i + 1)](const Tensors& in) {
+        return checkpoint(f, in, options);
+      };
+      t = segment(then(net.layer(i), inner), t);
+    }
+  }
+  return t[0];
+}
+
+/// What a plan leaves on the host: what is handed from segment to segment or layer (the model's
+/// input stays where it is), and of a plain layer tanh's output and a mask of a byte an element.
+std::int64_t offloaded_bytes(Plan plan) {
+  switch (plan) {
+    case Plan::each:
+      return 3 * (6 + 4 + 7) * kFloat;
+    case Plan::pairs:
+    case Plan::nested:
+      return 3 * 4 * kFloat;
+    case Plan::between:
+      return 3 * ((6 + 4 + 7) * kFloat + (4 + 2) * (kFloat + 1));
+  }
+  return 0;
+}
+
+Tensor offloaded_forward(Offload& offload, Net& net, Plan plan, bool reentrant) {
+  ambient().streams.seed(5);
+  const OffloadScope scope(offload);
+  return forward(net, plan, reentrant);
+}
+
+void check_same(const Tensors& got, const Tensors& expected) {
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(got[i], expected[i]));
+  }
+}
+
+/// Gradients without offload, after one backward or two.
+Tensors expected_gradients(Plan plan, bool reentrant, int backwards = 1) {
+  ambient().streams.seed(5);
+  Net net;
+  const Tensor y = sum(forward(net, plan, reentrant));
+  for (int i = 0; i < backwards; ++i) backward(y, {.retain_graph = i + 1 < backwards});
+  return net.gradients();
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(OffloadFixture,
+                 "a checkpointed segment keeps nothing on the device but its inputs") {
+  const bool reentrant = GENERATE(false, true);
+  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
+  CAPTURE(reentrant, static_cast<int>(plan));
+  Net net;
+  const std::int64_t model = ledger().live();
+  const std::int64_t output = 3 * 2 * kFloat;
+  Tensor y = offloaded_forward(offload(), net, plan, reentrant);
+  CHECK(host().live() == offloaded_bytes(plan));
+  CHECK(ledger().live() == model + output);
+  CHECK(ledger().live(Tag::saved) == 0);
+  {
+    ambient().streams.seed(5);
+    const Tensor plain = forward(net, plan, reentrant);
+    CHECK(same_bits(plain, y));
+    CHECK(ledger().live(Tag::saved) == offloaded_bytes(plan));
+  }
+  backward(sum(y));
+  CHECK(host().live() == 0);
+  y = Tensor();
+  check_same(net.gradients(), expected_gradients(plan, reentrant));
+}
+
+TEST_CASE_METHOD(OffloadFixture,
+                 "an input of a segment that is no tensor of the graph is offloaded") {
+  const bool reentrant = GENERATE(false, true);
+  Net net;
+  net.x.storage()->set_tag(Tag::temporaries);
+  Tensor y;
+  {
+    const OffloadScope scope(offload());
+    y = checkpoint(net.layer(0), {net.x}, variant(reentrant))[0];
+  }
+  CHECK(host().live() == 3 * 5 * kFloat);
+  backward(sum(y));
+}
+
+TEST_CASE_METHOD(OffloadFixture, "segment inputs leave the host as their segments are walked") {
+  const bool reentrant = GENERATE(false, true);
+  Net net;
+  std::vector<std::int64_t> live;
+  const auto note = [&](const Tensor&) {
+    live.push_back(host().live());
+    return Tensor();
+  };
+  Tensor y;
+  {
+    const OffloadScope scope(offload());
+    y = net.x;
+    for (std::size_t i = 0; i < 4; ++i) {
+      y = checkpoint(net.layer(i), {y}, variant(reentrant))[0];
+      y.register_hook(note);
+    }
+  }
+  backward(sum(y));
+  constexpr std::int64_t kRow = 3 * kFloat;
+  CHECK(live == std::vector<std::int64_t>{17 * kRow, 10 * kRow, 6 * kRow, 0});
+}
+
+TEST_CASE_METHOD(OffloadFixture, "a graph that is kept keeps its copies for the next backward") {
+  const bool reentrant = GENERATE(false, true);
+  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
+  CAPTURE(reentrant, static_cast<int>(plan));
+  Net net;
+  const Tensor y = sum(offloaded_forward(offload(), net, plan, reentrant));
+  backward(y, {.retain_graph = true});
+  CHECK(host().live() == offloaded_bytes(plan));
+  CHECK(ledger().live(Tag::saved) == 0);
+  backward(y);
+  CHECK(host().live() == 0);
+  CHECK(host().total() == offloaded_bytes(plan));
+  check_same(net.gradients(), expected_gradients(plan, reentrant, 2));
+}
+
+TEST_CASE_METHOD(OffloadFixture,
+                 "a partial backward through segments gives the bits it gives plain") {
+  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
+  Net net;
+  ambient().streams.seed(5);
+  Tensor y = sum(forward(net, plan, false));
+  const Tensors want = grad(std::span(&y, 1), net.weights);
+  y = sum(offloaded_forward(offload(), net, plan, false));
+  check_same(grad(std::span(&y, 1), net.weights), want);
+}
+
+TEST_CASE_METHOD(OffloadFixture, "a backward that a reentrant segment refuses leaves the copies") {
+  Net net;
+  const Tensor y = sum(offloaded_forward(offload(), net, Plan::pairs, true));
+  CHECK_THROWS_AS(grad(std::span(&y, 1), std::span(&net.x, 1)), std::invalid_argument);
+  CHECK(host().live() == offloaded_bytes(Plan::pairs));
+  CHECK(ledger().live(Tag::saved) == 0);
+}
+
+TEST_CASE_METHOD(OffloadFixture, "a segment's input that is written later is replayed as it was") {
+  const bool reentrant = GENERATE(false, true);
+  Net net;
+  Tensor y;
+  {
+    ambient().streams.seed(5);
+    const OffloadScope scope(offload());
+    Tensor h = net.layer(0)({net.x})[0];
+    y = checkpoint(net.layer(1), {h}, variant(reentrant))[0];
+    const GradMode off(false);
+    scale_(h, 3);
+  }
+  backward(sum(y));
+  const Tensors got = net.gradients();
+
+  Net plain;
+  ambient().streams.seed(5);
+  backward(sum(plain.layer(1)(plain.layer(0)({plain.x}))[0]));
+  check_same(got, plain.gradients());
+}
+
+TEST_CASE_METHOD(OffloadFixture,
+                 "a function that throws anywhere leaves nothing in either memory") {
+  const bool reentrant = GENERATE(false, true);
+  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
+  CAPTURE(reentrant, static_cast<int>(plan));
+  int calls = 0;
+  {
+    Net net;
+    backward(sum(offloaded_forward(offload(), net, plan, reentrant)));
+    calls = net.calls;
+  }
+  REQUIRE(calls > 4);
+  for (int k = 1; k <= calls; ++k) {
+    CAPTURE(k);
+    Net net;
+    net.throw_at = k;
+    const auto train = [&] {
+      const Tensor y = sum(offloaded_forward(offload(), net, plan, reentrant));
+      CHECK(k > 4);
+      backward(y);
+    };
+    CHECK_THROWS_AS(train(), std::domain_error);
+    CHECK(ambient().hooks == nullptr);
+    CHECK(host().live() == 0);
+    CHECK(ledger().live(Tag::saved) == 0);
+    net.x.set_grad({});
+    for (Tensor& w : net.weights) w.set_grad({});
+    const std::int64_t clean = ledger().live();
+    CHECK(clean == ledger().live(Tag::parameters) + ledger().live(Tag::inputs));
+  }
+}
+
+TEST_CASE_METHOD(OffloadFixture, "a backward that a replay broke off can be made again") {
+  const bool reentrant = GENERATE(false, true);
+  Net net;
+  const Tensor y = sum(offloaded_forward(offload(), net, Plan::pairs, reentrant));
+  net.throw_at = net.calls + 2;
+  CHECK_THROWS_AS(backward(y, {.retain_graph = true}), std::domain_error);
+  CHECK(host().live() == offloaded_bytes(Plan::pairs));
+  net.x.set_grad({});
+  for (Tensor& w : net.weights) w.set_grad({});
+  backward(y);
+  check_same(net.gradients(), expected_gradients(Plan::pairs, reentrant));
+}
+
+TEST_CASE_METHOD(OffloadFixture, "an offload within a segment takes what each replay saves") {
+  const bool reentrant = GENERATE(false, true);
+  Net net;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const OffloadScope scope(offload());
+    return net.layer(1)(net.layer(0)(in));
+  };
+  ambient().streams.seed(5);
+  const Tensor y = checkpoint(f, {net.x}, variant(reentrant))[0];
+  // The masks of two layers, both of tanh's outputs, and what the second is made from. The
+  // reentrant forward records nothing.
+  CHECK(host().live() == (reentrant ? 0 : 3 * (6 * kFloat + 6 + 6 * kFloat + 4 * kFloat + 4)));
+  backward(sum(y));
+  const Tensors got = net.gradients();
+
+  Net plain;
+  ambient().streams.seed(5);
+  backward(sum(plain.layer(1)(plain.layer(0)({plain.x}))[0]));
+  check_same(got, plain.gradients());
+}
+
+TEST_CASE_METHOD(OffloadFixture, "a backward under the offload's scope gives the same bits") {
+  const bool reentrant = GENERATE(false, true);
+  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
+  Net net;
+  {
+    ambient().streams.seed(5);
+    const OffloadScope scope(offload());
+    backward(sum(forward(net, plan, reentrant)));
+    CHECK(host().live() == 0);
+  }
+  check_same(net.gradients(), expected_gradients(plan, reentrant));
+}
+
+TEST_CASE("out of memory at any allocation of either memory leaves nothing in both") {
+  const bool reentrant = GENERATE(false, true);
+  const Plan plan = GENERATE(Plan::each, Plan::between, Plan::nested);
+  CAPTURE(reentrant, static_cast<int>(plan));
+  const testing::OffloadFixture fixture;
+  const auto train = [&](Offload& offload) {
+    Net net;
+    backward(sum(offloaded_forward(offload, net, plan, reentrant)));
+    return net.gradients();
+  };
+  std::int64_t on_device = 0;
+  std::int64_t on_host = 0;
+  {
+    Offload offload;
+    const std::int64_t before = ambient().ledger->allocations();
+    const Tensors expected = train(offload);
+    on_device = ambient().ledger->allocations() - before;
+    on_host = offload.ledger().allocations();
+    check_same(expected, expected_gradients(plan, reentrant));
+  }
+  REQUIRE(on_host > 0);
+  for (std::int64_t k = 1; k <= on_device + on_host; ++k) {
+    CAPTURE(k, on_device);
+    const testing::OffloadFixture inner;
+    Offload offload;
+    Ledger& failing = k <= on_device ? *ambient().ledger : offload.ledger();
+    failing.fail_allocation(k <= on_device ? k : k - on_device);
+    CHECK_THROWS_AS(train(offload), OutOfMemory);
+    CHECK(ambient().ledger->live() == 0);
+    CHECK(offload.ledger().live() == 0);
+    CHECK(ambient().hooks == nullptr);
+    CHECK_FALSE(ambient().replaying);
+    const Tensors again = train(offload);
+    check_same(again, expected_gradients(plan, reentrant));
+  }
+}
+
+}  // namespace rematch

@@ -1,0 +1,33 @@
+#include "engine/cuda/cast.h"
+
+#include "engine/cuda/launch.h"
+
+namespace rematch::cuda {
+
+namespace {
+
+using math::BFloat16;
+
+struct Convert {
+  __device__ void operator()(std::int64_t /*i*/, BFloat16 x, float& out) const {
+    out = static_cast<float>(x);
+  }
+  __device__ void operator()(std::int64_t /*i*/, float x, BFloat16& out) const {
+    out = BFloat16(x);
+  }
+};
+
+/// Elements a step: as many as float32 moves in 128 bits.
+constexpr int kWidth = kVector<float>;
+
+}  // namespace
+
+void widen(std::int64_t n, const BFloat16* x, float* out) {
+  visit<kWidth>("widen", n, Convert{}, In<BFloat16>{x}, Out<float>{out});
+}
+
+void narrow(std::int64_t n, const float* x, BFloat16* out) {
+  visit<kWidth>("narrow", n, Convert{}, In<float>{x}, Out<BFloat16>{out});
+}
+
+}  // namespace rematch::cuda

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/math/bfloat16.h"
+
+namespace rematch::cuda {
+
+// engine/cpu/cast.h on the device: pointers are the device's, work goes to stream(), and every
+// result has the CPU's bits.
+
+/// out = x, exactly.
+void widen(std::int64_t n, const math::BFloat16* x, float* out);
+
+/// out = x, rounded (engine/math/bfloat16.h).
+void narrow(std::int64_t n, const float* x, math::BFloat16* out);
+
+}  // namespace rematch::cuda

@@ -1,0 +1,16 @@
+#include "engine/cuda/offload.h"
+
+#include "engine/cuda/device.h"
+
+namespace rematch::cuda {
+
+std::unique_ptr<MemoryResource> pinned_memory() {
+  require_device("pinned_memory");
+  return nullptr;
+}
+
+void begin_copy_out(void*, const void*, std::int64_t) { require_device("begin_copy_out"); }
+void finish_copy_out() noexcept {}
+void copy_back(void*, const void*, std::int64_t) { require_device("copy_back"); }
+
+}  // namespace rematch::cuda

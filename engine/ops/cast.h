@@ -1,0 +1,31 @@
+#pragma once
+
+#include "engine/tensor/tensor.h"
+
+namespace rematch {
+
+// Casts are no ops in the sense of engine/ambient/op_watcher.h: nobody is told of them, for how
+// many there are depends on a cache.
+
+/// The values of `x` in another dtype, float32 or bfloat16 (rounded to nearest, ties to even). With
+/// the dtype that it has, x itself. The gradient is cast back. Saves nothing. Throws
+/// std::invalid_argument for other dtypes.
+Tensor cast(const Tensor& x, DType to);
+
+/// The same without recording, whatever grad mode says.
+Tensor cast_values(Tensor x, DType to);
+
+/// What kernels can read: float32 instead of bfloat16, anything else (undefined, too) as it is.
+/// Records nothing.
+Tensor wide_values(Tensor x);
+
+/// An activation as an op reads it that autocast lets run in the ambient Autocast::dtype: float32
+/// cast, everything else as it is.
+Tensor autocast_input(const Tensor& x);
+
+/// A weight or bias likewise; undefined remains undefined. The values for a float32 leaf that
+/// requires grad and is no view come from the ambient cache, where there is one. Each call makes a
+/// history of its own.
+Tensor autocast_parameter(const Tensor& w);
+
+}  // namespace rematch

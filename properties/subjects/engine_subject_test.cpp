@@ -1,0 +1,52 @@
+#include "properties/subjects/engine_subject.h"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/hunt.h"
+#include "properties/laws/law.h"
+
+namespace rematch {
+namespace {
+
+using testing::case_of;
+using testing::dense;
+using testing::layer;
+using testing::segment;
+
+}  // namespace
+
+TEST_CASE("the engine's own checkpoint() handed in as another one keeps every law") {
+  for (const Mix mix : {Mix::standard, Mix::wide}) {
+    HuntOptions options;
+    options.mix = mix;
+    options.cases = 500;
+    options.make_subject = [] { return std::make_unique<EngineSubject>(checkpoint); };
+    CHECK_FALSE(hunt(options).failure.has_value());
+  }
+}
+
+TEST_CASE(
+    "another checkpoint() runs every checkpointed segment, and breaks the law that it breaks") {
+  int calls = 0;
+  EngineSubject subject([&](const Function& f, const Tensors& in, const CheckpointOptions&) {
+    ++calls;
+    return f(in);
+  });
+  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::tanh), dense(3), layer(LayerKind::tanh)});
+  c.plan.segments = {segment(0, 2, Variant::non_reentrant), segment(2, 3, Variant::non_reentrant)};
+  Bench bench;
+  const Verdict verdict = judge(c, subject, bench);
+  REQUIRE(verdict.breach);
+  // Nothing was checkpointed: the values are right, the counts are not.
+  CHECK(verdict.breach->law == "executions");
+  CHECK(calls == 2);
+
+  c.plan.segments.clear();
+  c.plan.sequential = SequentialSpec{.segments = 4, .last_stored = true, .choice = {}};
+  calls = 0;
+  CHECK(judge(c, subject, bench).breach);
+  CHECK(calls == 3);
+}
+
+}  // namespace rematch

@@ -1,0 +1,240 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/build/build_info.h"
+#include "properties/cli/commands.h"
+#include "properties/cli/terminal.h"
+#include "scenarios/report/json.h"
+#include "scenarios/report/markdown.h"
+#include "scenarios/report/svg.h"
+#include "scenarios/report/terminal.h"
+#include "scenarios/scenario.h"
+
+namespace rematch::scenarios {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFooter =
+    R"(Exit status: 0 all claims hold, 1 a claim failed, 2 usage or bad input, 130 interrupted.
+
+Examples:
+  rematch scenario
+  rematch scenario last_segment --svg pictures
+  rematch scenario --all --json)";
+
+std::atomic<bool> stop_requested{false};
+
+/// The first one winds up, the second one kills.
+void on_interrupt(int signal) {
+  stop_requested.store(true);
+  std::signal(signal, SIG_DFL);
+}
+
+struct Arguments {
+  std::vector<std::string> names;
+  std::string epochs;
+  std::string samples;
+  std::string svg;
+  std::string readme;
+  bool all = false;
+  bool json = false;
+};
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw cli::UsageError(fmt::format("cannot write {}", path.string()));
+}
+
+fs::path made_folder(std::string_view option, const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw cli::UsageError(
+        fmt::format("{}: cannot make {}: {}", option, folder.string(), error.message()));
+  }
+  return folder;
+}
+
+void write_pictures(const fs::path& folder, std::string_view name, const Report& report) {
+  int number = 0;
+  for (const Report::Item& item : report.items()) {
+    const auto* chart = std::get_if<Chart>(&item);
+    if (chart != nullptr) write_file(folder / picture_name(name, ++number), svg(*chart));
+  }
+}
+
+std::vector<const Scenario*> chosen(const Arguments& a) {
+  std::vector<const Scenario*> result;
+  for (const std::string& name : a.names) {
+    const Scenario* scenario = find_scenario(name);
+    if (scenario == nullptr) {
+      std::string known;
+      for (const Scenario& s : scenarios()) known += fmt::format("\n  {}", s.name);
+      throw cli::UsageError(
+          fmt::format("no scenario is named \"{}\"; known scenarios:{}", name, known));
+    }
+    result.push_back(scenario);
+  }
+  if (a.all || !a.readme.empty()) {
+    if (!a.names.empty()) throw cli::UsageError("give names, or --all or --readme, not both");
+    for (const Scenario& scenario : scenarios()) result.push_back(&scenario);
+  }
+  return result;
+}
+
+Report run_one(const Scenario& scenario, Options options) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  cli::StatusLine status(false);
+  options.stopped = [] { return stop_requested.load(); };
+  options.progress = [&](std::string_view text) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    status.show(seconds, std::nullopt, fmt::format("{}: {}", scenario.name, text));
+  };
+  Report report;
+  scenario.run(options, report);
+  return report;
+}
+
+int list(bool json) {
+  if (json) {
+    Json stories = Json::array();
+    for (const Scenario& s : scenarios()) {
+      stories.push_back({{"name", s.name}, {"question", s.question}, {"source", s.source}});
+    }
+    cli::print_out(stories.dump(2) + "\n");
+    return cli::kHeld;
+  }
+  const cli::Paint paint(cli::colour_wanted(1));
+  for (const Scenario& s : scenarios()) {
+    cli::print_out(fmt::format("{}\n    {}\n", paint.bold(s.name), s.question));
+  }
+  return cli::kHeld;
+}
+
+/// 0 when the option was not given.
+std::int64_t parse_count(std::string_view option, const std::string& text) {
+  constexpr std::uint64_t kMost = 1000000;
+  if (text.empty()) return 0;
+  const std::uint64_t count = cli::parse_whole(option, text, 1);
+  if (count > kMost) {
+    throw cli::UsageError(fmt::format("{}: at most {} expected, got {}", option, kMost, text));
+  }
+  return static_cast<std::int64_t>(count);
+}
+
+int run(const Arguments& a) {
+  const std::vector<const Scenario*> stories = chosen(a);
+  if (stories.empty()) {
+    if (!a.svg.empty() || !a.epochs.empty() || !a.samples.empty()) {
+      throw cli::UsageError("a scenario's name is expected, or --all");
+    }
+    return list(a.json);
+  }
+  Options options;
+  options.epochs = static_cast<int>(parse_count("--epochs", a.epochs));
+  options.samples = parse_count("--samples", a.samples);
+  if (!a.readme.empty() && (options.epochs > 0 || options.samples > 0)) {
+    throw cli::UsageError("--readme shows quick runs: leave --epochs and --samples out");
+  }
+  // Before the run, so that nothing is computed in vain.
+  fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
+  if (!a.readme.empty()) pictures = made_folder("--readme", fs::path(a.readme) / "pictures");
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+
+  const cli::Paint paint(cli::colour_wanted(1));
+  std::string readme = readme_head(scenarios());
+  Json reports = Json::array();
+  int claims = 0;
+  int failed = 0;
+  bool left_out = false;
+  for (const Scenario* scenario : stories) {
+    if (stop_requested.load()) break;
+    Report report;
+    try {
+      report = run_one(*scenario, options);
+    } catch (const Unavailable& missing) {
+      if (stories.size() == 1 || !a.readme.empty()) throw;
+      cli::print_error(
+          fmt::format("rematch scenario: {} is left out: {}\n", scenario->name, missing.what()));
+      left_out = true;
+      continue;
+    }
+    claims += report.claims();
+    failed += report.failed();
+    if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
+    readme += "\n" + markdown(*scenario, report);
+    if (a.json) {
+      reports.push_back(to_json(*scenario, report));
+    } else if (a.readme.empty()) {
+      cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1), paint) + "\n");
+    }
+  }
+  const bool interrupted = stop_requested.load();
+  if (!a.readme.empty() && !interrupted) write_file(fs::path(a.readme) / "README.md", readme);
+  if (a.json)
+    cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
+  if (!a.json) {
+    if (!pictures.empty()) cli::print_out(fmt::format("pictures in {}\n", pictures.string()));
+    if (interrupted) cli::print_out(paint.yellow("interrupted: this is what was found") + "\n");
+    cli::print_out(failed == 0
+                       ? paint.green(fmt::format("all {} claims hold\n", claims))
+                       : paint.red(fmt::format("{} of {} claims failed\n", failed, claims)));
+  }
+  if (failed > 0) return cli::kBroken;
+  if (left_out) return cli::kUsage;
+  return interrupted ? cli::kInterrupted : cli::kHeld;
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app{"Answers questions that people asked about checkpointing, by running them.",
+               "rematch scenario"};
+  Arguments a;
+  app.add_option("name", a.names, "Scenarios to run; without any, they are listed")
+      ->type_name("NAME");
+  app.add_flag("--all", a.all, "Run every scenario");
+  app.add_option("--epochs", a.epochs,
+                 "Train this long where a story trains (default: its quick form)")
+      ->type_name("N");
+  app.add_option("--samples", a.samples, "Train on the first N samples where a story trains")
+      ->type_name("N");
+  app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
+  app.add_flag("--json", a.json, "JSON instead of text");
+  app.add_option("--readme", a.readme, "Run all and write DIR/README.md and DIR/pictures anew")
+      ->type_name("DIR");
+  app.footer(std::string(kFooter));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? cli::kHeld : cli::kUsage;
+  }
+  return run(a);
+}
+
+}  // namespace
+}  // namespace rematch::scenarios
+
+int main(int argc, char** argv) {
+  using namespace rematch;
+  try {
+    require_cpu();
+    const int status = scenarios::parse_and_run(argc, argv);
+    if (!cli::print_failed()) return status;
+    cli::print_error("rematch scenario: standard output could not be written\n");
+    return cli::kUsage;
+  } catch (const std::exception& e) {
+    cli::print_error(fmt::format("rematch scenario: {}\n", e.what()));
+    return cli::kUsage;
+  }
+}

@@ -1,0 +1,114 @@
+#include "scenarios/report/markdown.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "scenarios/report/text.h"
+
+namespace rematch::scenarios {
+namespace {
+
+constexpr std::string_view kHead =
+    R"(# Scenarios
+
+Questions that people really asked about activation checkpointing, each answered by a program that runs, by numbers, and
+by a picture. Bytes are counted by the engine's ledger and layer runs by counting functions, so every figure below is
+the same on every machine.
+
+    build/release/bin/rematch scenario                            # lists the stories
+    build/release/bin/rematch scenario last_segment               # runs one
+    build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts
+    build/release/bin/rematch scenario last_segment --json        # the report as data
+
+A ticked line is a claim that the run has just checked; a claim that fails fails the program (exit status 1) and the
+story's test. Times are shown by the program and left out here.
+
+This file is written by a program as well: `build/release/bin/rematch scenario --readme scenarios` runs every story and
+writes it and `pictures/` anew; `ctest` fails when they differ from what the stories find now.
+
+A story is one file in `stories/`, a function that fills a `Report`, and one line in `scenarios.cpp`. `report/` draws
+reports as text, Markdown, SVG and JSON.
+
+## Questions
+
+)";
+
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string row(const std::vector<std::string>& cells) {
+  std::string out = "|";
+  for (const std::string& text : cells) out += " " + cell(text) + " |";
+  return out + "\n";
+}
+
+std::string table(const Table& table) {
+  std::string out = table.title().empty() ? "" : fmt::format("**{}**\n\n", table.title());
+  out += row(table.columns()) + "|";
+  for (std::size_t i = 0; i < table.columns().size(); ++i) {
+    out += table.is_numeric(i) ? " ---: |" : " --- |";
+  }
+  out += "\n";
+  for (const auto& cells : table.rows()) out += row(cells);
+  return out;
+}
+
+/// Text whose lines are not too long to be read in a diff.
+std::string paragraph(std::string_view text, std::string_view indent = "") {
+  constexpr int kColumns = 118;
+  std::string out;
+  for (const std::string& line : wrapped(text, kColumns - static_cast<int>(indent.size()))) {
+    if (!out.empty()) out += indent;
+    out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string picture_name(std::string_view story, int number) {
+  return fmt::format("{}-{}.svg", story, number);
+}
+
+std::string markdown(const Scenario& scenario, const Report& report) {
+  std::string out = fmt::format("## {}\n\n", scenario.name);
+  out += paragraph(fmt::format("> {}", scenario.question), "> ") + "\n";
+  out += paragraph(fmt::format("Source: {}", scenario.source)) + "\n";
+  out += paragraph(fmt::format("**In short.** {}", scenario.answer));
+  int pictures = 0;
+  bool in_list = false;
+  for (const Report::Item& item : report.items()) {
+    const Claim* claim = std::get_if<Claim>(&item);
+    if (std::holds_alternative<Measured>(item)) continue;
+    if (!(in_list && claim != nullptr)) out += "\n";
+    in_list = claim != nullptr;
+    if (claim != nullptr) {
+      out += paragraph(fmt::format("- [{}] {}", claim->holds ? 'x' : ' ', claim->sentence), "  ");
+    } else if (const auto* words = std::get_if<Paragraph>(&item)) {
+      out += paragraph(words->markdown);
+    } else if (const auto* rows = std::get_if<Table>(&item)) {
+      out += table(*rows);
+    } else if (const auto* chart = std::get_if<Chart>(&item)) {
+      out += fmt::format("![{}](pictures/{})\n", chart->title,
+                         picture_name(scenario.name, ++pictures));
+    }
+  }
+  return out;
+}
+
+std::string readme_head(std::span<const Scenario> scenarios) {
+  std::string out(kHead);
+  for (const Scenario& scenario : scenarios) {
+    out += paragraph(fmt::format("- [{}](#{})", scenario.question, scenario.name), "  ");
+  }
+  return out;
+}
+
+}  // namespace rematch::scenarios

@@ -1,0 +1,85 @@
+#include "scenarios/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace rematch::scenarios {
+namespace {
+
+void refuse(const std::string& what, const std::string& why) {
+  throw std::invalid_argument("[report] " + what + ": " + why);
+}
+
+void check(const Chart& chart, const Series& series) {
+  const std::string name = "series \"" + series.name + "\" of chart \"" + chart.title + "\"";
+  const std::size_t expected =
+      chart.kind == Chart::Kind::bars ? chart.categories.size() : series.x.size();
+  if (series.y.size() != expected) {
+    refuse(name, "expected " + std::to_string(expected) + " values of y, got " +
+                     std::to_string(series.y.size()));
+  }
+  if (!std::is_sorted(series.x.begin(), series.x.end())) refuse(name, "x descends");
+  const auto finite = [](double value) { return std::isfinite(value); };
+  if (!std::all_of(series.x.begin(), series.x.end(), finite) ||
+      !std::all_of(series.y.begin(), series.y.end(), finite)) {
+    refuse(name, "a value is not finite");
+  }
+  if (chart.kind == Chart::Kind::bars &&
+      std::any_of(series.y.begin(), series.y.end(), [](double value) { return value < 0; })) {
+    refuse(name, "a bar cannot be negative");
+  }
+}
+
+}  // namespace
+
+void Table::row(std::vector<std::string> cells) {
+  if (cells.size() != columns_.size()) {
+    refuse("table \"" + title_ + "\"", "expected " + std::to_string(columns_.size()) +
+                                           " cells in a row, got " + std::to_string(cells.size()));
+  }
+  rows_.push_back(std::move(cells));
+}
+
+bool Table::is_numeric(std::size_t column) const {
+  return std::all_of(rows_.begin(), rows_.end(), [&](const std::vector<std::string>& row) {
+    const std::string& cell = row[column];
+    return cell.empty() || cell.find_first_of("0123456789+-.") == 0;
+  });
+}
+
+void Report::say(std::string markdown_paragraph) {
+  items_.emplace_back(Paragraph{std::move(markdown_paragraph)});
+}
+
+Table& Report::table(std::string title, std::vector<std::string> columns) {
+  items_.emplace_back(Table(std::move(title), std::move(columns)));
+  return std::get<Table>(items_.back());
+}
+
+void Report::chart(Chart chart) {
+  if (chart.series.empty()) refuse("chart \"" + chart.title + "\"", "no series");
+  for (const Series& series : chart.series) check(chart, series);
+  items_.emplace_back(std::move(chart));
+}
+
+void Report::claim(bool holds, std::string sentence) {
+  items_.emplace_back(Claim{holds, std::move(sentence)});
+}
+
+void Report::measured(std::string line) { items_.emplace_back(Measured{std::move(line)}); }
+
+int Report::claims() const {
+  return static_cast<int>(std::count_if(items_.begin(), items_.end(), [](const Item& item) {
+    return std::holds_alternative<Claim>(item);
+  }));
+}
+
+int Report::failed() const {
+  return static_cast<int>(std::count_if(items_.begin(), items_.end(), [](const Item& item) {
+    const Claim* claim = std::get_if<Claim>(&item);
+    return claim != nullptr && !claim->holds;
+  }));
+}
+
+}  // namespace rematch::scenarios

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include "scenarios/report/report.h"
+
+namespace rematch::scenarios {
+
+struct Options {
+  /// 0: the story's quick form, which tests run and README.md shows.
+  int epochs = 0;
+  /// Of what a story trains on, take the first so many; 0: as many as the story thinks right.
+  std::int64_t samples = 0;
+  /// May be empty; called with one line of text, now and then.
+  std::function<void(std::string_view)> progress;
+  /// May be empty; true: wind up, keep what there is.
+  std::function<bool()> stopped;
+};
+
+/// A story cannot be told on this machine, because something that it needs is not installed. The
+/// text says what and how to get it.
+class Unavailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A question that somebody asked, and the program that answers it.
+struct Scenario {
+  /// What the program, the story's file and its pictures are called by.
+  std::string_view name;
+  /// In the asker's words, or close to them.
+  std::string_view question;
+  /// The thread or document that it comes from.
+  std::string_view source;
+  /// Two or three sentences: the answer in short.
+  std::string_view answer;
+  /// Runs the story. What it writes into the report is the same on every machine, apart from
+  /// Report::measured(). May throw what the engine throws, and Unavailable.
+  void (*run)(const Options&, Report&);
+};
+
+/// Every story, in the order in which README.md tells them.
+std::span<const Scenario> scenarios();
+
+/// nullptr when there is none of that name.
+const Scenario* find_scenario(std::string_view name);
+
+}  // namespace rematch::scenarios

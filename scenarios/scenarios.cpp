@@ -1,0 +1,31 @@
+#include <algorithm>
+#include <array>
+
+#include "scenarios/scenario.h"
+
+// In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
+#define REMATCH_EACH_STORY(STORY) \
+  STORY(last_segment)             \
+  STORY(frozen_first_block)
+
+namespace rematch::scenarios {
+
+#define REMATCH_DECLARE(name) extern const Scenario name;
+REMATCH_EACH_STORY(REMATCH_DECLARE)
+#undef REMATCH_DECLARE
+
+std::span<const Scenario> scenarios() {
+#define REMATCH_LIST(name) name,
+  static const std::array kScenarios{REMATCH_EACH_STORY(REMATCH_LIST)};
+#undef REMATCH_LIST
+  return kScenarios;
+}
+
+const Scenario* find_scenario(std::string_view name) {
+  const auto all = scenarios();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const Scenario& scenario) { return scenario.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace rematch::scenarios

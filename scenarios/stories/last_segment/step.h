@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/checkpoint/sequential.h"
+#include "engine/memory/ledger.h"
+#include "scenarios/support/counting.h"
+
+namespace rematch::scenarios::sequential {
+
+/// Layers tanh(W x + b) of one width, so that each leaves one activation of rows * width floats.
+struct Net {
+  int layers = 12;
+  std::int64_t rows = 512;
+  std::int64_t width = 64;
+  /// After each layer; 0: none.
+  double dropout = 0;
+  bool input_requires_grad = true;
+
+  std::int64_t activation_bytes() const { return rows * width * 4; }
+};
+
+/// What is computed between the sequential part and the loss: more of the same layers, then one
+/// layer to `wide` features and back.
+struct Head {
+  int layers = 0;
+  std::int64_t wide = 0;
+};
+
+struct How {
+  /// 0: nothing is checkpointed.
+  int segments = 0;
+  LastSegment last = LastSegment::stored;
+  bool reentrant = false;
+  /// Hand checkpoint_sequential() one segment less, without the layers of the last one, and run
+  /// those afterwards.
+  bool excluded = false;
+  /// So many functions that do nothing are appended to the net's.
+  int appended = 0;
+  /// The caller holds the output of the sequential part until the backward is over.
+  bool output_kept = false;
+};
+
+/// One forward, loss (mean square) and backward. Bytes are those beyond parameters, input and
+/// target.
+struct Step {
+  RunCount count;
+  /// Whether the output of each layer is alive when the sequential part is over.
+  std::vector<bool> alive;
+  std::int64_t after_sequential = 0;
+  /// Highest from the end of the sequential part to the moment at which the gradient arrives back
+  /// at it: while the head and the loss compute.
+  std::int64_t head_peak = 0;
+  std::int64_t peak = 0;
+  std::vector<LedgerEvent> events;
+  /// Of the loss and of every gradient, first that of the input.
+  std::vector<std::byte> bits;
+  /// For each layer of the net: its weight has a gradient.
+  std::vector<bool> trained;
+};
+
+/// Throws what the engine throws.
+Step run(const Net& net, const Head& head, const How& how);
+
+}  // namespace rematch::scenarios::sequential
