@@ -6,7 +6,21 @@
 // In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
 #define REMATCH_EACH_STORY(STORY) \
   STORY(last_segment)             \
-  STORY(frozen_first_block)
+  STORY(memory_trade)             \
+  STORY(preserve_rng)             \
+  STORY(frozen_first_block)       \
+  STORY(frozen_embeddings)        \
+  STORY(gradients_stay_none)      \
+  STORY(batch_norm_twice)         \
+  STORY(save_before_fill)         \
+  STORY(weights_changed)          \
+  STORY(side_output)              \
+  STORY(same_tensor_twice)        \
+  STORY(tied_weights)             \
+  STORY(hooks_once_per_segment)   \
+  STORY(uniform_chunks)           \
+  STORY(one_segment)              \
+  STORY(memory_never_freed)
 
 namespace rematch::scenarios {
 

@@ -1,11 +1,62 @@
-// Every story is a test of its own: it runs in its quick form, and all its claims hold.
+// Every story is a test of its own: it runs in its quick form, all its claims hold, and README.md
+// and pictures/ show what it found.
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 
+#include "scenarios/report/markdown.h"
+#include "scenarios/report/svg.h"
 #include "scenarios/scenario.h"
 
 namespace rematch::scenarios {
 namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoom = REMATCH_SOURCE_DIR "/scenarios";
+const fs::path kOutput = REMATCH_SCENARIO_OUTPUT;
+constexpr std::string_view kAgain =
+    "to accept what the stories find now: rematch scenario --readme scenarios";
+/// Largest picture that the repository takes.
+constexpr std::size_t kMaxPicture = 60000;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Leaves what was found under the build tree, and says whether it is what the room shows.
+bool shown_as_found(const fs::path& name, const std::string& found, const std::string& shown) {
+  fs::create_directories((kOutput / name).parent_path());
+  std::ofstream(kOutput / name, std::ios::binary) << found;
+#ifdef REMATCH_NATIVE
+  // Bits, and with them digits, are those of this machine.
+  return true;
+#else
+  return found == shown;
+#endif
+}
+
+/// The pictures of a story that the room has.
+std::set<std::string> pictures_of(std::string_view story) {
+  std::set<std::string> names;
+  if (!fs::exists(kRoom / "pictures")) return names;
+  for (const auto& entry : fs::directory_iterator(kRoom / "pictures")) {
+    const std::string name = entry.path().filename().string();
+    if (name.substr(0, name.rfind('-')) == story) names.insert(name);
+  }
+  return names;
+}
+
+/// The section of README.md that begins with the heading of a story.
+std::string section_of(const std::string& readme, std::string_view story) {
+  const std::size_t begin = readme.find("\n## " + std::string(story) + "\n");
+  if (begin == std::string::npos) return "";
+  const std::size_t end = readme.find("\n## ", begin + 1);
+  return readme.substr(begin + 1, end == std::string::npos ? end : end - begin - 1);
+}
 
 class StoryTest final : public Catch::ITestInvoker {
  public:
@@ -19,12 +70,27 @@ class StoryTest final : public Catch::ITestInvoker {
       SKIP(missing.what());
     }
     CHECK(report.claims() > 0);
+    std::set<std::string> pictures;
     for (const Report::Item& item : report.items()) {
-      const Claim* claim = std::get_if<Claim>(&item);
-      if (claim == nullptr) continue;
-      INFO(claim->sentence);
-      CHECK(claim->holds);
+      if (const auto* claim = std::get_if<Claim>(&item)) {
+        INFO(claim->sentence);
+        CHECK(claim->holds);
+      } else if (const auto* chart = std::get_if<Chart>(&item)) {
+        const std::string name =
+            picture_name(scenario_.name, static_cast<int>(pictures.size()) + 1);
+        pictures.insert(name);
+        const std::string picture = svg(*chart);
+        INFO("pictures/" << name << "; " << kAgain);
+        CHECK(picture.size() < kMaxPicture);
+        CHECK(shown_as_found(name, picture, read(kRoom / "pictures" / name)));
+      }
     }
+    INFO(kAgain);
+    CHECK(pictures_of(scenario_.name) == pictures);
+    const std::string section = markdown(scenario_, report);
+    INFO("found: " << kOutput / (std::string(scenario_.name) + ".md"));
+    CHECK(shown_as_found(std::string(scenario_.name) + ".md", section,
+                         section_of(read(kRoom / "README.md"), scenario_.name)));
   }
 
  private:
@@ -33,7 +99,8 @@ class StoryTest final : public Catch::ITestInvoker {
 
 bool register_stories() {
   for (const Scenario& scenario : scenarios()) {
-    const std::string name = "every claim of the story " + std::string(scenario.name) + " holds";
+    const std::string name = "the claims of the story " + std::string(scenario.name) +
+                             " hold, and README.md tells it so";
     const Catch::AutoReg registered(
         Catch::Detail::unique_ptr<Catch::ITestInvoker>(new StoryTest(scenario)),
         CATCH_INTERNAL_LINEINFO, "", Catch::NameAndTags{name, "[story]"});
@@ -54,6 +121,21 @@ TEST_CASE("every story can be found by its name and says what was asked, where, 
     CHECK_FALSE(scenario.answer.empty());
   }
   CHECK(find_scenario("") == nullptr);
+}
+
+TEST_CASE("README.md begins with every question and tells the stories in their order") {
+  const std::string readme = read(kRoom / "README.md");
+  INFO(kAgain);
+  const std::string head = readme_head(scenarios());
+  const bool begins_with_head = readme.starts_with(head);
+  CHECK(begins_with_head);
+  std::string expected = head;
+  for (const Scenario& scenario : scenarios()) {
+    expected += "\n" + section_of(readme, scenario.name);
+  }
+  // Nothing but the head and the sections, which the stories' own tests compare.
+  const bool nothing_else = readme == expected;
+  CHECK(nothing_else);
 }
 
 }  // namespace rematch::scenarios

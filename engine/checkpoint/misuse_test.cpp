@@ -7,6 +7,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
@@ -167,6 +168,19 @@ TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused
   const std::vector<Function> functions(2);
   CHECK_THROWS_WITH(checkpoint_sequential(functions, 1, {x}, LastSegment::stored, {}),
                     ContainsSubstring("function 0 is empty"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a module that is checkpointed without its input says what to do") {
+  const bool reentrant = GENERATE(false, true);
+  nn::Activation layer(nn::ActivationKind::relu);
+  const Tensor x = variable({1, 2});
+  CHECK_THROWS_WITH(
+      checkpoint(layer.function(), {}, variant(reentrant)),
+      "[Module] one input expected, got 0; hand it to checkpoint() with the function: "
+      "checkpoint(layer.function(), {x})");
+  CHECK_THROWS_WITH(checkpoint(layer.function(), {x, x}, variant(reentrant)),
+                    ContainsSubstring("one input expected, got 2"));
+  CHECK_NOTHROW(checkpoint(layer.function(), {x}, variant(reentrant)));
 }
 
 }  // namespace rematch

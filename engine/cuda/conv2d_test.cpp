@@ -13,6 +13,8 @@ namespace {
 using cpu::testing::distance;
 using cpu::testing::product_bound;
 using testing::DeviceArray;
+using testing::DirectUpTo;
+using testing::kAlways;
 using testing::need_device;
 using testing::same_bits;
 using testing::sized;
@@ -32,21 +34,6 @@ constexpr Conv2dShape kShapes[] = {
     {32, 3, 32, 32, 16, 5, 5, 1, 1, 2, 2}, {8, 32, 14, 14, 64, 3, 3, 2, 2, 1, 1},
     {64, 1, 28, 28, 8, 3, 3, 1, 1, 1, 1},
 };
-
-/// Sets direct_products() for a scope.
-class DirectUpTo {
- public:
-  explicit DirectUpTo(std::int64_t products) : before_(direct_products()) {
-    set_direct_products(products);
-  }
-  ~DirectUpTo() { set_direct_products(before_); }
-  DirectUpTo(const DirectUpTo&) = delete;
-  DirectUpTo& operator=(const DirectUpTo&) = delete;
-
- private:
-  std::int64_t before_;
-};
-constexpr std::int64_t kAlways = std::numeric_limits<std::int64_t>::max();
 
 template <typename T>
 struct Results {

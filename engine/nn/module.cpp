@@ -1,6 +1,7 @@
 #include "engine/nn/module.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace rematch::nn {
@@ -17,7 +18,15 @@ void append_new(Tensors& all, const Tensors& more) {
 }  // namespace
 
 Function Module::function() {
-  return [this](const Tensors& inputs) -> Tensors { return {forward(inputs.at(0))}; };
+  return [this](const Tensors& inputs) -> Tensors {
+    if (inputs.size() != 1) {
+      throw std::invalid_argument("[Module] one input expected, got " +
+                                  std::to_string(inputs.size()) +
+                                  "; hand it to checkpoint() with the function: "
+                                  "checkpoint(layer.function(), {x})");
+    }
+    return {forward(inputs[0])};
+  };
 }
 
 Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules)

@@ -26,7 +26,8 @@ class Module {
     for (Tensor& p : parameters_) p.set_requires_grad(on);
   }
 
-  /// This module as a function for checkpoint(); the module must outlive it.
+  /// This module as a function for checkpoint(); the module must outlive it. The function throws
+  /// std::invalid_argument unless it is given exactly one input.
   Function function();
 
  protected:

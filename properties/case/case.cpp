@@ -88,6 +88,18 @@ std::string_view to_string(OptimizerKind optimizer) {
   return "?";
 }
 
+std::string_view to_string(AutocastSpan span) {
+  switch (span) {
+    case AutocastSpan::off:
+      return "off";
+    case AutocastSpan::forward:
+      return "forward";
+    case AutocastSpan::both:
+      return "both";
+  }
+  return "?";
+}
+
 std::string_view to_string(DataKind data) {
   switch (data) {
     case DataKind::normal:

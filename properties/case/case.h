@@ -115,12 +115,17 @@ struct SequentialSpec {
 struct PlanSpec {
   std::optional<SequentialSpec> sequential;
   std::vector<SegmentSpec> segments;
-  bool empty() const { return !sequential && segments.empty(); }
+  /// What the model's graph saves, segment inputs included, waits for the backward in host memory.
+  bool offload = false;
+  bool empty() const { return !sequential && segments.empty() && !offload; }
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
 };
 
 enum class LossKind : std::uint8_t { mse, cross_entropy };
 enum class OptimizerKind : std::uint8_t { sgd, adam };
+/// Under autocast linear and conv2d compute in bfloat16. forward: each forward and its loss run in
+/// an autocast scope; both: so does each backward, whose replays then find one cast cache.
+enum class AutocastSpan : std::uint8_t { off, forward, both };
 /// normal: standard normal data. small_integers: inputs, weights and targets are integers in
 /// [-3, 3], which keeps the sums of linear models exact.
 enum class DataKind : std::uint8_t { normal, small_integers };
@@ -145,6 +150,10 @@ struct ProtocolSpec {
   double learning_rate = 0.05;
   /// sgd.
   double momentum = 0;
+  /// float32 only.
+  AutocastSpan autocast = AutocastSpan::off;
+  /// Autocast: casts of parameters are kept for the rest of the scope.
+  bool cast_cache = true;
   /// After the last step, run one plain forward in eval mode on a new input.
   bool reevaluate = false;
   friend bool operator==(const ProtocolSpec&, const ProtocolSpec&) = default;
@@ -169,6 +178,7 @@ std::string_view to_string(Variant variant);
 std::string_view to_string(CheckKind check);
 std::string_view to_string(LossKind loss);
 std::string_view to_string(OptimizerKind optimizer);
+std::string_view to_string(AutocastSpan span);
 std::string_view to_string(DataKind data);
 
 }  // namespace rematch

@@ -244,6 +244,10 @@ TEST_CASE("a relu may run in place only on a fresh value that nothing else needs
   c.plan.sequential = SequentialSpec{3, false, {}};
   rejects(c, "overwrites the input of a segment");
 
+  Case low = after(layer(linear, 3));
+  low.protocol.autocast = AutocastSpan::forward;
+  rejects(low, "overwrites a bfloat16 value");
+
   Case kept = after(layer(linear, 3));
   kept.plan.segments = {{0, 2, {}, {}}};
   REQUIRE_NOTHROW(validate(kept));

@@ -28,6 +28,7 @@ constexpr std::array kVariants{Variant::reentrant, Variant::non_reentrant};
 constexpr std::array kChecks{CheckKind::none, CheckKind::metadata, CheckKind::values};
 constexpr std::array kLosses{LossKind::mse, LossKind::cross_entropy};
 constexpr std::array kOptimizers{OptimizerKind::sgd, OptimizerKind::adam};
+constexpr std::array kSpans{AutocastSpan::off, AutocastSpan::forward, AutocastSpan::both};
 constexpr std::array kData{DataKind::normal, DataKind::small_integers};
 constexpr std::array kDTypes{DType::float32, DType::float64};
 
@@ -262,6 +263,7 @@ PlanSpec read_plan(const Json& json) {
   if (const Json* segments = f.find("segments")) {
     plan.segments = read_segments(*segments, f.path("segments"));
   }
+  f.read("offload", plan.offload);
   f.finish();
   return plan;
 }
@@ -282,6 +284,8 @@ ProtocolSpec read_protocol(const Json& json) {
   f.read("learning_rate", p.learning_rate);
   f.read("momentum", p.momentum);
   f.read("reevaluate", p.reevaluate);
+  f.read("autocast", p.autocast, std::span<const AutocastSpan>(kSpans));
+  f.read("cast_cache", p.cast_cache);
   f.finish();
   return p;
 }

@@ -95,6 +95,21 @@ TEST_CASE("every field survives when it is unusual") {
   CHECK(case_from_json(to_json(c)) == c);
 }
 
+TEST_CASE("autocast and offload survive, and say what is wrong with them") {
+  const std::string text =
+      R"({"format": 1, "input": [2, 3], "layers": [{"kind": "linear", "features": 2}],
+    "plan": {"offload": true}, "protocol": {"autocast": "both", "cast_cache": false}})";
+  const Case c = case_from_json(text);
+  CHECK(c.plan.offload);
+  CHECK(c.protocol.autocast == AutocastSpan::both);
+  CHECK_FALSE(c.protocol.cast_cache);
+  CHECK(case_from_json(to_json(c)) == c);
+  rejects(R"({"format": 1, "dtype": "float64")" + text.substr(text.find(", \"input\"")),
+          "autocast belongs to float32");
+  rejects(with_fields(R"(, "protocol": {"cast_cache": false})"), "cast_cache belongs to autocast");
+  rejects(with_fields(R"(, "protocol": {"autocast": "on"})"), "one of off, forward, both");
+}
+
 TEST_CASE("policies and named streams survive, and say what is wrong with them") {
   const std::string text = R"({"format": 1, "input": [2, 3],
     "layers": [{"kind": "dropout", "p": 0.5, "stream": 3}, {"kind": "tanh"}],

@@ -121,6 +121,7 @@ void write_plan(const PlanSpec& plan, std::string& out) {
     write_choice(plan.sequential->choice, sequential);
     sequential.close();
   }
+  line.put("offload", plan.offload, PlanSpec{}.offload);
   if (!plan.segments.empty()) write_segments(plan.segments, 2, line.field("segments"));
   line.close();
 }
@@ -141,6 +142,8 @@ void write_protocol(const ProtocolSpec& p, std::string& out) {
   line.put("learning_rate", p.learning_rate, usual.learning_rate);
   line.put("momentum", p.momentum, usual.momentum);
   line.put("reevaluate", p.reevaluate, usual.reevaluate);
+  line.put("autocast", p.autocast, usual.autocast);
+  line.put("cast_cache", p.cast_cache, usual.cast_cache);
   line.close();
 }
 

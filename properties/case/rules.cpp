@@ -159,6 +159,10 @@ const char* in_place_hazard(const Case& c, int layer) {
     default:
       return "overwrites a value that the layer before it saved or did not make";
   }
+  if (c.protocol.autocast != AutocastSpan::off &&
+      can_be_tied(c.layers[static_cast<std::size_t>(base)].kind)) {
+    return "overwrites a bfloat16 value";
+  }
   if (kept_by_policy(c, base)) return "overwrites a result that a policy keeps";
   if (segment_begins_within(c, base, layer)) return "overwrites the input of a segment";
   for (const LayerSpec& other : c.layers) {
@@ -199,6 +203,12 @@ void check_protocol(const Case& c) {
          std::to_string(stream));
   }
   const ProtocolSpec& p = c.protocol;
+  if (p.autocast != AutocastSpan::off && c.dtype != DType::float32) {
+    fail("protocol: autocast belongs to float32", "off", std::string(to_string(p.autocast)));
+  }
+  if (!p.cast_cache && p.autocast == AutocastSpan::off) {
+    fail("protocol: cast_cache belongs to autocast", "true", "false");
+  }
   check_int("steps", p.steps, 1, 16);
   check_int("microbatches", p.microbatches, 1, 16);
   check_int("backwards", p.backwards, 1, 4);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kFooter =
     R"(Exit status: 0 all held, 1 a law was broken, 2 usage or bad input, 130 interrupted.
-`rematch NAME` for any other NAME runs the program rematch-NAME beside this one.
+`rematch NAME` for any other NAME runs the program rematch-NAME beside this one; `rematch scenario` answers questions
+that people asked about checkpointing.
 
 Examples:
   rematch check --mix wide --cases 20000 --seed 1

@@ -39,6 +39,7 @@ Json show_json(const Replay& r) {
                    {"computations", r.forecast.computations},
                    {"saved_bytes", r.forecast.saved_bytes},
                    {"plain_saved_bytes", r.forecast.plain_saved_bytes},
+                   {"offloaded_bytes", r.forecast.offloaded_bytes},
                    {"frozen_layers", r.forecast.frozen_layers},
                    {"words_per_forward", r.forecast.words_per_forward}};
   j["timeline_fields"] = {"live", "saved", "layer", "execution", "phase"};
@@ -81,6 +82,16 @@ int show(const ShowArguments& a) {
   print_out(fmt::format("          saved after one forward: {}, plain {}\n",
                         bytes_text(r.forecast.saved_bytes),
                         bytes_text(r.forecast.plain_saved_bytes)));
+  if (r.c.plan.offload) {
+    print_out(fmt::format("          in host memory after one forward: {}\n",
+                          bytes_text(r.forecast.offloaded_bytes)));
+  }
+  if (r.forecast.computations != r.forecast.executions) {
+    std::string computed;
+    for (const int n : r.forecast.computations) computed += fmt::format(" {}", n);
+    print_out(fmt::format("          of these runs compute:{} (the others are views, or kept)\n",
+                          computed));
+  }
   if (!r.forecast.frozen_layers.empty()) {
     std::string frozen;
     for (const int layer : r.forecast.frozen_layers) frozen += fmt::format(" {}", layer);

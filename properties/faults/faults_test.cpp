@@ -33,7 +33,8 @@ TEST_CASE("every fault is caught within 5,000 cases and shrunk to at most four l
 }
 
 TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes and state") {
-  const auto caught_by = [](std::string_view id, Mix mix = Mix::wide) {
+  // In the standard mix, where one forward has one backward, no consequence comes first.
+  const auto caught_by = [](std::string_view id, Mix mix = Mix::standard) {
     HuntOptions options;
     options.mix = mix;
     options.cases = 5000;
@@ -46,9 +47,8 @@ TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes 
   };
   CHECK(caught_by("P3") == "executions");
   CHECK(caught_by("P9") == "executions");
-  CHECK(caught_by("L1") == "bytes-after-backward");
-  // With a second forward the next mask shows it first.
-  CHECK(caught_by("R2", Mix::standard) == "rng-after-backward");
+  CHECK(caught_by("L1", Mix::wide) == "bytes-after-backward");
+  CHECK(caught_by("R2") == "rng-after-backward");
 }
 
 TEST_CASE("every fault has an id and a sentence of its own") {

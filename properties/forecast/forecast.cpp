@@ -73,20 +73,21 @@ Forecast forecast(const Case& c, const Geometry& geometry) {
   const std::vector<SegmentSpec> segments = segments_of(c);
 
   run.bind(c, geometry);
-  run.forward(segments, {});
+  run.forward(segments, {}, c.plan.offload);
   run.backward();
   note_counts(f, run, c.protocol.backwards);
   note_flags(f, run, geometry);
   note_words(f, c, run);
   f.frozen_layers = run.frozen();
   f.saved_bytes = run.saved_bytes();
+  f.offloaded_bytes = run.offloaded_bytes();
   f.values_comparable = !run.drew_afresh();
   f.may_fail = run.drew_afresh() && checks_values(segments);
   on_empty = run.gradients_on_empty();
   on_older = run.gradients_on_older();
   const std::uint64_t input_gradient = run.input_gradient();
 
-  run.forward({}, f.frozen_layers);
+  run.forward({}, f.frozen_layers, false);
   run.backward();
   f.plain_saved_bytes = run.saved_bytes();
   f.exact_inputs = input_gradient == run.input_gradient();

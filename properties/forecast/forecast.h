@@ -30,6 +30,8 @@ struct Forecast {
   /// their backward, each holds as much again.
   std::int64_t saved_bytes = 0;
   std::int64_t plain_saved_bytes = 0;
+  /// Bytes in host memory after one forward, if the plan offloads; none in the reference run.
+  std::int64_t offloaded_bytes = 0;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.

@@ -96,13 +96,23 @@ LayerRule rule_of(const Case& c, const Geometry& geometry, int layer) {
   set_kind(rule, spec, x, outputs[0], c.protocol.train, item);
   rule.computes = !op_of(c, layer).empty();
   rule.stream = spec.stream;
+  rule.low = c.protocol.autocast != AutocastSpan::off && rule.saves_weight &&
+             rule.saves_input == SavesInput::for_weight_gradient;
+  rule.operand_elements[0] = x.elements();
+  if (spec.from && spec.from->layer >= 0) {
+    rule.operand_elements[1] = geometry.shape_of(*spec.from, input).elements();
+  }
   rule.outputs = static_cast<int>(outputs.size());
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    rule.output_bytes[k] = outputs[k].elements() * item;
+    rule.output_bytes[k] = outputs[k].elements() * (rule.low ? 2 : item);
   }
   rule.operands[0] = value_index({layer - 1, 0});
   if (spec.from) rule.operands[1] = value_index(*spec.from);
   rule.parameters = geometry.layer_parameters[index];
+  if (!rule.parameters.empty()) {
+    const int weight = rule.parameters.front();
+    rule.weight_elements = geometry.parameters[static_cast<std::size_t>(weight)].shape.elements();
+  }
   for (const int p : rule.parameters) {
     rule.trainable = rule.trainable || !geometry.parameters[static_cast<std::size_t>(p)].frozen;
   }

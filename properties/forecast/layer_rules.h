@@ -26,6 +26,8 @@ enum class SavesInput : std::uint8_t { never, for_weight_gradient, always };
 ///     dropout           its mask, uint8
 ///     all others        nothing
 ///
+/// x and weight as they are after a cast (autocast); casts save nothing.
+///
 /// dropout and gaussian_noise without effect (eval, or p = 0), a flatten of rank 2 and duplicate
 /// are identities: they return the very tensor that they got.
 struct LayerRule {
@@ -42,6 +44,12 @@ struct LayerRule {
   std::int64_t extra_bytes = 0;
   int outputs = 1;
   std::int64_t output_bytes[2] = {0, 0};
+  /// Computes in bfloat16: operands and parameters are cast down first, the output is bfloat16. All
+  /// other layers that compute cast a bfloat16 operand up to float32 first.
+  bool low = false;
+  /// Elements of the operands, and of the weight.
+  std::int64_t operand_elements[2] = {0, 0};
+  std::int64_t weight_elements = 0;
   /// Makes its outputs by an op: one execution computes once, unless the results are recalled.
   bool computes = false;
   int stream = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -23,7 +24,10 @@ void SymbolicRun::bind(const Case& c, const Geometry& geometry) {
   for (int i = 0; i < layers; ++i) rules_.push_back(rule_of(c, geometry, i));
 }
 
-void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const int> detached) {
+void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const int> detached,
+                          bool offload) {
+  offload_ = offload;
+  offloaded_bytes_ = 0;
   const std::size_t layers = rules_.size();
   const std::size_t parameters = geometry_->parameters.size();
   values_.assign(2 * (layers + 1), {});
@@ -33,6 +37,7 @@ void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const
   detached_.assign(layers, 0);
   for (const int layer : detached) detached_[static_cast<std::size_t>(layer)] = 1;
   hooks_.assign(parameters, 0);
+  casts_.assign(parameters, -1);
   on_empty_.assign(parameters, 0);
   on_older_.assign(parameters, 1);
   frozen_.clear();
@@ -62,9 +67,9 @@ void SymbolicRun::forward(std::span<const SegmentSpec> segments, std::span<const
   }
   const Value main = value({end - 1, 0});
   if (main.requires_grad) {
-    // mse saves its operand (and the target, an input); cross entropy its log-probabilities, as
-    // many as the operand has elements.
-    if (loss_ == LossKind::mse) {
+    // mse saves its operand (and the target, an input), widened if it is bfloat16; cross entropy
+    // its log-probabilities, as many as the operand has elements.
+    if (loss_ == LossKind::mse && !main.half) {
       hold(main.storage);
     } else if (layers > 0) {
       hold(add_storage(geometry_->outputs[layers - 1][0].elements() * item_bytes_));
@@ -93,20 +98,25 @@ void SymbolicRun::run_layer(int layer, bool grad_mode) {
   if (rule.computes && !(keeps && frame->recalls)) ++computations_[index];
   if (rule.words != 0 && afresh_) drew_afresh_ = true;
 
-  const Value x = values_[static_cast<std::size_t>(rule.operands[0])];
+  // Two at most, which a compiler cannot know.
+  const int made = std::min(rule.outputs, 2);
+  Value x = values_[static_cast<std::size_t>(rule.operands[0])];
   Value outputs[2] = {x, x};
   if (!rule.identity) {
-    const Value other =
+    Value other =
         rule.operands[1] < 0 ? Value{} : values_[static_cast<std::size_t>(rule.operands[1])];
+    x = cast_operand(x, rule, 0);
+    other = cast_operand(other, rule, 1);
     const bool weights = rule.trainable && detached_[index] == 0;
+    const int weight = rule.low ? cast_weight(rule, weights) : kUncounted;
     const bool records = grad_mode && (x.requires_grad || other.requires_grad || weights);
-    for (int k = 0; k < rule.outputs; ++k) {
+    for (int k = 0; k < made; ++k) {
       const int storage = rule.aliases_input ? x.storage : add_storage(rule.output_bytes[k]);
-      outputs[k] = {storage, -1, records};
+      outputs[k] = {storage, -1, records, rule.low || (rule.aliases_input && x.half)};
     }
     const int extra = rule.extra_bytes == 0 ? kUncounted : add_storage(rule.extra_bytes);
     if (keeps && in_forward_) {
-      for (int k = 0; k < rule.outputs; ++k) kept_.push_back(outputs[k].storage);
+      for (int k = 0; k < made; ++k) kept_.push_back(outputs[k].storage);
       kept_.push_back(extra);
     }
     if (records) {
@@ -120,24 +130,24 @@ void SymbolicRun::run_layer(int layer, bool grad_mode) {
                (rule.saves_input == SavesInput::for_weight_gradient && weights),
            x.storage);
       keep(rule.extra_bytes != 0, extra);
-      keep(rule.saves_weight && x.requires_grad, kUncounted);
+      keep(rule.saves_weight && x.requires_grad, weight);
       keep(rule.saves_output, outputs[0].storage);
       if (stopped_) return;
 
       Node node;
       node.layer = layer;
       node.frame = saved ? frame_ : -1;
-      node.outputs = rule.outputs;
-      node.first_gradient = add_gradients(rule.outputs);
+      node.outputs = made;
+      node.first_gradient = add_gradients(made);
       node.first_operand = static_cast<int>(operands_.size());
       node.operands = 2;
       operands_.push_back(x);
       operands_.push_back(other);
       nodes_.push_back(node);
-      for (int k = 0; k < rule.outputs; ++k) outputs[k].gradient = node.first_gradient + k;
+      for (int k = 0; k < made; ++k) outputs[k].gradient = node.first_gradient + k;
     }
   }
-  for (int k = 0; k < rule.outputs; ++k) {
+  for (int k = 0; k < made; ++k) {
     value({layer, k}) = outputs[k];
     if (in_forward_) {
       flags_[static_cast<std::size_t>(value_index({layer, k}))] = outputs[k].requires_grad ? 1 : 0;
@@ -220,15 +230,44 @@ void SymbolicRun::checkpoint_non_reentrant(const SegmentSpec& region) {
   kept_.clear();
   if (!alive) return;
   if (outer < 0) {
-    each_input([&](int storage) { hold(storage); });
+    each_input([&](int storage) { graph_holds(storage); });
   } else {
     frames_[static_cast<std::size_t>(outer)].alive = true;
   }
 }
 
+/// Casts are not recorded ops of the model here: they save nothing, and a gradient passes each of
+/// them in plain and checkpointed runs alike.
+SymbolicRun::Value SymbolicRun::cast_operand(const Value& x, const LayerRule& rule, int position) {
+  if (rule.aliases_input || x.half == rule.low) return x;
+  Value cast = x;
+  cast.half = rule.low;
+  cast.storage = add_storage(rule.operand_elements[position] * (rule.low ? 2 : 4));
+  return cast;
+}
+
+int SymbolicRun::cast_weight(const LayerRule& rule, bool trains) {
+  const std::int64_t bytes = 2 * rule.weight_elements;
+  // The cache takes leaves that require grad; a replay has a cache of its own.
+  if (!trains || !case_->protocol.cast_cache || !in_forward_) return add_storage(bytes);
+  int& cast = casts_[static_cast<std::size_t>(rule.parameters.front())];
+  if (cast < 0) cast = add_storage(bytes);
+  return cast;
+}
+
+void SymbolicRun::graph_holds(int storage) {
+  if (!offload_) {
+    hold(storage);
+    return;
+  }
+  if (!in_forward_) return;
+  Storage& s = storages_[static_cast<std::size_t>(storage)];
+  if (!std::exchange(s.offloaded, true)) offloaded_bytes_ += s.bytes;
+}
+
 void SymbolicRun::save(int storage) {
   if (frame_ < 0) {
-    hold(storage);
+    graph_holds(storage);
     return;
   }
   frames_[static_cast<std::size_t>(frame_)].alive = true;
@@ -248,7 +287,7 @@ void SymbolicRun::hold(int storage) {
 }
 
 int SymbolicRun::add_storage(std::int64_t bytes) {
-  storages_.push_back({bytes, false});
+  storages_.push_back({bytes});
   return static_cast<int>(storages_.size()) - 1;
 }
 

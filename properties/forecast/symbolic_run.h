@@ -25,8 +25,9 @@ class SymbolicRun {
  public:
   /// Takes the rules of a case, which must outlive the runs.
   void bind(const Case& c, const Geometry& geometry);
-  /// One forward and its loss, layers in `detached` with their parameters as constants.
-  void forward(std::span<const SegmentSpec> segments, std::span<const int> detached);
+  /// One forward and its loss, layers in `detached` with their parameters as constants; `offload`:
+  /// what the graph saves goes to host memory, save for the loss.
+  void forward(std::span<const SegmentSpec> segments, std::span<const int> detached, bool offload);
   /// One backward of the last forward; once per forward.
   void backward();
 
@@ -40,6 +41,7 @@ class SymbolicRun {
   /// Layers whose trainable parameters a reentrant region froze.
   const std::vector<int>& frozen() const { return frozen_; }
   std::int64_t saved_bytes() const { return saved_bytes_; }
+  std::int64_t offloaded_bytes() const { return offloaded_bytes_; }
   /// A replay drew without the random state of its forward.
   bool drew_afresh() const { return drew_afresh_; }
   /// requires_grad after the layer's first execution, by value_index().
@@ -56,11 +58,13 @@ class SymbolicRun {
   struct Storage {
     std::int64_t bytes = 0;
     bool held = false;
+    bool offloaded = false;  ///< The host has a copy.
   };
   struct Value {
     int storage = 0;
     int gradient = -1;  ///< Index into gradients_, if it requires grad.
     bool requires_grad = false;
+    bool half = false;  ///< bfloat16.
   };
   struct Node {
     int layer = -1;  ///< -1: a reentrant region, or the leaves of a graph.
@@ -95,7 +99,10 @@ class SymbolicRun {
   void checkpoint_non_reentrant(const SegmentSpec& region);
   void save(int storage);
   void count_save();
+  void graph_holds(int storage);
   void hold(int storage);
+  Value cast_operand(const Value& x, const LayerRule& rule, int position);
+  int cast_weight(const LayerRule& rule, bool trains);
   int add_storage(std::int64_t bytes);
   int add_gradients(int count);
   int capture_live(int boundary);
@@ -147,6 +154,10 @@ class SymbolicRun {
   std::vector<char> flags_;
   std::vector<char> output_flags_;
   std::int64_t saved_bytes_ = 0;
+  std::int64_t offloaded_bytes_ = 0;
+  bool offload_ = false;
+  /// The storage of each parameter's cast in the cache of the forward; -1: not there.
+  std::vector<int> casts_;
   bool drew_afresh_ = false;
   std::vector<std::uint64_t> on_empty_;
   std::vector<std::uint64_t> on_older_;

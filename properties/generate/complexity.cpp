@@ -36,7 +36,8 @@ std::uint64_t protocol_of(const Case& c) {
          count(p.prior_gradients) + count(!p.zero_grad) + count(!p.train) +
          count(p.input_requires_grad) + count(p.loss != usual.loss) +
          count(p.optimizer != usual.optimizer) + count(p.learning_rate != usual.learning_rate) +
-         count(p.momentum != 0) + count(p.reevaluate) + count(c.dtype != DType::float32) +
+         count(p.momentum != 0) + count(p.reevaluate) + static_cast<std::uint64_t>(p.autocast) +
+         count(!p.cast_cache) + count(c.dtype != DType::float32) +
          count(c.data != DataKind::normal);
 }
 
@@ -82,6 +83,7 @@ Complexity complexity(const Case& c) {
     segments = static_cast<std::uint64_t>(c.plan.sequential->segments);
     options = options_of(c.plan.sequential->choice) + count(!c.plan.sequential->last_stored);
   }
+  options += count(c.plan.offload);
   protocol = protocol_of(c);
   constexpr std::uint64_t kKindWeight = 1000;
   int index = 0;

@@ -190,6 +190,7 @@ class FeatureScan {
   }
 
   void scan_plan() {
+    mark(Feature::offload, c_.plan.offload);
     mark(Feature::explicit_segments, !c_.plan.segments.empty());
     if (!c_.plan.sequential) return;
     const SequentialSpec& s = *c_.plan.sequential;
@@ -208,6 +209,12 @@ class FeatureScan {
     mark(Feature::retain_graph, p.backwards > 1);
     mark(Feature::eval_mode, !p.train);
     mark(Feature::reevaluate, p.reevaluate);
+    const bool products = has(Feature::linear) || has(Feature::conv2d);
+    const bool autocast = p.autocast != AutocastSpan::off && products;
+    mark(Feature::autocast, autocast);
+    mark(Feature::autocast_backward, autocast && p.autocast == AutocastSpan::both);
+    mark(Feature::cast_cache_off, autocast && !p.cast_cache);
+    mark(Feature::cast_weight_shared, autocast && has(Feature::tied_weight));
     mark(Feature::adam, p.optimizer == OptimizerKind::adam);
     mark(Feature::momentum, p.momentum > 0);
     mark(Feature::cross_entropy, p.loss == LossKind::cross_entropy);

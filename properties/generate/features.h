@@ -73,6 +73,14 @@ enum class Feature : std::uint8_t {
   kept_draw_before_draw,
   /// A layer draws from another stream than the default one.
   named_stream,
+  /// linear or conv2d in bfloat16.
+  autocast,
+  /// Backwards run in an autocast scope, too.
+  autocast_backward,
+  cast_cache_off,
+  /// One weight is cast for two layers or more.
+  cast_weight_shared,
+  offload,
   draws_in_checkpointed_segment,
   /// At least two top-level segments draw.
   two_drawing_segments,

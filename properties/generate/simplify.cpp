@@ -230,6 +230,9 @@ bool simplify_details(const Case& c, const OfferCase& offer, std::size_t layer) 
 }  // namespace
 
 bool simplify_plan(const Case& c, const OfferCase& offer) {
+  if (c.plan.offload && offer_edited(c, offer, [](Case& e) { e.plan.offload = false; })) {
+    return true;
+  }
   if (c.plan.sequential) return simplify_sequential(c, offer);
   const int segments = count_segments(c.plan.segments);
   if (drop_segments(c, offer, segments)) return true;
@@ -270,7 +273,15 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
          field(&ProtocolSpec::train) || field(&ProtocolSpec::input_requires_grad) ||
          field(&ProtocolSpec::loss) || field(&ProtocolSpec::momentum) ||
          field(&ProtocolSpec::optimizer) || field(&ProtocolSpec::learning_rate) ||
-         field(&ProtocolSpec::reevaluate) ||
+         field(&ProtocolSpec::reevaluate) || field(&ProtocolSpec::cast_cache) ||
+         field(&ProtocolSpec::autocast) ||
+         (c.protocol.autocast == AutocastSpan::both &&
+          offer_edited(c, offer, [](Case& e) { e.protocol.autocast = AutocastSpan::forward; })) ||
+         offer_edited(c, offer,
+                      [&](Case& e) {
+                        e.protocol.autocast = usual.autocast;
+                        e.protocol.cast_cache = usual.cast_cache;
+                      }) ||
          set(
              c, offer, [](Case& e) -> DType& { return e.dtype; }, DType::float32) ||
          set(

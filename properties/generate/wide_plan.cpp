@@ -17,6 +17,7 @@ class WidePlan {
   void run() {
     variants_ = draw_.weighted(std::array{35, 35, 30});
     fresh_draws_ = draw_.chance(4);
+    c_.plan.offload = draw_.chance(12);
     const std::size_t form = draw_.weighted(std::array{30, 69, 1});
     if (form == 0) {
       SequentialSpec& s = c_.plan.sequential.emplace();
@@ -138,6 +139,10 @@ void draw_wide_protocol(DrawSource& draw, Case& c) {
   if (p.optimizer == OptimizerKind::sgd && draw.chance(35)) p.momentum = 0.9;
   p.reevaluate = draw.chance(20);
   if (draw.chance(30)) c.dtype = DType::float64;
+  if (c.dtype == DType::float32 && draw.chance(22)) {
+    p.autocast = draw.chance(60) ? AutocastSpan::forward : AutocastSpan::both;
+    p.cast_cache = draw.chance(70);
+  }
   if (draw.chance(15)) c.data = DataKind::small_integers;
 }
 

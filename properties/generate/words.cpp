@@ -80,6 +80,11 @@ std::string segment_words(const std::vector<SegmentSpec>& segments) {
 
 std::string plan_words(const PlanSpec& plan) {
   if (plan.empty()) return "plain";
+  if (plan.offload) {
+    PlanSpec rest = plan;
+    rest.offload = false;
+    return plan_words(rest) + "; saved tensors offloaded to the host";
+  }
   if (!plan.sequential) return segment_words(plan.segments);
   const SequentialSpec& s = *plan.sequential;
   return "sequential, " + plural(s.segments, "segment") +
@@ -101,6 +106,11 @@ std::string protocol_words(const Case& c) {
   if (!p.train) text += ", eval mode";
   if (p.prior_gradients) text += ", prior gradients";
   if (!p.zero_grad) text += ", gradients kept";
+  if (p.autocast != AutocastSpan::off) {
+    text += p.autocast == AutocastSpan::both ? ", autocast around forward and backward"
+                                             : ", autocast around the forward";
+    if (!p.cast_cache) text += " without a cast cache";
+  }
   if (p.reevaluate) text += ", reevaluated";
   if (c.data != DataKind::normal) text += ", data of small integers";
   if (p.input_requires_grad) text += "; input requires grad";

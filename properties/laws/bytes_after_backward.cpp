@@ -12,15 +12,22 @@ Breach breach(int step, int pass, const char* tag, const char* run, std::int64_t
 }
 
 std::optional<Breach> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
-                              const char* run) {
+                              std::int64_t offloaded_per_forward, const char* run) {
   // What a replay brought back belongs to one backward, whether the graph is kept or not.
   std::int64_t retained = 0;
   for (const ByteReading& r : record.bytes) {
     if (!r.retained) continue;
     ++retained;
-    const std::int64_t kept = per_forward * graphs_after_forward(e.c.protocol, r.pass);
-    if (r.saved == kept) continue;
-    return breach(r.step, r.pass, "saved (graph retained)", run, kept, std::to_string(r.saved));
+    const int graphs = graphs_after_forward(e.c.protocol, r.pass);
+    const std::int64_t kept = per_forward * graphs;
+    const std::int64_t offloaded = offloaded_per_forward * graphs;
+    if (r.saved != kept) {
+      return breach(r.step, r.pass, "saved (graph retained)", run, kept, std::to_string(r.saved));
+    }
+    if (r.offloaded != offloaded) {
+      return breach(r.step, r.pass, "offloaded (graph retained)", run, offloaded,
+                    std::to_string(r.offloaded));
+    }
   }
   const ProtocolSpec& p = e.c.protocol;
   const std::int64_t promised = std::int64_t{p.steps} * p.microbatches * (p.backwards - 1);
@@ -40,6 +47,10 @@ std::optional<Breach> compare(const Evidence& e, const Record& record, std::int6
           step, pass, "saved", run, saved,
           reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded));
     }
+    const std::int64_t offloaded = offloaded_per_forward * graphs;
+    if (reading->offloaded != offloaded) {
+      return breach(step, pass, "offloaded", run, offloaded, std::to_string(reading->offloaded));
+    }
     // Graphs that wait hold values of their own; without any, nothing may be left.
     if (graphs == 0 && reading->temporaries != 0) {
       return breach(step, pass, "temporary", run, 0, std::to_string(reading->temporaries));
@@ -49,8 +60,11 @@ std::optional<Breach> compare(const Evidence& e, const Record& record, std::int6
 }
 
 std::optional<Breach> check(const Evidence& e) {
-  if (auto b = compare(e, e.checkpointed, e.forecast.saved_bytes, "checkpointed run")) return b;
-  return compare(e, e.plain, e.forecast.plain_saved_bytes, "plain run");
+  const Forecast& f = e.forecast;
+  if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
+    return b;
+  }
+  return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
 }
 
 }  // namespace
@@ -58,7 +72,8 @@ std::optional<Breach> check(const Evidence& e) {
 extern const Law bytes_after_backward_law;
 const Law bytes_after_backward_law{
     kName,
-    "The last backward of a forward leaves no saved or temporary bytes behind, save those of "
+    "The last backward of a forward leaves no saved, offloaded or temporary bytes behind, save "
+    "those of "
     "forwards that still wait; a backward that retains its graph leaves what the forward left.",
     check};
 

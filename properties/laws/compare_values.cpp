@@ -68,6 +68,8 @@ std::string element_text(DType dtype, const std::byte* at) {
       return element_text<std::int32_t, std::uint32_t>(at, "%.0f (0x%08llx)");
     case DType::uint8:
       return element_text<std::uint8_t, std::uint8_t>(at, "%.0f (0x%02llx)");
+    case DType::bfloat16:
+      return element_text<math::BFloat16, std::uint16_t>(at, "%.9g (0x%04llx)");
   }
   return "?";
 }

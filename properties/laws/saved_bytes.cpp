@@ -6,14 +6,21 @@ namespace {
 constexpr std::string_view kName = "saved-bytes";
 
 std::optional<Breach> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
-                              const char* run) {
+                              std::int64_t offloaded_per_forward, const char* run) {
   Finder readings(record.bytes);
   return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
       return r.moment == Moment::after_forward && r.step == step && r.pass == pass;
     });
-    const std::int64_t expected = per_forward * graphs_after_forward(e.c.protocol, pass);
-    if (reading != nullptr && reading->saved == expected) return std::nullopt;
+    const int graphs = graphs_after_forward(e.c.protocol, pass);
+    const std::int64_t expected = per_forward * graphs;
+    if (reading != nullptr && reading->saved == expected) {
+      const std::int64_t offloaded = offloaded_per_forward * graphs;
+      if (reading->offloaded == offloaded) return std::nullopt;
+      return Breach{kName,
+                    place_of(step, pass) + ", in host memory after the forward of the " + run,
+                    std::to_string(offloaded), std::to_string(reading->offloaded)};
+    }
     return Breach{kName, place_of(step, pass) + ", after the forward of the " + run,
                   std::to_string(expected),
                   reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded)};
@@ -21,17 +28,20 @@ std::optional<Breach> compare(const Evidence& e, const Record& record, std::int6
 }
 
 std::optional<Breach> check(const Evidence& e) {
-  if (auto b = compare(e, e.checkpointed, e.forecast.saved_bytes, "checkpointed run")) return b;
-  return compare(e, e.plain, e.forecast.plain_saved_bytes, "plain run");
+  const Forecast& f = e.forecast;
+  if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
+    return b;
+  }
+  return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
 }
 
 }  // namespace
 
 extern const Law saved_bytes_law;
-const Law saved_bytes_law{
-    kName,
-    "After a forward exactly those bytes are saved that the forecast counts, for each graph that "
-    "waits for its backward.",
-    check};
+const Law saved_bytes_law{kName,
+                          "After a forward exactly those bytes are saved, and those lie in host "
+                          "memory, that the forecast "
+                          "counts, for each graph that waits for its backward.",
+                          check};
 
 }  // namespace rematch

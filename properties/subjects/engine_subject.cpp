@@ -3,9 +3,12 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "engine/ambient/ambient_scope.h"
+#include "engine/ambient/autocast.h"
 #include "engine/autograd/backward.h"
+#include "engine/autograd/offload.h"
 #include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/memory/ledger.h"
@@ -31,7 +34,8 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const ProtocolSpec& p, const Tenso
 class Run {
  public:
   Run(const Case& c, const Geometry& geometry, const RunRequest& request,
-      const Mechanics* mechanics, const CheckpointFunction& own_checkpoint, Record& record)
+      const Mechanics* mechanics, const CheckpointFunction& own_checkpoint,
+      const std::shared_ptr<Ledger>& host, Record& record)
       : case_(c),
         protocol_(c.protocol),
         displacement_(request.displacement),
@@ -41,6 +45,7 @@ class Run {
         targets_{c.seed, kTargetStream, 0},
         fired_(geometry.parameters.size(), 0) {
     if (own_checkpoint) model_.use(own_checkpoint);
+    if (host) offload_.emplace(host);
     ambient().observer = &model_;
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       Tensor p = model_.parameters()[i];
@@ -110,7 +115,9 @@ class Run {
     }
     pass.input.set_requires_grad(protocol_.input_requires_grad);
     model_.enter_phase(Moment::after_forward);
-    Tensors outputs = model_.forward(pass.input, pass.state);
+    std::optional<AutocastScope> autocast;
+    if (protocol_.autocast != AutocastSpan::off) autocast.emplace(true, protocol_.cast_cache);
+    Tensors outputs = run_model(pass);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       note(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
     }
@@ -118,6 +125,7 @@ class Run {
     const Tensor target = make_target(case_, main.shape(), targets_);
     pass.loss =
         protocol_.loss == LossKind::mse ? mse_loss(main, target) : cross_entropy(main, target);
+    autocast.reset();
     note(Quantity::loss, step, microbatch, 0, pass.loss);
     if (pass.loss.requires_grad()) {
       // What is still saved when the last node has run, before anything is swept up: registered
@@ -130,16 +138,26 @@ class Run {
     note_moment(Moment::after_forward, pass);
   }
 
+  Tensors run_model(Pass& pass) {
+    if (!offload_) return model_.forward(pass.input, pass.state);
+    const OffloadScope scope(*offload_);
+    return model_.forward(pass.input, pass.state);
+  }
+
+  std::int64_t offloaded() const { return offload_ ? offload_->ledger().live() : 0; }
+
   void run_backward(Pass& pass) {
     model_.enter_phase(Moment::after_backward);
     std::fill(fired_.begin(), fired_.end(), 0);
     if (pass.loss.requires_grad()) {
       for (int i = 0; i < protocol_.backwards; ++i) {
         const bool retain = i + 1 < protocol_.backwards;
+        std::optional<AutocastScope> autocast;
+        if (protocol_.autocast == AutocastSpan::both) autocast.emplace(true, protocol_.cast_cache);
         backward(pass.loss, {.retain_graph = retain, .inputs = {}});
         if (retain) {
-          record_.bytes.push_back(
-              {Moment::after_backward, pass.state.step, pass.state.pass, left_saved_, 0, true});
+          record_.bytes.push_back({Moment::after_backward, pass.state.step, pass.state.pass,
+                                   left_saved_, 0, true, offloaded()});
         }
       }
     }
@@ -173,7 +191,7 @@ class Run {
     note_streams(moment, pass.state.step, pass.state.pass);
     const Ledger& ledger = *ambient().ledger;
     record_.bytes.push_back({moment, pass.state.step, pass.state.pass, ledger.live(Tag::saved),
-                             ledger.live(Tag::temporaries), false});
+                             ledger.live(Tag::temporaries), false, offloaded()});
   }
 
   void note_streams(Moment moment, int step, int pass) {
@@ -214,6 +232,7 @@ class Run {
   Generator targets_;
   std::vector<int> fired_;
   std::int64_t left_saved_ = 0;
+  std::optional<Offload> offload_;
 };
 
 }  // namespace
@@ -247,7 +266,14 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
     record.error = RecordedError{kind, e.what()};
   };
   try {
-    Run run(c, geometry, request, mechanics_, checkpoint_, record);
+    const bool offload = c.plan.offload && request.checkpointed;
+    if (offload && !offload_ledger_) {
+      // Kept from run to run, for pinned memory is dear.
+      offload_ledger_ = std::make_shared<Ledger>(offload_memory_of(device()));
+      offload_ledger_->set_poison(true);
+    }
+    Run run(c, geometry, request, mechanics_, checkpoint_, offload ? offload_ledger_ : nullptr,
+            record);
     if (request.displacement != 0) {
       run.go_forward();
     } else {
@@ -264,9 +290,10 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
   }
   record.peak_bytes = ledger_->peak();
   record.reserved_bytes = ledger_->reserved();
-  if (ledger_->live() != 0 && !record.error) {
-    record.error = RecordedError{"leak", std::to_string(ledger_->live()) +
-                                             " bytes are still live after the run was torn down"};
+  const std::int64_t left = ledger_->live() + (offload_ledger_ ? offload_ledger_->live() : 0);
+  if (left != 0 && !record.error) {
+    record.error = RecordedError{
+        "leak", std::to_string(left) + " bytes are still live after the run was torn down"};
   }
   for (const LedgerEvent& event : ledger_->timeline()) {
     record.timeline.push_back(EngineModel::point_of(event));

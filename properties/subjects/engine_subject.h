@@ -40,6 +40,8 @@ class EngineSubject final : public Subject {
   std::shared_ptr<Ledger> ledger_;
   /// For the comparison of layers.
   std::shared_ptr<Ledger> host_ledger_;
+  /// For what a plan offloads.
+  std::shared_ptr<Ledger> offload_ledger_;
 };
 
 }  // namespace rematch

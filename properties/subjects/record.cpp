@@ -81,7 +81,7 @@ std::uint64_t Record::hash() const {
   }
   h.add(bytes.size());
   for (const ByteReading& b : bytes) {
-    h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained);
+    h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained, b.offloaded);
   }
   h.add(executions.size());
   for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);

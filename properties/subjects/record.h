@@ -74,6 +74,8 @@ struct ByteReading {
   std::int64_t temporaries = 0;
   /// After a backward that was not the last one of its forward: the graph stays.
   bool retained = false;
+  /// In host memory, waiting for the backward; 0 unless the plan offloads.
+  std::int64_t offloaded = 0;
   friend bool operator==(const ByteReading&, const ByteReading&) = default;
 };
 

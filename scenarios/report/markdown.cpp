@@ -60,15 +60,23 @@ std::string table(const Table& table) {
   return out;
 }
 
+/// Whether Markdown would take a line that begins so for a list, a heading or a quotation.
+bool begins_block(std::string_view line) {
+  const std::string_view word = line.substr(0, line.find(' '));
+  if (word.find_first_not_of("-+*#>=") == std::string_view::npos) return true;
+  const std::size_t digits = word.find_first_not_of("0123456789");
+  return digits != 0 && digits + 1 == word.size() && (word.back() == '.' || word.back() == ')');
+}
+
 /// Text whose lines are not too long to be read in a diff.
 std::string paragraph(std::string_view text, std::string_view indent = "") {
   constexpr int kColumns = 118;
   std::string out;
   for (const std::string& line : wrapped(text, kColumns - static_cast<int>(indent.size()))) {
-    if (!out.empty()) out += indent;
-    out += line + "\n";
+    if (!out.empty()) out += begins_block(line) ? " " : "\n" + std::string(indent);
+    out += line;
   }
-  return out;
+  return out + "\n";
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TEST_CASE("numbers are grouped when whole and have four digits when not") {
   CHECK(number_text(1234567) == "1,234,567");
   CHECK(number_text(-3) == "-3");
   CHECK(number_text(0.123456) == "0.1235");
+  CHECK(number_text(26203.4) == "26,203");
 }
 
 TEST_CASE("text is wrapped between words, and no word is lost or split") {
@@ -69,6 +70,18 @@ TEST_CASE("Markdown shows everything but what was measured") {
   CHECK(contains(markdown(kStory, sample(false)), "- [ ] first claim"));
 }
 
+TEST_CASE("wrapping a paragraph makes no list, heading or quotation of it") {
+  const std::string filler(113, 'x');
+  for (const char* word : {"-", "+", "*", "#", "##", ">", "12.", "3)"}) {
+    Report report;
+    report.say(filler + " a b " + word + " c");
+    CHECK(contains(markdown(kStory, report), filler + " a b " + word + " c\n"));
+  }
+  Report report;
+  report.say(filler + " a b -1 c");
+  CHECK(contains(markdown(kStory, report), filler + " a b\n-1 c\n"));
+}
+
 TEST_CASE("the terminal shows everything, without the marks of Markdown") {
   const std::string text = terminal_text(kStory, sample(false), 80, cli::Paint(false));
   CHECK(contains(text, "See the thread (https://example.org/a) and mind `a[i]` of a | b."));
@@ -78,6 +91,15 @@ TEST_CASE("the terminal shows everything, without the marks of Markdown") {
   CHECK(contains(text, "█"));
   CHECK_FALSE(contains(text, "\033"));
   CHECK(contains(terminal_text(kStory, sample(), 80, cli::Paint(true)), "\033[32m"));
+}
+
+TEST_CASE("names of columns are wrapped where a table is too wide for the terminal") {
+  Report report;
+  report.table("t", {"a name of many words", "other"}).row({"1", "2"});
+  const std::string wide = terminal_text(kStory, report, 60, cli::Paint(false));
+  CHECK(contains(wide, "  a name of many words  other\n                     1      2\n"));
+  const std::string narrow = terminal_text(kStory, report, 24, cli::Paint(false));
+  CHECK(contains(narrow, "   a name\n  of many\n    words  other\n        1      2\n"));
 }
 
 TEST_CASE("JSON has every item in order, each named for what it is") {

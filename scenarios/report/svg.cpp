@@ -224,10 +224,9 @@ std::string bars(const Chart& chart, double& y) {
   }
   const double longest = kWidth - 2 * kMargin - 8 - label_width;
   std::string out;
-  if (!chart.x_label.empty()) {
-    y += kLine;
-    out += text_at(kMargin, y, chart.x_label + ":");
-  }
+  y += kLine;
+  out += text_at(kMargin, y,
+                 chart.x_label.empty() ? chart.y_label : chart.y_label + ", by " + chart.x_label);
   for (std::size_t category = 0; category < chart.categories.size(); ++category) {
     y += 8;
     for (const std::string& words : wrapped(chart.categories[category], kTitleColumns)) {
@@ -245,8 +244,6 @@ std::string bars(const Chart& chart, double& y) {
       y += kStep;
     }
   }
-  y += kLine;
-  out += text_at(kMargin, y, chart.y_label);
   return out;
 }
 

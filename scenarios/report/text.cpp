@@ -13,6 +13,10 @@ std::string number_text(double value) {
   if (std::nearbyint(value) == value && std::abs(value) < kExact) {
     return cli::grouped(static_cast<std::int64_t>(value));
   }
+  constexpr double kFourDigits = 1000;
+  if (std::abs(value) >= kFourDigits && std::abs(value) < kExact) {
+    return cli::grouped(static_cast<std::int64_t>(std::nearbyint(value)));
+  }
   return fmt::format("{:.4g}", value);
 }
 

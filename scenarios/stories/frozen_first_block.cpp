@@ -42,6 +42,12 @@ void run(const Options& options, Report& report) {
       data.train.channels == 1 ? " (enlarged to 32 x 32, its grey value in all three channels)"
                                : "",
       frozen::kBatch));
+  if (options.epochs == 0) {
+    report.say(
+        "These are the first steps. `build/release/bin/rematch scenario frozen_first_block "
+        "--epochs "
+        "10` goes on from them and draws the losses by epoch.");
+  }
   const std::optional<std::uint64_t> hash = frozen::tell_short_runs(recipe, options, report);
   frozen::tell_rules(report);
   if (hash && options.epochs > 0) frozen::tell_long_runs(recipe, options, *hash, report);

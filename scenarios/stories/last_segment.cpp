@@ -117,10 +117,12 @@ void loss_right_behind(const EveryCut& every, Report& report) {
                            "byte, and {} layer runs were wasted. The reentrant variant even needs "
                            "more, for its replay exists as a whole before its backward begins.",
                            last_of(net)));
-  report.claim(every.peaks,
-               fmt::format("So for all {} cuts above: non-reentrant, the peaks are equal to the "
-                           "byte; reentrant, checkpointing the last segment never lowers it.",
-                           every.cuts));
+  report.claim(
+      every.peaks,
+      fmt::format(
+          "So for all {} cuts above, without dropout: non-reentrant, the peaks are equal to the "
+          "byte; reentrant, checkpointing the last segment never lowers it.",
+          every.cuts));
   report.claim(peak_by_kept[1] - peak_by_kept[0] == net.activation_bytes(),
                fmt::format("A caller who keeps the output until the backward is over, as training "
                            "loops do, has it twice when the last segment is checkpointed, for the "

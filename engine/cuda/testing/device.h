@@ -6,10 +6,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "engine/cpu/testing/values.h"
 #include "engine/cuda/context.h"
+#include "engine/cuda/device.h"
 
 namespace rematch::cuda::testing {
 
@@ -21,6 +23,21 @@ inline void need_device() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) SKIP("no CUDA device was found");
 }
+
+/// Sets direct_products() for a scope.
+class DirectUpTo {
+ public:
+  explicit DirectUpTo(std::int64_t products) : before_(direct_products()) {
+    set_direct_products(products);
+  }
+  ~DirectUpTo() { set_direct_products(before_); }
+  DirectUpTo(const DirectUpTo&) = delete;
+  DirectUpTo& operator=(const DirectUpTo&) = delete;
+
+ private:
+  std::int64_t before_;
+};
+inline constexpr std::int64_t kAlways = std::numeric_limits<std::int64_t>::max();
 
 /// n elements on the device, `shift` elements past an aligned address, with guards on both sides
 /// that tell whether a kernel wrote outside.

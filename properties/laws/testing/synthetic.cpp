@@ -119,7 +119,8 @@ class Maker {
   void bytes(Moment moment, int step, int pass, int graphs) {
     const std::int64_t saved = checkpointed_ ? f_.saved_bytes : f_.plain_saved_bytes;
     r_.bytes.push_back({moment, step, pass, saved * graphs,
-                        moment == Moment::after_forward || graphs > 0 ? 64 : 0});
+                        moment == Moment::after_forward || graphs > 0 ? 64 : 0, false,
+                        checkpointed_ ? f_.offloaded_bytes * graphs : 0});
   }
 
   const Case& c_;

@@ -14,6 +14,7 @@
 #include "properties/cli/terminal.h"
 #include "scenarios/stories/frozen_first_block/parts.h"
 #include "scenarios/stories/frozen_first_block/training.h"
+#include "scenarios/support/options.h"
 
 namespace rematch::scenarios::frozen {
 namespace {
@@ -126,7 +127,7 @@ Lanes train(const Recipe& recipe, const Options& options) {
   for (const Wanted& w : list) lanes.push_back(std::make_unique<Lane>(w.wiring));
   const std::vector<std::int64_t> order = epoch_order(recipe, 0);
   for (int step = 0; step < kShortSteps; ++step) {
-    if (options.stopped && options.stopped()) return {};
+    if (stopped(options)) return {};
     const auto numbers = std::span(order).subspan(static_cast<std::size_t>(step * kBatch), kBatch);
     on_two_threads(lanes.size(), [&](std::size_t i) {
       lanes[i]->steps.push_back(lanes[i]->training.step(recipe.data.train, numbers));
@@ -140,10 +141,7 @@ Lanes train(const Recipe& recipe, const Options& options) {
                              std::bit_cast<std::uint64_t>(reference.steps.back().loss);
       if (same_loss && lane.different == 0) ++lane.equal_steps;
     }
-    if (options.progress) {
-      options.progress(
-          fmt::format("step {} of {}, eight runs side by side", step + 1, kShortSteps));
-    }
+    tell(options, fmt::format("step {} of {}, eight runs side by side", step + 1, kShortSteps));
   }
   return lanes;
 }
@@ -188,7 +186,8 @@ void tell_what_froze(const Lanes& lanes, Report& report) {
       thread.blocks(), std::span(thread.first_weights).first(thread.blocks().size()));
   report.claim(
       gradients == 0 && moved == 0,
-      fmt::format("In the thread's version both blocks are frozen, not the first alone: in "
+      fmt::format("In the thread's version both blocks are frozen, not the first alone, as the "
+                  "thread concludes: in "
                   "{} steps their 8 parameters received {} gradients (absent, not zero), "
                   "and {} of their {} weights changed a bit. The second block's input is "
                   "the first one's output, which does not require grad.",
@@ -199,11 +198,15 @@ void tell_what_froze(const Lanes& lanes, Report& report) {
                   "{} steps, the bits of a plain network whose two blocks were frozen by "
                   "hand.",
                   cli::grouped(elements(thread.training.parameters())), thread.equal_steps));
-  report.claim(only.steps.back().gradients[0] == 0 && only.steps.back().gradients[1] == 4,
-               fmt::format("With block 1 alone checkpointed, block 1 alone is frozen, and the loss "
-                           "hardly shows it: {:.4f}. What ruined the thread's training is the "
-                           "second block.",
-                           late_loss(only)));
+  const double cost_of_one = late_loss(only) - late_loss(*lanes[plain]);
+  const double cost_of_both = late_loss(thread) - late_loss(*lanes[plain]);
+  report.claim(
+      only.steps.back().gradients[0] == 0 && only.steps.back().gradients[1] == 4 &&
+          cost_of_one < 0.1 * cost_of_both,
+      fmt::format("With block 1 alone checkpointed, block 1 alone is frozen, and costs "
+                  "{:.4f} of loss in these steps; freezing both costs {:.4f}. So the first "
+                  "block is the cause, and the second the damage.",
+                  cost_of_one, cost_of_both));
   report.claim(warnings == 2 * kShortSteps,
                fmt::format("It was not silent: `frozen_checkpoint_warnings()` counts {}, two a "
                            "step, and the text for each is: *{}*.",

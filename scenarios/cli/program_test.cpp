@@ -1,0 +1,110 @@
+// The program as its users meet it: arguments in, text, files and exit status out.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "scenarios/scenario.h"
+
+namespace rematch::scenarios {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+struct Outcome {
+  int status = -1;
+  std::string out;  ///< stdout, then stderr.
+};
+
+Outcome run_line(const std::string& line) {
+  FILE* pipe = popen((line + " 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Outcome outcome;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.out.append(buffer.data(), n);
+  }
+  outcome.status = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+Outcome run(const std::string& arguments) {
+  return run_line("'" REMATCH_PROGRAM "' scenario " + arguments);
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("without a name the program lists every story with its question") {
+  const Outcome o = run("");
+  CHECK(o.status == 0);
+  for (const Scenario& scenario : scenarios()) {
+    CHECK(contains(o.out, scenario.name));
+    CHECK(contains(o.out, scenario.question));
+  }
+  CHECK(Json::parse(run("--json").out).size() == scenarios().size());
+}
+
+TEST_CASE("a story is told as text, as JSON and with its pictures") {
+  const fs::path folder =
+      fs::temp_directory_path() / ("rematch-scenario-" + std::to_string(getpid()));
+  const Outcome text = run("preserve_rng --svg " + folder.string());
+  INFO(text.out);
+  CHECK(text.status == 0);
+  CHECK(contains(text.out, "claims hold"));
+  CHECK_FALSE(contains(text.out, "\033"));
+  std::ifstream in(folder / "preserve_rng-1.svg");
+  const std::string picture((std::istreambuf_iterator<char>(in)), {});
+  CHECK(picture.starts_with("<svg "));
+  fs::remove_all(folder);
+
+  const Outcome json = run("preserve_rng --json");
+  CHECK(json.status == 0);
+  const Json story = Json::parse(json.out);
+  CHECK(story["name"] == "preserve_rng");
+  CHECK(story["failed"] == 0);
+  CHECK(story["claims"] > 0);
+}
+
+TEST_CASE("an interrupted story keeps what it found and exits with 130") {
+  const Outcome o =
+      run_line("timeout --preserve-status -s INT 0.2 '" REMATCH_PROGRAM "' scenario last_segment");
+  INFO(o.out);
+  CHECK(o.status == 130);
+  CHECK(contains(o.out, "interrupted"));
+}
+
+TEST_CASE("a usage error of the scenarios exits with 2 and names what was expected") {
+  const std::pair<const char*, const char*> kErrors[] = {
+      {"no_such_story", "known scenarios:\n  last_segment"},
+      {"last_segment --epochs many", "--epochs"},
+      {"last_segment --epochs 0", "from 1"},
+      {"last_segment --samples 10000000", "at most 1000000"},
+      {"last_segment --all", "not both"},
+      {"last_segment --readme /tmp", "not both"},
+      {"last_segment --svg /dev/null/pictures", "/dev/null/pictures"},
+      {"--svg /tmp", "name is expected"},
+      {"--readme /tmp --epochs 3", "quick runs"},
+      {"last_segment --colour", "--colour"},
+  };
+  for (const auto& [arguments, expected] : kErrors) {
+    INFO("rematch scenario " << arguments);
+    const Outcome o = run(arguments);
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, expected));
+  }
+  CHECK(run("--help").status == 0);
+}
+
+}  // namespace rematch::scenarios

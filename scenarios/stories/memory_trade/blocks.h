@@ -1,0 +1,10 @@
+#pragma once
+
+#include "scenarios/scenario.h"
+
+namespace rematch::scenarios::trade {
+
+/// Which blocks are worth a checkpoint: bytes saved against operations run again.
+void worth_checkpointing(Report& report);
+
+}  // namespace rematch::scenarios::trade

@@ -1,0 +1,323 @@
+// Does preserve_rng_state = False keep replicas consistent? Replicas: stories/preserve_rng/.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "scenarios/report/text.h"
+#include "scenarios/stories/preserve_rng/replicas.h"
+#include "scenarios/support/options.h"
+
+namespace rematch::scenarios::replicas {
+namespace {
+
+constexpr std::int64_t kElements = 16;
+constexpr std::uint64_t kSeed = 3;
+
+Tensors smallest_net(const Tensors& in) { return {dropout(in[0], 0.5)}; }
+
+/// What one step of the smallest net that can go wrong did: dropout, and the sum as the loss.
+struct SmallStep {
+  std::vector<double> output;
+  std::vector<double> gradient;
+  std::uint64_t offset = 0;
+};
+
+SmallStep small_step(const Mode& mode) {
+  const AmbientScope scope(std::make_shared<Ledger>(), kSeed);
+  const Tensor x = Tensor::ones({kElements}, DType::float32).set_requires_grad(true);
+  CheckpointOptions options;
+  options.preserve_rng = mode.preserve_rng;
+  options.reentrant = mode.reentrant;
+  const Tensor y =
+      (mode.checkpointed ? checkpoint(smallest_net, {x}, options) : smallest_net({x}))[0];
+  backward(sum(y));
+  return {y.to_vector(), x.grad().to_vector(), ambient().streams.states()[0].offset};
+}
+
+/// How much the loss of the plain forward grows when element i grows by one: exactly.
+std::vector<double> slopes() {
+  const auto loss = [](std::int64_t raised) {
+    const AmbientScope scope(std::make_shared<Ledger>(), kSeed);
+    std::vector<double> values(kElements, 1);
+    if (raised >= 0) values[static_cast<std::size_t>(raised)] = 2;
+    return sum(smallest_net({Tensor::from(values, {kElements})})[0]).item();
+  };
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < kElements; ++i) result.push_back(loss(i) - loss(-1));
+  return result;
+}
+
+std::string kept_text(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += value != 0 ? "●" : "·";
+  return text;
+}
+
+std::optional<std::string> error_of(DeterminismCheck check) {
+  const AmbientScope scope(std::make_shared<Ledger>(), kSeed);
+  const Tensor x = Tensor::ones({kElements}, DType::float32).set_requires_grad(true);
+  CheckpointOptions options;
+  options.preserve_rng = false;
+  options.determinism = check;
+  try {
+    backward(sum(checkpoint(smallest_net, {x}, options)[0]));
+  } catch (const CheckpointError& e) {
+    return e.what();
+  }
+  return std::nullopt;
+}
+
+void smallest(Report& report) {
+  report.say(fmt::format(
+      "**The smallest net that goes wrong** is dropout alone: {} ones, half of them dropped, and "
+      "the sum as the loss. The gradient of an element is 2 where it was kept and 0 where it was "
+      "dropped; shown are the elements that were kept.",
+      kElements));
+  Table& table = report.table("Dropout of sixteen elements, one step",
+                              {"run", "kept in the forward", "kept according to the gradient",
+                               "wrong elements", "random numbers used"});
+  const std::vector<double> truth = slopes();
+  const SmallStep plain = small_step({});
+  bool right = plain.gradient == truth;
+  bool wrong = true;
+  bool drifts = true;
+  const auto add = [&](const std::string& name, const SmallStep& step) {
+    std::int64_t errors = 0;
+    for (std::size_t i = 0; i < truth.size(); ++i) errors += step.gradient[i] != truth[i];
+    table.row({name, kept_text(step.output), kept_text(step.gradient), std::to_string(errors),
+               std::to_string(step.offset)});
+    return errors;
+  };
+  add("plain", plain);
+  for (const bool preserve : {true, false}) {
+    for (const bool reentrant : {false, true}) {
+      const SmallStep step = small_step({true, preserve, reentrant});
+      const std::int64_t errors = add(
+          fmt::format("{}, preserve_rng {}", reentrant ? "reentrant" : "non-reentrant", preserve),
+          step);
+      if (preserve) right = right && errors == 0 && step.offset == plain.offset;
+      if (!preserve) wrong = wrong && errors > 0 && step.output == plain.output;
+      if (!preserve) drifts = drifts && step.offset == 2 * plain.offset;
+    }
+  }
+  report.claim(right,
+               "Preserved, the gradient is the slope of the loss that was computed, element by "
+               "element, and the step uses as many random numbers as the plain one.");
+  report.claim(wrong && drifts,
+               "Not preserved, the forward is the same, the replay draws a mask of its own and the "
+               "gradient belongs to that one. Whatever is drawn later is shifted too, for the step "
+               "used twice as many random numbers.");
+  const std::optional<std::string> by_default = error_of(DeterminismCheck::metadata);
+  const std::optional<std::string> by_values = error_of(DeterminismCheck::values);
+  report.claim(!by_default && by_values,
+               fmt::format("Nobody is told: shapes agree. Only a comparison of bits finds it "
+                           "(`DeterminismCheck::values`): \"{}\".",
+                           by_values.value_or("")));
+}
+
+bool forward_masks_alike(const Training& training, bool replayed) {
+  const auto masks_of = [&](const Replica& replica) {
+    std::vector<std::vector<std::byte>> masks;
+    for (const Mask& mask : replica.masks) {
+      if (mask.replayed == replayed) masks.push_back(mask.kept);
+    }
+    return masks;
+  };
+  return std::all_of(training.replicas.begin(), training.replicas.end(), [&](const Replica& r) {
+    return masks_of(r) == masks_of(training.replicas[0]);
+  });
+}
+
+/// Every replayed mask is the one drawn before it.
+bool replays_match(const Training& training) {
+  for (const Replica& replica : training.replicas) {
+    for (std::size_t i = 1; i < replica.masks.size(); ++i) {
+      if (replica.masks[i].replayed && replica.masks[i].kept != replica.masks[i - 1].kept) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+template <class T>
+bool same(const Training& a, const Training& b, T Replica::*what) {
+  for (std::size_t i = 0; i < a.replicas.size(); ++i) {
+    if (!(a.replicas[i].*what == b.replicas[i].*what)) return false;
+  }
+  return true;
+}
+
+bool weights_alike(const Training& training) {
+  return std::all_of(training.replicas.begin(), training.replicas.end(),
+                     [&](const Replica& r) { return r.weights == training.replicas[0].weights; });
+}
+
+std::string yes(bool holds) { return holds ? "yes" : "no"; }
+
+void four_replicas(Report& report) {
+  constexpr int kReplicas = 4;
+  report.say(fmt::format(
+      "**Replicas.** \"Setting preserve_rng_state=False can be crucial to ensure that the random "
+      "number generator state is consistent across replicas.\" Here are {} replicas on {} threads, "
+      "with equal weights and data of their own; dropout and the layer behind it are "
+      "checkpointed; gradients are averaged and every replica makes the same step, twice.",
+      kReplicas, kReplicas));
+  Table& table = report.table(
+      "Four data-parallel replicas, two steps",
+      {"seeds", "checkpointed", "masks alike in all replicas", "replayed masks alike in all",
+       "replayed = drawn before", "weights alike in all", "gradient = plain run's",
+       "random state = plain run's"});
+  bool preserved = true;
+  bool lost = true;
+  bool weights = true;
+  bool nothing_gained = true;
+  for (const bool own : {true, false}) {
+    const auto run = [&](const Mode& mode) {
+      return train({.modes = std::vector<Mode>(kReplicas, mode), .own_seeds = own, .steps = 2});
+    };
+    const Training plain = run({});
+    const char* const seeds = own ? "one each" : "the same";
+    table.row({seeds, "no", yes(forward_masks_alike(plain, false)), "-", "-",
+               yes(weights_alike(plain)), "-", "-"});
+    weights = weights && weights_alike(plain);
+    bool replays_alike[2] = {};
+    for (const bool preserve : {true, false}) {
+      for (const bool reentrant : {false, true}) {
+        const Training t = run({true, preserve, reentrant});
+        const bool matched = replays_match(t);
+        const bool gradients = same(t, plain, &Replica::gradients);
+        const bool random = same(t, plain, &Replica::random);
+        replays_alike[preserve] = forward_masks_alike(t, true);
+        weights = weights && weights_alike(t);
+        if (preserve) preserved = preserved && matched && gradients && random;
+        if (preserve) preserved = preserved && same(t, plain, &Replica::weights);
+        if (!preserve) lost = lost && !matched && !gradients && !random;
+        if (reentrant) continue;
+        table.row({seeds, fmt::format("preserve_rng {}", preserve),
+                   yes(forward_masks_alike(t, false)), yes(replays_alike[preserve]), yes(matched),
+                   yes(weights_alike(t)), yes(gradients), yes(random)});
+      }
+    }
+    nothing_gained = nothing_gained && replays_alike[0] == replays_alike[1];
+  }
+  report.claim(
+      preserved,
+      "With preserve_rng on, and seeds of any kind, every replica replays the mask that it "
+      "drew; gradients, weights and random state equal those of the plain data-parallel run "
+      "to the bit. In both variants.");
+  report.claim(lost,
+               "With it off no replica does: the averaged gradient is wrong, and all random states "
+               "have run ahead of the plain run's.");
+  report.claim(
+      weights,
+      "Replicas end with equal weights in every row, even in the wrong ones: averaging the "
+      "gradients makes them equal, not the random state. So equal weights prove nothing.");
+  report.claim(nothing_gained,
+               "Nothing becomes consistent that was not: replayed masks are alike across replicas "
+               "exactly when the seeds are, with preserve_rng on or off.");
+
+  const auto mixed = [&](bool preserve) {
+    std::vector<Mode> modes(kReplicas);
+    for (int i = 0; i < kReplicas / 2; ++i) modes[static_cast<std::size_t>(i)] = {true, preserve};
+    return train({.modes = modes, .own_seeds = false, .steps = 2});
+  };
+  report.claim(forward_masks_alike(mixed(true), false) && !forward_masks_alike(mixed(false), false),
+               "It is the other way round: where only two of the four replicas checkpoint, and all "
+               "share a seed because they are to draw alike, off tears them apart. From the second "
+               "step on their forwards draw different masks; on, they stay alike.");
+}
+
+void training(const Options& options, Report& report) {
+  constexpr int kSteps = 300;
+  report.say(
+      "**\"Potentially affecting convergence\"** is too mild. The same four replicas learn a "
+      "product of two inputs; the loss is that of all data, with dropout off.");
+  Chart chart{.title = "Loss over 300 steps of four replicas",
+              .x_label = "steps",
+              .y_label = "mean square error",
+              .kind = Chart::Kind::lines};
+  std::vector<std::vector<double>> losses;
+  const std::pair<const char*, Mode> kRuns[] = {
+      {"plain", {}}, {"preserve_rng on", {true, true}}, {"preserve_rng off", {true, false}}};
+  for (const auto& [name, mode] : kRuns) {
+    if (stopped(options)) return;
+    tell(options, name);
+    const Training t = train({.modes = std::vector<Mode>(4, mode),
+                              .steps = kSteps,
+                              .learning_rate = 0.2,
+                              .evaluate = true});
+    Series series{name, {}, t.losses};
+    for (int i = 1; i <= kSteps; ++i) series.x.push_back(i);
+    losses.push_back(t.losses);
+    chart.series.push_back(std::move(series));
+  }
+  report.chart(std::move(chart));
+  report.claim(
+      losses[0] == losses[1],
+      "The curve with preserve_rng on is the plain one, to the last bit of all 300 losses.");
+  const auto late = [](const std::vector<double>& all) {
+    constexpr int kLate = 100;
+    return std::accumulate(all.end() - kLate, all.end(), 0.0) / kLate;
+  };
+  report.claim(
+      late(losses[2]) > 2 * late(losses[0]),
+      fmt::format("With it off, learning stalls: over the last 100 steps the loss is {:.3f} "
+                  "on average, against {:.3f}.",
+                  late(losses[2]), late(losses[0])));
+}
+
+void when_off(Report& report) {
+  const auto run = [](bool preserve) {
+    return train({.modes = std::vector<Mode>(4, Mode{true, preserve}), .steps = 2, .dropout = 0});
+  };
+  const Training on = run(true);
+  const Training off = run(false);
+  report.claim(
+      same(on, off, &Replica::gradients) && same(on, off, &Replica::weights) &&
+          same(on, off, &Replica::random),
+      fmt::format("Off is right for a region that draws nothing: without dropout both give "
+                  "the same bits. What it saves is a copy of the random state, here {} "
+                  "bytes for each stream and region.",
+                  sizeof(Generator)));
+  report.say(
+      "**What to do.** Leave `preserve_rng` on wherever a checkpointed part may draw. Replicas "
+      "that are to draw differently need different seeds, replicas that are to draw alike need the "
+      "same one; neither has to do with replays. In the wild: allenai/OLMo-core, pull request "
+      "828, where the flag had been fixed to False, reports a cross entropy of 2.495 with "
+      "checkpointing and 2.195 without, at step 150.");
+}
+
+void run_story(const Options& options, Report& report) {
+  smallest(report);
+  four_replicas(report);
+  training(options, report);
+  when_off(report);
+}
+
+}  // namespace
+}  // namespace rematch::scenarios::replicas
+
+namespace rematch::scenarios {
+
+extern const Scenario preserve_rng;
+const Scenario preserve_rng{
+    "preserve_rng",
+    "With data parallelism and dropout, is preserve_rng_state=False crucial to keep the random "
+    "state consistent across replicas?",
+    "a tutorial on activation checkpointing in PyTorch, which advises it",
+    "No. It makes every replica differentiate another mask than it used, and keeps nothing "
+    "consistent: replicas have equal weights because their gradients are averaged, whatever the "
+    "flag says. With the flag on, as by default, data-parallel training equals the run without "
+    "checkpointing to the bit.",
+    replicas::run_story};
+
+}  // namespace rematch::scenarios

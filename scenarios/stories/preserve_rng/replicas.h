@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/random/generator.h"
+
+namespace rematch::scenarios::replicas {
+
+/// Whether a replica checkpoints the part with dropout, and how.
+struct Mode {
+  bool checkpointed = false;
+  bool preserve_rng = true;
+  bool reentrant = false;
+};
+
+/// Data-parallel training: replicas with equal weights and a share of the data each, every one on a
+/// thread of its own. After each backward the gradients are averaged, and every replica makes the
+/// same step of SGD.
+struct Setup {
+  /// One for each replica.
+  std::vector<Mode> modes;
+  /// Replica i draws from seed + i instead of the same seed.
+  bool own_seeds = true;
+  int steps = 1;
+  double dropout = 0.5;
+  double learning_rate = 0.05;
+  /// Record the loss over all data, dropout off, after each step.
+  bool evaluate = false;
+};
+
+/// The mask of one step and whether a replay drew it.
+struct Mask {
+  bool replayed = false;
+  std::vector<std::byte> kept;
+};
+
+/// What one replica did.
+struct Replica {
+  /// In the order in which they were drawn, over all steps.
+  std::vector<Mask> masks;
+  /// Of the averaged gradients of the first step, of the weights at the end.
+  std::vector<std::byte> gradients;
+  std::vector<std::byte> weights;
+  Generator random;
+};
+
+struct Training {
+  std::vector<Replica> replicas;
+  std::vector<double> losses;
+};
+
+/// Throws what the engine throws, in whichever replica.
+Training train(const Setup& setup);
+
+}  // namespace rematch::scenarios::replicas

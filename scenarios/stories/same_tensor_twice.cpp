@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
+#include "engine/ops/arithmetic.h"
+#include "properties/case/json.h"
+#include "properties/subjects/engine_subject.h"
+#include "scenarios/scenario.h"
+#include "scenarios/support/judging.h"
+#include "scenarios/support/replay_steps.h"
+
+namespace rematch::scenarios {
+namespace {
+
+/// A table from tensors to their stand-ins: an input that comes twice has one.
+ReplaySteps by_identity() {
+  ReplaySteps steps = right_steps();
+  steps.bind = [](const Tensors& inputs) {
+    std::map<const TensorImpl*, Tensor> stand_ins;
+    Tensors bound;
+    for (const Tensor& t : inputs) {
+      Tensor& stand_in = stand_ins[t.impl()];
+      if (!stand_in.defined()) {
+        stand_in = t.detach();
+        if (t.requires_grad()) stand_in.set_requires_grad(true);
+      }
+      bound.push_back(stand_in);
+    }
+    return bound;
+  };
+  return steps;
+}
+
+/// d(x * y)/dx at x = y = 3, with the same tensor in both places or with two of equal value.
+double slope(const ReplaySteps* steps, bool same) {
+  const AmbientScope scope(std::make_shared<Ledger>());
+  const double three[] = {3};
+  Tensor x = Tensor::from(three, {1}).set_requires_grad(true);
+  const Tensor y = same ? x : Tensor::from(three, {1}).set_requires_grad(true);
+  const Function product = [](const Tensors& in) -> Tensors { return {mul(in[0], in[1])}; };
+  backward(steps != nullptr ? handmade_checkpoint(product, {x, y}, *steps)[0] : product({x, y})[0]);
+  return x.grad().at(0);
+}
+
+void run(const Options& /*options*/, Report& report) {
+  const ReplaySteps right = right_steps();
+  const ReplaySteps wrong = by_identity();
+  Table& table = report.table("d/dx of x times y at 3",
+                              {"inputs", "plain", "gradients by position", "by identity"});
+  bool formula = true;
+  for (const bool same : {false, true}) {
+    const double values[] = {slope(nullptr, same), slope(&right, same), slope(&wrong, same)};
+    table.row({same ? "x and x: the slope of x squared, 6" : "x and y: 3",
+               fmt::format("{}", values[0]), fmt::format("{}", values[1]),
+               fmt::format("{}", values[2])});
+    formula = formula && values[0] == values[1] && values[2] == (same ? 12 : 3);
+  }
+  report.claim(formula,
+               "A table keyed by the tensor has one entry for an input that comes twice: it "
+               "gathers both contributions, 6, and is read for both positions: 12. Two different "
+               "tensors go right, so tests rarely see it.");
+  const Case c = case_from_json(R"({"format": 1, "seed": 36999, "input": [4, 6], "layers": [
+    {"kind": "linear", "features": 6}, {"kind": "duplicate"},
+    {"kind": "tanh"}, {"kind": "add", "from": [1, 1]}, {"kind": "linear", "features": 2}],
+    "plan": {"segments": [{"begin": 2, "end": 4, "variant": "non_reentrant"}]}})");
+  tell_case(c, report);
+  EngineSubject judged([&](const Function& f, const Tensors& in, const CheckpointOptions&) {
+    return handmade_checkpoint(f, in, wrong);
+  });
+  claim_law_finds(c, judged, "it in a skip that begins where its segment begins",
+                  "parameter-gradients", report);
+}
+
+}  // namespace
+
+extern const Scenario same_tensor_twice;
+const Scenario same_tensor_twice{
+    "same_tensor_twice",
+    "I pass the same tensor twice to a recomputed function, and its gradient is wrong. Why?",
+    "https://github.com/tensorflow/tensorflow/issues/36999",
+    "The wrapper looked gradients up by tensor, not by position: one entry, which held both "
+    "contributions, was read twice. Every position of the argument list needs a stand-in of its "
+    "own.",
+    run};
+
+}  // namespace rematch::scenarios

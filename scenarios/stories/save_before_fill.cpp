@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/nn/layers.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "properties/case/json.h"
+#include "properties/laws/law.h"
+#include "properties/subjects/engine_subject.h"
+#include "scenarios/scenario.h"
+
+namespace rematch::scenarios {
+namespace {
+
+/// y = noise * x: the gradient of x is noise * gy.
+class NoiseBackward final : public Node {
+ public:
+  NoiseBackward(const Tensor& x, const Tensor& noise) : Node(1) {
+    edges.push_back(gradient_edge(x));
+    noise_.save(noise);
+  }
+  std::string_view name() const override { return "NoiseBackward"; }
+  void release() noexcept override { noise_.reset(); }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    grads_in[0] = mul(grads_out[0], noise_.get(name()));
+  }
+
+ private:
+  SavedTensor noise_;
+};
+
+/// Multiplies by noise that is drawn anew for each call. With `save_first` the noise goes to the
+/// graph before it is drawn: the graph will see it filled, for it shares the memory, unless whoever
+/// takes it leaves at once.
+Tensor noisy(const Tensor& x, bool save_first) {
+  Tensor noise = Tensor::zeros(x.shape(), x.dtype());
+  std::shared_ptr<Node> node;
+  if (save_first) node = std::make_shared<NoiseBackward>(x, noise);
+  nn::fill_uniform(noise, 1.0, ambient().streams.at(0));
+  if (!save_first) node = std::make_shared<NoiseBackward>(x, noise);
+  Tensor y;
+  {
+    const GradMode no_grad(false);
+    y = mul(x, noise);
+  }
+  if (should_record({&x})) set_history(y, node);
+  return y;
+}
+
+struct Setup {
+  bool save_first = true;
+  bool something_behind = false;  ///< Another operation that saves comes after it.
+  bool checkpointed = true;
+  bool early_stop = true;
+  DeterminismCheck check = DeterminismCheck::metadata;
+};
+
+struct Outcome {
+  std::vector<double> output;
+  std::vector<double> gradient;
+};
+
+Outcome run_once(const Setup& setup) {
+  const AmbientScope scope(std::make_shared<Ledger>(), 193671);
+  Tensor x = Tensor::ones({2, 4}, DType::float32, Tag::inputs).set_requires_grad(true);
+  const Function region = [&](const Tensors& in) -> Tensors {
+    const Tensor y = noisy(in[0], setup.save_first);
+    return {setup.something_behind ? tanh(y) : y};
+  };
+  CheckpointOptions options;
+  options.early_stop = setup.early_stop;
+  options.determinism = setup.check;
+  const Tensor y = setup.checkpointed ? checkpoint(region, {x}, options)[0] : region({x})[0];
+  Outcome outcome{y.to_vector(), {}};
+  backward(sum(y));
+  outcome.gradient = x.grad().to_vector();
+  return outcome;
+}
+
+void run(const Options& /*options*/, Report& report) {
+  report.say(
+      "An operation that multiplies by random noise and keeps the noise for its backward. It saves "
+      "the buffer first and fills it then, which a plain run cannot tell from the other order. In "
+      "a "
+      "replay with early stop, saving the last tensor is where the replay ends.");
+  Table& table = report.table("First of eight gradients, plain and with a checkpoint around it",
+                              {"the operation", "early stop", "plain", "checkpointed", "equal"});
+  int wrong = 0;
+  bool outputs_equal = true;
+  bool zeros = false;
+  bool only_there = true;
+  for (const bool save_first : {true, false}) {
+    for (const bool behind : {false, true}) {
+      for (const bool early_stop : {true, false}) {
+        Setup setup{save_first, behind, false, early_stop, DeterminismCheck::metadata};
+        const Outcome plain = run_once(setup);
+        setup.checkpointed = true;
+        const Outcome seen = run_once(setup);
+        const bool equal = plain.gradient == seen.gradient;
+        table.row({fmt::format("{}, {}", save_first ? "saves, then fills" : "fills, then saves",
+                               behind ? "tanh behind it" : "last in its region"),
+                   early_stop ? "on" : "off", fmt::format("{:.4f}", plain.gradient[0]),
+                   fmt::format("{:.4f}", seen.gradient[0]), equal ? "yes" : "no"});
+        outputs_equal = outputs_equal && plain.output == seen.output;
+        if (equal) continue;
+        ++wrong;
+        only_there = only_there && save_first && !behind && early_stop;
+        zeros = seen.gradient == std::vector<double>(8, 0.0);
+      }
+    }
+  }
+  report.claim(wrong == 1 && only_there && zeros && outputs_equal,
+               "Every output is right to the bit; the gradient is wrong in one of eight rows: "
+               "filled after it was saved, the last to be saved, with early stop. The buffer then "
+               "holds what it held before (here zeros; elsewhere whatever lay in that memory).");
+  Setup checked;
+  checked.check = DeterminismCheck::values;
+  bool noticed = false;
+  try {
+    run_once(checked);
+  } catch (const CheckpointError&) {
+    noticed = true;
+  }
+  report.claim(!noticed,
+               "Not even a check on the saved tensors' bits notices: forward and replay are both "
+               "looked at when saving, before the noise is there.");
+  const Case c = case_from_json(R"({"format": 1, "seed": 193671, "input": [4, 8], "layers": [
+    {"kind": "linear", "features": 8}, {"kind": "rrelu"}, {"kind": "linear", "features": 2}],
+    "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]},
+    "protocol": {"steps": 2}})");
+  EngineSubject engine;
+  Bench bench;
+  const Verdict verdict = judge(c, engine, bench);
+  report.claim(verdict.held(),
+               fmt::format("The engine's own rrelu, the operation of the report, saves what is "
+                           "filled: last in its region and with early stop it keeps all {} laws "
+                           "that apply.",
+                           verdict.checked.count()));
+}
+
+}  // namespace
+
+extern const Scenario save_before_fill;
+const Scenario save_before_fill{
+    "save_before_fill",
+    "RReLU under checkpoint: the forward is bit-exact, the gradients are garbage. Why?",
+    "https://github.com/pytorch/pytorch/issues/193671",
+    "The operation gave its noise to the graph before its kernel had filled it. A replay that "
+    "stops "
+    "as soon as the last tensor is saved stops right there, with an empty buffer. An operation "
+    "must "
+    "save what is finished; switching early stop off hides the fault.",
+    run};
+
+}  // namespace rematch::scenarios

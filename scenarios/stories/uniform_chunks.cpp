@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "engine/ambient/ambient_scope.h"
+#include "engine/checkpoint/sequential.h"
+#include "engine/nn/layers.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "properties/case/json.h"
+#include "properties/faults/fault.h"
+#include "properties/subjects/engine_subject.h"
+#include "scenarios/scenario.h"
+#include "scenarios/support/judging.h"
+
+namespace rematch::scenarios {
+namespace {
+
+/// Runs layers in checkpointed chunks of `size`.
+struct Chunks {
+  int size = 1;
+  bool clamped = true;  ///< The last chunk ends where the layers end.
+  bool chained = true;  ///< Within a chunk a layer reads what the one before it made.
+};
+
+Tensors run_chunks(const std::vector<Function>& layers, const Chunks& how, Tensors values) {
+  const int count = static_cast<int>(layers.size());
+  for (int begin = 0; begin < count; begin += how.size) {
+    const int end = how.clamped ? std::min(begin + how.size, count) : begin + how.size;
+    const Function chunk = [&layers, begin, end, how](const Tensors& in) {
+      Tensors out = in;
+      for (int i = begin; i < end; ++i) {
+        out = layers.at(static_cast<std::size_t>(i))(how.chained ? out : in);
+      }
+      return out;
+    };
+    values = checkpoint(chunk, values);
+  }
+  return values;
+}
+
+/// The sum of what 24 layers make of ones, or nothing when a layer was asked for that is not there.
+std::optional<double> result(const Chunks* how) {
+  const AmbientScope scope(std::make_shared<Ledger>());
+  Generator g{2294, 0, 0};
+  std::vector<std::shared_ptr<nn::Linear>> weights;
+  std::vector<Function> layers;
+  for (int i = 0; i < 24; ++i) {
+    weights.push_back(std::make_shared<nn::Linear>(8, 8, true, DType::float32, &g));
+    layers.emplace_back(
+        [w = weights.back()](const Tensors& in) -> Tensors { return {tanh(w->forward(in[0]))}; });
+  }
+  Tensors values{Tensor::ones({2, 8}, DType::float32, Tag::inputs)};
+  try {
+    if (how != nullptr) {
+      values = run_chunks(layers, *how, values);
+    } else {
+      values = compose(layers)(values);
+    }
+  } catch (const std::out_of_range&) {
+    return std::nullopt;
+  }
+  return sum(values[0]).item();
+}
+
+/// Layers that fill no whole segment are left out.
+class RemainderDropped final : public Mechanics {
+ public:
+  std::vector<Segment> partition(int layers, int segments, LastSegment last) const override {
+    std::vector<Segment> cut = Mechanics::partition(layers, segments, last);
+    cut.back().end -= layers % segments;
+    return cut;
+  }
+};
+
+void run(const Options& /*options*/, Report& report) {
+  const std::optional<double> plain = result(nullptr);
+  report.say(
+      "24 layers, checkpointed in chunks of k, each written as a loop over its layers. Three ways "
+      "to write that loop, each beside the plain run; shown is the sum of the outputs.");
+  Table& table = report.table(
+      "Chunks of k among 24 layers",
+      {"k", "end not clamped", "clamped", "layers fed with the chunk's input", "plain"});
+  const auto text = [](std::optional<double> value) {
+    return value ? fmt::format("{:.6f}", *value) : std::string("no such layer");
+  };
+  bool unclamped_fails = true;
+  bool clamped_right = true;
+  bool unchained_wrong = true;
+  for (const int k : {1, 2, 6, 7, 10}) {
+    const Chunks unclamped{k, false, true};
+    const Chunks clamped{k, true, true};
+    const Chunks unchained{k, true, false};
+    const std::optional<double> seen[] = {result(&unclamped), result(&clamped), result(&unchained)};
+    table.row({std::to_string(k), text(seen[0]), text(seen[1]), text(seen[2]), text(plain)});
+    unclamped_fails = unclamped_fails && seen[0].has_value() == (24 % k == 0);
+    clamped_right = clamped_right && seen[1] == plain;
+    unchained_wrong = unchained_wrong && (seen[2] == plain) == (k == 1);
+  }
+  report.claim(unclamped_fails,
+               "Where k does not divide 24 the last chunk asks for layers that are not there: with "
+               "k = 7 it is layers 21 to 27.");
+  report.claim(clamped_right,
+               "Clamped, every k gives the plain run's result: 7, 7, 7 and 3 layers for k = 7.");
+  report.claim(unchained_wrong,
+               "A loop that feeds each layer with the chunk's input goes right for k = 1 alone. "
+               "(Another fault that was real: "
+               "[pull request 290](https://github.com/NVIDIA/Megatron-LM/pull/290).)");
+  const Case c = case_from_json(R"({"format": 1, "seed": 2294, "input": [2, 8], "layers": [
+    {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"},
+    {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}],
+    "plan": {"sequential": {"segments": 4, "last_stored": true, "variant": "non_reentrant"}},
+    "protocol": {"input_requires_grad": true}})");
+  report.say(
+      "`checkpoint_sequential` is asked for a number of segments instead and has no such end: 10 "
+      "layers in 4 segments are 2, 2, 2 and 4, the remainder in the last.");
+  tell_case(c, report);
+  const RemainderDropped dropped;
+  EngineSubject short_of_layers(&dropped);
+  claim_law_finds(c, short_of_layers, "a partition that drops the remainder", "outputs", report);
+  EngineSubject remainder_first(find_fault("P9")->mechanics);
+  claim_law_finds(c, remainder_first,
+                  "one that puts it into the first segment (no value differs, only the work)",
+                  "executions", report);
+}
+
+}  // namespace
+
+extern const Scenario uniform_chunks;
+const Scenario uniform_chunks{
+    "uniform_chunks",
+    "My model has 24 layers, I ask for uniform recomputation in chunks of 7, and get an "
+    "IndexError. Must the chunk divide the depth?",
+    "https://github.com/NVIDIA/Megatron-LM/issues/2294",
+    "It need not: the last chunk's end was not clamped to the number of layers. A partition must "
+    "cover every layer once, whatever the remainder; laws about outputs and about how often each "
+    "layer runs see when it does not.",
+    run};
+
+}  // namespace rematch::scenarios

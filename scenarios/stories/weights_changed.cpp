@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/arithmetic.h"
+#include "scenarios/scenario.h"
+
+namespace rematch::scenarios {
+namespace {
+
+enum class Mode { plain, reentrant, non_reentrant, non_reentrant_values };
+
+struct Outcome {
+  double value = 0;
+  std::optional<double> slope;
+  std::string error;
+};
+
+/// J = m * m + m * m + m * m + m * m with m = 2, four steps, each a checkpoint. With `changed`,
+/// m is halved in place between forward and backward.
+Outcome run_once(Mode mode, bool changed) {
+  const AmbientScope scope(std::make_shared<Ledger>());
+  const double two[] = {2};
+  Tensor m = Tensor::from(two, {1}).set_requires_grad(true);
+  const Function step = [&](const Tensors& in) -> Tensors { return {add(in[0], mul(m, m))}; };
+  CheckpointOptions options;
+  options.reentrant = mode == Mode::reentrant;
+  if (mode == Mode::non_reentrant_values) options.determinism = DeterminismCheck::values;
+  Tensors sum{Tensor::zeros({1}, DType::float32).set_requires_grad(true)};
+  for (int i = 0; i < 4; ++i) {
+    sum = mode == Mode::plain ? step(sum) : checkpoint(step, sum, options);
+  }
+  Outcome outcome;
+  outcome.value = sum[0].item();
+  if (changed) {
+    const GradMode no_grad(false);
+    scale_(m, 0.5);
+  }
+  try {
+    backward(sum[0]);
+    outcome.slope = m.grad().item();
+  } catch (const std::runtime_error& e) {
+    outcome.error = e.what();
+  }
+  return outcome;
+}
+
+void run(const Options& /*options*/, Report& report) {
+  report.say(
+      "J = 4m², in four steps of a checkpoint each, at m = 2: J = 16, and dJ/dm = 8m = 16. Between "
+      "forward and backward m becomes 1, in place: an optimizer's step, an averaged weight, a "
+      "second forward that is in flight.");
+  Table& table = report.table("dJ/dm", {"run", "J", "m left alone", "m changed before backward"});
+  struct Row {
+    const char* name;
+    Mode mode;
+  };
+  Outcome changed[4];
+  bool right_alone = true;
+  const Row rows[] = {{"plain", Mode::plain},
+                      {"reentrant", Mode::reentrant},
+                      {"non-reentrant", Mode::non_reentrant},
+                      {"non-reentrant, DeterminismCheck::values", Mode::non_reentrant_values}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Outcome alone = run_once(rows[i].mode, false);
+    changed[i] = run_once(rows[i].mode, true);
+    table.row({rows[i].name, fmt::format("{}", changed[i].value),
+               fmt::format("{}", alone.slope.value_or(0)),
+               changed[i].slope ? fmt::format("{}", *changed[i].slope) : "an error"});
+    right_alone = right_alone && alone.value == 16 && alone.slope == 16;
+  }
+  report.claim(right_alone, "With m left alone every run says 16.");
+  report.claim(!changed[0].slope.has_value(),
+               fmt::format("Changed, the plain run refuses: *{}*.", changed[0].error));
+  report.claim(changed[1].slope == 8 && changed[2].slope == 8,
+               "Both variants of checkpointing say 8, without a word: J is right, and its slope is "
+               "that of another m. A weight is no input of the checkpoint but something that the "
+               "function reads, and nobody looks whether it is still the same.");
+  report.claim(
+      !changed[3].slope.has_value() && !changed[3].error.empty(),
+      fmt::format("A hash over the bits of what is saved notices: *{}*.", changed[3].error));
+  report.say(
+      "No law sees this: a case cannot say that a weight changes between forward and backward.");
+}
+
+}  // namespace
+
+extern const Scenario weights_changed;
+const Scenario weights_changed{
+    "weights_changed",
+    "With a checkpointing schedule my functional is right, J = 16, and its derivative is 8 instead "
+    "of 16, as if it used another value of my control. How can that be?",
+    "https://github.com/firedrakeproject/firedrake/issues/5082",
+    "A replay reads parameters where they are, not as they were: if the value that it finds is not "
+    "the forward's, the derivative belongs to another point. A plain run notices by version "
+    "counters, a checkpointed one only if it compares the bits of what it computes again.",
+    run};
+
+}  // namespace rematch::scenarios

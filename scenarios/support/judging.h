@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "properties/case/case.h"
+#include "properties/subjects/subject.h"
+#include "scenarios/report/report.h"
+
+namespace rematch::scenarios {
+
+/// The record of one run of `c` on `subject`: under its plan, or plain.
+Record record_of(const Case& c, Subject& subject, bool checkpointed);
+
+/// Elements of every observation of `quantity`, in the order in which they were made; float32 and
+/// float64. Absent ones have none.
+std::vector<double> values_of(const Record& record, Quantity quantity);
+
+/// Observations of `quantity` that are present.
+int present(const Record& record, Quantity quantity);
+
+/// Tells what the case is, in words.
+void tell_case(const Case& c, Report& report);
+
+/// Claims that `law` is broken when `wrong` runs `c`, and that the engine keeps every law on it.
+/// The sentence begins with `who`, which names what `wrong` does, and says where the law was
+/// broken, what was expected there and what came.
+void claim_law_finds(const Case& c, Subject& wrong, std::string_view who, std::string_view law,
+                     Report& report);
+
+}  // namespace rematch::scenarios
