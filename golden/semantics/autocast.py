@@ -75,8 +75,8 @@ def inside():
 def step(call, warm, uses=2, **options):
     """A region that multiplies by one weight several times under autocast.
 
-    Returns its gradients, and the casts and products that forward and backward ran. `warm`: the
-    weight was already used, and so cast, before the region.
+    Returns its gradients, and (casts, products) that forward and backward ran. `warm`: the weight
+    was already used, and so cast, before the region.
     """
     x = ramp(2, 2).float().detach().requires_grad_()
     w = ramp(2, 2).float().detach().requires_grad_()
@@ -87,7 +87,7 @@ def step(call, warm, uses=2, **options):
         return torch.tanh(x)
 
     def counted(ops):
-        return [ops.counts.get("_to_copy", 0), ops.counts.get("mm", 0)]
+        return ops.counts.get("_to_copy", 0), ops.counts.get("mm", 0)
 
     with casting(**options):
         if warm:
@@ -105,15 +105,17 @@ for warm, words in ((False, "cold"), (True, "warm")):
     @probe(
         f"A4.weight_cast_{words}",
         f"A float32 weight multiplied twice under autocast, the cache of casts {words} at entry: "
-        "[casts, products] of forward and backward, and the verdict.",
+        "casts and products of the forward, and of the replay.",
     )
     def weight_cast(warm=warm):
-        reference, forward, backward = step(lambda f, *a: f(*a), warm)
-        seen = {"plain_forward": forward, "plain_backward": backward}
+        reference, forward, plain = step(lambda f, *a: f(*a), warm)
+        seen = {"plain_forward_casts": forward[0], "plain_forward_products": forward[1]}
         for variant in VARIANTS:
             gradients, forward, backward = step(lambda f, *a: checkpointed(variant, f, *a), warm)
-            seen[f"{variant}_forward"] = forward
-            seen[f"{variant}_backward"] = backward
+            seen[f"{variant}_forward_casts"] = forward[0]
+            seen[f"{variant}_forward_products"] = forward[1]
+            seen[f"{variant}_replay_casts"] = backward[0] - plain[0]
+            seen[f"{variant}_replay_products"] = backward[1] - plain[1]
             seen[f"{variant}_verdict"] = judged(lambda: gradients, reference)
         return seen
 
