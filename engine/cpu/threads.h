@@ -13,6 +13,18 @@ int threads();
 void set_threads(int count);
 inline constexpr int kMaxThreads = 256;
 
+/// set_threads() for a scope.
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int count) : before_(threads()) { set_threads(count); }
+  ~ThreadsScope() { set_threads(before_); }
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
+
+ private:
+  int before_;
+};
+
 namespace detail {
 using Part = void (*)(const void* body, std::int64_t begin, std::int64_t end);
 /// part(body, ...) for `parts` equal shares of [0, count), one of them here.

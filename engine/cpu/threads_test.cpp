@@ -18,13 +18,7 @@
 namespace rematch {
 namespace {
 
-class Threads {
- public:
-  explicit Threads(int count) { cpu::set_threads(count); }
-  ~Threads() { cpu::set_threads(1); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-};
+using Threads = cpu::ThreadsScope;
 
 using Layers = std::vector<std::shared_ptr<nn::Module>>;
 
