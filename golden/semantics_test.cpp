@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
+#include <iomanip>
 #include <map>
 #include <set>
 #include <sstream>
@@ -205,6 +206,21 @@ TEST_CASE("a record of another format, or an incomplete one, names the command t
   CHECK_THROWS_WITH(
       parse_semantics(R"({"format": 1, "errors": {}, "probes": [)" + twice + "," + twice + "]}"),
       ContainsSubstring("N1.x occurs twice"));
+}
+
+TEST_CASE("the record is as it was written, to the byte") {
+  const std::string text = read("golden/semantics.json");
+  const std::string_view key = ",\n  \"digest\": \"";
+  const std::size_t end = text.rfind(key);
+  REQUIRE(end != std::string::npos);
+  // FNV-1a, 64 bits, over all that comes before; golden/make_semantics writes it.
+  std::uint64_t digest = 0xCBF29CE484222325U;
+  for (std::size_t i = 0; i < end; ++i) {
+    digest = (digest ^ static_cast<unsigned char>(text[i])) * 0x100000001B3U;
+  }
+  std::ostringstream line;
+  line << key << std::hex << std::setw(16) << std::setfill('0') << digest << "\"\n}\n";
+  CHECK(text.substr(end) == line.str());
 }
 
 TEST_CASE("a difference between the engine and the record is told with both sides") {
