@@ -36,6 +36,10 @@ class OpWatcher {
   virtual bool recall(const OpCall& call, std::span<Tensor> results) = 0;
   /// The results, none of them with a history yet, computed or recalled.
   virtual void done(const OpCall& call, std::span<const Tensor> results) = 0;
+  /// Instead of done(): the op threw.
+  virtual void failed(const OpCall& call) noexcept = 0;
+  /// `t` is read by something that is no op: a clone, a cast.
+  virtual void read(const Tensor& t) = 0;
 };
 
 /// Mixes numbers into one hash.

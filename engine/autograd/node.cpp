@@ -92,7 +92,10 @@ void AccumulateGrad::run_hooks(std::span<Tensor> grads_out) const {
 void AccumulateGrad::vjp(std::span<Tensor> grads_out, std::span<Tensor> /*grads_in*/) {
   Tensor gradient = std::move(grads_out[0]);
   if (leaf_->grad.defined()) {
+    leaf_->grad.storage()->before_write();
     add_into(leaf_->grad, gradient);
+    // Whoever saved the gradient as it was is to notice.
+    leaf_->grad.storage()->bump_version();
     return;
   }
   leaf_->grad =

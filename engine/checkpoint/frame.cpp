@@ -199,7 +199,7 @@ void Frame::replay(Pass& pass) {
   ReplayHooks hooks(*this, pass);
   try {
     HookScope scope(&hooks);
-    Region::Replay watcher(region_);
+    Region::Replay watcher(region_, bound);
     ReplayScope replaying(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
     function_(bound);
     watcher.finish();
@@ -212,6 +212,7 @@ void Frame::replay(Pass& pass) {
                           " tensors, the forward " + std::to_string(saved_.size()) +
                           "; the function must do the same each time");
   }
+  region_.served();
 }
 
 Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs,
@@ -219,7 +220,7 @@ Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs
   auto frame = std::make_shared<Frame>(function, inputs, options);
   FrameHooks hooks(*frame);
   HookScope scope(&hooks);
-  Region::Forward watcher(frame->region());
+  Region::Forward watcher(frame->region(), inputs);
   Tensors outputs = function(inputs);
   frame->forward_is_over();
   return outputs;

@@ -52,7 +52,7 @@ class ReentrantBackward final : public Node {
       // The replay stands for itself: hooks that happen to be active around this backward must
       // not see what it saves.
       HookScope no_hooks(nullptr);
-      Region::Replay watcher(*region_);
+      Region::Replay watcher(*region_, bound);
       ReplayScope replaying(mechanics_, entry_, region_->watched() ? &watcher : nullptr);
       outputs = function_(bound);
       watcher.finish();
@@ -119,7 +119,7 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   Tensors outputs;
   {
     GradMode no_grad(false);
-    Region::Forward watcher(*region);
+    Region::Forward watcher(*region, inputs);
     outputs = function(inputs);
     region->forward_is_over();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/ambient/ambient.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -33,13 +34,30 @@ std::string name_of(const OpCall& call, int position, const Tensor& t) {
   return "\"" + std::string(t.name()) + "\" (" + text_of(t) + "), " + place + ",";
 }
 
+std::string quoted_name(const Tensor& t) {
+  if (t.name().empty()) return "a tensor that the function copies (" + text_of(t) + ")";
+  return "\"" + std::string(t.name()) + "\" (" + text_of(t) + ")";
+}
+
+std::string changed_text(const std::string& what, std::uint32_t expected, std::uint32_t got) {
+  return what + " was changed in place since the forward: version " + std::to_string(expected) +
+         " expected, got " + std::to_string(got) + "; the replay would compute with the new values";
+}
+
 }  // namespace
 
 Region::Region(DeterminismCheck check, Policy policy) : check_(check), policy_(std::move(policy)) {}
 
 Region::~Region() {
+  complete_ = true;
+  served();
+}
+
+void Region::served() noexcept {
+  if (!complete_) return;
   for (Kept& kept : kept_) {
     for (Tensor& t : kept.results) t.storage()->drop();
+    kept.results.clear();
   }
 }
 
@@ -47,24 +65,66 @@ bool Region::wants(std::string_view op) {
   auto count = std::find_if(counts_.begin(), counts_.end(),
                             [&](const auto& entry) { return entry.first == op; });
   if (count == counts_.end()) count = counts_.insert(count, {op, 0});
-  const Keep keep = policy_({op, count->second++});
+  // Ops that the policy itself runs are none of the region's.
+  OpWatcher* const watcher = std::exchange(ambient().ops, nullptr);
+  struct Restore {
+    OpWatcher* ops;
+    ~Restore() { ambient().ops = ops; }
+  } restore{watcher};
+  const Keep keep = policy_({op, count->second});
+  ++count->second;
   return keep == Keep::must_save || keep == Keep::prefer_save;
 }
 
-Region::Forward::Forward(Region& region)
-    : region_(region), outer_(ambient().ops), began_(Storage::next_id()) {
+Region::Sources::Sources(std::span<const Tensor> inputs) : began_(Storage::next_id()) {
+  inputs_.reserve(inputs.size());
+  for (const Tensor& t : inputs) inputs_.push_back(t.storage()->id());
+}
+
+Region::Operand Region::Sources::of(const Tensor& t) const {
+  using Origin = Operand::Origin;
+  if (!t.defined()) return {};
+  const Storage& storage = *t.storage();
+  Operand found{Origin::other, storage.is_older_than(began_), 0, storage.id(), storage.version()};
+  const auto input = std::find(inputs_.begin(), inputs_.end(), found.storage);
+  if (input != inputs_.end()) {
+    found.origin = Origin::input;
+    found.place = input - inputs_.begin();
+  } else if (!found.outside) {
+    const auto result = std::find_if(results_.rbegin(), results_.rend(), [&](const auto& entry) {
+      return entry.first == found.storage;
+    });
+    if (result != results_.rend()) {
+      found.origin = Origin::result;
+      found.place = result->second;
+    }
+  }
+  return found;
+}
+
+void Region::Sources::add_results(std::size_t step, std::span<const Tensor> results) {
+  // More results than any op has.
+  constexpr std::int64_t kMost = 8;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results_.emplace_back(results[i].storage()->id(),
+                          static_cast<std::int64_t>(step) * kMost + static_cast<std::int64_t>(i));
+  }
+}
+
+Region::Forward::Forward(Region& region, std::span<const Tensor> inputs)
+    : region_(region), outer_(ambient().ops), sources_(inputs) {
+  const auto& ids = sources_.inputs();
+  for (const std::uint64_t id : ids) {
+    region_.canonical_.push_back(std::find(ids.begin(), ids.end(), id) - ids.begin());
+  }
   if (region_.watched()) ambient().ops = this;
 }
 
 Region::Forward::~Forward() { ambient().ops = outer_; }
 
 bool Region::Forward::recall(const OpCall& call, std::span<Tensor> results) {
-  Step step{call.op, call.attributes, signature_of(call), -1};
-  for (const Tensor* t : call.operands) {
-    if (!t->defined()) continue;
-    const Storage& storage = *t->storage();
-    if (storage.is_older_than(began_)) region_.reads_.push_back({storage.id(), storage.version()});
-  }
+  Step step{call.op, call.attributes, signature_of(call), region_.operands_.size(), -1};
+  for (const Tensor* t : call.operands) region_.operands_.push_back(sources_.of(*t));
   if (call.makes_tensors && region_.policy_ && region_.wants(call.op)) {
     step.kept = static_cast<int>(region_.kept_.size());
     region_.kept_.emplace_back();
@@ -75,6 +135,7 @@ bool Region::Forward::recall(const OpCall& call, std::span<Tensor> results) {
 
 void Region::Forward::done(const OpCall& call, std::span<const Tensor> results) {
   if (outer_ != nullptr) outer_->done(call, results);
+  sources_.add_results(region_.steps_.size() - 1, results);
   const int kept = region_.steps_.back().kept;
   if (kept < 0) return;
   Kept& entry = region_.kept_[static_cast<std::size_t>(kept)];
@@ -87,10 +148,38 @@ void Region::Forward::done(const OpCall& call, std::span<const Tensor> results) 
   }
 }
 
+void Region::Forward::failed(const OpCall& call) noexcept {
+  if (outer_ != nullptr) outer_->failed(call);
+  const Step step = region_.steps_.back();
+  region_.steps_.pop_back();
+  region_.operands_.resize(step.first_operand);
+  if (step.kept >= 0) region_.kept_.pop_back();
+  for (auto& [op, count] : region_.counts_) {
+    if (op == step.op && call.makes_tensors) --count;
+  }
+}
+
+void Region::Forward::read(const Tensor& t) {
+  if (outer_ != nullptr) outer_->read(t);
+  const Operand operand = sources_.of(t);
+  if (operand.outside) region_.reads_.push_back(operand);
+}
+
+void Region::Replay::read(const Tensor& t) {
+  if (region_.check_ == DeterminismCheck::none) return;
+  const Operand now = sources_.of(t);
+  for (const Operand& was : region_.reads_) {
+    if (was.storage != now.storage) continue;
+    if (was.version == now.version) return;
+    throw CheckpointError("[checkpoint] " + changed_text(quoted_name(t), was.version, now.version));
+  }
+}
+
 bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
   const bool checked = region_.check_ != DeterminismCheck::none;
-  const std::size_t index = steps_++;
+  const std::size_t index = steps_;
   if (index >= region_.steps_.size()) {
+    ++steps_;
     if (!checked || !region_.complete_) return false;
     throw CheckpointError("[checkpoint] the replay runs more ops than the forward: " +
                           std::string(call.op) + " comes after the last of " +
@@ -101,8 +190,9 @@ bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
     check_step(call);
     check_operands(call);
   }
+  ++steps_;
   if (step.kept < 0 || step.op != call.op) return false;
-  Kept& kept = region_.kept_[static_cast<std::size_t>(step.kept)];
+  const Kept& kept = region_.kept_[static_cast<std::size_t>(step.kept)];
   if (kept.results.size() != results.size()) {
     throw CheckpointError("[checkpoint] what the policy kept of " + std::string(call.op) + " (op " +
                           std::to_string(index) +
@@ -115,49 +205,54 @@ bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
                             " (op " + std::to_string(index) + ", " + text_of(kept.results[i]) +
                             ") was changed in place since; have it recomputed, or clone() it");
     }
+    // An alias: the replay may yet fail, and be tried again.
+    results[i] = kept.results[i].detach();
   }
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    kept.results[i].storage()->drop();
-    results[i] = std::move(kept.results[i]);
-  }
-  kept.results.clear();
   return true;
 }
 
+void Region::Replay::done(const OpCall& /*call*/, std::span<const Tensor> results) {
+  sources_.add_results(steps_ - 1, results);
+}
+
 void Region::Replay::check_step(const OpCall& call) const {
-  const std::size_t index = steps_ - 1;
-  const Step& step = region_.steps_[index];
+  const Step& step = region_.steps_[steps_];
   const auto fail = [&](const std::string& expected, const std::string& got) {
     throw CheckpointError("[checkpoint] the replay does not do what the forward did: op " +
-                          std::to_string(index) + " was " + expected + ", the replay runs " + got +
+                          std::to_string(steps_) + " was " + expected + ", the replay runs " + got +
                           "; look for a flag, a training mode, or a decision on values that "
                           "changed in between");
   };
   const std::string op(step.op);
   if (step.op != call.op) fail(op, std::string(call.op));
   if (step.attributes != call.attributes) fail(op, op + " with other arguments");
-  if (step.operands != signature_of(call)) fail(op, op + " on other shapes or dtypes");
+  if (step.shapes != signature_of(call)) fail(op, op + " on other shapes or dtypes");
 }
 
 void Region::Replay::check_operands(const OpCall& call) {
-  const std::vector<Read>& reads = region_.reads_;
+  using Origin = Operand::Origin;
+  std::size_t at = region_.steps_[steps_].first_operand;
   int position = 0;
   for (const Tensor* t : call.operands) {
     const int operand = position++;
-    if (!t->defined() || !t->storage()->is_older_than(began_)) continue;
-    const std::uint64_t storage = t->storage()->id();
-    for (std::size_t seen = 0; seen < reads.size(); ++seen) {
-      if (reads_ >= reads.size()) reads_ = 0;
-      const Read& read = reads[reads_++];
-      if (read.storage != storage) continue;
-      if (read.version != t->version()) {
-        throw CheckpointError("[checkpoint] " + name_of(call, operand, *t) +
-                              " was changed in place since the forward: version " +
-                              std::to_string(read.version) + " expected, got " +
-                              std::to_string(t->version()) +
-                              "; the replay would compute with the new values");
-      }
-      break;
+    const Operand& was = region_.operands_[at++];
+    Operand now = sources_.of(*t);
+    if (now.origin == Origin::input) {
+      now.place = region_.canonical_[static_cast<std::size_t>(now.place)];
+    }
+    // What is no input and no result of an op comes from outside, or is made anew each time.
+    const bool same_place = was.origin == now.origin && was.place == now.place &&
+                            (was.origin != Origin::other || (!was.outside && !now.outside));
+    if (was.storage != now.storage && !same_place) {
+      throw CheckpointError("[checkpoint] the replay does not do what the forward did: " +
+                            name_of(call, operand, *t) +
+                            " is another tensor than the one that op " + std::to_string(steps_) +
+                            " read there; look for a flag, or for a captured tensor that was "
+                            "exchanged in between");
+    }
+    if (was.storage == now.storage && was.origin != Origin::result && was.version != now.version) {
+      throw CheckpointError("[checkpoint] " +
+                            changed_text(name_of(call, operand, *t), was.version, now.version));
     }
   }
 }

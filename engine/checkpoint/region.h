@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,7 +36,11 @@ using Policy = std::function<Keep(const OpInstance&)>;
 
 /// The ops of a checkpointed region as its forward ran them: what a replay is held against, and the
 /// results that a policy kept for it. Whatever else a function depends on (flags, modes, weights,
-/// tensors that it captured) shows here, as another op, other arguments, or another version.
+/// tensors that it captured) shows here, as another op, other arguments, another operand, or
+/// another version; numbers that it computes by itself and puts into tensors do not.
+///
+/// An operand that changed is refused even where the gradient does not depend on it, as a bias's
+/// does not.
 class Region {
  public:
   Region(DeterminismCheck check, Policy policy);
@@ -46,26 +51,58 @@ class Region {
   /// False: there is nothing to watch.
   bool watched() const { return check_ != DeterminismCheck::none || policy_; }
 
+  /// Where an operand comes from.
+  struct Operand {
+    enum class Origin : std::uint8_t { undefined, input, result, other };
+    Origin origin{};
+    /// other: made before the function ran, or on another thread.
+    bool outside = false;
+    /// input: its number, the first of those with one storage; result: of which op, and which of
+    /// its results.
+    std::int64_t place = 0;
+    std::uint64_t storage = 0;
+    std::uint32_t version = 0;
+  };
+
+  /// Tells where tensors come from while the function runs.
+  class Sources {
+   public:
+    explicit Sources(std::span<const Tensor> inputs);
+    Operand of(const Tensor& t) const;
+    void add_results(std::size_t step, std::span<const Tensor> results);
+    const std::vector<std::uint64_t>& inputs() const { return inputs_; }
+
+   private:
+    std::uint64_t began_;
+    std::vector<std::uint64_t> inputs_;
+    std::vector<std::pair<std::uint64_t, std::int64_t>> results_;
+  };
+
   /// Notes the ops of the forward, as seen by the watchers around it as well.
   class Forward final : public OpWatcher {
    public:
-    explicit Forward(Region& region);
+    Forward(Region& region, std::span<const Tensor> inputs);
     ~Forward() override;
     bool recall(const OpCall& call, std::span<Tensor> results) override;
     void done(const OpCall& call, std::span<const Tensor> results) override;
+    void failed(const OpCall& call) noexcept override;
+    void read(const Tensor& t) override;
 
    private:
     Region& region_;
     OpWatcher* outer_;
-    std::uint64_t began_;
+    Sources sources_;
   };
 
-  /// Compares the ops of a replay and hands out what was kept. recall() throws CheckpointError.
+  /// Compares the ops of a replay and hands out what was kept. recall() and read() throw
+  /// CheckpointError.
   class Replay final : public OpWatcher {
    public:
-    explicit Replay(Region& region) : region_(region), began_(Storage::next_id()) {}
+    Replay(Region& region, std::span<const Tensor> inputs) : region_(region), sources_(inputs) {}
     bool recall(const OpCall& call, std::span<Tensor> results) override;
-    void done(const OpCall& /*call*/, std::span<const Tensor> /*results*/) override {}
+    void done(const OpCall& call, std::span<const Tensor> results) override;
+    void failed(const OpCall& /*call*/) noexcept override { --steps_; }
+    void read(const Tensor& t) override;
     /// The function ran to its end: it must have run all ops.
     void finish() const;
 
@@ -74,26 +111,23 @@ class Region {
     void check_step(const OpCall& call) const;
 
     Region& region_;
-    std::uint64_t began_;
+    Sources sources_;
     std::size_t steps_ = 0;
-    std::size_t reads_ = 0;
   };
 
   /// Ops of the forward that are still to come are not missed before this was called.
   void forward_is_over() { complete_ = true; }
+  /// A replay ended well: what was kept has served, unless the forward is still under way.
+  void served() noexcept;
 
  private:
   struct Step {
     std::string_view op;
     std::uint64_t attributes = 0;
-    std::uint64_t operands = 0;  ///< Hash over shapes and dtypes.
+    std::uint64_t shapes = 0;  ///< Hash over shapes and dtypes of the operands.
+    std::size_t first_operand = 0;
     /// Into kept_; -1: to be computed again.
     int kept = -1;
-  };
-  /// A tensor from outside that an op read.
-  struct Read {
-    std::uint64_t storage = 0;
-    std::uint32_t version = 0;
   };
   struct Kept {
     std::vector<Tensor> results;
@@ -106,7 +140,11 @@ class Region {
   Policy policy_;
   bool complete_ = false;
   std::vector<Step> steps_;
-  std::vector<Read> reads_;
+  std::vector<Operand> operands_;
+  /// Read from outside by what is no op.
+  std::vector<Operand> reads_;
+  /// Input i of a replay is this input of the forward: the first with the same storage.
+  std::vector<std::int64_t> canonical_;
   std::vector<Kept> kept_;
   std::vector<std::pair<std::string_view, int>> counts_;
 };

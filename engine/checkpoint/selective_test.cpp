@@ -170,4 +170,37 @@ TEST_CASE_METHOD(LedgerScope, "a graph with kept results that is dropped leaves 
   CHECK(ledger().live(Tag::saved) == 0);
 }
 
+TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may have a policy") {
+  const Function f = [](const Tensors& in) -> Tensors {
+    const Tensor z = values_off_zero({3, 4}, 6).set_requires_grad(true);
+    backward(sum(mul(z, tanh(z))));
+    return {tanh(mul(in[0], z.grad()))};
+  };
+  const CheckpointOptions options = keeping("tanh");
+  CHECK(same_bits(gradient_of(f, &options), gradient_of(f, nullptr)));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay that failed leaves what was kept for the next one") {
+  bool fail = false;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor h = tanh(in[0]);
+    if (fail) throw std::runtime_error("the function gave up");
+    return {tanh(mul(h, in[0]))};
+  };
+  const Tensor x = input();
+  const Tensor loss = sum(checkpoint(f, {x}, keeping("tanh"))[0]);
+  fail = true;
+  CHECK_THROWS_WITH(backward(loss, {.retain_graph = true, .inputs = {}}), "the function gave up");
+  fail = false;
+  CHECK_NOTHROW(backward(loss));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a policy may compute") {
+  const Tensor k = input();
+  const CheckpointOptions options{.policy = [&](const OpInstance&) {
+    return sum(k).item() > 0 ? Keep::must_save : Keep::must_recompute;
+  }};
+  CHECK(same_bits(gradient_of(two_masks, &options), gradient_of(two_masks, nullptr)));
+}
+
 }  // namespace rematch

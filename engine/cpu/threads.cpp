@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,13 +19,14 @@ class Pool {
  public:
   explicit Pool(int workers) {
     workers_.reserve(static_cast<std::size_t>(workers));
-    for (int i = 0; i < workers; ++i) workers_.emplace_back([this, i] { serve(i + 1); });
+    try {
+      for (int i = 0; i < workers; ++i) workers_.emplace_back([this, i] { serve(i + 1); });
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
-  ~Pool() {
-    stopping_ = true;
-    publish();
-    for (std::thread& w : workers_) w.join();
-  }
+  ~Pool() { stop(); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -55,6 +57,12 @@ class Pool {
     detail::Part part = nullptr;
     const void* body = nullptr;
   };
+
+  void stop() {
+    stopping_ = true;
+    publish();
+    for (std::thread& w : workers_) w.join();
+  }
 
   void publish() {
     generation_.fetch_add(1, std::memory_order_release);
@@ -111,8 +119,17 @@ void set_threads(int count) {
                                 std::to_string(count));
   }
   if (count == wanted) return;
-  pool.reset();
-  if (count > 1) pool = std::make_unique<Pool>(count - 1);
+  // The new ones first: where the system has no more threads, the old ones stay.
+  std::unique_ptr<Pool> fresh;
+  if (count > 1) {
+    try {
+      fresh = std::make_unique<Pool>(count - 1);
+    } catch (const std::system_error& e) {
+      throw std::runtime_error("[threads] the system has no room for " + std::to_string(count) +
+                               " threads (" + e.what() + "); ask for fewer");
+    }
+  }
+  pool = std::move(fresh);
   wanted = count;
 }
 

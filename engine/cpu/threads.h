@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 
 namespace rematch::cpu {
 
@@ -9,7 +10,8 @@ namespace rematch::cpu {
 /// bits of every result are the same for any number: threads share out the elements of a result,
 /// never the terms of a sum.
 int threads();
-/// Throws std::invalid_argument unless `count` is in 1..kMaxThreads.
+/// Throws std::invalid_argument unless `count` is in 1..kMaxThreads, std::runtime_error when the
+/// system has no more threads; then nothing has changed.
 void set_threads(int count);
 inline constexpr int kMaxThreads = 256;
 
@@ -17,7 +19,13 @@ inline constexpr int kMaxThreads = 256;
 class ThreadsScope {
  public:
   explicit ThreadsScope(int count) : before_(threads()) { set_threads(count); }
-  ~ThreadsScope() { set_threads(before_); }
+  ~ThreadsScope() {
+    try {
+      set_threads(before_);
+    } catch (const std::runtime_error&) {
+      set_threads(1);
+    }
+  }
   ThreadsScope(const ThreadsScope&) = delete;
   ThreadsScope& operator=(const ThreadsScope&) = delete;
 

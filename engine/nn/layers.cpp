@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/autograd/node.h"
 #include "engine/backend/kernel.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/random.h"
@@ -54,6 +55,7 @@ void fill_uniform(Tensor& t, double bound, Generator& generator) {
     REMATCH_KERNEL(t, fill_uniform<T>, t.elements(), before.seed, before.stream, before.offset,
                    static_cast<T>(-bound), static_cast<T>(bound), t.data<T>());
   });
+  mark_written(t);
 }
 
 void fill_normal(Tensor& t, Generator& generator) {
@@ -64,6 +66,7 @@ void fill_normal(Tensor& t, Generator& generator) {
     REMATCH_KERNEL(t, fill_normal<T>, t.elements(), before.seed, before.stream, before.offset, T{0},
                    T{1}, t.data<T>());
   });
+  mark_written(t);
 }
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool bias, DType dtype, Generator* generator) {

@@ -59,18 +59,21 @@ Tensor wide_values(Tensor x) {
 
 Tensor cast(const Tensor& x, DType to) {
   if (x.dtype() == to) return x;
+  if (OpWatcher* watcher = ambient().ops) watcher->read(x);
   return recorded(x, cast_values(x, to));
 }
 
 Tensor autocast_input(const Tensor& x) {
-  return x.dtype() == DType::float32 ? cast(x, ambient().autocast.dtype) : x;
+  // The op itself announces what it reads.
+  if (x.dtype() != DType::float32) return x;
+  return recorded(x, cast_values(x, ambient().autocast.dtype));
 }
 
 Tensor autocast_parameter(const Tensor& w) {
   if (!w.defined() || w.dtype() != DType::float32) return w;
   const Autocast& autocast = ambient().autocast;
   if (!autocast.cache_enabled || !autocast.cache || !is_parameter(w)) {
-    return cast(w, autocast.dtype);
+    return recorded(w, cast_values(w, autocast.dtype));
   }
   Tensor values = autocast.cache->find(w);
   if (!values.defined()) {

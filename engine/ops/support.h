@@ -48,7 +48,14 @@ auto compute(const OpCall& call, Body&& body) {
   OpWatcher* watcher = state.ops;
   if (watcher == nullptr) return run();
   decltype(body()) results;
-  if (!watcher->recall(call, results)) results = run();
+  if (!watcher->recall(call, results)) {
+    try {
+      results = run();
+    } catch (...) {
+      watcher->failed(call);
+      throw;
+    }
+  }
   watcher->done(call, results);
   return results;
 }

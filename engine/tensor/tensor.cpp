@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "engine/ambient/ambient.h"
+#include "engine/ambient/op_watcher.h"
 #include "engine/autograd/accumulate.h"
 #include "engine/autograd/node.h"
 #include "engine/backend/kernel.h"
@@ -216,6 +218,7 @@ void Tensor::set_grad(Tensor gradient) {
 Tensor Tensor::detach() const { return reshape_alias(*this, shape()); }
 
 Tensor Tensor::clone(Tag tag) const {
+  if (OpWatcher* watcher = ambient().ops) watcher->read(*this);
   Tensor copy = empty(shape(), dtype(), tag);
   copy.storage()->memory().copy(copy.raw(), raw(), copy.bytes());
   return copy;

@@ -24,6 +24,12 @@ class OpNames final : public OpWatcher {
   void done(const OpCall& call, std::span<const Tensor> results) override {
     if (outer_ != nullptr) outer_->done(call, results);
   }
+  void failed(const OpCall& call) noexcept override {
+    if (outer_ != nullptr) outer_->failed(call);
+  }
+  void read(const Tensor& t) override {
+    if (outer_ != nullptr) outer_->read(t);
+  }
 
   std::vector<std::string> names;
 
