@@ -60,14 +60,16 @@ std::vector<std::int64_t> centred_ranks(Values v) {
   return ranks;
 }
 
-std::int64_t best_parting(std::span<const std::int64_t> ranks) {
+std::int64_t extent(std::span<const std::int64_t> ranks, PartialSums statistic) {
   std::int64_t sum = 0;
-  std::int64_t best = 0;
+  std::int64_t low = 0;
+  std::int64_t high = 0;
   for (const std::int64_t rank : ranks) {
     sum += rank;
-    best = std::max(best, std::abs(sum));
+    low = std::min(low, sum);
+    high = std::max(high, sum);
   }
-  return best;
+  return statistic == PartialSums::range ? high - low : std::max(high, -low);
 }
 
 /// In 0..n-1. std::uniform_int_distribution differs between libraries.
@@ -145,7 +147,10 @@ Fit line(Values v) {
 
 void search(Values v, std::size_t offset, double threshold, std::vector<LevelChange>& changes) {
   if (v.size() < kFewestPoints) return;
-  if (mann_kendall(v) > threshold && pettitt(v, threshold) > threshold) return;
+  if (mann_kendall(v) > threshold && level_test(v, PartialSums::largest, threshold) > threshold &&
+      level_test(v, PartialSums::range, threshold) > threshold) {
+    return;
+  }
   Fit best = best_step(v);
   for (const Fit& fit : {best_drift(v), line(v)}) {
     if (fit.rest < best.rest) best = fit;
@@ -209,16 +214,16 @@ double mann_kendall(std::span<const double> values) {
   return std::erfc(static_cast<double>(std::abs(s) - 1) / deviation / std::sqrt(2.0));
 }
 
-double pettitt(std::span<const double> values, double threshold) {
+double level_test(std::span<const double> values, PartialSums statistic, double threshold) {
   std::vector<std::int64_t> ranks = centred_ranks(values);
-  const std::int64_t observed = best_parting(ranks);
+  const std::int64_t observed = extent(ranks, statistic);
   std::mt19937_64 bits(20261121);
   constexpr int kEnough = 20;
   const auto most = static_cast<std::int64_t>(std::ceil(kEnough / threshold));
   std::int64_t as_good = 0;
   for (std::int64_t drawn = 1; drawn <= most; ++drawn) {
     for (std::size_t i = ranks.size(); i > 1; --i) std::swap(ranks[i - 1], ranks[draw(bits, i)]);
-    as_good += best_parting(ranks) >= observed ? 1 : 0;
+    as_good += extent(ranks, statistic) >= observed ? 1 : 0;
     if (as_good == kEnough) return static_cast<double>(kEnough) / static_cast<double>(drawn);
   }
   return static_cast<double>(as_good + 1) / static_cast<double>(most + 1);

@@ -78,8 +78,9 @@ void take_series(HistoryReport& report, const std::string& name) {
 void find_changes(HistoryReport& report) {
   if (report.series.empty()) return;
   const double small = std::log1p(report.options.min_effect);
-  // Bonferroni over all series and the two tests of each.
-  const double threshold = report.options.alpha / (2.0 * static_cast<double>(report.series.size()));
+  // Bonferroni over all series and the tests of each.
+  const double threshold =
+      report.options.alpha / (kTestsPerSeries * static_cast<double>(report.series.size()));
   for (HistorySeries& series : report.series) {
     std::vector<double> logs;
     for (const double ns : series.ns) logs.push_back(std::log(ns));

@@ -65,9 +65,9 @@ struct HistoryReport {
 };
 
 /// Looks for changes in the history of every benchmark that its last entry has, at
-/// options.alpha over all benchmarks and both tests together. `since` is the beginning of a commit
-/// id: entries before the last one that it fits are left out, which accepts what happened before.
-/// Throws InputError when there is no entry, or none that `since` fits.
+/// options.alpha over all benchmarks and all tests of each together. `since` is the beginning of a
+/// commit id: entries before the last one that it fits are left out, which accepts what happened
+/// before. Throws InputError when there is no entry, or none that `since` fits.
 HistoryReport examine_history(std::vector<HistoryEntry> entries, const std::string& since,
                               const Options& options);
 

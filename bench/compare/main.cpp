@@ -97,16 +97,23 @@ void add_options(CLI::App& app, Arguments& a) {
   auto* json = app.add_flag("--json", a.json, "JSON instead of text");
   app.add_flag("--markdown", a.markdown, "Markdown for a comment on a pull request")
       ->excludes(json);
-  app.add_option("--html", a.html, "Also write a page into this file")->type_name("FILE");
+  auto* html =
+      app.add_option("--html", a.html, "Also write a page into this file")->type_name("FILE");
   app.add_option("--timelines", a.timelines,
                  "For the page: what `rematch show --json` printed on either side")
       ->expected(2)
+      ->needs(html)
       ->type_name("FILE");
-  app.add_option("--history", a.history, "Look for changes over many commits")->type_name("FILE");
-  app.add_option("--since", a.since, "With --history: from this commit on")->type_name("COMMIT");
-  app.add_option("--history-line", a.line_of, "Print these files as one line of a history")
-      ->type_name("FILE");
+  auto* history = app.add_option("--history", a.history, "Look for changes over many commits")
+                      ->type_name("FILE");
+  app.add_option("--since", a.since, "With --history: from this commit on")
+      ->needs(history)
+      ->type_name("COMMIT");
+  auto* line =
+      app.add_option("--history-line", a.line_of, "Print these files as one line of a history")
+          ->type_name("FILE");
   app.add_option("--commit", a.commit, "With --history-line: of files that do not name theirs")
+      ->needs(line)
       ->type_name("COMMIT");
 }
 

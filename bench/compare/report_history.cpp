@@ -55,7 +55,7 @@ std::string history_headline(const HistoryReport& report) {
 }
 
 std::string history_text(const HistoryReport& report, int width, const cli::Paint& paint) {
-  const std::string line = history_headline(report);
+  const std::string line = wrapped(history_headline(report), width, 2);
   std::string out = (report.exit_status() == 1 ? paint.red(line) : paint.green(line)) + "\n";
   const auto section = [&](Finding::Kind kind, const char* title) {
     std::string text;

@@ -165,7 +165,7 @@ std::string wrapped(const std::string& text, int width, int indent) {
 }
 
 std::string text_report(const Comparison& c, int width, const Paint& paint) {
-  const std::string verdict = headline(c);
+  const std::string verdict = wrapped(headline(c), width, 2);
   const int status = c.exit_status();
   std::string out = (status == 1   ? paint.red(verdict)
                      : status == 3 ? paint.yellow(verdict)
