@@ -180,14 +180,16 @@ double rise(const LevelChange& c) { return c.after - c.before; }
 
 std::vector<LevelChange> merged(const std::vector<LevelChange>& changes, double small) {
   std::vector<LevelChange> out;
+  bool is_creeping = false;
   for (const LevelChange& c : changes) {
-    if (!out.empty() && (rise(out.back()) > 0) == (rise(c) > 0) &&
-        std::min(std::fabs(rise(out.back())), std::fabs(rise(c))) < small) {
+    const bool is_small = std::fabs(rise(c)) < small;
+    if (is_creeping && is_small && (rise(out.back()) > 0) == (rise(c) > 0)) {
       out.back().shape = Shape::drift;
       out.back().last = c.last;
       out.back().after = c.after;
     } else {
       out.push_back(c);
+      is_creeping = is_small;
     }
   }
   return out;

@@ -47,8 +47,8 @@ struct LevelChange {
 /// The changes of level in a series, in order: where one of the three tests rejects at `threshold`,
 /// the series is described by the step, or by the drift that lasts to its end, that leaves the
 /// smaller sum of absolute deviations, and what lies on either side is searched again (binary
-/// segmentation, A. J. Scott and M. Knott, 1974). Neighbouring steps of one direction, of which
-/// one is smaller than `small`, are one drift. Deterministic.
+/// segmentation, A. J. Scott and M. Knott, 1974). Neighbouring changes of one direction that
+/// are each smaller than `small` are one drift. Deterministic.
 std::vector<LevelChange> level_changes(std::span<const double> values, double threshold,
                                        double small);
 

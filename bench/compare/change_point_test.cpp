@@ -147,6 +147,17 @@ TEST_CASE("small steps of one direction are one drift") {
   CHECK(std::fabs(changes[0].after - changes[0].before - 0.0365) < 0.001);
 }
 
+TEST_CASE("a step is not blurred by a tiny change before it") {
+  std::vector<double> v;
+  for (int i = 0; i < 30; ++i) v.push_back(1e-4 * i + (i < 15 ? 0 : 0.1));
+  const std::vector<LevelChange> changes = level_changes(v, kThreshold, kSmall);
+  const auto large = std::find_if(changes.begin(), changes.end(),
+                                  [](const LevelChange& c) { return c.after - c.before > kSmall; });
+  REQUIRE(large != changes.end());
+  CHECK(large->shape == Shape::step);
+  CHECK(large->first == 15);
+}
+
 TEST_CASE("a staircase that goes on is a drift from its beginning to its end") {
   std::vector<double> v;
   for (int i = 0; i < 60; ++i) v.push_back(0.015 * (i / 20) + 0.0005 * ((i * 7) % 5));
