@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace rematch::compare {
+
+/// What a command line left.
+struct Outcome {
+  int status = -1;
+  std::string out;  ///< stdout, then stderr, unless the line says otherwise.
+};
+
+/// Runs a command line in `folder`.
+Outcome run_line(const std::string& line,
+                 const std::filesystem::path& folder = std::filesystem::temp_directory_path());
+
+/// Runs rematch-compare.
+Outcome run_compare(const std::string& arguments);
+
+/// An empty folder that is removed with everything in it.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  /// Writes a file, making its folders, and returns its path.
+  std::string write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string text_of(const std::filesystem::path& file);
+
+}  // namespace rematch::compare

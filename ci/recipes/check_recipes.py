@@ -1,0 +1,94 @@
+"""Checks the recipes: YAML that a CI system would read, in which every script that is named is in
+this checkout, takes the options it is given, and every command is a shell's. Exit status 4: skipped,
+for there is no PyYAML.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError:
+    print("skipped: python3-yaml is not installed")
+    sys.exit(4)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+faults = []
+
+
+def need(condition, text):
+    if not condition:
+        faults.append(text)
+
+
+class Strict(yaml.SafeLoader):
+    """No key twice."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        need(len(keys) == len(set(map(str, keys))), f"{node.start_mark}: a key twice: {keys}")
+        return super().construct_mapping(node, deep)
+
+
+def check_command(where, command):
+    shell = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True)
+    need(shell.returncode == 0, f"{where}: no shell command: {shell.stderr.strip()}")
+    for script, arguments in re.findall(r"(?<!\S)(ci/[a-z_-]+)((?: (?![|>&])\S+)*)", command):
+        path = ROOT / script
+        need(path.is_file() and path.stat().st_mode & 0o111, f"{where}: no script {script}")
+        if not path.is_file() or script == "ci/check":
+            continue
+        for option in re.findall(r"--[a-z-]+", arguments):
+            need(option in path.read_text(), f"{where}: {script} has no {option}")
+
+
+def check_github(name, recipe):
+    # YAML 1.1 reads the key "on" as true.
+    need(set(recipe) == {"name", True, "permissions", "jobs"}, f"{name}: keys {list(recipe)}")
+    need({"pull_request", "schedule", "push"} == set(recipe.get(True, {})), f"{name}: triggers")
+    for job_name, job in recipe["jobs"].items():
+        where = f"{name}: {job_name}"
+        known = {"if", "runs-on", "timeout-minutes", "permissions", "env", "steps"}
+        need(set(job) <= known, f"{where}: unknown keys {set(job) - known}")
+        need("runs-on" in job and job.get("steps"), f"{where}: runs-on and steps")
+        for step in job["steps"]:
+            known = {"name", "id", "if", "uses", "with", "run", "env", "continue-on-error"}
+            need(set(step) <= known, f"{where}: unknown keys {set(step) - known}")
+            need(("uses" in step) != ("run" in step), f"{where}: a step runs or uses: {step}")
+            if "run" in step:
+                # What comes from outside reaches a shell through the environment alone.
+                need("${{" not in step["run"], f"{where}: an expression in a command: {step['run']}")
+                check_command(where, step["run"])
+
+
+def check_gitlab(name, recipe):
+    for job_name, job in recipe.items():
+        if job_name == "variables":
+            continue
+        where = f"{name}: {job_name}"
+        known = {"rules", "timeout", "script", "after_script", "artifacts", "allow_failure", "image",
+                 "before_script"}
+        need(set(job) <= known, f"{where}: unknown keys {set(job) - known}")
+        need(job_name == "default" or ("script" in job and "rules" in job), f"{where}: script, rules")
+        for part in ("before_script", "script", "after_script"):
+            for command in job.get(part, []):
+                need(isinstance(command, str), f"{where}: a command is text, got {command}")
+                check_command(where, str(command))
+
+
+def main():
+    recipes = {p.name: p for p in sorted(Path(__file__).parent.glob("*.yml"))}
+    need(set(recipes) == {"github-actions.yml", "gitlab-ci.yml"}, f"recipes: {list(recipes)}")
+    for name, path in recipes.items():
+        recipe = yaml.load(path.read_text(), Strict)
+        (check_github if name.startswith("github") else check_gitlab)(name, recipe)
+        text = path.read_text()
+        for script in ("ci/test", "ci/check", "ci/compare", "rematch-*.json", "--for", "--markdown"):
+            need(script in text, f"{name}: no {script}")
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+sys.exit(main())
