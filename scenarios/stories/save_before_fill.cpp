@@ -1,5 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
@@ -33,14 +38,22 @@ class NoiseBackward final : public Node {
   SavedTensor noise_;
 };
 
+/// Fills `noise` as a kernel does: below all that counts writes, unless `counted`.
+void draw_into(Tensor& noise, bool counted) {
+  if (counted) return nn::fill_uniform(noise, 1.0, ambient().streams.at(0));
+  Tensor drawn = Tensor::zeros(noise.shape(), noise.dtype());
+  nn::fill_uniform(drawn, 1.0, ambient().streams.at(0));
+  std::copy_n(std::as_const(drawn).data<float>(), drawn.elements(), noise.data<float>());
+}
+
 /// Multiplies by noise that is drawn anew for each call. With `save_first` the noise goes to the
 /// graph before it is drawn: the graph will see it filled, for it shares the memory, unless whoever
 /// takes it leaves at once.
-Tensor noisy(const Tensor& x, bool save_first) {
+Tensor noisy(const Tensor& x, bool save_first, bool counted) {
   Tensor noise = Tensor::zeros(x.shape(), x.dtype());
   std::shared_ptr<Node> node;
   if (save_first) node = std::make_shared<NoiseBackward>(x, noise);
-  nn::fill_uniform(noise, 1.0, ambient().streams.at(0));
+  draw_into(noise, counted);
   if (!save_first) node = std::make_shared<NoiseBackward>(x, noise);
   Tensor y;
   {
@@ -56,6 +69,7 @@ struct Setup {
   bool something_behind = false;  ///< Another operation that saves comes after it.
   bool checkpointed = true;
   bool early_stop = true;
+  bool counted = false;  ///< The fill counts as an in-place write.
   DeterminismCheck check = DeterminismCheck::metadata;
 };
 
@@ -68,7 +82,7 @@ Outcome run_once(const Setup& setup) {
   const AmbientScope scope(std::make_shared<Ledger>(), 193671);
   Tensor x = Tensor::ones({2, 4}, DType::float32, Tag::inputs).set_requires_grad(true);
   const Function region = [&](const Tensors& in) -> Tensors {
-    const Tensor y = noisy(in[0], setup.save_first);
+    const Tensor y = noisy(in[0], setup.save_first, setup.counted);
     return {setup.something_behind ? tanh(y) : y};
   };
   CheckpointOptions options;
@@ -96,7 +110,11 @@ void run(const Options& /*options*/, Report& report) {
   for (const bool save_first : {true, false}) {
     for (const bool behind : {false, true}) {
       for (const bool early_stop : {true, false}) {
-        Setup setup{save_first, behind, false, early_stop, DeterminismCheck::metadata};
+        Setup setup;
+        setup.save_first = save_first;
+        setup.something_behind = behind;
+        setup.early_stop = early_stop;
+        setup.checkpointed = false;
         const Outcome plain = run_once(setup);
         setup.checkpointed = true;
         const Outcome seen = run_once(setup);
@@ -128,6 +146,18 @@ void run(const Options& /*options*/, Report& report) {
   report.claim(!noticed,
                "Not even a check on the saved tensors' bits notices: forward and replay are both "
                "looked at when saving, before the noise is there.");
+  Setup counted;
+  counted.counted = true;
+  counted.checkpointed = false;
+  std::string refusal;
+  try {
+    run_once(counted);
+  } catch (const std::runtime_error& e) {
+    refusal = e.what();
+  }
+  report.claim(refusal.find("changed by an in-place operation") != std::string::npos,
+               "Where the fill counts as an in-place write, as it does for every operation of the "
+               "engine, the plain step refuses already: what was saved has changed since.");
   const Case c = case_from_json(R"({"format": 1, "seed": 193671, "input": [4, 8], "layers": [
     {"kind": "linear", "features": 8}, {"kind": "rrelu"}, {"kind": "linear", "features": 2}],
     "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]},
