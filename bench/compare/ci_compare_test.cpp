@@ -127,6 +127,7 @@ TEST_CASE("ci/compare builds two commits, measures them in turn and judges them"
   const Outcome checkout = repository.compare("HEAD --filter plain --json");
   CHECK(checkout.status == 1);
   CHECK(nlohmann::json::parse(checkout.out)["benchmarks"].size() == 1);
+  CHECK(nlohmann::json::parse(checkout.out)["new"]["label"] == "checkout");
   CHECK(contains(repository.run("git status --short").out, "M program"));
   CHECK(repository.compare("HEAD . --filter plain --json").status == 1);
   CHECK_FALSE(contains(repository.messages(), "building"));

@@ -42,6 +42,7 @@ struct Arguments {
   bool markdown = false;
   std::string html;
   std::vector<std::string> timelines;
+  std::vector<std::string> labels;
   std::string history;
   std::string since;
   std::vector<std::string> line_of;
@@ -104,6 +105,9 @@ void add_options(CLI::App& app, Arguments& a) {
       ->expected(2)
       ->needs(html)
       ->type_name("FILE");
+  app.add_option("--labels", a.labels, "What to call the sides, instead of their commits")
+      ->expected(2)
+      ->type_name("TEXT");
   auto* history = app.add_option("--history", a.history, "Look for changes over many commits")
                       ->type_name("FILE");
   app.add_option("--since", a.since, "With --history: from this commit on")
@@ -138,7 +142,12 @@ std::optional<TimelinePairs> timelines_of(const Arguments& a, const Sides& sides
 }
 
 int compare_files(const Arguments& a) {
-  const Comparison c = compare(sides_of(a), a.options);
+  Sides sides = sides_of(a);
+  if (!a.labels.empty()) {
+    sides.base.label = printable(a.labels[0]);
+    sides.head.label = printable(a.labels[1]);
+  }
+  const Comparison c = compare(std::move(sides), a.options);
   std::optional<HistoryReport> history;
   if (!a.history.empty()) {
     history = examine_history(read_history(a.history), a.since, a.options);

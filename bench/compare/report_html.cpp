@@ -18,8 +18,8 @@ std::string verdict_box(const Comparison& c) {
   std::string out = fmt::format(
       "<header class=\"verdict{}\"><h1>{}</h1>\n<p><code>{}</code> against <code>{}</code>, {}: "
       "{}</p></header>\n",
-      style, escaped(headline(c)), escaped(commit_text(c.sides.head)),
-      escaped(commit_text(c.sides.base)),
+      style, escaped(headline(c)), escaped(side_text(c.sides.head)),
+      escaped(side_text(c.sides.base)),
       counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"), verdict_counts(c));
   for (const std::string& note : c.notes) {
     out += fmt::format("<p class=\"dim\">Note: {}</p>\n", prose_html(note));

@@ -85,7 +85,10 @@ Json time_json(const TimeResult& t) {
 }
 
 Json side_json(const Side& side) {
-  return {{"commit", side.commit}, {"dirty", side.dirty}, {"files", side.files.size()}};
+  return {{"label", side_text(side)},
+          {"commit", side.commit},
+          {"dirty", side.dirty},
+          {"files", side.files.size()}};
 }
 
 }  // namespace

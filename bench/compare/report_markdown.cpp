@@ -74,7 +74,7 @@ std::string markdown_text(std::string_view text) {
 std::string markdown_report(const Comparison& c) {
   Comment out(fmt::format("### Benchmarks: {}\n\n", markdown_text(headline(c))));
   out.add(fmt::format(
-      "`{}` against `{}`, {}: {}\n", commit_text(c.sides.head), commit_text(c.sides.base),
+      "`{}` against `{}`, {}: {}\n", side_text(c.sides.head), side_text(c.sides.base),
       counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"), verdict_counts(c)));
   const auto list = [&](Finding::Kind kind, std::string_view title) {
     const std::vector<std::string> lines = items(c, kind);

@@ -172,8 +172,8 @@ std::string text_report(const Comparison& c, int width, const Paint& paint) {
                                    : paint.green(verdict)) +
                     "\n";
   out += "  " +
-         wrapped(fmt::format("base {}, new {}; {}; {}", commit_text(c.sides.base),
-                             commit_text(c.sides.head),
+         wrapped(fmt::format("base {}, new {}; {}; {}", side_text(c.sides.base),
+                             side_text(c.sides.head),
                              counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"),
                              verdict_counts(c)),
                  width - 2, 4) +

@@ -16,7 +16,8 @@ inline constexpr std::size_t kMaxPairs = 2000;
 /// The runs of one revision.
 struct Side {
   std::vector<ResultFile> files;
-  std::string commit;  ///< Of all files; empty when they do not say.
+  std::string commit;      ///< Of all files; empty when they do not say.
+  std::string label = {};  ///< What the reader calls it; empty: its commit.
   bool dirty = false;
 };
 

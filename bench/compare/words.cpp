@@ -71,7 +71,8 @@ std::string counted(std::int64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", cli::grouped(n), noun, n == 1 ? "" : "s");
 }
 
-std::string commit_text(const Side& side) {
+std::string side_text(const Side& side) {
+  if (!side.label.empty()) return side.label;
   if (side.commit.empty()) return "?";
   return side.commit.substr(0, 12) + (side.dirty ? "+changes" : "");
 }

@@ -22,8 +22,9 @@ std::string amount_text(std::string_view counter, std::int64_t value);
 std::string number_text(double value);
 /// "1 benchmark", "2 benchmarks".
 std::string counted(std::int64_t n, std::string_view noun);
-/// The first 12 characters of a commit id with "+changes" for a dirty one; "?" for none.
-std::string commit_text(const Side& side);
+/// The label, else the first 12 characters of the commit id with "+changes" for a dirty one, else
+/// "?".
+std::string side_text(const Side& side);
 
 /// "peak_bytes of cifar/sqrt rose by 2,359,296 B (+3.1 %), from 76,000,000 B to 78,359,296 B".
 std::string counter_sentence(const std::string& benchmark, const CounterResult& counter);
