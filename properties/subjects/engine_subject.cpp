@@ -33,18 +33,17 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const ProtocolSpec& p, const Tenso
 /// One run of a case: the protocol, step by step, with everything observable written down.
 class Run {
  public:
-  Run(const Case& c, const Geometry& geometry, const RunRequest& request,
-      const Mechanics* mechanics, const CheckpointFunction& own_checkpoint,
+  Run(const Case& c, const Geometry& geometry, const RunRequest& request, const EngineParts& parts,
       const std::shared_ptr<Ledger>& host, Record& record)
       : case_(c),
         protocol_(c.protocol),
         displacement_(request.displacement),
         record_(record),
-        model_(c, geometry, request, mechanics, record),
+        model_(c, geometry, request, parts.mechanics.get(), record),
         inputs_{c.seed, kInputStream, 0},
         targets_{c.seed, kTargetStream, 0},
         fired_(geometry.parameters.size(), 0) {
-    if (own_checkpoint) model_.use(own_checkpoint);
+    if (parts.checkpoint) model_.use(parts.checkpoint);
     if (host) offload_.emplace(host);
     ambient().observer = &model_;
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
@@ -235,18 +234,21 @@ class Run {
   std::optional<Offload> offload_;
 };
 
+std::shared_ptr<Ledger> new_ledger(Device device) {
+  auto ledger = std::make_shared<Ledger>(memory_of(device));
+  // A read after free must not pass.
+  ledger->set_poison(true);
+  ledger->set_limit(kMaxRunBytes);
+  return ledger;
+}
+
 }  // namespace
 
-EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
-    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>(memory_of(device))) {
-  // A read after free must not pass.
-  ledger_->set_poison(true);
-  ledger_->set_limit(kMaxRunBytes);
-}
+EngineSubject::EngineSubject(EngineParts parts, Device device)
+    : parts_(std::move(parts)), ledger_(new_ledger(device)) {}
 
-EngineSubject::EngineSubject(CheckpointFunction checkpoint) : EngineSubject() {
-  checkpoint_ = std::move(checkpoint);
-}
+EngineSubject::EngineSubject(CheckpointFunction checkpoint)
+    : EngineSubject(EngineParts{nullptr, std::move(checkpoint)}) {}
 
 EngineSubject::~EngineSubject() = default;
 
@@ -258,6 +260,9 @@ std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const G
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {
   record.clear();
+  // What an earlier run leaked is not laid to this one.
+  if (ledger_->live() != 0) ledger_ = new_ledger(device());
+  if (offload_ledger_ && offload_ledger_->live() != 0) offload_ledger_.reset();
   ledger_->reset_peak();
   ledger_->clear_timeline();
   ledger_->record_timeline(request.timeline);
@@ -272,8 +277,7 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
       offload_ledger_ = std::make_shared<Ledger>(offload_memory_of(device()));
       offload_ledger_->set_poison(true);
     }
-    Run run(c, geometry, request, mechanics_, checkpoint_, offload ? offload_ledger_ : nullptr,
-            record);
+    Run run(c, geometry, request, parts_, offload ? offload_ledger_ : nullptr, record);
     if (request.displacement != 0) {
       run.go_forward();
     } else {
