@@ -55,13 +55,6 @@ bool Mechanics::drops_at_end() const { return true; }
 
 DeterminismCheck Mechanics::check_of_ops(DeterminismCheck asked) const { return asked; }
 
-void Mechanics::require_all_saved(int got, int expected) const {
-  if (got >= expected) return;
-  throw CheckpointError("[checkpoint] the replay saved " + std::to_string(got) +
-                        " tensors, the forward " + std::to_string(expected) +
-                        "; the function must do the same each time");
-}
-
 void Mechanics::differentiate(Tensors outputs, std::span<Tensor> gradients,
                               std::span<const Tensor> /*bound*/) const {
   Tensors roots;

@@ -65,10 +65,6 @@ class Mechanics {
   /// What the ops of a replay are compared by, where `asked` is what its saved tensors are.
   virtual DeterminismCheck check_of_ops(DeterminismCheck asked) const;
 
-  /// Non-reentrant: a replay saved `got` of the forward's `expected` tensors. Throws
-  /// CheckpointError when some are missing.
-  virtual void require_all_saved(int got, int expected) const;
-
   /// Reentrant: walks the graph of the replay from those outputs that require grad and received a
   /// gradient; undefined gradients are of outputs that nobody used. `bound` are the inputs of the
   /// replay. Throws std::invalid_argument when there is none.

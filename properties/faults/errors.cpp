@@ -16,12 +16,6 @@ struct NothingCompared {
   }
 };
 
-/// E2
-class FewerSavesAccepted final : public Mechanics {
- public:
-  void require_all_saved(int /*got*/, int /*expected*/) const override {}
-};
-
 /// E3
 class VersionsUnchecked final : public Mechanics {
  public:
@@ -74,8 +68,9 @@ std::span<const Fault> error_faults() {
   static const std::array table{
       Fault{"E1", "Replays are not compared with their forward.", "",
             with_checkpoint<NothingCompared>},
-      Fault{"E2", "A replay may save fewer tensors than its forward.", "",
-            with_mechanics<FewerSavesAccepted>},
+      Fault{"E2", "A replay may save fewer tensors than its forward.", "", nullptr,
+            "The node of a tensor that was not saved refuses when it asks for it; a tensor that no "
+            "node asks for is not missed."},
       Fault{"E3", "Versions of what a replay reads are not compared.", "",
             with_mechanics<VersionsUnchecked>},
       Fault{"E4", "Random state is not put back when a replay fails.", "", left_after_error},

@@ -19,7 +19,7 @@ struct Fault {
   std::string_view statement;  ///< One sentence: what the wrong engine does.
   /// Where it happened: "owner/repository#number", separated by blanks; empty: no thread is known.
   std::string_view threads;
-  /// A wrong engine, for one thread. nullptr: there is none, for the reason below.
+  /// A wrong engine, for one run. nullptr: there is none, for the reason below.
   EngineParts (*make)() = nullptr;
   /// Why no run could tell such an engine from the right one.
   std::string_view equivalent = {};

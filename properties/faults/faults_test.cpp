@@ -10,7 +10,7 @@ namespace rematch {
 
 TEST_CASE("every fault is caught within 5,000 cases and shrunk to at most four layers") {
   // No law sees these yet.
-  const std::set<std::string_view> unseen{"F3", "F9", "L5", "E1", "E2", "E3", "E4"};
+  const std::set<std::string_view> unseen{"F3", "L5"};
   for (const Fault& fault : faults()) {
     if (!fault.runs() || unseen.contains(fault.id)) continue;
     for (const std::uint64_t seed : {1, 2, 3}) {
@@ -18,13 +18,13 @@ TEST_CASE("every fault is caught within 5,000 cases and shrunk to at most four l
       HuntOptions options;
       options.seed = seed;
       options.cases = 5000;
-      options.make_subject = [&] { return std::make_unique<EngineSubject>(fault.make()); };
+      options.make_subject = [&] { return std::make_unique<EngineSubject>(fault.make); };
       const HuntResult result = hunt(options);
       REQUIRE(result.failure.has_value());
       const Case& smallest = result.failure->smallest;
       CHECK(smallest.layers.size() <= 4);
       // The shrunk case by itself breaks the same law, and the correct engine keeps it.
-      EngineSubject wrong(fault.make());
+      EngineSubject wrong(fault.make);
       EngineSubject right;
       Bench bench;
       const Verdict again = judge(smallest, wrong, bench);
@@ -43,7 +43,7 @@ TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes 
     options.cases = 5000;
     const Fault* fault = find_fault(id);
     REQUIRE(fault != nullptr);
-    options.make_subject = [fault] { return std::make_unique<EngineSubject>(fault->make()); };
+    options.make_subject = [fault] { return std::make_unique<EngineSubject>(fault->make); };
     const HuntResult result = hunt(options);
     REQUIRE(result.failure);
     return result.failure->breach.law;

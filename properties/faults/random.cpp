@@ -100,6 +100,22 @@ struct PolicyWithoutState {
   }
 };
 
+/// While it lives, every seed is another one.
+class MixedSeed {
+ public:
+  explicit MixedSeed(std::uint64_t with) : with_(with) { mix(); }
+  ~MixedSeed() { mix(); }
+  MixedSeed(const MixedSeed&) = delete;
+  MixedSeed& operator=(const MixedSeed&) = delete;
+
+ private:
+  void mix() {
+    Streams& streams = ambient().streams;
+    for (int i = 0; i < streams.size(); ++i) streams.at(i).seed ^= with_;
+  }
+  std::uint64_t with_;
+};
+
 /// R9: the seed is mixed with the place of the tensor that holds it.
 struct MaskByAddress {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
@@ -107,11 +123,8 @@ struct MaskByAddress {
                              [](const Function& g, const Tensors& x) {
                                const std::uint64_t place =
                                    storage_of(Tensor::zeros({1}, DType::float32));
-                               Streams& streams = ambient().streams;
-                               for (int i = 0; i < streams.size(); ++i) streams.at(i).seed ^= place;
-                               Tensors y = g(x);
-                               for (int i = 0; i < streams.size(); ++i) streams.at(i).seed ^= place;
-                               return y;
+                               const MixedSeed mixed(place);
+                               return g(x);
                              }),
                       in, options);
   }

@@ -7,10 +7,12 @@
 // Causes before consequences: the first law that is broken names a failure.
 #define REMATCH_EACH_LAW(LAW) \
   LAW(errors)                 \
+  LAW(mishaps)                \
   LAW(requires_grad_map)      \
+  LAW(dropout_masks)          \
+  LAW(replayed_values)        \
   LAW(outputs)                \
   LAW(losses)                 \
-  LAW(dropout_masks)          \
   LAW(rng_after_forward)      \
   LAW(absent_gradients)       \
   LAW(input_gradients)        \

@@ -38,13 +38,22 @@ class EngineModel final : public RunObserver {
   void take_magnitudes();
 
   const Tensors& parameters() const { return parameters_; }
+  /// The first parameter of a layer that has some.
+  const Tensor& weight_of(int layer) const {
+    const auto& used = geometry_.layer_parameters[static_cast<std::size_t>(layer)];
+    return parameters_[static_cast<std::size_t>(used[0])];
+  }
   const Tensors& buffers() const { return buffers_; }
 
   void on_compute(std::string_view op) override;
+  void on_results(std::string_view op, std::span<const Tensor> results) override;
+  void on_save(const Tensor& t) override;
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override;
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
+  /// From now on layers throw, or compute something else, as the mishap says.
+  void suffer(const MishapSpec& mishap) { mishap_ = mishap; }
   static TimelinePoint point_of(const LedgerEvent& event);
 
  private:
@@ -59,7 +68,8 @@ class EngineModel final : public RunObserver {
                          const CheckpointOptions& options) const;
   Tensors run_sequential(PassState& pass, const Tensor& input);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
-  Tensor apply(int layer, const Tensor& x, const Tensor& other, Tensor& second);
+  Tensor apply(int layer, const LayerSpec& spec, const Tensor& x, const Tensor& other,
+               Tensor& second);
   Tensor parameter_for(int layer, std::size_t position) const;
 
   const Case& case_;
@@ -74,6 +84,16 @@ class EngineModel final : public RunObserver {
   std::vector<bool> detached_;
   bool train_;
   Moment phase_{};
+  /// What the layer is under the mishap: itself, or in a replay another one. Throws when it must.
+  const LayerSpec& suffered(int layer, bool forward);
+
+  void note_value(std::string_view op, bool saved, int index, const Tensor& t);
+
+  MishapSpec mishap_;
+  /// Of the current execution of a layer.
+  int results_ = 0;
+  int saves_ = 0;
+  LayerSpec exchanged_;
   PassState* current_pass_ = nullptr;
   int current_layer_ = -1;
   std::vector<std::byte> drawn_;

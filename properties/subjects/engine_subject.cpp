@@ -19,6 +19,7 @@
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 #include "properties/subjects/layer_agreement.h"
+#include "properties/subjects/trial.h"
 
 namespace rematch {
 namespace {
@@ -53,14 +54,13 @@ class Run {
         ++fired_[i];
         return Tensor();
       });
-      if (protocol_.prior_gradients) {
-        p.set_grad(Tensor::ones(p.shape(), p.dtype(), Tag::gradients));
-      }
     }
+    set_prior_gradients();
   }
 
   /// The losses of the first step and nothing else.
   void go_forward() {
+    run_trial();
     const GradMode no_grad(false);
     for (int m = 0; m < protocol_.microbatches; ++m) {
       Pass pass;
@@ -69,6 +69,7 @@ class Run {
   }
 
   void go() {
+    run_trial();
     const auto optimizer = make_optimizer(protocol_, model_.parameters());
     for (int step = 0; step < protocol_.steps; ++step) {
       run_step(step);
@@ -84,6 +85,46 @@ class Run {
   }
 
  private:
+  void set_prior_gradients() {
+    for (Tensor p : model_.parameters()) {
+      if (!p.requires_grad()) continue;
+      const bool prior = protocol_.prior_gradients;
+      p.set_grad(prior ? Tensor::ones(p.shape(), p.dtype(), Tag::gradients) : Tensor());
+    }
+  }
+
+  void run_trial() {
+    const MishapSpec& mishap = protocol_.mishap;
+    if (mishap.kind == MishapKind::none) return;
+    const std::int64_t before = ambient().ledger->live() + offloaded();
+    TrialReading reading;
+    try {
+      suffer(mishap);
+    } catch (const std::exception& e) {
+      reading.failed = true;
+      reading.message = e.what();
+    }
+    model_.suffer({});
+    set_prior_gradients();
+    reading.left_bytes = ambient().ledger->live() + offloaded() - before;
+    reading.left_behind = left_behind();
+    // What it showed on the way is of no concern; its error is.
+    record_.clear();
+    record_.trial = std::move(reading);
+    ambient().ledger->reset_peak();
+  }
+
+  void suffer(const MishapSpec& mishap) {
+    model_.suffer(mishap);
+    Pass pass;
+    run_forward(pass, 0, 0);
+    if (mishap.kind == MishapKind::graph_dropped) return;
+    std::optional<WrittenTo> written;
+    if (mishap.kind == MishapKind::input_changed) written.emplace(pass.input);
+    if (mishap.kind == MishapKind::weight_changed) written.emplace(model_.weight_of(mishap.layer));
+    run_backward(pass);
+  }
+
   struct Pass {
     PassState state;
     Tensor input;
@@ -247,6 +288,11 @@ std::shared_ptr<Ledger> new_ledger(Device device) {
 EngineSubject::EngineSubject(EngineParts parts, Device device)
     : parts_(std::move(parts)), ledger_(new_ledger(device)) {}
 
+EngineSubject::EngineSubject(EngineParts (*make_parts)(), Device device)
+    : EngineSubject(EngineParts(), device) {
+  make_parts_ = make_parts;
+}
+
 EngineSubject::EngineSubject(CheckpointFunction checkpoint)
     : EngineSubject(EngineParts{nullptr, std::move(checkpoint)}) {}
 
@@ -260,6 +306,7 @@ std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const G
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {
   record.clear();
+  if (make_parts_ != nullptr) parts_ = make_parts_();
   // What an earlier run leaked is not laid to this one.
   if (ledger_->live() != 0) ledger_ = new_ledger(device());
   if (offload_ledger_ && offload_ledger_->live() != 0) offload_ledger_.reset();

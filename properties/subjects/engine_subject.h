@@ -28,6 +28,8 @@ class EngineSubject final : public Subject {
  public:
   /// Throws cuda::DeviceError without one.
   explicit EngineSubject(EngineParts parts = {}, Device device = Device::cpu);
+  /// With parts made anew for each run, so that none remembers another.
+  explicit EngineSubject(EngineParts (*make_parts)(), Device device = Device::cpu);
   /// The engine on the host with another checkpoint().
   explicit EngineSubject(CheckpointFunction checkpoint);
   ~EngineSubject() override;
@@ -40,6 +42,7 @@ class EngineSubject final : public Subject {
            Record& record) override;
 
  private:
+  EngineParts (*make_parts_)() = nullptr;
   EngineParts parts_;
   std::shared_ptr<Ledger> ledger_;
   /// For the comparison of layers.

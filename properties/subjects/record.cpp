@@ -51,6 +51,7 @@ void Record::clear() {
   observations.clear();
   data.clear();
   draws.clear();
+  values.clear();
   streams.clear();
   bytes.clear();
   executions.clear();
@@ -59,6 +60,7 @@ void Record::clear() {
   peak_bytes = 0;
   reserved_bytes = 0;
   error.reset();
+  trial.reset();
   timeline.clear();
 }
 
@@ -93,6 +95,11 @@ std::uint64_t Record::hash() const {
   if (error) {
     h.add_text(error->kind);
     h.add_text(error->message);
+  }
+  if (trial) {
+    h.add(trial->failed, trial->left_bytes);
+    h.add_text(trial->message);
+    h.add_text(trial->left_behind);
   }
   return h.value();
 }

@@ -12,7 +12,7 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
   constexpr std::string_view kFaulty = "engine:";
   if (name.starts_with(kFaulty)) {
     if (const Fault* fault = find_fault(name.substr(kFaulty.size()))) {
-      if (fault->runs()) return std::make_unique<EngineSubject>(fault->make(), device);
+      if (fault->runs()) return std::make_unique<EngineSubject>(fault->make, device);
       throw std::invalid_argument(
           "[subject] fault " + std::string(fault->id) + " cannot be run: " +
           std::string(fault->needs.empty() ? fault->equivalent : fault->needs));

@@ -119,7 +119,7 @@ void run(const Options& /*options*/, Report& report) {
   tell_case(c, report);
   EngineSubject short_of_layers({std::make_shared<RemainderDropped>(), nullptr});
   claim_law_finds(c, short_of_layers, "a partition that drops the remainder", "outputs", report);
-  EngineSubject remainder_first(find_fault("P9")->make());
+  EngineSubject remainder_first(find_fault("P9")->make);
   claim_law_finds(c, remainder_first,
                   "one that puts it into the first segment (no value differs, only the work)",
                   "executions", report);
