@@ -20,6 +20,7 @@ struct FaultsArguments {
   std::string device = "cpu";
   std::string jobs;
   std::string readme;
+  std::string check;
   bool matrix = false;
   bool json = false;
 };
@@ -68,8 +69,9 @@ int hunt_catalogue(const FaultsArguments& a) {
   o.jobs = parse_jobs(a.jobs);
   o.stop = &stop_on_interrupt();
   const std::vector<const Fault*> chosen = chosen_faults(a.ids);
-  const std::string readme = a.readme.empty() ? "" : read(a.readme);
-  if (!a.readme.empty()) with_report(readme, "");
+  const std::string& file = a.check.empty() ? a.readme : a.check;
+  const std::string readme = file.empty() ? "" : read(file);
+  if (!file.empty()) with_report(readme, "");
 
   const auto started = Clock::now();
   StatusLine status(a.json);
@@ -97,6 +99,11 @@ int hunt_catalogue(const FaultsArguments& a) {
     std::ofstream out(a.readme);
     out << with_report(readme, markdown_of(report));
     if (!out.flush()) throw UsageError(fmt::format("--readme: cannot write {}", a.readme));
+  }
+  if (!a.check.empty() && with_report(readme, markdown_of(report)) != readme) {
+    print_error(fmt::format("{} says something else; after a look at the table above: {}\n", file,
+                            again("faults --readme " + shell_word(file))));
+    return kBroken;
   }
   return report.survivors() == 0 ? kHeld : kBroken;
 }
@@ -126,6 +133,9 @@ void add_faults(CLI::App& app, Action& chosen) {
   command
       ->add_option("--readme", a->readme, "Write the table into this file, between its two markers")
       ->type_name("FILE");
+  command->add_option("--check", a->check, "Fail when this file's table is another one")
+      ->type_name("FILE")
+      ->excludes("--readme");
   command->add_flag("--json", a->json, "JSON instead of text");
   command->callback([&chosen, a] { chosen = [a] { return hunt_catalogue(*a); }; });
 }

@@ -1,6 +1,5 @@
 #include <array>
 
-#include "engine/ambient/autocast.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"
 #include "properties/faults/threads.h"
@@ -25,16 +24,6 @@ class DropoutInEvaluation final : public Spy {
     results[0] = x.detach();
     results[1] = Tensor::ones(x.shape(), DType::uint8);
     return true;
-  }
-};
-
-/// F3
-class CacheSwitched final : public Mechanics {
- public:
-  void restore_autocast(Ambient& state, const Autocast& captured) const override {
-    Autocast other = captured.settings();
-    other.cache_enabled = !other.cache_enabled;
-    Mechanics::restore_autocast(state, other);
   }
 };
 
@@ -127,9 +116,10 @@ std::span<const Fault> fidelity_faults() {
       Fault{"F2", "A replay reads the training flag as it is then, and drops nothing.",
             "adapter-hub/adapters#732 huggingface/peft#2826",
             with_checkpoint<ReplaysUnder<DropoutInEvaluation>>},
-      Fault{"F3",
-            "A replay casts with a cache where its forward had none, and without where it had.",
-            "pytorch/pytorch#193338", with_mechanics<CacheSwitched>},
+      Fault{"F3", "A replay finds the cache of casts warm where its forward found it cold.",
+            "pytorch/pytorch#193338", nullptr,
+            "The cache holds values by tensor and version, and no history: warm or cold, an op "
+            "computes with the same bits and records the same nodes."},
       Fault{"F4", "A replay runs on another thread, with what is local to it.",
             "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
       Fault{"F5", "A replay sums in another order.", "pytorch/pytorch#166926",
