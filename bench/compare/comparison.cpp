@@ -156,6 +156,8 @@ void judge_times(Comparison& c) {
     b.time.base_ns = median_time(c.sides.base, b.name, o.clock);
     b.time.head_ns = median_time(c.sides.head, b.name, o.clock);
     if (!o.judge_time || c.time_refused() || b.presence != Presence::both) continue;
+    // Counted only.
+    if (!b.time.base_ns && !b.time.head_ns) continue;
     const std::vector<double> ratios = log_ratios(c.sides, b.name, o.clock);
     b.time.verdict = TimeVerdict::unsure;
     b.time.pairs = static_cast<int>(ratios.size());
@@ -290,6 +292,18 @@ int Comparison::count(TimeVerdict verdict) const {
                     [&](const BenchmarkResult& b) { return b.time.verdict == verdict; }));
 }
 
+int Comparison::counted_only() const {
+  return static_cast<int>(
+      std::count_if(benchmarks.begin(), benchmarks.end(), [&](const BenchmarkResult& b) {
+        return b.presence == Presence::both && !b.time.base_ns && !b.time.head_ns;
+      }));
+}
+
+bool counts_agree(const BenchmarkResult& benchmark) {
+  return std::all_of(benchmark.counters.begin(), benchmark.counters.end(),
+                     [](const CounterResult& c) { return c.change == CounterChange::same; });
+}
+
 int Comparison::count(Finding::Kind kind) const {
   return static_cast<int>(std::count_if(findings.begin(), findings.end(),
                                         [&](const Finding& f) { return f.kind == kind; }));
@@ -304,6 +318,8 @@ Comparison compare(Sides sides, const Options& options) {
   Comparison c;
   c.options = options;
   c.sides = std::move(sides);
+  const ClockChoice choice = choose_clock(c.sides);
+  if (options.clock == Clock::automatic) c.options.clock = choice.clock;
   for (const std::string& name : names_in(c.sides, options.filter)) {
     BenchmarkResult& b = c.benchmarks.emplace_back();
     b.name = name;
@@ -313,6 +329,8 @@ Comparison compare(Sides sides, const Options& options) {
   judge_times(c);
   report(c);
   take_notes(c);
+  const bool was_chosen = options.clock == Clock::automatic && c.options.clock == Clock::cpu;
+  if (options.judge_time && was_chosen) c.notes.push_back(clock_sentence(choice.share));
   return c;
 }
 

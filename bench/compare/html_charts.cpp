@@ -13,7 +13,7 @@ namespace {
 constexpr double kWide = 1000;
 constexpr double kHigh = 100;
 /// More events than this are drawn as the highest of each group.
-constexpr std::size_t kMostColumns = 1000;
+constexpr std::size_t kMostColumns = 400;
 
 std::string mark(std::string_view kind, double left, std::optional<double> width = {}) {
   return fmt::format("<i class=\"{}\" style=\"left:{:.2f}%{}\"></i>", kind, left,

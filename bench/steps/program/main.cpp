@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -20,9 +24,35 @@ struct Arguments {
   Device device = Device::cpu;
   int threads = 1;
   bool tf32 = false;
+  /// Where the bytes over each step go; empty: nowhere.
+  std::string timelines;
 };
 
-void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arguments) {
+/// The bytes over each step that was measured, as JSON that rematch-compare reads.
+class Timelines {
+ public:
+  void add(const std::string& name, const StepTimeline& timeline) {
+    nlohmann::json points = nlohmann::json::array();
+    std::size_t phase = 0;
+    for (std::size_t i = 0; i < timeline.live.size(); ++i) {
+      while (phase + 1 < timeline.phases.size() && timeline.phases[phase + 1].first <= i) ++phase;
+      points.push_back({timeline.live[i], timeline.phases[phase].second});
+    }
+    steps_[name] = {{"timeline_fields", {"live", "phase"}}, {"timeline", std::move(points)}};
+  }
+  void write(const std::string& path) const {
+    std::ofstream out(path, std::ios::binary);
+    out << steps_.dump() << "\n";
+    out.close();
+    if (!out) throw std::runtime_error("--timelines: cannot write " + path);
+  }
+
+ private:
+  nlohmann::json steps_ = nlohmann::json::object();
+};
+
+void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arguments,
+             Timelines* timelines) {
   cpu::set_threads(arguments.threads);
   const bool on_device = spec.device == Device::cuda;
   if (on_device) {
@@ -33,6 +63,7 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
   for (const auto& [name, value] : counted.counts) {
     state.counters[std::string(name)] = static_cast<double>(value);
   }
+  if (timelines != nullptr) timelines->add(spec.name(), counted.timeline);
   state.SetLabel("peak in the " + counted.peak.place);
   if (!on_device) {
     for (auto _ : state) step.run();
@@ -46,9 +77,10 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
   }
 }
 
-void add(const StepSpec& spec, const Arguments& arguments) {
-  auto* added = benchmark::RegisterBenchmark(
-      spec.name().c_str(), [=](benchmark::State& state) { measure(state, spec, arguments); });
+void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines) {
+  auto* added = benchmark::RegisterBenchmark(spec.name().c_str(), [=](benchmark::State& state) {
+    measure(state, spec, arguments, timelines);
+  });
   added->Unit(benchmark::kMillisecond);
   if (spec.device == Device::cuda) {
     added->UseManualTime();
@@ -57,24 +89,25 @@ void add(const StepSpec& spec, const Arguments& arguments) {
   }
 }
 
-void add_all(const Arguments& arguments) {
+void add_all(const Arguments& arguments, Timelines* timelines) {
   const auto is_usual = [](const Plan& plan) {
     return plan.name == "plain" || plan.name == "sqrt";
   };
   for (const NamedModel& model : models()) {
     for (const Plan& plan : plans()) {
-      add({model, plan, model.batch, Numbers::float32, arguments.device}, arguments);
+      add({model, plan, model.batch, Numbers::float32, arguments.device}, arguments, timelines);
     }
     for (const Numbers numbers : {Numbers::float64, Numbers::autocast}) {
       for (const Plan& plan : plans()) {
-        if (is_usual(plan)) add({model, plan, model.batch, numbers, arguments.device}, arguments);
+        if (is_usual(plan))
+          add({model, plan, model.batch, numbers, arguments.device}, arguments, timelines);
       }
     }
     if (arguments.device == Device::cpu || model.name == "tiny") continue;
     // What fills a device.
     const std::int64_t large = model.name == "cifar" || model.name == "residual32" ? 1024 : 4096;
     for (const Plan& plan : plans()) {
-      add({model, plan, large, Numbers::float32, arguments.device}, arguments);
+      add({model, plan, large, Numbers::float32, arguments.device}, arguments, timelines);
     }
   }
 }
@@ -82,6 +115,7 @@ void add_all(const Arguments& arguments) {
 [[noreturn]] void usage(const std::string& complaint) {
   std::cerr << "rematch-bench: " << complaint
             << "\nusage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] "
+               "[--timelines FILE] "
                "[--benchmark_... of Google Benchmark, see --help]\n";
   std::exit(2);
 }
@@ -98,6 +132,8 @@ Arguments take_arguments(int& argc, char** argv) {
     };
     if (argument == "--tf32") {
       a.tf32 = true;
+    } else if (argument == "--timelines") {
+      a.timelines = value();
     } else if (argument == "--device") {
       const std::string_view name = value();
       if (name != "cpu" && name != "cuda") {
@@ -127,11 +163,19 @@ int run_all(int argc, char** argv) {
     benchmark::AddCustomContext(name, value);
   }
   benchmark::AddCustomContext("precision", arguments.tf32 ? "tf32" : "strict");
-  add_all(arguments);
+  Timelines timelines;
+  const bool wants_timelines = !arguments.timelines.empty();
+  if (wants_timelines) {
+    // Beside the result file, and named by it.
+    const auto name = std::filesystem::path(arguments.timelines).filename().string();
+    benchmark::AddCustomContext("rematch_timeline", name);
+  }
+  add_all(arguments, wants_timelines ? &timelines : nullptr);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
+  if (wants_timelines) timelines.write(arguments.timelines);
   return 0;
 }
 
