@@ -75,7 +75,7 @@ void PeakWatch::begin_backward() {
 
 Peak PeakWatch::peak() const {
   ByTag now = before_;
-  Peak peak{live_before_, before_, 0, place_of(0)};
+  Peak peak{live_before_, before_, 0, Tag::temporaries, place_of(0)};
   std::int64_t saved = at(now, Tag::saved);
   for (const LedgerEvent& event : ledger_.timeline()) {
     switch (event.kind) {
@@ -93,7 +93,7 @@ Peak PeakWatch::peak() const {
     }
     saved = event.saved;
     if (event.live <= peak.bytes) continue;
-    peak = {event.live, now, event.bytes, place_of(event.label)};
+    peak = {event.live, now, event.bytes, event.tag, place_of(event.label)};
   }
   if (now != held(ledger_)) {
     throw std::logic_error("[peak] the ledger's events do not add up to its bytes by tag");

@@ -15,8 +15,9 @@ namespace rematch::bench {
 struct Peak {
   std::int64_t bytes = 0;
   std::array<std::int64_t, kTagCount> by_tag{};
-  /// The allocation that made it the peak.
+  /// The allocation that made it the peak, and what that was for at first.
   std::int64_t allocated = 0;
+  Tag allocated_for = Tag::temporaries;
   /// Where it was made: "backward of layer 3 (conv2d)".
   std::string place;
 };

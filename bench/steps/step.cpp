@@ -139,4 +139,16 @@ Counted Step::count() {
   return counted;
 }
 
+std::vector<StepSpec> usual_steps(const NamedModel& model, Device device) {
+  std::vector<StepSpec> steps;
+  for (const Numbers numbers : {Numbers::float32, Numbers::float64, Numbers::autocast}) {
+    for (const Plan& plan : plans()) {
+      const bool is_wanted =
+          numbers == Numbers::float32 || plan.name == "plain" || plan.name == "sqrt";
+      if (is_wanted) steps.push_back({model, plan, model.batch, numbers, device});
+    }
+  }
+  return steps;
+}
+
 }  // namespace rematch::bench

@@ -81,4 +81,8 @@ class Step {
   PeakWatch* watch_ = nullptr;
 };
 
+/// What rematch-bench runs of a model at its usual batch: every plan in float32, plain and sqrt in
+/// the other numbers.
+std::vector<StepSpec> usual_steps(const NamedModel& model, Device device);
+
 }  // namespace rematch::bench

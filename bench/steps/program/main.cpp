@@ -90,18 +90,9 @@ void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines)
 }
 
 void add_all(const Arguments& arguments, Timelines* timelines) {
-  const auto is_usual = [](const Plan& plan) {
-    return plan.name == "plain" || plan.name == "sqrt";
-  };
   for (const NamedModel& model : models()) {
-    for (const Plan& plan : plans()) {
-      add({model, plan, model.batch, Numbers::float32, arguments.device}, arguments, timelines);
-    }
-    for (const Numbers numbers : {Numbers::float64, Numbers::autocast}) {
-      for (const Plan& plan : plans()) {
-        if (is_usual(plan))
-          add({model, plan, model.batch, numbers, arguments.device}, arguments, timelines);
-      }
+    for (const StepSpec& step : usual_steps(model, arguments.device)) {
+      add(step, arguments, timelines);
     }
     if (arguments.device == Device::cpu || model.name == "tiny") continue;
     // What fills a device.
