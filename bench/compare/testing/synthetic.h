@@ -76,6 +76,7 @@ struct FakeFile {
   std::string cpu = "Model A";
   std::string format = "1";
   bool has_fingerprint = true;
+  double cpu_share = 0.75;    ///< Of the real time.
   std::string extra_context;  ///< More fields, with a comma behind each.
   std::vector<FakeBenchmark> benchmarks;
 };
