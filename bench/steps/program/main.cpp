@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "bench/fingerprint/fingerprint.h"
 #include "bench/steps/program/device_clock.h"
-#include "bench/steps/program/fingerprint.h"
 #include "bench/steps/step.h"
 #include "engine/cpu/threads.h"
 #include "engine/cuda/device.h"
