@@ -240,13 +240,32 @@ void report_presence(const BenchmarkResult& b, const Options& o, std::vector<Fin
   }
 }
 
+/// "; peak in the backward of layer 2 (conv2d)", where the new side says it.
+std::string place_of(const Sides& sides, const std::string& name) {
+  const auto label_in = [&](const Side& side) {
+    for (const ResultFile& file : side.files) {
+      const BenchmarkRun* run = file.find(name);
+      if (run != nullptr && !run->label.empty()) return run->label;
+    }
+    return std::string();
+  };
+  const std::string before = label_in(sides.base);
+  const std::string now = label_in(sides.head);
+  if (now.empty()) return "";
+  return "; " + now + (before.empty() || before == now ? "" : ", before: " + before);
+}
+
 void report(Comparison& c) {
   for (const BenchmarkResult& b : c.benchmarks) {
     report_presence(b, c.options, c.findings);
     if (b.presence == Presence::base_only || b.presence == Presence::head_only) continue;
     for (const CounterResult& counter : b.counters) {
       if (counter.change == CounterChange::same) continue;
-      c.findings.push_back({kind_of(counter, c.options), counter_sentence(b.name, counter)});
+      const bool is_peak = counter.name == "peak_bytes" && (counter.change == CounterChange::rose ||
+                                                            counter.change == CounterChange::fell);
+      c.findings.push_back(
+          {kind_of(counter, c.options),
+           counter_sentence(b.name, counter) + (is_peak ? place_of(c.sides, b.name) : "")});
     }
     if (b.time.verdict == TimeVerdict::slower || b.time.verdict == TimeVerdict::faster) {
       c.findings.push_back(

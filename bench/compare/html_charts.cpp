@@ -145,7 +145,7 @@ std::string forest_axis(const ForestScale& s) {
   std::string out = "<div class=\"axis\" aria-hidden=\"true\">";
   for (const double ratio : {1 / s.top, 1.0, s.top}) {
     out += fmt::format("<span style=\"left:{:.2f}%\">{}</span>", s.at(ratio),
-                       ratio == 1.0 ? "as before" : change_text(ratio));
+                       ratio == 1.0 ? "0 %" : change_text(ratio));
   }
   return out + "</div>\n";
 }

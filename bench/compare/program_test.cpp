@@ -181,6 +181,21 @@ TEST_CASE("the clock is that of the CPU when both sides waited for a core, and o
   CHECK(clock(0.5, 0.6, "") == "real");
 }
 
+TEST_CASE("a peak that changed is told with its place") {
+  const ScratchFolder folder;
+  const auto side = [&](const char* name, const char* peak, const char* label) {
+    FakeFile file;
+    file.benchmarks = {{"a", {1}, {{"peak_bytes", peak}, {"label", label}}}};
+    return argument(folder.write(name, to_text(file)));
+  };
+  const std::string base = side("base.json", "1000", "\"peak in the loss\"");
+  const std::string same = side("same.json", "1004", "\"peak in the loss\"");
+  const std::string other = side("other.json", "1004", "\"peak in the replay of layer 3\"");
+  CHECK(contains(run_compare(base + same + " --json").out, "to 1,004 B; peak in the loss\""));
+  CHECK(contains(run_compare(base + other + " --json").out,
+                 "; peak in the replay of layer 3, before: peak in the loss\""));
+}
+
 TEST_CASE("a file of counts gives counters and no times") {
   const ScratchFolder folder;
   write_pairs(folder, 1, 12);

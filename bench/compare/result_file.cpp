@@ -134,7 +134,7 @@ void read_entry(const Input& entry, ResultFile& file, Seen& seen) {
   auto at = std::find_if(file.benchmarks.begin(), file.benchmarks.end(),
                          [&](const BenchmarkRun& run) { return run.name == plain; });
   if (at == file.benchmarks.end()) {
-    file.benchmarks.push_back({plain, {}, {}, {}, {}, ""});
+    file.benchmarks.push_back({plain, {}, {}, {}, {}, "", ""});
     at = file.benchmarks.end() - 1;
   }
   if (const auto index = entry.find("repetition_index")) {
@@ -155,6 +155,7 @@ void read_entry(const Input& entry, ResultFile& file, Seen& seen) {
     at->real_ns.push_back(real);
     at->cpu_ns.push_back(cpu);
   }
+  if (const auto label = entry.find("label"); label && at->label.empty()) at->label = label->text();
   read_counters(entry, *at);
 }
 

@@ -28,6 +28,8 @@ struct BenchmarkRun {
   std::map<std::string, std::vector<std::int64_t>> exact;
   /// All other counters, shown and never judged.
   std::map<std::string, std::vector<double>> other;
+  /// What the program says of the run; rematch-bench: where the peak is. Of the first that has it.
+  std::string label;
   /// What the program said when it gave up; empty when every repetition ran.
   std::string error;
 };

@@ -66,10 +66,10 @@ std::string peak_difference(const Json& before, const Json& now) {
   }
   const auto place = [](const Json& peak) { return peak.at("place").get<std::string>(); };
   const bool moved = place(before) != place(now);
-  text += fmt::format("; it comes with {} for {} in the {}",
+  text += fmt::format("; reached by {} for {} in the {}",
                       amount("_bytes", now.at("allocated").get<std::int64_t>()),
                       now.at("for").get<std::string>(), place(now));
-  if (moved) text += ", came in the " + place(before);
+  if (moved) text += ", before in the " + place(before);
   return text;
 }
 

@@ -69,7 +69,8 @@ Comparison run_campaign(const Campaign& campaign, Options options, NoisyMachine&
 struct FakeBenchmark {
   std::string name;
   std::vector<double> ms;
-  std::vector<std::pair<std::string, std::string>> counters;  ///< Values as they stand in JSON.
+  /// Fields of each entry, with values as they stand in JSON.
+  std::vector<std::pair<std::string, std::string>> counters;
 };
 struct FakeFile {
   std::string commit = "1111111111111111111111111111111111111111";
