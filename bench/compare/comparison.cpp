@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "bench/compare/findings.h"
 #include "bench/compare/input.h"
 #include "bench/compare/signed_rank.h"
 #include "bench/compare/words.h"
@@ -198,85 +199,6 @@ void judge_times(Comparison& c) {
   }
 }
 
-using Kind = Finding::Kind;
-
-Kind kind_of(const CounterResult& c, const Options& o) {
-  switch (c.change) {
-    case CounterChange::rose:
-      return Kind::regression;
-    case CounterChange::fell:
-      return Kind::improvement;
-    case CounterChange::missing:
-      return o.allow_missing ? Kind::note : Kind::regression;
-    case CounterChange::unsteady:
-      return (c.head_varies && !c.base_varies) || *c.head > *c.base ? Kind::regression : Kind::note;
-    case CounterChange::added:
-    case CounterChange::same:
-      break;
-  }
-  return Kind::note;
-}
-
-void report_presence(const BenchmarkResult& b, const Options& o, std::vector<Finding>& findings) {
-  switch (b.presence) {
-    case Presence::both:
-      return;
-    case Presence::base_only:
-      findings.push_back({o.allow_missing ? Kind::note : Kind::regression,
-                          b.name + " is missing on the new side"});
-      return;
-    case Presence::head_only:
-      findings.push_back({Kind::note, b.name + " is new: the base does not have it"});
-      return;
-    case Presence::head_failed:
-      findings.push_back({Kind::regression, b.name + " failed on the new side: " + b.error});
-      return;
-    case Presence::base_failed:
-      findings.push_back({Kind::note, b.name + " failed on the base: " + b.error});
-      return;
-    case Presence::both_failed:
-      findings.push_back({Kind::note, b.name + " failed on both sides: " + b.error});
-      return;
-  }
-}
-
-/// "; peak in the backward of layer 2 (conv2d)", where the new side says it.
-std::string place_of(const Sides& sides, const std::string& name) {
-  const auto label_in = [&](const Side& side) {
-    for (const ResultFile& file : side.files) {
-      const BenchmarkRun* run = file.find(name);
-      if (run != nullptr && !run->label.empty()) return run->label;
-    }
-    return std::string();
-  };
-  const std::string before = label_in(sides.base);
-  const std::string now = label_in(sides.head);
-  if (now.empty()) return "";
-  return "; " + now + (before.empty() || before == now ? "" : ", before: " + before);
-}
-
-void report(Comparison& c) {
-  for (const BenchmarkResult& b : c.benchmarks) {
-    report_presence(b, c.options, c.findings);
-    if (b.presence == Presence::base_only || b.presence == Presence::head_only) continue;
-    for (const CounterResult& counter : b.counters) {
-      if (counter.change == CounterChange::same) continue;
-      const bool is_peak = counter.name == "peak_bytes" && (counter.change == CounterChange::rose ||
-                                                            counter.change == CounterChange::fell);
-      c.findings.push_back(
-          {kind_of(counter, c.options),
-           counter_sentence(b.name, counter) + (is_peak ? place_of(c.sides, b.name) : "")});
-    }
-    if (b.time.verdict == TimeVerdict::slower || b.time.verdict == TimeVerdict::faster) {
-      c.findings.push_back(
-          {b.time.verdict == TimeVerdict::slower ? Kind::regression : Kind::improvement,
-           time_sentence(b, c.options)});
-    }
-  }
-  std::stable_sort(c.findings.begin(), c.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.kind < b.kind; });
-}
-
 void take_notes(Comparison& c) {
   if (!c.options.judge_time) return;
   for (const FingerprintDifference& d : c.sides.differences) c.notes.push_back(refusal_sentence(d));
@@ -346,7 +268,7 @@ Comparison compare(Sides sides, const Options& options) {
     compare_counters(c.sides, b);
   }
   judge_times(c);
-  report(c);
+  c.findings = findings_of(c);
   take_notes(c);
   const bool was_chosen = options.clock == Clock::automatic && c.options.clock == Clock::cpu;
   if (options.judge_time && was_chosen) c.notes.push_back(clock_sentence(choice.share));

@@ -196,6 +196,27 @@ TEST_CASE("a peak that changed is told with its place") {
                  "; peak in the replay of layer 3, before: peak in the loss\""));
 }
 
+TEST_CASE("the same change in many benchmarks of a model is one finding, and each is counted") {
+  const ScratchFolder folder;
+  const auto side = [&](const char* name, int more) {
+    FakeFile file;
+    for (const char* benchmark : {"a/plain", "a/k2", "a/k4", "a/sqrt", "b/plain", "b/k2"}) {
+      const int count = 10 + static_cast<int>(file.benchmarks.size()) + more;
+      file.benchmarks.push_back({benchmark, {1}, {{"allocations", std::to_string(count)}}});
+    }
+    return argument(folder.write(name, to_text(file)));
+  };
+  const std::string sides = side("base.json", 0) + side("new.json", 4);
+  const auto j = nlohmann::json::parse(run_compare(sides + " --json").out);
+  REQUIRE(j["findings"].size() == 3);
+  CHECK(
+      j["findings"][0]["text"] ==
+      "allocations rose by 4 in 4 benchmarks of a: plain from 10 to 14, k2 from 11 to 15, k4 from "
+      "12 to 16, and 1 more");
+  CHECK(j["findings"][1]["text"] == "allocations of b/plain rose by 4 (+28.6 %), from 14 to 18");
+  for (const auto& b : j["benchmarks"]) CHECK(b["counters"]["allocations"]["change"] == "rose");
+}
+
 TEST_CASE("a file of counts gives counters and no times") {
   const ScratchFolder folder;
   write_pairs(folder, 1, 12);
