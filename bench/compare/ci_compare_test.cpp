@@ -50,7 +50,10 @@ class Repository {
   Repository() {
     run("git init -q -b main .");
     fs::create_directory(folder_.path() / "ci");
-    fs::copy_file(REMATCH_SOURCE_DIR "/ci/compare", folder_.path() / "ci/compare");
+    fs::create_directories(folder_.path() / "bench/compare");
+    for (const char* file : {"ci/compare", "bench/compare/measuring.py"}) {
+      fs::copy_file(fs::path(REMATCH_SOURCE_DIR) / file, folder_.path() / file);
+    }
     folder_.write(".gitignore", "/build/\n");
     folder_.write("CMakeLists.txt",
                   "cmake_minimum_required(VERSION 3.25)\nproject(fake NONE)\n"
