@@ -207,10 +207,10 @@ void take_notes(Comparison& c) {
     return;
   }
   if (c.most_pairs < c.fewest_pairs) {
-    c.notes.push_back(fmt::format(
-        "there {} {}; among {} no change of time can be found with fewer than {}",
-        c.most_pairs == 1 ? "is" : "are", counted(c.most_pairs, "pair"),
-        counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"), c.fewest_pairs));
+    c.notes.push_back(
+        fmt::format("there {} {}; among {} no change of time can be found with fewer than {}",
+                    c.most_pairs == 1 ? "is" : "are", counted(c.most_pairs, "pair"),
+                    counted(c.judged(), "benchmark"), c.fewest_pairs));
   }
   if (c.sides.by_repetition) {
     c.notes.push_back(
@@ -238,6 +238,10 @@ int Comparison::counted_only() const {
       std::count_if(benchmarks.begin(), benchmarks.end(), [&](const BenchmarkResult& b) {
         return b.presence == Presence::both && !b.time.base_ns && !b.time.head_ns;
       }));
+}
+
+int Comparison::judged() const {
+  return static_cast<int>(benchmarks.size()) - count(TimeVerdict::not_compared);
 }
 
 bool counts_agree(const BenchmarkResult& benchmark) {

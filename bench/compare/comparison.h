@@ -109,8 +109,9 @@ struct Comparison {
   int most_pairs = 0;  ///< Of any benchmark.
 
   int count(TimeVerdict verdict) const;
-  /// Of benchmarks that were counted and not timed.
+  /// Of benchmarks that were counted and not timed, and of those whose times were judged.
   int counted_only() const;
+  int judged() const;
   int count(Finding::Kind kind) const;
   bool time_refused() const { return options.judge_time && !sides.differences.empty(); }
   /// 0 no regression, 1 regression, 3 neither, but a time could not be judged.

@@ -119,9 +119,8 @@ std::string unsure_reason(const TimeResult& t, const Comparison& c) {
   const bool looks_slower = t.low > edge;
   const bool looks_faster = t.high < 1 / edge;
   if (looks_slower || looks_faster) {
-    return fmt::format("looks {}, but in a run of {} that is not yet certain",
-                       looks_slower ? "slower" : "faster",
-                       counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"));
+    return fmt::format("looks {}, but among {} that is not yet certain",
+                       looks_slower ? "slower" : "faster", counted(c.judged(), "timed benchmark"));
   }
   if (!(t.low > 0) || std::isinf(t.high)) return "too few pairs for an interval";
   const bool across_low = t.low < 1 / edge && t.high >= 1 / edge;
