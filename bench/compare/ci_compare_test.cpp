@@ -176,7 +176,7 @@ TEST_CASE("ci/compare counts every benchmark, and times a sample or what it is t
   repository.write_program(100, "1004", names);
   repository.commit();
   const auto timed = [&](const std::string& arguments) {
-    const Outcome o = repository.compare("HEAD~1 HEAD --json " + arguments);
+    const Outcome o = repository.compare("HEAD~1 HEAD --json --budget 0.001s " + arguments);
     INFO(o.out << repository.messages());
     CHECK(o.status == 1);
     std::vector<std::string> found;
