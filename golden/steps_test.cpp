@@ -76,17 +76,4 @@ TEST_CASE("steps of tiny take the bytes and counts that were approved", "[approv
 
 TEST_CASE("every model has approved steps") { CHECK(bench::models().size() == 5); }
 
-TEST_CASE("the first step of a model counts as every later one") {
-  for (const bench::StepSpec& spec : bench::usual_steps(bench::models().back(), Device::cpu)) {
-    bench::Step step(spec);
-    const bench::Counted first = step.count();
-    step.run();
-    const bench::Counted later = step.count();
-    INFO(spec.name());
-    CHECK(first.counts == later.counts);
-    CHECK(first.peak.by_tag == later.peak.by_tag);
-    CHECK(first.peak.place == later.peak.place);
-  }
-}
-
 }  // namespace rematch::golden
