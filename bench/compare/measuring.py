@@ -1,5 +1,6 @@
 """Runs benchmark programs for ci/compare, prove_gate and golden/make_times."""
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 # What is timed, where a program has such benchmarks; else all are.
 TIMED = r"^[^/]+/(plain|sqrt|every-reentrant)/float32/"
@@ -71,6 +73,19 @@ def exact(name):
     return re.sub(r"([.\[\]{}()\\*+?^$|])", r"\\\1", name)
 
 
+@contextlib.contextmanager
+def fresh_copy(program, folder):
+    """A copy of the program for one process. In which pages of memory a file lies is chance, and
+    moves times by percents; as long as the file is cached it is the same chance for each process,
+    so that two builds of one source differ for good. Copies draw anew."""
+    copy = Path(folder) / "program"
+    shutil.copy(program, copy)
+    try:
+        yield copy
+    finally:
+        copy.unlink(missing_ok=True)
+
+
 class Measurement:
     """Runs both programs in turn. One process is one file of one benchmark; neighbours in time have
     the same name in the folders of both sides."""
@@ -90,7 +105,11 @@ class Measurement:
         number = self.names.index(name)
         target = self.folder / side / f"{pair:04}-{number:04}.json"
         part = target.with_suffix(".part")
-        command = [self.programs[side], f"--benchmark_filter=^{exact(name)}$",
+        with fresh_copy(self.programs[side], self.folder) as program:
+            self.run_program(program, side, name, target, part)
+
+    def run_program(self, program, side, name, target, part):
+        command = [program, f"--benchmark_filter=^{exact(name)}$",
                    f"--benchmark_min_time={self.options.min_time:g}",
                    f"--benchmark_repetitions={self.options.repetitions}",
                    f"--benchmark_out={part}", "--benchmark_out_format=json"]
@@ -105,7 +124,8 @@ class Measurement:
             part.unlink(missing_ok=True)
             raise
         if child.returncode != 0:
-            raise Failure(f"{command[0]} failed with {child.returncode} in {name}:\n{errors[-2000:]}")
+            raise Failure(f"{self.programs[side]} failed with {child.returncode} in {name}:\n"
+                          f"{errors[-2000:]}")
         part.rename(target)
 
     def start_counting(self, side, names):
