@@ -1,8 +1,15 @@
-// Where the time of a hunt goes: each stage of a case by itself, over the first cases of a mix.
+// Where the time of a hunt goes: each stage of a case by itself, over the first cases of a mix, and
+// what comes behind a finding: shrinking it, replaying a case.
 #include <benchmark/benchmark.h>
 
+#include <cstddef>
+
+#include "properties/faults/fault.h"
 #include "properties/forecast/forecast.h"
 #include "properties/generate/mix.h"
+#include "properties/generate/shrink.h"
+#include "properties/hunt/hunt.h"
+#include "properties/hunt/replay.h"
 #include "properties/laws/law.h"
 #include "properties/subjects/engine_subject.h"
 
@@ -62,12 +69,54 @@ void judging(benchmark::State& state, Mix mix) {
   count(state);
 }
 
+void replaying(benchmark::State& state, Mix mix) {
+  const std::vector<Case> cases = cases_of(mix);
+  EngineSubject engine;
+  std::size_t i = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(replay(cases[i++ % kCases], engine));
+  count(state);
+}
+
+/// Findings in an engine that does not rewind the random state, each down to its smallest. What
+/// the smallest still has says how well it goes, the cases tried how much was done for it.
+void shrinking(benchmark::State& state, Mix mix) {
+  EngineSubject broken(find_fault("R1")->mechanics);
+  Bench bench;
+  std::vector<Case> findings;
+  for (const Case& c : cases_of(mix)) {
+    if (!judge_or_catch(c, broken, bench).held()) findings.push_back(c);
+    if (findings.size() == 8) break;
+  }
+  if (findings.empty()) {
+    state.SkipWithError("the fault was not found");
+    return;
+  }
+  // Rounds of all findings are alike, so that the counters do not depend on how long it runs.
+  std::int64_t tried = 0;
+  std::size_t layers = 0;
+  const auto fails = [&](const Case& c) {
+    ++tried;
+    return !judge_or_catch(c, broken, bench).held();
+  };
+  for (auto _ : state) {
+    tried = 0;
+    layers = 0;
+    // No limit in time: the steps are the same on every machine.
+    for (const Case& c : findings) layers += shrink(c, fails, {5000, 1e9}).layers.size();
+  }
+  state.counters["findings"] = static_cast<double>(findings.size());
+  state.counters["cases_tried"] = static_cast<double>(tried);
+  state.counters["layers_left"] = static_cast<double>(layers);
+}
+
 #define REMATCH_STAGES(mix)                                       \
   BENCHMARK_CAPTURE(generation, mix, Mix::mix);                   \
   BENCHMARK_CAPTURE(forecasting, mix, Mix::mix);                  \
   BENCHMARK_CAPTURE(one_run, mix##_plain, Mix::mix, false);       \
   BENCHMARK_CAPTURE(one_run, mix##_checkpointed, Mix::mix, true); \
-  BENCHMARK_CAPTURE(judging, mix, Mix::mix)
+  BENCHMARK_CAPTURE(judging, mix, Mix::mix);                      \
+  BENCHMARK_CAPTURE(replaying, mix, Mix::mix);                    \
+  BENCHMARK_CAPTURE(shrinking, mix, Mix::mix)->Unit(benchmark::kMillisecond)
 
 REMATCH_STAGES(standard);
 REMATCH_STAGES(wide);

@@ -12,23 +12,27 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Takes 10 ms times PERCENT / 100, give or take half a percent, which cannot change a verdict.
-/// EXTRA runs before each benchmark.
+/// EXTRA runs in each process.
 constexpr std::string_view kProgram = R"sh(#!/bin/sh
 for a in "$@"; do
   case "$a" in
     --benchmark_list_tests=true) printf '%s\n' NAMES; exit 0 ;;
-    --benchmark_filter=*) name=${a#*=^}; name=$(printf %s "${name%$}" | tr -d '\\') ;;
+    --benchmark_filter=*) filter=${a#*=} ;;
     --benchmark_out=*) out=${a#*=} ;;
   esac
 done
 EXTRA
-noise=$(($(od -An -N2 -tu2 /dev/urandom) % 1000))
+entries=
+for name in $(printf '%s\n' NAMES | grep -E "$filter"); do
+  noise=$(($(od -An -N2 -tu2 /dev/urandom) % 1000))
+  entries="$entries${entries:+,}
+  {\"name\": \"$name/real_time\", \"run_type\": \"iteration\", \"repetition_index\": 0,
+   \"real_time\": $((PERCENT * 99500 + PERCENT * noise)), \"cpu_time\": 1.0, \"time_unit\": \"ns\",
+   \"peak_bytes\": PEAK}"
+done
 cat > "$out" <<JSON
 {"context": {"date": "2026-01-02T03:04:05+00:00", "host_name": "host", "num_cpus": 2,
-  "library_build_type": "release"},
- "benchmarks": [{"name": "$name/real_time", "run_type": "iteration", "repetition_index": 0,
-  "real_time": $((PERCENT * 99500 + PERCENT * noise)), "cpu_time": 1.0, "time_unit": "ns",
-  "peak_bytes": PEAK}]}
+  "library_build_type": "release"}, "benchmarks": [$entries]}
 JSON
 )sh";
 
@@ -46,7 +50,10 @@ class Repository {
   Repository() {
     run("git init -q -b main .");
     fs::create_directory(folder_.path() / "ci");
-    fs::copy_file(REMATCH_SOURCE_DIR "/ci/compare", folder_.path() / "ci/compare");
+    fs::create_directories(folder_.path() / "bench/compare");
+    for (const char* file : {"ci/compare", "bench/compare/measuring.py"}) {
+      fs::copy_file(fs::path(REMATCH_SOURCE_DIR) / file, folder_.path() / file);
+    }
     folder_.write(".gitignore", "/build/\n");
     folder_.write("CMakeLists.txt",
                   "cmake_minimum_required(VERSION 3.25)\nproject(fake NONE)\n"
@@ -115,6 +122,8 @@ TEST_CASE("ci/compare builds two commits, measures them in turn and judges them"
   }
   CHECK(contains(repository.messages(), "building rematch-bench of HEAD~1"));
 
+  CHECK(contains(repository.messages(), "timing 2 benchmarks"));
+
   // What is built is kept; a commit against itself is the same.
   const Outcome again = repository.compare("HEAD HEAD --markdown --html page.html");
   CHECK(again.status == 0);
@@ -156,6 +165,34 @@ TEST_CASE("ci/compare measures what is unsure again, as often as it may look") {
   const Outcome short_time = repository.compare("HEAD~1 HEAD --json --budget 0.001s");
   CHECK(short_time.status == 3);
   CHECK(nlohmann::json::parse(short_time.out)["benchmarks"][0]["time"]["pairs"] == 1);
+}
+
+TEST_CASE("ci/compare counts every benchmark, and times a sample or what it is told to") {
+  if (!can_run()) SKIP("python3, git, cmake and ninja are needed");
+  const Repository repository;
+  const char* names = "a/plain/float32/cpu a/sqrt/float32/cpu a/k2/float32/cpu a/sqrt/float64/cpu";
+  repository.write_program(100, "1000", names);
+  repository.commit();
+  repository.write_program(100, "1004", names);
+  repository.commit();
+  const auto timed = [&](const std::string& arguments) {
+    const Outcome o = repository.compare("HEAD~1 HEAD --json --budget 0.001s " + arguments);
+    INFO(o.out << repository.messages());
+    CHECK(o.status == 1);
+    std::vector<std::string> found;
+    const auto j = nlohmann::json::parse(o.out);
+    for (const auto& b : j["benchmarks"]) {
+      CHECK(b["counters"]["peak_bytes"]["change"] == "rose");
+      if (b["time"]["pairs"] > 0) found.push_back(b["name"]);
+    }
+    CHECK(j["benchmarks"].size() == 4);
+    return found;
+  };
+  const std::vector<std::string> sample{"a/plain/float32/cpu", "a/sqrt/float32/cpu"};
+  CHECK(timed("") == sample);
+  CHECK(timed("--time .").size() == 4);
+  CHECK(timed("--time k2") == std::vector<std::string>{"a/k2/float32/cpu"});
+  CHECK(repository.compare("HEAD~1 HEAD --time zebra").status == 2);
 }
 
 TEST_CASE("ci/compare judges what was measured when it is interrupted") {

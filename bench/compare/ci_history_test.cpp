@@ -54,6 +54,29 @@ TEST_CASE("ci/history appends a commit once for each machine, and shows what has
   CHECK(lines() == 17);
 }
 
+TEST_CASE("folders are commits of their own, in the order in which they were measured") {
+  if (run_line("python3 -c ''").status != 0) SKIP("python3 is needed");
+  const ScratchFolder folder;
+  const auto dated = [](char commit, const char* year) {
+    std::string text = result(commit, 10);
+    return text.replace(text.find("2026-01"), 4, year);
+  };
+  folder.write("one/new/r.json", dated('c', "2027"));
+  folder.write("two/new/r.json", dated('b', "2025"));
+  folder.write("six/new/r.json", dated('c', "2028"));
+  const Outcome o = history(folder, "append */new");
+  INFO(o.out);
+  CHECK(o.status == 0);
+  const std::string text = text_of(folder.path() / "history.jsonl");
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+  CHECK(text.find(std::string(40, 'b')) < text.find(std::string(40, 'c')));
+  // One that cannot be read, and nothing is written.
+  folder.write("bad/new/r.json", "{");
+  folder.write("last/new/r.json", dated('d', "2029"));
+  CHECK(history(folder, "append */new").status == 2);
+  CHECK(text_of(folder.path() / "history.jsonl") == text);
+}
+
 TEST_CASE("ci/history leaves the history alone when something is wrong") {
   if (run_line("python3 -c ''").status != 0) SKIP("python3 is needed");
   const ScratchFolder folder;

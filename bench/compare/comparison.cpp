@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "bench/compare/findings.h"
 #include "bench/compare/input.h"
 #include "bench/compare/signed_rank.h"
 #include "bench/compare/words.h"
@@ -156,6 +157,8 @@ void judge_times(Comparison& c) {
     b.time.base_ns = median_time(c.sides.base, b.name, o.clock);
     b.time.head_ns = median_time(c.sides.head, b.name, o.clock);
     if (!o.judge_time || c.time_refused() || b.presence != Presence::both) continue;
+    // Counted only.
+    if (!b.time.base_ns && !b.time.head_ns) continue;
     const std::vector<double> ratios = log_ratios(c.sides, b.name, o.clock);
     b.time.verdict = TimeVerdict::unsure;
     b.time.pairs = static_cast<int>(ratios.size());
@@ -196,66 +199,6 @@ void judge_times(Comparison& c) {
   }
 }
 
-using Kind = Finding::Kind;
-
-Kind kind_of(const CounterResult& c, const Options& o) {
-  switch (c.change) {
-    case CounterChange::rose:
-      return Kind::regression;
-    case CounterChange::fell:
-      return Kind::improvement;
-    case CounterChange::missing:
-      return o.allow_missing ? Kind::note : Kind::regression;
-    case CounterChange::unsteady:
-      return (c.head_varies && !c.base_varies) || *c.head > *c.base ? Kind::regression : Kind::note;
-    case CounterChange::added:
-    case CounterChange::same:
-      break;
-  }
-  return Kind::note;
-}
-
-void report_presence(const BenchmarkResult& b, const Options& o, std::vector<Finding>& findings) {
-  switch (b.presence) {
-    case Presence::both:
-      return;
-    case Presence::base_only:
-      findings.push_back({o.allow_missing ? Kind::note : Kind::regression,
-                          b.name + " is missing on the new side"});
-      return;
-    case Presence::head_only:
-      findings.push_back({Kind::note, b.name + " is new: the base does not have it"});
-      return;
-    case Presence::head_failed:
-      findings.push_back({Kind::regression, b.name + " failed on the new side: " + b.error});
-      return;
-    case Presence::base_failed:
-      findings.push_back({Kind::note, b.name + " failed on the base: " + b.error});
-      return;
-    case Presence::both_failed:
-      findings.push_back({Kind::note, b.name + " failed on both sides: " + b.error});
-      return;
-  }
-}
-
-void report(Comparison& c) {
-  for (const BenchmarkResult& b : c.benchmarks) {
-    report_presence(b, c.options, c.findings);
-    if (b.presence == Presence::base_only || b.presence == Presence::head_only) continue;
-    for (const CounterResult& counter : b.counters) {
-      if (counter.change == CounterChange::same) continue;
-      c.findings.push_back({kind_of(counter, c.options), counter_sentence(b.name, counter)});
-    }
-    if (b.time.verdict == TimeVerdict::slower || b.time.verdict == TimeVerdict::faster) {
-      c.findings.push_back(
-          {b.time.verdict == TimeVerdict::slower ? Kind::regression : Kind::improvement,
-           time_sentence(b, c.options)});
-    }
-  }
-  std::stable_sort(c.findings.begin(), c.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.kind < b.kind; });
-}
-
 void take_notes(Comparison& c) {
   if (!c.options.judge_time) return;
   for (const FingerprintDifference& d : c.sides.differences) c.notes.push_back(refusal_sentence(d));
@@ -264,10 +207,10 @@ void take_notes(Comparison& c) {
     return;
   }
   if (c.most_pairs < c.fewest_pairs) {
-    c.notes.push_back(fmt::format(
-        "there {} {}; among {} no change of time can be found with fewer than {}",
-        c.most_pairs == 1 ? "is" : "are", counted(c.most_pairs, "pair"),
-        counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"), c.fewest_pairs));
+    c.notes.push_back(
+        fmt::format("there {} {}; among {} no change of time can be found with fewer than {}",
+                    c.most_pairs == 1 ? "is" : "are", counted(c.most_pairs, "pair"),
+                    counted(c.judged(), "benchmark"), c.fewest_pairs));
   }
   if (c.sides.by_repetition) {
     c.notes.push_back(
@@ -290,6 +233,22 @@ int Comparison::count(TimeVerdict verdict) const {
                     [&](const BenchmarkResult& b) { return b.time.verdict == verdict; }));
 }
 
+int Comparison::counted_only() const {
+  return static_cast<int>(
+      std::count_if(benchmarks.begin(), benchmarks.end(), [&](const BenchmarkResult& b) {
+        return b.presence == Presence::both && !b.time.base_ns && !b.time.head_ns;
+      }));
+}
+
+int Comparison::judged() const {
+  return static_cast<int>(benchmarks.size()) - count(TimeVerdict::not_compared);
+}
+
+bool counts_agree(const BenchmarkResult& benchmark) {
+  return std::all_of(benchmark.counters.begin(), benchmark.counters.end(),
+                     [](const CounterResult& c) { return c.change == CounterChange::same; });
+}
+
 int Comparison::count(Finding::Kind kind) const {
   return static_cast<int>(std::count_if(findings.begin(), findings.end(),
                                         [&](const Finding& f) { return f.kind == kind; }));
@@ -304,6 +263,8 @@ Comparison compare(Sides sides, const Options& options) {
   Comparison c;
   c.options = options;
   c.sides = std::move(sides);
+  const ClockChoice choice = choose_clock(c.sides);
+  if (options.clock == Clock::automatic) c.options.clock = choice.clock;
   for (const std::string& name : names_in(c.sides, options.filter)) {
     BenchmarkResult& b = c.benchmarks.emplace_back();
     b.name = name;
@@ -311,8 +272,10 @@ Comparison compare(Sides sides, const Options& options) {
     compare_counters(c.sides, b);
   }
   judge_times(c);
-  report(c);
+  c.findings = findings_of(c);
   take_notes(c);
+  const bool was_chosen = options.clock == Clock::automatic && c.options.clock == Clock::cpu;
+  if (options.judge_time && was_chosen) c.notes.push_back(clock_sentence(choice.share));
   return c;
 }
 

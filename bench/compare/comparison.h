@@ -25,7 +25,7 @@ struct Options {
   bool allow_missing = false;
   /// False: only exact counters are compared.
   bool judge_time = true;
-  Clock clock = Clock::real;
+  Clock clock = Clock::automatic;
   /// Only benchmarks whose name this regular expression (ECMAScript) finds a match in.
   std::string filter = {};
 };
@@ -35,7 +35,7 @@ enum class TimeVerdict {
   faster,       ///< Below it, certain enough among all the benchmarks of the run.
   slower,       ///< Beyond it, certain enough among all the benchmarks of the run.
   unsure,       ///< None of these.
-  not_compared  ///< Fingerprints differ, or times are not asked for, or one side has none.
+  not_compared  ///< Fingerprints differ, or times are not asked for, or it was counted only.
 };
 
 struct TimeResult {
@@ -98,7 +98,7 @@ struct Finding {
 };
 
 struct Comparison {
-  Options options;
+  Options options;  ///< With the clock that was chosen.
   Sides sides;
   std::vector<BenchmarkResult> benchmarks;  ///< In the order in which the base has them.
   std::vector<Finding> findings;
@@ -109,6 +109,9 @@ struct Comparison {
   int most_pairs = 0;  ///< Of any benchmark.
 
   int count(TimeVerdict verdict) const;
+  /// Of benchmarks that were counted and not timed, and of those whose times were judged.
+  int counted_only() const;
+  int judged() const;
   int count(Finding::Kind kind) const;
   bool time_refused() const { return options.judge_time && !sides.differences.empty(); }
   /// 0 no regression, 1 regression, 3 neither, but a time could not be judged.
@@ -118,6 +121,9 @@ struct Comparison {
 /// Compares. Deterministic: the same files give the same result. Throws std::regex_error for a
 /// filter that is none, and InputError when it leaves no benchmark.
 Comparison compare(Sides sides, const Options& options);
+
+/// Whether every exact counter is the same on both sides.
+bool counts_agree(const BenchmarkResult& benchmark);
 
 /// "SAME", "FASTER", "SLOWER", "UNSURE", "-".
 std::string_view to_string(TimeVerdict verdict);

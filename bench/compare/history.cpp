@@ -67,11 +67,13 @@ void take_series(HistoryReport& report, const std::string& name) {
   for (std::size_t i = 0; i < report.entries.size(); ++i) {
     const auto at = report.entries[i].benchmarks.find(name);
     if (at == report.entries[i].benchmarks.end()) continue;
-    const auto& ns = report.options.clock == Clock::real ? at->second.real_ns : at->second.cpu_ns;
+    const auto& ns = report.options.clock == Clock::cpu ? at->second.cpu_ns : at->second.real_ns;
     if (!ns) continue;
     series.entries.push_back(i);
     series.ns.push_back(*ns);
   }
+  // Counted only.
+  if (series.ns.empty()) return;
   report.series.push_back(std::move(series));
 }
 

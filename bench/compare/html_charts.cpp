@@ -13,7 +13,7 @@ namespace {
 constexpr double kWide = 1000;
 constexpr double kHigh = 100;
 /// More events than this are drawn as the highest of each group.
-constexpr std::size_t kMostColumns = 1000;
+constexpr std::size_t kMostColumns = 400;
 
 std::string mark(std::string_view kind, double left, std::optional<double> width = {}) {
   return fmt::format("<i class=\"{}\" style=\"left:{:.2f}%{}\"></i>", kind, left,
@@ -145,7 +145,7 @@ std::string forest_axis(const ForestScale& s) {
   std::string out = "<div class=\"axis\" aria-hidden=\"true\">";
   for (const double ratio : {1 / s.top, 1.0, s.top}) {
     out += fmt::format("<span style=\"left:{:.2f}%\">{}</span>", s.at(ratio),
-                       ratio == 1.0 ? "as before" : change_text(ratio));
+                       ratio == 1.0 ? "0 %" : change_text(ratio));
   }
   return out + "</div>\n";
 }

@@ -60,6 +60,7 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-top: 1px solid var(--line);
   vertical-align: top; }
 th { color: var(--dim); font-weight: 500; border-top: 0; }
+td code { white-space: nowrap; }
 td.amount, th.amount { text-align: right; font-variant-numeric: tabular-nums; }
 .rose { color: var(--bad); } .fell { color: var(--good); }
 figure { margin: 1rem 0; } figcaption { margin-bottom: .25rem; }

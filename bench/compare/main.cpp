@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <exception>
 #include <fstream>
@@ -35,7 +36,7 @@ struct Arguments {
   std::vector<std::string> base;
   std::vector<std::string> head;
   std::string min_effect = "2";
-  std::string clock = "real";
+  std::string clock = "auto";
   Options options;
   bool no_time = false;
   bool json = false;
@@ -88,9 +89,9 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_option("--filter", a.options.filter, "Only benchmarks whose name this matches")
       ->type_name("REGEX");
   app.add_option("--clock", a.clock,
-                 "real, or cpu for one thread on a machine with more work than cores")
+                 "auto takes cpu for one thread on a machine with more work than cores")
       ->capture_default_str()
-      ->check(CLI::IsMember({"real", "cpu"}))
+      ->check(CLI::IsMember({"auto", "real", "cpu"}))
       ->type_name("CLOCK");
   app.add_flag("--no-time", a.no_time, "Compare exact counters only");
   app.add_flag("--allow-missing", a.options.allow_missing,
@@ -135,8 +136,13 @@ std::optional<TimelinePairs> timelines_of(const Arguments& a, const Sides& sides
   if (!a.timelines.empty()) {
     return pair_timelines(read_timelines(a.timelines[0]), read_timelines(a.timelines[1]));
   }
-  const std::string& base = sides.base.files.front().timelines;
-  const std::string& head = sides.head.files.front().timelines;
+  const auto named = [](const Side& side) {
+    const auto at = std::find_if(side.files.begin(), side.files.end(),
+                                 [](const ResultFile& f) { return !f.timelines.empty(); });
+    return at == side.files.end() ? std::string() : at->timelines;
+  };
+  const std::string base = named(sides.base);
+  const std::string head = named(sides.head);
   if (base.empty() || head.empty()) return std::nullopt;
   return pair_timelines(read_timelines(base), read_timelines(head));
 }
@@ -193,7 +199,9 @@ int run(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kUsage;
   }
   a.options.min_effect = parse_percent(a.min_effect);
-  a.options.clock = a.clock == "cpu" ? Clock::cpu : Clock::real;
+  a.options.clock = a.clock == "cpu"    ? Clock::cpu
+                    : a.clock == "real" ? Clock::real
+                                        : Clock::automatic;
   a.options.judge_time = !a.no_time;
   if (!a.line_of.empty()) return print_line(a);
   const bool has_files = !a.files.empty() || !a.base.empty() || !a.head.empty();

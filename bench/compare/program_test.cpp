@@ -152,6 +152,114 @@ TEST_CASE("the clock of the CPU is another clock") {
   }
 }
 
+TEST_CASE("the clock is that of the CPU when both sides waited for a core, and only then") {
+  const ScratchFolder folder;
+  const auto clock = [&](double base, double head, const std::string& context) {
+    for (int i = 0; i < 4; ++i) {
+      FakeFile file;
+      file.benchmarks = {{"a", {10, 10, 10}, {}}};
+      file.extra_context = context;
+      file.cpu_share = base;
+      folder.write(fmt::format("base/{}.json", i), to_text(file));
+      file.cpu_share = head;
+      folder.write(fmt::format("new/{}.json", i), to_text(file));
+    }
+    const std::string sides = argument(folder.path() / "base") + argument(folder.path() / "new");
+    const auto j = nlohmann::json::parse(run_compare(sides + " --json").out);
+    CHECK(contains(j["notes"].dump(), "CPU times are compared") ==
+          (j["options"]["clock"] == "cpu"));
+    return j["options"]["clock"].get<std::string>();
+  };
+  const std::string one_thread = "\"rematch_device\": \"cpu\",\n";
+  CHECK(clock(0.5, 0.6, one_thread) == "cpu");
+  CHECK(clock(1.0, 0.99, one_thread) == "real");
+  // A side that sleeps has a core whenever it wants one.
+  CHECK(clock(1.0, 0.5, one_thread) == "real");
+  CHECK(clock(0.5, 1.0, one_thread) == "real");
+  // A device, or threads that wait for each other, leave the CPU idle as well.
+  CHECK(clock(0.5, 0.6, "\"rematch_device\": \"cuda\",\n") == "real");
+  CHECK(clock(0.5, 0.6, "") == "real");
+}
+
+TEST_CASE("a peak that changed is told with its place") {
+  const ScratchFolder folder;
+  const auto side = [&](const char* name, const char* peak, const char* label) {
+    FakeFile file;
+    file.benchmarks = {{"a", {1}, {{"peak_bytes", peak}, {"label", label}}}};
+    return argument(folder.write(name, to_text(file)));
+  };
+  const std::string base = side("base.json", "1000", "\"peak in the loss\"");
+  const std::string same = side("same.json", "1004", "\"peak in the loss\"");
+  const std::string other = side("other.json", "1004", "\"peak in the replay of layer 3\"");
+  CHECK(contains(run_compare(base + same + " --json").out, "to 1,004 B; peak in the loss\""));
+  CHECK(contains(run_compare(base + other + " --json").out,
+                 "; peak in the replay of layer 3, before: peak in the loss\""));
+}
+
+TEST_CASE("the same change in many benchmarks of a model is one finding, and each is counted") {
+  const ScratchFolder folder;
+  const auto side = [&](const char* name, int more) {
+    FakeFile file;
+    for (const char* benchmark : {"a/plain", "a/k2", "a/k4", "a/sqrt", "b/plain", "b/k2"}) {
+      const int count = 10 + static_cast<int>(file.benchmarks.size()) + more;
+      file.benchmarks.push_back({benchmark, {1}, {{"allocations", std::to_string(count)}}});
+    }
+    return argument(folder.write(name, to_text(file)));
+  };
+  const std::string sides = side("base.json", 0) + side("new.json", 4);
+  const auto j = nlohmann::json::parse(run_compare(sides + " --json").out);
+  REQUIRE(j["findings"].size() == 3);
+  CHECK(
+      j["findings"][0]["text"] ==
+      "allocations rose by 4 in 4 benchmarks of a: plain from 10 to 14, k2 from 11 to 15, k4 from "
+      "12 to 16, and 1 more");
+  CHECK(j["findings"][1]["text"] == "allocations of b/plain rose by 4 (+28.6 %), from 14 to 18");
+  for (const auto& b : j["benchmarks"]) CHECK(b["counters"]["allocations"]["change"] == "rose");
+}
+
+TEST_CASE("a file of counts gives counters and no times") {
+  const ScratchFolder folder;
+  write_pairs(folder, 1, 12);
+  FakeFile file;
+  file.extra_context = "\"rematch_times\": \"no\",\n";
+  file.benchmarks = {{"a", {1}, {{"peak_bytes", "1000"}}},
+                     {"b", {1}, {{"peak_bytes", "1000"}}},
+                     {"c", {1}, {{"peak_bytes", "1000"}}}};
+  folder.write("base/counts.json", to_text(file));
+  // Slow here, which says nothing.
+  file.benchmarks[1].ms = {100};
+  file.benchmarks[2].counters = {{"peak_bytes", "1004"}};
+  folder.write("new/counts.json", to_text(file));
+  const std::string sides = argument(folder.path() / "base") + argument(folder.path() / "new");
+  const Outcome o = run_compare(sides + " --json");
+  CHECK(o.status == 1);
+  const auto j = nlohmann::json::parse(o.out);
+  CHECK(j["benchmarks"][0]["verdict"] == "SAME");
+  CHECK(j["benchmarks"][0]["time"]["pairs"] == 12);
+  CHECK(j["benchmarks"][1]["verdict"] == "EQUAL");
+  CHECK(j["benchmarks"][1]["time"]["pairs"] == 0);
+  CHECK(j["benchmarks"][2]["verdict"] == "CHANGED");
+  const std::string text = run_compare(sides).out;
+  CHECK(contains(text, "  1 CHANGED: c\n  1 EQUAL: b\n"));
+  CHECK(contains(text, "peak_bytes of c rose by 4 B"));
+  // Nothing that was not timed makes a run unsure.
+  fs::remove(folder.path() / "new/counts.json");
+  fs::remove(folder.path() / "base/counts.json");
+  file.benchmarks.pop_back();
+  folder.write("base/counts.json", to_text(file));
+  folder.write("new/counts.json", to_text(file));
+  CHECK(run_compare(sides).status == 0);
+  // A history takes the counters alone.
+  const auto line = nlohmann::json::parse(
+      run_compare("--history-line" + argument(folder.path() / "new/counts.json")).out);
+  CHECK(line["benchmarks"]["b"].contains("peak_bytes"));
+  CHECK_FALSE(line["benchmarks"]["b"].contains("real_ns"));
+
+  file.extra_context = "\"rematch_times\": \"perhaps\",\n";
+  const std::string odd = argument(folder.write("odd.json", to_text(file)));
+  CHECK(contains(run_compare(odd + odd).out, "rematch_times: expected yes or no"));
+}
+
 TEST_CASE("timelines of rematch show are drawn from the command line and from result files") {
   const ScratchFolder folder;
   const std::string shown = folder.write(
@@ -169,6 +277,16 @@ TEST_CASE("timelines of rematch show are drawn from the command line and from re
   folder.write("named.json", "{\"cifar/sqrt\": " + text_of(shown) + "}");
   run_compare(argument(one) + argument(one) + " --html" + page);
   CHECK(contains(text_of(folder.path() / "page.html"), "cifar/<wbr>sqrt"));
+  // As rematch-bench writes them.
+  folder.write("named.json", R"({"deep64/k2": {"timeline_fields": ["live", "phase"],
+    "timeline": [[10, "forward"], [1234567, "backward"]]}})");
+  run_compare(argument(one) + argument(one) + " --html" + page);
+  CHECK(contains(text_of(folder.path() / "page.html"), "deep64/<wbr>k2"));
+  CHECK(contains(text_of(folder.path() / "page.html"), "peak 1,234,567 B"));
+  folder.write("named.json", R"({"a": {"timeline_fields": ["live"], "timeline": [[10]]}})");
+  const Outcome o = run_compare(argument(one) + argument(one) + " --html" + page);
+  CHECK(o.status == 2);
+  CHECK(contains(o.out, "a.timeline_fields: expected a field \"phase\""));
 }
 
 TEST_CASE("a history is judged, and its last line comes from result files") {

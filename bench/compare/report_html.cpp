@@ -40,23 +40,34 @@ std::string times(const Comparison& c) {
   const ForestScale scale = forest_scale(c);
   std::string loud;
   std::string quiet;
+  std::string counted_rows;
   int same = 0;
+  int only_counted = 0;
   for (const std::size_t i : rows_in_order(c)) {
     const BenchmarkResult& b = c.benchmarks[i];
     const bool is_quiet = b.time.verdict == TimeVerdict::same;
+    const bool is_counted = b.presence == Presence::both && !b.time.base_ns && !b.time.head_ns;
     same += is_quiet ? 1 : 0;
-    (is_quiet ? quiet : loud) += forest_row(b, scale);
+    only_counted += is_counted ? 1 : 0;
+    (is_quiet ? quiet : is_counted ? counted_rows : loud) += forest_row(b, scale);
   }
   std::string out = heading("Time");
   out += fmt::format(
-      "<p class=\"dim\">New over base, with the {:.0f} % interval. Within the grey band of "
+      "<p class=\"dim\">{} time, new over base, with the {:.0f} % interval. Within the grey band "
+      "of "
       "&plusmn;{:.4g} % is the same.</p>\n",
-      c.options.level * 100, c.options.min_effect * 100);
+      c.options.clock == Clock::cpu ? "CPU" : "Real", c.options.level * 100,
+      c.options.min_effect * 100);
   out += forest_axis(scale) + loud;
   if (same > 0) {
     out += fmt::format("<details{}><summary>{} the same</summary>\n{}</details>\n",
                        loud.empty() ? " open" : "",
                        same == 1 ? "1 is" : fmt::format("{} are", same), quiet);
+  }
+  if (only_counted > 0) {
+    out += fmt::format("<details><summary>{} counted, not timed</summary>\n{}</details>\n",
+                       only_counted == 1 ? "1 was" : fmt::format("{} were", only_counted),
+                       counted_rows);
   }
   return out;
 }
@@ -136,7 +147,19 @@ std::string timelines(const TimelinePairs* pairs) {
   std::string out = heading("Bytes over a step") +
                     "<p class=\"dim\">Live bytes, from allocation to allocation; both sides to the "
                     "same scale.</p>\n";
-  for (const TimelinePair& pair : *pairs) out += timeline_figure(pair);
+  std::string changed;
+  std::string quiet;
+  int same = 0;
+  for (const TimelinePair& pair : *pairs) {
+    const bool is_same = pair.base && pair.head && pair.base->live == pair.head->live;
+    same += is_same ? 1 : 0;
+    (is_same ? quiet : changed) += timeline_figure(pair);
+  }
+  out += changed;
+  if (same > 0) {
+    out += fmt::format("<details><summary>{} the same on both sides</summary>\n{}</details>\n",
+                       same == 1 ? "1 is" : fmt::format("{} are", same), quiet);
+  }
   return out;
 }
 

@@ -121,6 +121,7 @@ std::string json_report(const Comparison& c) {
   for (const BenchmarkResult& b : c.benchmarks) {
     Json entry;
     entry["name"] = b.name;
+    entry["verdict"] = verdict_word(b);
     entry["presence"] = to_string(b.presence);
     if (!b.error.empty()) entry["error"] = b.error;
     entry["time"] = time_json(b.time);

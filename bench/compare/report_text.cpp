@@ -39,6 +39,11 @@ std::string painted(const BenchmarkResult& b, const Paint& paint) {
 
 std::string time_or_dash(const std::optional<double>& ns) { return ns ? time_text(*ns) : "-"; }
 
+/// Such benchmarks are listed by their names.
+bool is_counted_only(const BenchmarkResult& b) {
+  return b.presence == Presence::both && !b.time.base_ns && !b.time.head_ns;
+}
+
 /// Which columns a table has beside the name, the change and the verdict.
 struct Columns {
   bool times;
@@ -66,6 +71,7 @@ cli::Table table_of(const Comparison& c, const Columns& columns, const Paint& pa
   table.add(titles);
   for (const std::size_t i : rows_in_order(c)) {
     const BenchmarkResult& b = c.benchmarks[i];
+    if (is_counted_only(b)) continue;
     const TimeResult& t = b.time;
     std::vector<std::string> row{cli::cut(b.name, columns.longest_name)};
     if (columns.times) {
@@ -123,6 +129,23 @@ std::string unsure_section(const Comparison& c, int width, const Paint& paint) {
     out += "  " + wrapped(b.name + ": " + unsure_reason(b.time, c), width - 2, 4) + "\n";
   }
   return out.empty() ? "" : "\n" + paint.bold("unsure") + "\n" + out;
+}
+
+/// The verdict of each benchmark that has no time, in few lines.
+std::string counted_section(const Comparison& c, int width, const Paint& paint) {
+  std::string out;
+  for (const bool agree : {false, true}) {
+    std::string names;
+    int n = 0;
+    for (const BenchmarkResult& b : c.benchmarks) {
+      if (!is_counted_only(b) || counts_agree(b) != agree) continue;
+      names += (n++ == 0 ? "" : ", ") + b.name;
+    }
+    if (n == 0) continue;
+    const std::string text = fmt::format("{} {}: {}", n, agree ? "EQUAL" : "CHANGED", names);
+    out += "  " + wrapped(text, width - 2, 4) + "\n";
+  }
+  return out.empty() ? "" : "\n" + paint.bold("counted, not timed") + "\n" + out;
 }
 
 }  // namespace
@@ -188,14 +211,17 @@ std::string text_report(const Comparison& c, int width, const Paint& paint) {
   }
   if (c.options.judge_time) {
     out += "\n" + paint.bold("time") + "\n";
-    out += "  " +
-           wrapped(fmt::format("new over base with its {:.0f} % interval; within ±{:.4g} % is the "
-                               "same",
-                               c.options.level * 100, c.options.min_effect * 100),
-                   width - 2, 4) +
-           "\n";
+    out +=
+        "  " +
+        wrapped(fmt::format("{} time, new over base with its {:.0f} % interval; within ±{:.4g} % "
+                            "is the same",
+                            c.options.clock == Clock::cpu ? "CPU" : "real", c.options.level * 100,
+                            c.options.min_effect * 100),
+                width - 2, 4) +
+        "\n";
     out += fitting_table(c, width, paint);
   }
+  out += counted_section(c, width, paint);
   return out;
 }
 

@@ -43,12 +43,14 @@ double nanoseconds_per(const Input& unit) {
 }
 
 std::string plain_name(std::string name) {
-  constexpr std::string_view kReal = "/real_time";
   for (;;) {
-    if (name.ends_with(kReal)) {
-      name.resize(name.size() - kReal.size());
-      continue;
+    bool is_shorter = false;
+    for (const std::string_view clock : {"/real_time", "/manual_time"}) {
+      if (!name.ends_with(clock)) continue;
+      name.resize(name.size() - clock.size());
+      is_shorter = true;
     }
+    if (is_shorter) continue;
     const std::size_t at = name.rfind("/repeats:");
     if (at == std::string::npos ||
         name.find_first_not_of("0123456789", at + 9) != std::string::npos) {
@@ -63,7 +65,7 @@ void read_context(const Input& context, ResultFile& file) {
   bool is_ours = false;
   for (const auto& [name, value] : context.fields()) {
     if (!name.starts_with(kPrefix)) continue;
-    is_ours = true;
+    is_ours = is_ours || name != "rematch_times";
     const std::string text = value.text();
     if (name == "rematch_format") {
       if (text != kFormat) value.fail(fmt::format("format {}", kFormat));
@@ -72,6 +74,9 @@ void read_context(const Input& context, ResultFile& file) {
       file.commit = text;
     } else if (name == "rematch_dirty") {
       file.dirty = text != "0" && text != "no" && text != "false" && !text.empty();
+    } else if (name == "rematch_times") {
+      if (text != "yes" && text != "no") value.fail("yes or no");
+      file.has_times = text == "yes";
     } else if (name == "rematch_timeline") {
       file.timelines = (fs::path(file.path).parent_path() / text).string();
     } else {
@@ -129,7 +134,7 @@ void read_entry(const Input& entry, ResultFile& file, Seen& seen) {
   auto at = std::find_if(file.benchmarks.begin(), file.benchmarks.end(),
                          [&](const BenchmarkRun& run) { return run.name == plain; });
   if (at == file.benchmarks.end()) {
-    file.benchmarks.push_back({plain, {}, {}, {}, {}, ""});
+    file.benchmarks.push_back({plain, {}, {}, {}, {}, "", ""});
     at = file.benchmarks.end() - 1;
   }
   if (const auto index = entry.find("repetition_index")) {
@@ -144,8 +149,13 @@ void read_entry(const Input& entry, ResultFile& file, Seen& seen) {
     return;
   }
   const double unit = nanoseconds_per(entry.at("time_unit"));
-  at->real_ns.push_back(entry.at("real_time").positive() * unit);
-  at->cpu_ns.push_back(entry.at("cpu_time").number() * unit);
+  const double real = entry.at("real_time").positive() * unit;
+  const double cpu = entry.at("cpu_time").number() * unit;
+  if (file.has_times) {
+    at->real_ns.push_back(real);
+    at->cpu_ns.push_back(cpu);
+  }
+  if (const auto label = entry.find("label"); label && at->label.empty()) at->label = label->text();
   read_counters(entry, *at);
 }
 

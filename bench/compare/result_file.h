@@ -28,6 +28,8 @@ struct BenchmarkRun {
   std::map<std::string, std::vector<std::int64_t>> exact;
   /// All other counters, shown and never judged.
   std::map<std::string, std::vector<double>> other;
+  /// What the program says of the run; rematch-bench: where the peak is. Of the first that has it.
+  std::string label;
   /// What the program said when it gave up; empty when every repetition ran.
   std::string error;
 };
@@ -43,6 +45,8 @@ struct ResultFile {
   /// library_build_type, and has_fingerprint is false.
   std::map<std::string, std::string> fingerprint;
   bool has_fingerprint = false;
+  /// False: the context says that only counters are to be read ("rematch_times": "no").
+  bool has_times = true;
   /// A file of timelines that belongs to this one, resolved against this file's folder; or empty.
   std::string timelines;
   std::vector<BenchmarkRun> benchmarks;
@@ -50,10 +54,11 @@ struct ResultFile {
   const BenchmarkRun* find(std::string_view name) const;
 };
 
-/// Reads a result file. Aggregates are left out; "/real_time" and "/repeats:N" are dropped from the
-/// end of names. Throws InputError that names the file and the place for everything that is not
-/// such a file: not JSON, another format version, a field that is missing or of a wrong type, a
-/// time that is not positive, an exact counter that is not a whole number, a repetition twice.
+/// Reads a result file. Aggregates are left out; "/real_time", "/manual_time" and "/repeats:N" are
+/// dropped from the end of names. Throws InputError that names the file and the place for
+/// everything that is not such a file: not JSON, another format version, a field that is missing or
+/// of a wrong type, a time that is not positive, an exact counter that is not a whole number, a
+/// repetition twice.
 ResultFile read_result_file(const std::string& path);
 /// The same for text already read; `path` stands in messages.
 ResultFile result_from_text(std::string_view text, const std::string& path);

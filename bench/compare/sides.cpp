@@ -135,6 +135,27 @@ Sides read_sides(const std::vector<std::string>& base, const std::vector<std::st
   return sides;
 }
 
+ClockChoice choose_clock(const Sides& sides) {
+  const ResultFile& first = sides.base.files.front();
+  const bool is_one_thread =
+      field_of(first, "rematch_threads") == "1" && field_of(first, "rematch_device") == "cpu";
+  if (!is_one_thread || !sides.differences.empty()) return {};
+  std::vector<double> shares;
+  const auto share_of = [](const BenchmarkRun& run) {
+    return usable(run.real_ns) && usable(run.cpu_ns) ? median(run.cpu_ns) / median(run.real_ns) : 1;
+  };
+  for (const auto& [i, j] : sides.pairs) {
+    for (const BenchmarkRun& base : sides.base.files[i].benchmarks) {
+      const BenchmarkRun* head = sides.head.files[j].find(base.name);
+      if (head == nullptr || base.real_ns.empty() || head->real_ns.empty()) continue;
+      shares.push_back(std::max(share_of(base), share_of(*head)));
+    }
+  }
+  if (shares.empty()) return {};
+  const double share = median(std::move(shares));
+  return {share < 0.97 ? Clock::cpu : Clock::real, share};
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;

@@ -51,7 +51,19 @@ Sides read_sides(const std::vector<std::string>& base, const std::vector<std::st
 /// Pairs files already read, in their order. Throws as read_sides() does.
 Sides pair_sides(std::vector<ResultFile> base, std::vector<ResultFile> head);
 
-enum class Clock { real, cpu };
+/// automatic: see choose_clock().
+enum class Clock { real, cpu, automatic };
+
+/// CPU time when both sides ran one thread on the CPU, and in most pairs neither process had a core
+/// for 97 % of its time: then real time measures the other processes. Else real time, which alone
+/// shows that a program waits. Exchanging the sides of any pair gives the same answer, so the
+/// choice does not favour a verdict.
+struct ClockChoice {
+  Clock clock = Clock::real;
+  double share =
+      1;  ///< The median over pairs of CPU time over real time, the larger of both sides.
+};
+ClockChoice choose_clock(const Sides& sides);
 
 /// The time of `name` in `head` over that in `base` for every pair that has both, as natural
 /// logarithms; the time of a file is the median of its repetitions.

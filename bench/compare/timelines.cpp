@@ -1,5 +1,7 @@
 #include "bench/compare/timelines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -8,20 +10,41 @@
 namespace rematch::compare {
 namespace {
 
+/// `shown` has a "timeline" whose points' fields its "timeline_fields" name, where it has them.
 Timeline timeline_of(const Input& shown) {
+  std::size_t live = 0;
+  std::size_t phase = 4;  // As `rematch show` writes them: live, saved, layer, execution, phase.
+  if (const auto fields = shown.find("timeline_fields")) {
+    const std::vector<Input> names = fields->elements();
+    const auto index_of = [&](std::string_view name) {
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        if (names[i].text() == name) return i;
+      }
+      fields->fail(fmt::format("a field \"{}\"", name));
+    };
+    live = index_of("live");
+    phase = index_of("phase");
+  }
   Timeline timeline;
-  for (const Input& point : shown.at("checkpointed").at("timeline").elements()) {
+  for (const Input& point : shown.at("timeline").elements()) {
     const std::vector<Input> values = point.elements();
-    // As in "timeline_fields": live, saved, layer, execution, phase.
-    if (values.size() < 5) point.fail("[live, saved, layer, execution, phase]");
-    const std::string phase = values[4].text();
-    if (timeline.phases.empty() || timeline.phases.back().second != phase) {
-      timeline.phases.emplace_back(timeline.live.size(), phase);
+    if (values.size() <= std::max(live, phase)) {
+      point.fail(fmt::format("at least {} values", std::max(live, phase) + 1));
     }
-    timeline.live.push_back(values[0].whole());
+    const std::string name = values[phase].text();
+    if (timeline.phases.empty() || timeline.phases.back().second != name) {
+      timeline.phases.emplace_back(timeline.live.size(), name);
+    }
+    timeline.live.push_back(values[live].whole());
     timeline.peak = std::max(timeline.peak, timeline.live.back());
   }
   return timeline;
+}
+
+/// One step: as rematch-bench writes it, or what `rematch show --json` prints.
+Timeline step_of(const Input& shown) {
+  const auto checkpointed = shown.find("checkpointed");
+  return timeline_of(checkpointed ? *checkpointed : shown);
 }
 
 }  // namespace
@@ -29,9 +52,9 @@ Timeline timeline_of(const Input& shown) {
 std::map<std::string, Timeline> read_timelines(const std::string& path) {
   const nlohmann::json json = parse_json(read_text(path), path);
   const Input root(json, path);
-  if (root.find("checkpointed")) return {{"checkpointed step", timeline_of(root)}};
+  if (root.find("checkpointed")) return {{"checkpointed step", step_of(root)}};
   std::map<std::string, Timeline> timelines;
-  for (const auto& [name, shown] : root.fields()) timelines[name] = timeline_of(shown);
+  for (const auto& [name, shown] : root.fields()) timelines[name] = step_of(shown);
   if (timelines.empty())
     root.fail("what `rematch show --json` prints, or an object of such by name");
   return timelines;

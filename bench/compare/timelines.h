@@ -8,7 +8,7 @@
 
 namespace rematch::compare {
 
-/// The bytes that lived over a checkpointed step, one value per allocation event.
+/// The bytes that lived over a step, one value per allocation event.
 struct Timeline {
   std::vector<std::int64_t> live;
   /// The first event of each phase, with its name: forward, backward, step.
@@ -24,8 +24,8 @@ struct TimelinePair {
 };
 using TimelinePairs = std::vector<TimelinePair>;
 
-/// Reads what `rematch show --json` prints, or an object of such texts by name. The first is named
-/// "checkpointed step". Throws InputError for anything else.
+/// Reads what `rematch show --json` prints, named "checkpointed step", or an object of such by
+/// name, as `rematch-bench --timelines FILE` writes it. Throws InputError for anything else.
 std::map<std::string, Timeline> read_timelines(const std::string& path);
 
 /// Pairs by name, in the order of names.

@@ -119,9 +119,8 @@ std::string unsure_reason(const TimeResult& t, const Comparison& c) {
   const bool looks_slower = t.low > edge;
   const bool looks_faster = t.high < 1 / edge;
   if (looks_slower || looks_faster) {
-    return fmt::format("looks {}, but in a run of {} that is not yet certain",
-                       looks_slower ? "slower" : "faster",
-                       counted(static_cast<std::int64_t>(c.benchmarks.size()), "benchmark"));
+    return fmt::format("looks {}, but among {} that is not yet certain",
+                       looks_slower ? "slower" : "faster", counted(c.judged(), "timed benchmark"));
   }
   if (!(t.low > 0) || std::isinf(t.high)) return "too few pairs for an interval";
   const bool across_low = t.low < 1 / edge && t.high >= 1 / edge;
@@ -142,13 +141,20 @@ std::string verdict_counts(const Comparison& c) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, word);
     }
   }
-  return text.empty() ? "no time compared" : text;
+  if (text.empty()) text = "no time compared";
+  if (const int n = c.counted_only(); n > 0 && !c.time_refused() && c.options.judge_time) {
+    text += fmt::format("; {} counted, not timed", n);
+  }
+  return text;
 }
 
 std::string verdict_word(const BenchmarkResult& b) {
   switch (b.presence) {
     case Presence::both:
-      return std::string(to_string(b.time.verdict));
+      if (b.time.verdict != TimeVerdict::not_compared || b.counters.empty()) {
+        return std::string(to_string(b.time.verdict));
+      }
+      return counts_agree(b) ? "EQUAL" : "CHANGED";
     case Presence::base_only:
       return "MISSING";
     case Presence::head_only:
@@ -172,6 +178,13 @@ std::string headline(const Comparison& c) {
                        counted(c.count(TimeVerdict::unsure), "time"), better);
   }
   return "NO REGRESSION" + (better.empty() ? "" : ": " + better.substr(2));
+}
+
+std::string clock_sentence(double share) {
+  return fmt::format(
+      "the programs had a core for {:.0f} % of their time, so CPU times are compared; --clock real "
+      "compares what the clock on the wall says",
+      share * 100);
 }
 
 std::string refusal_sentence(const FingerprintDifference& d) {

@@ -39,6 +39,8 @@ std::string headline(const Comparison& comparison);
 /// The count of each verdict of time: "27 same, 1 slower, 2 unsure".
 std::string verdict_counts(const Comparison& comparison);
 /// "time is not compared: rematch_cpu differs: expected "A" as in a.json, got "B" in b.json".
+/// Why CPU times were compared.
+std::string clock_sentence(double share);
 std::string refusal_sentence(const FingerprintDifference& difference);
 
 }  // namespace rematch::compare

@@ -23,16 +23,22 @@ class Maker {
  public:
   Maker(std::uint64_t seed, DType dtype) : dtype_(dtype), g_{seed, 0, 0} {}
 
-  void linear(std::int64_t in, std::int64_t out) { add<nn::Linear>(in, out, true, dtype_, &g_); }
-  void conv(std::int64_t in, std::int64_t out) {
-    add<nn::Conv2d>(in, out, std::int64_t{3}, std::int64_t{1}, std::int64_t{1}, true, dtype_, &g_);
+  void linear(std::int64_t in, std::int64_t out) {
+    add<nn::Linear>("linear", in, out, true, dtype_, &g_);
   }
-  void relu() { add<nn::Activation>(nn::ActivationKind::relu); }
-  void dropout(double p) { add<nn::RandomLayer>(nn::RandomKind::dropout, p); }
-  void halve() { add<nn::Pool2d>(nn::PoolKind::max, std::int64_t{2}, std::int64_t{2}); }
+  void conv(std::int64_t in, std::int64_t out) {
+    add<nn::Conv2d>("conv2d", in, out, std::int64_t{3}, std::int64_t{1}, std::int64_t{1}, true,
+                    dtype_, &g_);
+  }
+  void relu() { add<nn::Activation>("relu", nn::ActivationKind::relu); }
+  void dropout(double p) { add<nn::RandomLayer>("dropout", nn::RandomKind::dropout, p); }
+  void halve() {
+    add<nn::Pool2d>("max_pool2d", nn::PoolKind::max, std::int64_t{2}, std::int64_t{2});
+  }
   template <class Layer, class... Args>
-  void add(Args... args) {
+  void add(const char* name, Args... args) {
     layers_.push_back(std::make_shared<Layer>(args...));
+    names_.emplace_back(name);
   }
   DType dtype() const { return dtype_; }
   Generator& generator() { return g_; }
@@ -40,13 +46,14 @@ class Maker {
   Model model(const Shape& input, const Shape& target) {
     nn::Sequential net(std::move(layers_));
     Tensor x = drawn(input, dtype_, g_);
-    return {std::move(net), std::move(x), drawn(target, dtype_, g_)};
+    return {std::move(net), std::move(names_), std::move(x), drawn(target, dtype_, g_)};
   }
 
  private:
   DType dtype_;
   Generator g_;
   Layers layers_;
+  std::vector<std::string> names_;
 };
 
 Model mymodel(std::int64_t batch, DType dtype) {
@@ -80,7 +87,7 @@ Model cifar(std::int64_t batch, DType dtype) {
     m.halve();
     m.dropout(0.25);
   }
-  m.add<nn::Flatten>();
+  m.add<nn::Flatten>("flatten");
   m.linear(64 * 8 * 8, 512);
   m.relu();
   m.dropout(0.5);
@@ -122,9 +129,10 @@ class ResidualBlock final : public nn::Module {
 Model residual32(std::int64_t batch, DType dtype) {
   Maker m(4, dtype);
   m.conv(3, kChannels);
-  for (int block = 0; block < 15; ++block) m.add<ResidualBlock>(m.dtype(), &m.generator());
+  for (int block = 0; block < 15; ++block)
+    m.add<ResidualBlock>("residual block", m.dtype(), &m.generator());
   m.halve();
-  m.add<nn::Flatten>();
+  m.add<nn::Flatten>("flatten");
   m.linear(kChannels * 8 * 8, 10);
   return m.model({batch, 3, 16, 16}, {batch, 10});
 }

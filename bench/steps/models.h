@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace rematch::bench {
 /// A network with an input and a target of the mean squared error.
 struct Model {
   nn::Sequential net;
+  std::vector<std::string> names;  ///< Of the layers: "conv2d".
   Tensor input;
   Tensor target;
 };

@@ -54,6 +54,9 @@ std::span<const Plan> plans() {
       Plan{"every", every},
       Plan{"every-reentrant", every, true},
       Plan{"nested", nested},
+      Plan{"nested-reentrant", nested, true},
+      Plan{"offload", plain, false, LastSegment::stored, false, true},
+      Plan{"sqrt-offload", root, false, LastSegment::checkpointed, false, true},
   };
   return kPlans;
 }

@@ -18,14 +18,17 @@ struct Plan {
   LastSegment last = LastSegment::stored;
   /// A policy keeps the results of products.
   bool keeps_products = false;
+  /// What is saved goes to the host: all of it, or with segments their inputs.
+  bool offload = false;
 };
 
 /// plain; k2, k4: two and four segments; sqrt: the square root of the number of layers; every: each
-/// layer; nested: two halves, each cut again; all with the last segment stored, non-reentrant
-/// unless the name says otherwise.
+/// layer; nested: two halves, each cut again; offload: plain, all that is saved goes to the host;
+/// sqrt-offload: the inputs of segments do, and each is checkpointed. Apart from that the last
+/// segment is stored and the variant non-reentrant, unless the name says otherwise.
 std::span<const Plan> plans();
 
-/// Runs `functions` on `input` under the plan.
+/// Runs `functions` on `input` under the plan; whoever calls it opens the scope of an offload.
 Tensor run(const Plan& plan, std::span<const Function> functions, const Tensor& input);
 
 }  // namespace rematch::bench

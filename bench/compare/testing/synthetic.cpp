@@ -122,8 +122,8 @@ std::string to_text(const FakeFile& file) {
           "      \"repetition_index\": {},\n      \"threads\": 1,\n      \"iterations\": 10,\n"
           "      \"real_time\": {:.16e},\n      \"cpu_time\": {:.16e},\n"
           "      \"time_unit\": \"ms\"{}\n    }}",
-          entries.empty() ? "" : ",\n", b.name, b.name, b.ms.size(), i, b.ms[i], b.ms[i] * 0.75,
-          counters);
+          entries.empty() ? "" : ",\n", b.name, b.name, b.ms.size(), i, b.ms[i],
+          b.ms[i] * file.cpu_share, counters);
     }
   }
   return "{\n  \"context\": {\n" + context + "  },\n  \"benchmarks\": [\n" + entries + "\n  ]\n}\n";

@@ -69,13 +69,15 @@ Comparison run_campaign(const Campaign& campaign, Options options, NoisyMachine&
 struct FakeBenchmark {
   std::string name;
   std::vector<double> ms;
-  std::vector<std::pair<std::string, std::string>> counters;  ///< Values as they stand in JSON.
+  /// Fields of each entry, with values as they stand in JSON.
+  std::vector<std::pair<std::string, std::string>> counters;
 };
 struct FakeFile {
   std::string commit = "1111111111111111111111111111111111111111";
   std::string cpu = "Model A";
   std::string format = "1";
   bool has_fingerprint = true;
+  double cpu_share = 0.75;    ///< Of the real time.
   std::string extra_context;  ///< More fields, with a comma behind each.
   std::vector<FakeBenchmark> benchmarks;
 };

@@ -1,8 +1,8 @@
-#include "bench/steps/fingerprint.h"
+#include "bench/fingerprint/fingerprint.h"
 
 #include <fstream>
 
-#include "bench/steps/commit.h"
+#include "bench/fingerprint/commit.h"
 #include "engine/backend/device.h"
 #include "engine/build/build_info.h"
 

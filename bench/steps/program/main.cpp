@@ -1,0 +1,183 @@
+// Training steps of known models under known plans, with exact counters beside the time.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "bench/fingerprint/fingerprint.h"
+#include "bench/steps/program/device_clock.h"
+#include "bench/steps/step.h"
+#include "engine/cpu/threads.h"
+#include "engine/cuda/device.h"
+
+namespace rematch::bench {
+namespace {
+
+struct Arguments {
+  Device device = Device::cpu;
+  int threads = 1;
+  bool tf32 = false;
+  /// Where the bytes over each step go; empty: nowhere.
+  std::string timelines;
+};
+
+/// The bytes over each step that was measured, as JSON that rematch-compare reads.
+class Timelines {
+ public:
+  void add(const std::string& name, const StepTimeline& timeline) {
+    nlohmann::json points = nlohmann::json::array();
+    std::size_t phase = 0;
+    for (std::size_t i = 0; i < timeline.live.size(); ++i) {
+      while (phase + 1 < timeline.phases.size() && timeline.phases[phase + 1].first <= i) ++phase;
+      points.push_back({timeline.live[i], timeline.phases[phase].second});
+    }
+    steps_[name] = {{"timeline_fields", {"live", "phase"}}, {"timeline", std::move(points)}};
+  }
+  void write(const std::string& path) const {
+    std::ofstream out(path, std::ios::binary);
+    out << steps_.dump() << "\n";
+    out.close();
+    if (!out) throw std::runtime_error("--timelines: cannot write " + path);
+  }
+
+ private:
+  nlohmann::json steps_ = nlohmann::json::object();
+};
+
+void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arguments,
+             Timelines* timelines) {
+  cpu::set_threads(arguments.threads);
+  const bool on_device = spec.device == Device::cuda;
+  if (on_device) {
+    cuda::set_precision(arguments.tf32 ? cuda::Precision::tf32 : cuda::Precision::strict);
+  }
+  Step step(spec);
+  const Counted counted = step.count();
+  for (const auto& [name, value] : counted.counts) {
+    state.counters[std::string(name)] = static_cast<double>(value);
+  }
+  if (timelines != nullptr) timelines->add(spec.name(), counted.timeline);
+  state.SetLabel("peak in the " + counted.peak.place);
+  if (!on_device) {
+    for (auto _ : state) step.run();
+    return;
+  }
+  DeviceClock clock;
+  for (auto _ : state) {
+    clock.start();
+    step.run();
+    state.SetIterationTime(clock.stop());
+  }
+}
+
+void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines) {
+  auto* added = benchmark::RegisterBenchmark(spec.name().c_str(), [=](benchmark::State& state) {
+    measure(state, spec, arguments, timelines);
+  });
+  added->Unit(benchmark::kMillisecond);
+  if (spec.device == Device::cuda) {
+    added->UseManualTime();
+  } else {
+    added->UseRealTime();
+  }
+}
+
+void add_all(const Arguments& arguments, Timelines* timelines) {
+  for (const NamedModel& model : models()) {
+    for (const StepSpec& step : usual_steps(model, arguments.device)) {
+      add(step, arguments, timelines);
+    }
+    if (arguments.device == Device::cpu || model.name == "tiny") continue;
+    // What fills a device.
+    const std::int64_t large = model.name == "cifar" || model.name == "residual32" ? 1024 : 4096;
+    for (const Plan& plan : plans()) {
+      add({model, plan, large, Numbers::float32, arguments.device}, arguments, timelines);
+    }
+  }
+}
+
+[[noreturn]] void usage(const std::string& complaint) {
+  std::cerr << "rematch-bench: " << complaint
+            << "\nusage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] "
+               "[--timelines FILE] "
+               "[--benchmark_... of Google Benchmark, see --help]\n";
+  std::exit(2);
+}
+
+/// Takes our own arguments out of argv.
+Arguments take_arguments(int& argc, char** argv) {
+  Arguments a;
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const auto value = [&]() -> std::string_view {
+      if (++i >= argc) usage(std::string(argument) + " needs a value");
+      return argv[i];
+    };
+    if (argument == "--tf32") {
+      a.tf32 = true;
+    } else if (argument == "--timelines") {
+      a.timelines = value();
+    } else if (argument == "--device") {
+      const std::string_view name = value();
+      if (name != "cpu" && name != "cuda") {
+        usage("--device: expected cpu or cuda, got " + std::string(name));
+      }
+      a.device = name == "cuda" ? Device::cuda : Device::cpu;
+    } else if (argument == "--threads") {
+      const std::string_view text = value();
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.threads);
+      if (error != std::errc() || end != text.data() + text.size() || a.threads < 1 ||
+          a.threads > cpu::kMaxThreads) {
+        usage("--threads: expected 1.." + std::to_string(cpu::kMaxThreads) + ", got " +
+              std::string(text));
+      }
+    } else {
+      argv[kept++] = argv[i];
+    }
+  }
+  argc = kept;
+  return a;
+}
+
+int run_all(int argc, char** argv) {
+  const Arguments arguments = take_arguments(argc, argv);
+  if (arguments.device == Device::cuda) cuda::require_device("rematch-bench");
+  for (const auto& [name, value] : fingerprint(arguments.device, arguments.threads)) {
+    benchmark::AddCustomContext(name, value);
+  }
+  benchmark::AddCustomContext("precision", arguments.tf32 ? "tf32" : "strict");
+  Timelines timelines;
+  const bool wants_timelines = !arguments.timelines.empty();
+  if (wants_timelines) {
+    // Beside the result file, and named by it.
+    const auto name = std::filesystem::path(arguments.timelines).filename().string();
+    benchmark::AddCustomContext("rematch_timeline", name);
+  }
+  add_all(arguments, wants_timelines ? &timelines : nullptr);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  if (wants_timelines) timelines.write(arguments.timelines);
+  return 0;
+}
+
+}  // namespace
+}  // namespace rematch::bench
+
+int main(int argc, char** argv) {
+  try {
+    return rematch::bench::run_all(argc, argv);
+  } catch (const std::exception& e) {
+    std::cerr << "rematch-bench: " << e.what() << "\n";
+    return 2;
+  }
+}
