@@ -13,6 +13,7 @@
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/backend/device.h"
+#include "engine/cpu/chain.h"
 #include "engine/cpu/threads.h"
 #include "engine/cuda/device.h"
 #include "engine/ops/loss.h"
@@ -32,6 +33,7 @@ struct Arguments {
   Device device = Device::cpu;
   int threads = 1;
   bool tf32 = false;
+  cpu::Vectors vectors = cpu::best_vectors();
 };
 
 /// What the layers of one step were entered for. A replay may end inside a layer, which counts.
@@ -60,6 +62,7 @@ std::vector<Function> counted(const nn::Sequential& net, Work& work) {
 void run_step(benchmark::State& state, const Step& what, const Arguments& arguments) {
   const AmbientScope scope(std::make_shared<Ledger>(memory_of(what.device)));
   cpu::set_threads(arguments.threads);
+  cpu::set_vectors(arguments.vectors);
   if (what.device == Device::cuda) {
     cuda::set_precision(arguments.tf32 ? cuda::Precision::tf32 : cuda::Precision::strict);
   }
@@ -130,7 +133,7 @@ void add_all(const Arguments& arguments) {
 [[noreturn]] void usage(const std::string& complaint) {
   std::cerr << "rematch-bench: " << complaint
             << "\nusage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] "
-               "[--benchmark_... of Google Benchmark, see --help]\n";
+               "[--vectors avx2|avx512] [--benchmark_... of Google Benchmark, see --help]\n";
   std::exit(2);
 }
 
@@ -152,6 +155,13 @@ Arguments take_arguments(int& argc, char** argv) {
         usage("--device: expected cpu or cuda, got " + std::string(name));
       }
       a.device = name == "cuda" ? Device::cuda : Device::cpu;
+    } else if (argument == "--vectors") {
+      const std::string_view name = value();
+      if (name != "avx2" && name != "avx512") {
+        usage("--vectors: expected avx2 or avx512, got " + std::string(name));
+      }
+      a.vectors = name == "avx2" ? cpu::Vectors::avx2 : cpu::Vectors::avx512;
+      if (a.vectors > cpu::best_vectors()) usage("--vectors: this CPU has no " + std::string(name));
     } else if (argument == "--threads") {
       const std::string_view text = value();
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.threads);
@@ -175,6 +185,7 @@ int run_all(int argc, char** argv) {
     benchmark::AddCustomContext(name, value);
   }
   benchmark::AddCustomContext("precision", arguments.tf32 ? "tf32" : "strict");
+  benchmark::AddCustomContext("vectors", std::string(to_string(arguments.vectors)));
   add_all(arguments);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
