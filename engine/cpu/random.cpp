@@ -12,7 +12,7 @@ namespace rematch::cpu {
 namespace {
 
 /// Words drawn at a time; even, so that Box-Muller pairs stay together.
-constexpr std::int64_t kChunk = 256;
+constexpr std::int64_t kChunk = 512;
 
 /// Calls use(first element, count, words) over chunks of [begin, end); words[j] is the stream's
 /// word offset + first + j, and at least count + 1 of them may be read.
