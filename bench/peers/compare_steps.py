@@ -130,6 +130,7 @@ def main():
     args = arguments()
     sides = sides_of(args)
     about, cpu = {}, ""
+    load = os.getloadavg()[0]
     # samples[threads][model][plan][side]: one median a round.
     samples, facts = {}, {}
     for round_ in range(args.rounds):
@@ -157,6 +158,10 @@ def main():
                 {"threads": t, "model": m, "plan": p, "ms": cell, "facts": facts[t, m, p]}
                 for t, cells in samples.items() for (m, p), cell in cells.items()]}, out, indent=1)
     print_tables(samples, facts, about, cpu, args)
+    if load > 0.5:
+        print(f"\nOther work was running: load {load:.1f} on {os.cpu_count()} cores before the first "
+              "round. Threads that wait for each other then measure the scheduler, not the programs"
+              + ("." if args.clock == "cpu" else "; --threads 1 --clock cpu is the better measure."))
 
 
 main()

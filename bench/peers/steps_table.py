@@ -101,7 +101,7 @@ def print_tables(samples, facts, about, cpu, args):
     print(f"{cpu}; {args.rounds} rounds, {args.clock} clock, device {args.device}")
     for side, text in about.items():
         print(f"  {side:10}{text}")
-    if "torch" not in sides:
+    if "torch" in args.sides and "torch" not in sides:
         print("  torch     not there: its columns are left out")
     for threads, cells in samples.items():
         plural = "thread" if threads == 1 else "threads"
