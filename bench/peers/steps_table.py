@@ -24,7 +24,7 @@ class Targets:
             return
         missed = [name for name, met in cells if not met]
         text = f"{sentence}: {len(cells) - len(missed)} of {len(cells)}"
-        if missed:
+        if missed and len(missed) < len(cells):
             text += "; not in " + ", ".join(missed)
         self.lines.append(text)
 
