@@ -1,8 +1,12 @@
 """Training steps of the models and plans of rematch-bench in PyTorch.
 
-Usage: torch_steps.py THREADS DEVICE[:tf32] NAME...   prints one JSON line per NAME: MODEL[-bBATCH]/PLAN
+Reads requests from stdin, one JSON object a line, and answers each with one JSON line per plan and
+repetition, then an empty line:
+    {"model": "cifar", "plans": ["plain", "k2"], "threads": 1, "repetitions": 3, "seconds": 0.1}
+MODEL-bN is the model at batch N. Arguments: DEVICE [tf32].
 """
 
+import itertools
 import json
 import math
 import statistics
@@ -10,16 +14,16 @@ import sys
 import time
 import warnings
 
+warnings.filterwarnings("ignore")
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint_sequential
 
-warnings.filterwarnings("ignore")
-THREADS = int(sys.argv[1])
-DEVICE, _, PRECISION = sys.argv[2].partition(":")
-torch.set_num_threads(THREADS)
-torch.backends.cuda.matmul.allow_tf32 = PRECISION == "tf32"
-torch.backends.cudnn.allow_tf32 = PRECISION == "tf32"
+DEVICE = sys.argv[1]
+TF32 = "tf32" in sys.argv[2:]
+torch.backends.cuda.matmul.allow_tf32 = TF32
+torch.backends.cudnn.allow_tf32 = TF32
 
 
 def mymodel(batch):
@@ -61,53 +65,83 @@ def sync():
         torch.cuda.synchronize()
 
 
-def step(net, x, target, segments, reentrant):
-    net.zero_grad(set_to_none=True)
-    x.grad = None
-    y = checkpoint_sequential(net, segments, x, use_reentrant=reentrant) if segments else net(x)
-    nn.functional.mse_loss(y, target).backward()
-    sync()
+class Model:
+    """One model with its data, kept for as long as it is asked for."""
 
+    def __init__(self, name):
+        model, _, batch = name.partition("-b")
+        make, usual = MODELS[model]
+        torch.manual_seed(0)
+        self.name = name
+        self.net, self.x, self.target = (t.to(DEVICE) for t in make(int(batch or usual)))
+        self.x.requires_grad_()
+        self.peaks = {}
 
-def peak_bytes(net, x, target, segments, reentrant):
-    """Requested bytes at the peak of a step, parameters and data included."""
-    net.zero_grad(set_to_none=True)
-    x.grad = None
-    kept = sum(t.numel() * t.element_size() for t in [*net.parameters(), x, target])
-    if DEVICE == "cuda":
+    def clear(self):
+        self.net.zero_grad(set_to_none=True)
+        self.x.grad = None
+
+    def step(self, plan):
+        self.clear()
+        segments = segments_of(plan, len(self.net))
+        if segments:
+            reentrant = plan.endswith("-reentrant")
+            y = checkpoint_sequential(self.net, segments, self.x, use_reentrant=reentrant)
+        else:
+            y = self.net(self.x)
+        nn.functional.mse_loss(y, self.target).backward()
         sync()
-        torch.cuda.reset_peak_memory_stats()
-        step(net, x, target, segments, reentrant)
-        return torch.cuda.memory_stats()["requested_bytes.all.peak"]
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
-        step(net, x, target, segments, reentrant)
-    live = peak = 0
-    for event in profile.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            live += event.nbytes()
-            peak = max(peak, live)
-    return kept + peak
 
-
-for name in sys.argv[3:]:
-    model, plan = name.split("/")
-    model, _, batch = model.partition("-b")
-    make, usual = MODELS[model]
-    torch.manual_seed(0)
-    net, x, target = (t.to(DEVICE) for t in make(int(batch or usual)))
-    x.requires_grad_()
-    segments = segments_of(plan, len(net))
-    reentrant = plan.endswith("-reentrant")
-    for _ in range(3):
-        step(net, x, target, segments, reentrant)
-    times = []
-    while len(times) < 9 or (sum(times) < 400 and len(times) < 200):
+    def times(self, plan, seconds):
+        """Milliseconds of a step by the wall and by the process's clock, medians."""
+        self.step(plan)
+        wall, cpu = [], []
         begin = time.perf_counter()
-        step(net, x, target, segments, reentrant)
-        times.append(1e3 * (time.perf_counter() - begin))
-    print(json.dumps({
-        "name": name, "torch": torch.__version__, "ms": statistics.median(times),
-        "peak_bytes": peak_bytes(net, x, target, segments, reentrant),
-    }), flush=True)
+        while len(wall) < 3 or time.perf_counter() - begin < seconds:
+            a, b = time.perf_counter(), time.process_time()
+            self.step(plan)
+            wall.append(1e3 * (time.perf_counter() - a))
+            cpu.append(1e3 * (time.process_time() - b))
+        return statistics.median(wall), statistics.median(cpu)
+
+    def peak_bytes(self, plan):
+        """Requested bytes at the peak of a step, parameters and data included."""
+        if plan in self.peaks:
+            return self.peaks[plan]
+        self.clear()
+        kept = sum(t.numel() * t.element_size() for t in [*self.net.parameters(), self.x, self.target])
+        if DEVICE == "cuda":
+            sync()
+            torch.cuda.reset_peak_memory_stats()
+            self.step(plan)
+            self.peaks[plan] = torch.cuda.memory_stats()["requested_bytes.all.peak"]
+            return self.peaks[plan]
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+        ) as profile:
+            self.step(plan)
+        live = peak = 0
+        for event in profile.profiler.kineto_results.events():
+            if event.name() == "[memory]":
+                live += event.nbytes()
+                peak = max(peak, live)
+        self.peaks[plan] = kept + peak
+        return self.peaks[plan]
+
+
+model = None
+for line in sys.stdin:
+    request = json.loads(line)
+    torch.set_num_threads(request["threads"])
+    if model is None or model.name != request["model"]:
+        model = Model(request["model"])
+        for plan, _ in itertools.product(request["plans"], range(3)):
+            model.step(plan)
+    for _ in range(request["repetitions"]):
+        for plan in request["plans"]:
+            wall, cpu = model.times(plan, request["seconds"])
+            print(json.dumps({"plan": plan, "wall": wall, "cpu": cpu}))
+    for plan in request["plans"]:
+        print(json.dumps({"plan": plan, "peak_bytes": model.peak_bytes(plan),
+                          "version": torch.__version__}))
+    print(flush=True)

@@ -1,234 +1,189 @@
 #include "engine/cpu/conv2d.h"
 
 #include <algorithm>
-#include <cstring>
-#include <vector>
 
-#include "engine/cpu/gemm.h"
+#include "engine/cpu/chain.h"
+#include "engine/cpu/conv2d_planes.h"
+#include "engine/cpu/product.h"
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/threads.h"
+#include "engine/cpu/transpose.h"
 
 namespace rematch::cpu {
 
 namespace {
 
-// An image is copied into zero-padded planes, one per channel and stride phase (row mod stride_h,
-// column mod stride_w). Within such planes every kernel tap is one constant shift, so convolution
-// is a matrix product whose right-hand rows are shifted views of the copy: nothing is unfolded.
-// Rows of outputs are as long as rows of the copy ("wide"); the surplus columns are computed and
-// dropped.
+using detail::Conv2dLayout;
 
-/// Elements past a plane's end that a vector may touch.
-constexpr std::int64_t kSlack = 16;
-/// Images whose copies conv2d_grad_weight holds at once, in elements; part of the summation order.
-constexpr std::int64_t kGroupElements = 1 << 16;
-/// Outputs per pass of conv2d_grad_weight, so that rows stay in the first-level cache; likewise.
-constexpr std::int64_t kWideBlock = 512;
+/// Outputs that one chain of conv2d_grad_weight runs over, in whole rows of outputs but at least
+/// one: part of the order of its sums.
+constexpr std::int64_t kChainOutputs = 128;
 
-/// Room for `size` and the slack at an odd number of cache lines, so that planes do not all compete
-/// for the same cache sets.
-constexpr std::int64_t plane_stride(std::int64_t size) {
-  const std::int64_t lines = (size + kSlack + 15) / 16;
-  return (lines | 1) * 16;
-}
+/// The vectors that cover an image's outputs (or, for its gradient, pixels): `per_row` in each row,
+/// rows b_row apart in the planes and c_row apart in the result.
+struct Cover {
+  std::int64_t vectors;
+  std::int64_t per_row;
+  std::int64_t b_row;
+  std::int64_t c_row;
 
-struct Layout {
-  explicit Layout(const Conv2dShape& s)
-      : out_h(s.out_h()),
-        out_w(s.out_w()),
-        rows((s.h + 2 * s.pad_h + s.stride_h - 1) / s.stride_h),
-        cols((s.w + 2 * s.pad_w + s.stride_w - 1) / s.stride_w),
-        phase(rows * cols),
-        x_plane(plane_stride(phase * s.stride_h * s.stride_w)),
-        wide((out_h - 1) * cols + out_w),
-        wide_padded((wide + 7) / 8 * 8),
-        lead((s.kh - 1) / s.stride_h * cols + (s.kw - 1) / s.stride_w),
-        gy_plane(plane_stride(lead + phase)),
-        group(std::clamp<std::int64_t>(kGroupElements / image(s), 1,
-                                       std::max<std::int64_t>(s.n, 1))) {}
-
-  [[nodiscard]] std::int64_t image(const Conv2dShape& s) const {
-    return s.c * x_plane + s.out_c * gy_plane;
-  }
-
-  std::int64_t out_h;
-  std::int64_t out_w;
-  std::int64_t rows;         // of a phase plane
-  std::int64_t cols;         // of a phase plane
-  std::int64_t phase;        // rows * cols
-  std::int64_t x_plane;      // stride between channels of the copy of x
-  std::int64_t wide;         // from the first to the last output in wide rows
-  std::int64_t wide_padded;  // wide, rounded up to whole vectors
-  std::int64_t lead;         // the largest shift: zeros before a wide plane of gy
-  std::int64_t gy_plane;     // stride between channels of the copy of gy
-  std::int64_t group;        // images per pass of conv2d_grad_weight
+  /// Whole rows of `w` elements where vectors fit them, which then are a result's own rows; else
+  /// one row of `wide` elements, as many as the planes have.
+  Cover(std::int64_t width, std::int64_t h, std::int64_t w, std::int64_t cols, std::int64_t wide)
+      : vectors(w % width == 0 ? h * (w / width) : (wide + width - 1) / width),
+        per_row(w % width == 0 ? w / width : vectors),
+        b_row(cols),
+        c_row(w) {}
 };
 
-/// Calls row(source row, plane offset, first column of the plane, first source column, count) for
-/// each run of image pixels in the phase planes of one channel.
-template <typename Row>
-void for_each_row(const Conv2dShape& s, const Layout& l, const Row& row) {
-  for (std::int64_t py = 0; py < s.stride_h; ++py) {
-    for (std::int64_t px = 0; px < s.stride_w; ++px) {
-      const std::int64_t base = (py * s.stride_w + px) * l.phase;
-      const std::int64_t skip = px < s.pad_w ? (s.pad_w - px + s.stride_w - 1) / s.stride_w : 0;
-      const std::int64_t x0 = skip * s.stride_w + px - s.pad_w;
-      const std::int64_t count = x0 < s.w ? (s.w - 1 - x0) / s.stride_w + 1 : 0;
-      for (std::int64_t y = 0; y < l.rows; ++y) {
-        const std::int64_t from = y * s.stride_h + py - s.pad_h;
-        if (from >= 0 && from < s.h) row(from, base + y * l.cols + skip, x0, count);
-      }
-    }
-  }
-}
-
+/// Images [0, images) of a convolution as products, shared out among threads: chains from `panel`,
+/// whose b and c are the first image's.
 template <typename T>
-void copy_n(const T* from, std::int64_t count, T* to) {
-  std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(count));
+void convolve(const ChainKernel<T>& kernel, const Cover& cover, const ChainPanel<T>& panel,
+              std::int64_t images, std::int64_t b_image, std::int64_t c_image) {
+  const std::int64_t panels = (cover.vectors + kernel.vectors - 1) / kernel.vectors;
+  const std::int64_t work = panel.rows * panel.length * kernel.columns();
+  parallel(images * panels, kProductGrain / std::max<std::int64_t>(work, 1) + 1, 1,
+           [&](std::int64_t begin, std::int64_t end) {
+             ChainPanel<T> p = panel;
+             p.last = kernel.width;
+             for (std::int64_t unit = begin; unit < end; ++unit) {
+               const std::int64_t image = unit / panels;
+               const std::int64_t first = unit % panels * kernel.vectors;
+               p.b = panel.b + image * b_image;
+               p.c = panel.c + image * c_image;
+               p.vectors =
+                   static_cast<int>(std::min<std::int64_t>(kernel.vectors, cover.vectors - first));
+               for (int v = 0; v < p.vectors; ++v) {
+                 const std::int64_t row = (first + v) / cover.per_row;
+                 const std::int64_t at = (first + v) % cover.per_row * kernel.width;
+                 p.b_at[v] = row * cover.b_row + at;
+                 p.c_at[v] = row * cover.c_row + at;
+               }
+               kernel.run(p);
+             }
+           });
 }
 
-/// Writes one image into phase planes whose padding is already zero.
-template <typename T>
-void copy_image(const Conv2dShape& s, const Layout& l, const T* x, T* planes) {
-  parallel(s.c, kGrain / (s.h * s.w) + 1, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c) {
-      const T* image = x + c * s.h * s.w;
-      T* to = planes + c * l.x_plane;
-      for_each_row(s, l, [&](std::int64_t y, std::int64_t at, std::int64_t x0, std::int64_t count) {
-        const T* from = image + y * s.w + x0;
-        if (s.stride_w == 1) {
-          copy_n(from, count, to + at);
-        } else {
-          for (std::int64_t i = 0; i < count; ++i) to[at + i] = from[i * s.stride_w];
-        }
-      });
-    }
-  });
+/// body(image, channel) for each of images [0, images) and channels [0, channels), on threads.
+template <typename Body>
+void for_each_channel(std::int64_t images, std::int64_t channels, std::int64_t plane,
+                      const Body& body) {
+  parallel(images * channels, kGrain / std::max<std::int64_t>(plane, 1) + 1, 1,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t i = begin; i < end; ++i) body(i / channels, i % channels);
+           });
 }
 
-/// Writes one image of gy in wide rows into planes that are already zero elsewhere.
-template <typename T>
-void copy_gradient(const Conv2dShape& s, const Layout& l, const T* gy, T* planes) {
-  for (std::int64_t o = 0; o < s.out_c; ++o, planes += l.gy_plane) {
-    for (std::int64_t y = 0; y < l.out_h; ++y, gy += l.out_w) {
-      copy_n(gy, l.out_w, planes + l.lead + y * l.cols);
-    }
-  }
-}
+/// Images per pass of each kernel, and where parts of the scratch begin.
+struct ForwardScratch {
+  std::int64_t group;
+  std::int64_t wide;
+  std::int64_t size;
+  ForwardScratch(const Conv2dShape& s, const Conv2dLayout& l)
+      : group(Conv2dLayout::group(s, s.c * l.x_plane + s.out_c * l.wide)),
+        wide(group * s.c * l.x_plane),
+        size(wide + group * s.out_c * l.wide) {}
+};
 
-/// A buffer that only grows, so that repeated calls do not allocate.
-std::int64_t* table(std::int64_t size) {
-  static thread_local std::vector<std::int64_t> entries;
-  if (entries.size() < static_cast<std::size_t>(size)) {
-    entries.resize(static_cast<std::size_t>(size));
-  }
-  return entries.data();
-}
+struct GradInputScratch {
+  std::int64_t group;
+  std::int64_t span;  // of a channel's pixels in wide rows
+  std::int64_t wide;
+  std::int64_t weights;
+  std::int64_t size;
+  GradInputScratch(const Conv2dShape& s, const Conv2dLayout& l)
+      : group(Conv2dLayout::group(s, s.out_c * l.gy_plane + s.c * (l.phase + detail::kSlack))),
+        span(l.phase + detail::kSlack),
+        wide(group * s.out_c * l.gy_plane),
+        weights(wide + group * s.c * span),
+        size(weights + s.out_c * s.c * s.kh * s.kw) {}
+};
 
-/// Where in the copy of x the view of tap (c, ky, kx) starts, in row-major order.
-const std::int64_t* tap_table(const Conv2dShape& s, const Layout& l) {
-  std::int64_t* const entries = table(s.c * s.kh * s.kw);
-  std::int64_t* next = entries;
-  for (std::int64_t ky = 0; ky < s.kh; ++ky) {
-    const std::int64_t row = ky % s.stride_h * s.stride_w * l.phase + ky / s.stride_h * l.cols;
-    for (std::int64_t kx = 0; kx < s.kw; ++kx) {
-      *next++ = row + kx % s.stride_w * l.phase + kx / s.stride_w;
-    }
-  }
-  const std::int64_t taps = s.kh * s.kw;
-  for (std::int64_t i = taps; i < s.c * taps; ++i) entries[i] = entries[i - taps] + l.x_plane;
-  return entries;
-}
-
-/// The weights of one phase as [c][out_c][taps] and the shift of each (out_c, tap) into the copy of
-/// gy. Returns the number of taps.
-template <typename T>
-std::int64_t gather_phase(const Conv2dShape& s, const Layout& l, std::int64_t py, std::int64_t px,
-                          const T* w, T* weights, std::int64_t* shifts) {
-  std::int64_t taps = 0;
-  for (std::int64_t ky = py; ky < s.kh; ky += s.stride_h) {
-    for (std::int64_t kx = px; kx < s.kw; kx += s.stride_w) {
-      shifts[taps++] = l.lead - (ky / s.stride_h * l.cols + kx / s.stride_w);
-    }
-  }
-  for (std::int64_t i = taps; i < s.out_c * taps; ++i) shifts[i] = shifts[i - taps] + l.gy_plane;
-  for (std::int64_t c = 0; c < s.c; ++c) {
-    for (std::int64_t o = 0; o < s.out_c; ++o) {
-      const T* from = w + (o * s.c + c) * s.kh * s.kw;
-      for (std::int64_t ky = py; ky < s.kh; ky += s.stride_h) {
-        for (std::int64_t kx = px; kx < s.kw; kx += s.stride_w) *weights++ = from[ky * s.kw + kx];
-      }
-    }
-  }
-  return taps;
-}
-
-/// Multiply-adds below which a second thread costs more than it brings.
-constexpr std::int64_t kProductGrain = 1 << 17;
-
-/// chain_product with its columns shared out among threads.
-template <typename T>
-void shared_product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Strided<T>& a,
-                    const T* b, const TableRows& b_rows, ChainStart<T> start, T* c,
-                    std::int64_t ldc) {
-  const std::int64_t grain = kProductGrain / std::max<std::int64_t>(rows * depth, 1) + 1;
-  parallel(cols, grain, 2 * Simd<T>::kWidth, [&](std::int64_t begin, std::int64_t end) {
-    chain_product(rows, end - begin, depth, a, b + begin, b_rows, start, c + begin, ldc);
-  });
-}
+struct GradWeightScratch {
+  std::int64_t group;
+  std::int64_t gy;
+  std::int64_t gw;
+  std::int64_t size;
+  GradWeightScratch(const Conv2dShape& s, const Conv2dLayout& l)
+      : group(Conv2dLayout::group(s, s.c * l.x_plane + s.out_c * l.out_plane)),
+        gy(group * s.c * l.x_plane),
+        gw(gy + group * s.out_c * l.out_plane),
+        size(gw + s.out_c * s.c * s.kh * s.kw) {}
+};
 
 }  // namespace
 
 std::int64_t conv2d_scratch_elements(const Conv2dShape& s) {
-  const Layout l(s);
-  const std::int64_t forward = s.c * l.x_plane + s.out_c * l.wide_padded;
-  const std::int64_t grad_input =
-      s.out_c * l.gy_plane + s.c * (l.phase + kSlack) + s.out_c * s.c * s.kh * s.kw;
-  return std::max({forward, grad_input, l.group * l.image(s)});
+  const Conv2dLayout l(s);
+  return std::max(
+      {ForwardScratch(s, l).size, GradInputScratch(s, l).size, GradWeightScratch(s, l).size});
 }
 
 template <typename T>
 void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T* scratch, T* y) {
-  using Kind = typename ChainStart<T>::Kind;
-  const Layout l(s);
-  const std::int64_t depth = s.c * s.kh * s.kw;
-  const std::int64_t out_plane = l.out_h * l.out_w;
-  const TableRows taps{tap_table(s, l)};
-  const ChainStart<T> start{b == nullptr ? Kind::kZero : Kind::kRowValue, b};
-  T* const planes = scratch;
-  T* const wide = planes + s.c * l.x_plane;
-  std::fill_n(planes, s.c * l.x_plane, T(0));
-  for (std::int64_t n = 0; n < s.n; ++n) {
-    copy_image(s, l, x + n * s.c * s.h * s.w, planes);
-    T* out = y + n * s.out_c * out_plane;
-    if (l.out_w == l.cols) {
-      shared_product(s.out_c, out_plane, depth, Strided<T>{w, depth, 1}, planes, taps, start, out,
-                     out_plane);
-      continue;
-    }
-    shared_product(s.out_c, l.wide_padded, depth, Strided<T>{w, depth, 1}, planes, taps, start,
-                   wide, l.wide_padded);
-    for (std::int64_t o = 0; o < s.out_c; ++o) {
-      for (std::int64_t row = 0; row < l.out_h; ++row, out += l.out_w) {
-        copy_n(wide + o * l.wide_padded + row * l.cols, l.out_w, out);
+  const Conv2dLayout l(s);
+  const ForwardScratch parts(s, l);
+  const ChainKernel<T>& kernel = chain_kernel<T>();
+  const Cover cover(kernel.width, l.out_h, l.out_w, l.cols, l.wide);
+  const bool whole_rows = l.out_w % kernel.width == 0;
+  const std::int64_t x_image = s.c * l.x_plane;
+  const std::int64_t y_image = s.out_c * l.out_plane;
+  T* const wide = scratch + parts.wide;
+  std::fill_n(scratch, parts.wide, T(0));
+  ChainPanel<T> panel;
+  panel.rows = s.out_c;
+  panel.length = s.c * s.kh * s.kw;
+  panel.a = w;
+  panel.a_row = panel.length;
+  panel.b = scratch;
+  panel.b_rows = detail::tap_table(s, l);
+  panel.c_row = whole_rows ? l.out_plane : l.wide;
+  panel.start = b == nullptr ? ChainStart::kZero : ChainStart::kRowValue;
+  panel.row_values = b;
+  for (std::int64_t n = 0; n < s.n; n += parts.group) {
+    const std::int64_t images = std::min(parts.group, s.n - n);
+    const T* const some_x = x + n * s.c * s.h * s.w;
+    T* const some_y = y + n * y_image;
+    for_each_channel(images, s.c, s.h * s.w, [&](std::int64_t i, std::int64_t c) {
+      detail::copy_channel(s, l, some_x + (i * s.c + c) * s.h * s.w,
+                           scratch + i * x_image + c * l.x_plane);
+    });
+    panel.c = whole_rows ? some_y : wide;
+    convolve(kernel, cover, panel, images, x_image, whole_rows ? y_image : s.out_c * l.wide);
+    if (whole_rows) continue;
+    for_each_channel(images, s.out_c, l.out_plane, [&](std::int64_t i, std::int64_t o) {
+      const std::int64_t channel = i * s.out_c + o;
+      for (std::int64_t row = 0; row < l.out_h; ++row) {
+        detail::copy_elements(wide + channel * l.wide + row * l.cols, l.out_w,
+                              some_y + channel * l.out_plane + row * l.out_w);
       }
-    }
+    });
   }
 }
 
 template <typename T>
 void conv2d_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* scratch, T* gx) {
-  const Layout l(s);
-  T* const planes = scratch;
-  T* const wide = planes + s.out_c * l.gy_plane;
-  T* const weights = wide + s.c * (l.phase + kSlack);
-  std::int64_t* const shifts = table(s.out_c * s.kh * s.kw);
-  std::fill_n(planes, s.out_c * l.gy_plane, T(0));
+  const Conv2dLayout l(s);
+  const GradInputScratch parts(s, l);
+  const ChainKernel<T>& kernel = chain_kernel<T>();
+  const std::int64_t gy_image = s.out_c * l.gy_plane;
+  const std::int64_t pixels = s.h * s.w;
+  T* const wide = scratch + parts.wide;
+  T* const weights = scratch + parts.weights;
+  std::int64_t* const shifts = detail::offset_table(s.out_c * s.kh * s.kw);
+  std::fill_n(scratch, parts.wide, T(0));
   const bool one_phase = s.stride_h == 1 && s.stride_w == 1;
-  std::int64_t taps = one_phase ? gather_phase(s, l, 0, 0, w, weights, shifts) : 0;
-  for (std::int64_t n = 0; n < s.n; ++n) {
-    copy_gradient(s, l, gy + n * s.out_c * l.out_h * l.out_w, planes);
-    T* const image = gx + n * s.c * s.h * s.w;
+  const bool whole_rows = one_phase && s.w % kernel.width == 0;
+  std::int64_t taps = one_phase ? detail::gather_phase(s, l, 0, 0, w, weights, shifts) : 0;
+  for (std::int64_t n = 0; n < s.n; n += parts.group) {
+    const std::int64_t images = std::min(parts.group, s.n - n);
+    const T* const some_gy = gy + n * s.out_c * l.out_plane;
+    T* const some_gx = gx + n * s.c * pixels;
+    for_each_channel(images, s.out_c, l.out_plane, [&](std::int64_t i, std::int64_t o) {
+      detail::copy_gradient(l, some_gy + (i * s.out_c + o) * l.out_plane,
+                            scratch + i * gy_image + o * l.gy_plane);
+    });
     for (std::int64_t py = 0; py < s.stride_h; ++py) {
       const std::int64_t first = py < s.pad_h ? (s.pad_h - py + s.stride_h - 1) / s.stride_h : 0;
       const std::int64_t y0 = first * s.stride_h + py - s.pad_h;
@@ -236,18 +191,28 @@ void conv2d_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* scratch
       for (std::int64_t px = 0; px < s.stride_w; ++px) {
         const std::int64_t skip = px < s.pad_w ? (s.pad_w - px + s.stride_w - 1) / s.stride_w : 0;
         const std::int64_t x0 = skip * s.stride_w + px - s.pad_w;
-        if (!one_phase) taps = gather_phase(s, l, py, px, w, weights, shifts);
-        const std::int64_t span = (count * l.cols + 7) / 8 * 8;
-        const std::int64_t depth = s.out_c * taps;
-        shared_product(s.c, span, depth, Strided<T>{weights, depth, 1}, planes + first * l.cols,
-                       TableRows{shifts}, ChainStart<T>{}, wide, span);
-        for (std::int64_t c = 0; c < s.c; ++c) {
+        if (!one_phase) taps = detail::gather_phase(s, l, py, px, w, weights, shifts);
+        ChainPanel<T> panel;
+        panel.rows = s.c;
+        panel.length = s.out_c * taps;
+        panel.a = weights;
+        panel.a_row = panel.length;
+        panel.b = scratch + first * l.cols + (whole_rows ? skip : 0);
+        panel.b_rows = shifts;
+        panel.c = whole_rows ? some_gx : wide;
+        panel.c_row = whole_rows ? pixels : parts.span;
+        const Cover cover(kernel.width, whole_rows ? count : 1, whole_rows ? s.w : kernel.width + 1,
+                          l.cols, count * l.cols);
+        convolve(kernel, cover, panel, images, gy_image, s.c * panel.c_row);
+        if (whole_rows) continue;
+        for_each_channel(images, s.c, pixels, [&](std::int64_t i, std::int64_t c) {
+          const std::int64_t channel = i * s.c + c;
           for (std::int64_t row = 0; row < count; ++row) {
-            const T* from = wide + c * span + row * l.cols + skip;
-            T* to = image + (c * s.h + y0 + row * s.stride_h) * s.w;
+            const T* from = wide + channel * parts.span + row * l.cols + skip;
+            T* to = some_gx + channel * pixels + (y0 + row * s.stride_h) * s.w;
             for (std::int64_t ix = x0; ix < s.w; ix += s.stride_w) to[ix] = *from++;
           }
-        }
+        });
       }
     }
   }
@@ -255,31 +220,62 @@ void conv2d_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* scratch
 
 template <typename T>
 void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* scratch, T* gw) {
-  const Layout l(s);
+  const Conv2dLayout l(s);
+  const GradWeightScratch parts(s, l);
+  const ChainKernel<T>& kernel = chain_kernel<T>();
   const std::int64_t depth = s.c * s.kh * s.kw;
-  const TableRows taps{tap_table(s, l)};
+  const std::int64_t* const taps = detail::tap_table(s, l);
   const std::int64_t x_image = s.c * l.x_plane;
-  const std::int64_t gy_image = s.out_c * l.gy_plane;
-  T* const gy_planes = scratch + l.group * x_image;
-  std::fill_n(scratch, l.group * l.image(s), T(0));
-  std::fill_n(gw, s.out_c * depth, T(0));
-  for (std::int64_t n = 0; n < s.n; n += l.group) {
-    const std::int64_t images = std::min(l.group, s.n - n);
-    for (std::int64_t i = 0; i < images; ++i) {
-      copy_image(s, l, x + (n + i) * s.c * s.h * s.w, scratch + i * x_image);
-      copy_gradient(s, l, gy + (n + i) * s.out_c * l.out_h * l.out_w, gy_planes + i * gy_image);
-    }
-    const std::int64_t work = std::max<std::int64_t>(depth * images * l.wide_padded, 1);
-    parallel(s.out_c, kProductGrain / work + 1, 4, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t at = 0; at < l.wide_padded; at += kWideBlock) {
-        // Whole vectors only: gy is zero past its last output.
-        lane_product<true>(
-            end - begin, depth, gy_planes + begin * l.gy_plane + l.lead + at, l.gy_plane,
-            scratch + at, taps, images, std::min(kWideBlock, l.wide_padded - at), gy_image, x_image,
-            [=](std::int64_t o, std::int64_t k, T value) { gw[(begin + o) * depth + k] += value; });
+  const std::int64_t gy_image = s.out_c * l.out_plane;
+  // Output channels side by side: a vector of gradients of one tap, then of the next.
+  T* const channels_last = scratch + parts.gy;
+  T* const gw_columns = scratch + parts.gw;
+  std::fill_n(scratch, parts.gy, T(0));
+  std::fill_n(gw_columns, depth * s.out_c, T(0));
+  const std::int64_t rows = std::max<std::int64_t>(kChainOutputs / l.out_w, 1);
+  for (std::int64_t n = 0; n < s.n; n += parts.group) {
+    const std::int64_t images = std::min(parts.group, s.n - n);
+    for_each_channel(images, s.c, s.h * s.w, [&](std::int64_t i, std::int64_t c) {
+      detail::copy_channel(s, l, x + ((n + i) * s.c + c) * s.h * s.w,
+                           scratch + i * x_image + c * l.x_plane);
+    });
+    const std::int64_t transpose_grain = kGrain / std::max<std::int64_t>(s.out_c, 1) + 1;
+    parallel(images * l.out_plane, transpose_grain, 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end;) {
+        const std::int64_t image = at / l.out_plane;
+        const std::int64_t first = at % l.out_plane;
+        const std::int64_t count = std::min(end - at, l.out_plane - first);
+        transpose(s.out_c, count, gy + (n + image) * gy_image + first, l.out_plane,
+                  channels_last + image * gy_image + first * s.out_c, s.out_c);
+        at += count;
+      }
+    });
+    const std::int64_t work = std::max<std::int64_t>(images * gy_image, 1);
+    parallel(depth, kProductGrain / work + 1, 12, [&](std::int64_t begin, std::int64_t end) {
+      ChainPanel<T> panel;
+      panel.rows = end - begin;
+      panel.length = l.out_w;
+      panel.a_rows = taps + begin;
+      panel.a_run = l.cols;
+      panel.b_row = s.out_c;
+      panel.c_row = s.out_c;
+      panel.start = ChainStart::kSum;
+      for (std::int64_t i = 0; i < images; ++i) {
+        for (std::int64_t row = 0; row < l.out_h; row += rows) {
+          panel.runs = std::min(rows, l.out_h - row);
+          panel.a = scratch + i * x_image + row * l.cols;
+          const T* const from = channels_last + i * gy_image + row * l.out_w * s.out_c;
+          for (std::int64_t o = 0; o < s.out_c; o += kernel.columns()) {
+            panel.b = from + o;
+            panel.c = gw_columns + begin * s.out_c + o;
+            panel.set_columns(kernel.width, std::min(kernel.columns(), s.out_c - o));
+            kernel.run(panel);
+          }
+        }
       }
     });
   }
+  transpose(depth, s.out_c, gw_columns, s.out_c, gw, depth);
 }
 
 template <typename T>

@@ -36,8 +36,9 @@ void conv2d_forward(const Conv2dShape& shape, const T* x, const T* w, const T* b
 template <typename T>
 void conv2d_grad_input(const Conv2dShape& shape, const T* gy, const T* w, T* scratch, T* gx);
 
-/// gw[out_c,c,kh,kw]: the gradient of w, summed over images and positions in a fixed order. As for
-/// conv2d_grad_input, a non-finite x may spread as NaN.
+/// gw[out_c,c,kh,kw]: the gradient of w. Each element is a sum, in ascending order from zero, of
+/// fma chains over up to 128 outputs each, in whole rows of an image (at least one); padding counts
+/// as zeros, so a non-finite gy may spread as NaN.
 template <typename T>
 void conv2d_grad_weight(const Conv2dShape& shape, const T* gy, const T* x, T* scratch, T* gw);
 

@@ -1,13 +1,16 @@
 #include "engine/cpu/conv2d.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <limits>
 
 #include "engine/cpu/testing/values.h"
+#include "engine/cpu/testing/vectors.h"
 
 namespace rematch::cpu {
 namespace {
 
+using testing::all_vectors;
 using testing::distance;
 using testing::product_bound;
 using testing::same_bits;
@@ -21,20 +24,30 @@ constexpr Conv2dShape kShapes[] = {
     {1, 2, 5, 5, 3, 2, 2, 3, 3, 1, 1},    {1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1},
     {2, 3, 8, 8, 9, 3, 3, 2, 2, 1, 1},    {1, 2, 30, 31, 3, 3, 3, 1, 1, 1, 1},
     {40, 8, 15, 16, 7, 2, 2, 1, 1, 0, 0}, {1, 1, 6, 6, 1, 2, 2, 1, 1, 3, 3},
+    {2, 3, 17, 32, 70, 3, 3, 1, 1, 1, 1}, {2, 5, 6, 16, 4, 3, 1, 1, 1, 1, 0},
+    {3, 2, 3, 150, 3, 1, 4, 1, 2, 0, 2},
 };
 
+template <typename T>
 struct Reference {
   std::vector<double> y;
   std::vector<double> gx;
   std::vector<double> gw;
   std::vector<double> gb;
+  // Bit for bit what the contracts promise: chains over (c, kh, kw) from the bias, and over up to
+  // 128 outputs in whole rows.
+  std::vector<T> y_chain;
+  std::vector<T> gw_chains;
 };
 
 template <typename T>
-Reference reference(const Conv2dShape& s, const std::vector<T>& x, const std::vector<T>& w,
-                    const std::vector<T>& b, const std::vector<T>& gy) {
-  Reference r{std::vector<double>(gy.size()), std::vector<double>(x.size()),
-              std::vector<double>(w.size()), std::vector<double>(b.size())};
+Reference<T> reference(const Conv2dShape& s, const std::vector<T>& x, const std::vector<T>& w,
+                       const std::vector<T>& b, const std::vector<T>& gy) {
+  Reference<T> r{std::vector<double>(gy.size()), std::vector<double>(x.size()),
+                 std::vector<double>(w.size()),  std::vector<double>(b.size()),
+                 std::vector<T>(gy.size()),      std::vector<T>(w.size())};
+  std::vector<T> chain(w.size());
+  const std::int64_t chain_rows = std::max<std::int64_t>(128 / s.out_w(), 1);
   std::size_t out = 0;
   for (std::int64_t n = 0; n < s.n; ++n) {
     for (std::int64_t o = 0; o < s.out_c; ++o) {
@@ -43,13 +56,24 @@ Reference reference(const Conv2dShape& s, const std::vector<T>& x, const std::ve
           const double g = static_cast<double>(gy[out]);
           r.y[out] = static_cast<double>(b[static_cast<std::size_t>(o)]);
           r.gb[static_cast<std::size_t>(o)] += g;
+          r.y_chain[out] = b[static_cast<std::size_t>(o)];
           for (std::int64_t tap = 0; tap < s.c * s.kh * s.kw; ++tap) {
             const std::int64_t c = tap / (s.kh * s.kw);
             const std::int64_t row = i * s.stride_h + tap / s.kw % s.kh - s.pad_h;
             const std::int64_t col = j * s.stride_w + tap % s.kw - s.pad_w;
-            if (row < 0 || row >= s.h || col < 0 || col >= s.w) continue;
-            const auto at = static_cast<std::size_t>(((n * s.c + c) * s.h + row) * s.w + col);
             const auto weight = static_cast<std::size_t>(o * s.c * s.kh * s.kw + tap);
+            const bool ends_chain =
+                j == s.out_w() - 1 && (i == s.out_h() - 1 || i % chain_rows == chain_rows - 1);
+            const bool inside = row >= 0 && row < s.h && col >= 0 && col < s.w;
+            const auto at = static_cast<std::size_t>(((n * s.c + c) * s.h + row) * s.w + col);
+            const T pixel = inside ? x[at] : T(0);
+            r.y_chain[out] = std::fma(w[weight], pixel, r.y_chain[out]);
+            chain[weight] = std::fma(pixel, gy[out], chain[weight]);
+            if (ends_chain) {
+              r.gw_chains[weight] += chain[weight];
+              chain[weight] = 0;
+            }
+            if (!inside) continue;
             r.y[out] += static_cast<double>(x[at]) * static_cast<double>(w[weight]);
             r.gx[at] += g * static_cast<double>(w[weight]);
             r.gw[weight] += g * static_cast<double>(x[at]);
@@ -70,7 +94,7 @@ void check_convolutions() {
     const auto w = values<T>(s.out_c * s.c * s.kh * s.kw, 2);
     const auto b = values<T>(s.out_c, 3);
     const auto gy = values<T>(outputs * s.out_c, 4);
-    const Reference want = reference(s, x, w, b, gy);
+    const Reference<T> want = reference(s, x, w, b, gy);
     // Scratch starts as NaN, and one past its end must stay as it was.
     const auto scratch_size = static_cast<std::size_t>(conv2d_scratch_elements(s));
     std::vector<T> scratch(scratch_size + 1, std::numeric_limits<T>::quiet_NaN());
@@ -88,6 +112,8 @@ void check_convolutions() {
     CHECK(distance(gx, want.gx) <= product_bound<T>(s.out_c * s.kh * s.kw));
     CHECK(distance(gw, want.gw) <= product_bound<T>(outputs));
     CHECK(distance(gb, want.gb) <= product_bound<T>(outputs));
+    CHECK(same_bits(y, want.y_chain));
+    CHECK(same_bits(gw, want.gw_chains));
 
     // A second run finds what the first left in the scratch.
     std::vector<T> y2(y.size());
@@ -103,8 +129,12 @@ void check_convolutions() {
 }
 
 TEST_CASE("conv2d kernels are the convolution and its gradients, whatever the scratch held") {
-  check_convolutions<float>();
-  check_convolutions<double>();
+  for (const Vectors v : all_vectors()) {
+    const VectorsScope scope(v);
+    INFO(to_string(v));
+    check_convolutions<float>();
+    check_convolutions<double>();
+  }
 }
 
 TEST_CASE("an image's convolution does not depend on the rest of the batch") {

@@ -4,10 +4,8 @@
 
 namespace rematch::cpu {
 
-/// y[n,m] = x[n,k] w[m,k]^T + b[m]; `b` may be null.
-///
-/// Each element is a dot product over k in vector-width lanes (lane l sums k = l mod width by fma
-/// in ascending k) that a fixed tree adds up, so its bits depend on its operands and k alone.
+/// y[n,m] = x[n,k] w[m,k]^T + b[m]; `b` may be null. Each element is one fma chain over ascending k
+/// that begins with its bias.
 template <typename T>
 void linear_forward(const T* x, const T* w, const T* b, T* y, std::int64_t n, std::int64_t k,
                     std::int64_t m);

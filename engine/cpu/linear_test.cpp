@@ -4,10 +4,12 @@
 #include <cmath>
 
 #include "engine/cpu/testing/values.h"
+#include "engine/cpu/testing/vectors.h"
 
 namespace rematch::cpu {
 namespace {
 
+using testing::all_vectors;
 using testing::distance;
 using testing::product_bound;
 using testing::same_bits;
@@ -19,10 +21,10 @@ struct Extents {
   std::int64_t m;
 };
 // Every tail of every tile, and shapes beyond the packing threshold and one packed block.
-constexpr Extents kShapes[] = {{1, 1, 1},    {1, 3, 2},     {2, 7, 5},     {3, 8, 3},
-                               {4, 9, 10},   {5, 17, 4},    {7, 16, 6},    {8, 32, 32},
-                               {13, 31, 29}, {6, 33, 1},    {14, 40, 7},   {1, 70, 20},
-                               {15, 75, 33}, {19, 301, 70}, {33, 90, 259}, {300, 130, 65}};
+constexpr Extents kShapes[] = {
+    {1, 1, 1},    {1, 3, 2},     {2, 7, 5},     {3, 8, 3},      {4, 9, 10},    {5, 17, 4},
+    {7, 16, 6},   {8, 32, 32},   {13, 31, 29},  {6, 33, 1},     {14, 40, 7},   {1, 70, 20},
+    {15, 75, 33}, {19, 301, 70}, {33, 90, 259}, {300, 130, 65}, {70, 600, 400}};
 
 template <typename T>
 void check_products() {
@@ -36,13 +38,15 @@ void check_products() {
     std::vector<double> gx(x.size());
     std::vector<double> gw(w.size());
     std::vector<double> gb(b.size());
-    // Bit for bit what the contract of the gradients promises.
+    // Bit for bit what the contracts promise.
+    std::vector<T> y_chain(y.size());
     std::vector<T> gx_chain(x.size());
     std::vector<T> gw_chain(w.size());
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t j = 0; j < m; ++j) {
         const auto ij = static_cast<std::size_t>(i * m + j);
         y[ij] = static_cast<double>(b[static_cast<std::size_t>(j)]);
+        y_chain[ij] = b[static_cast<std::size_t>(j)];
         gb[static_cast<std::size_t>(j)] += static_cast<double>(gy[ij]);
         for (std::int64_t l = 0; l < k; ++l) {
           const auto il = static_cast<std::size_t>(i * k + l);
@@ -50,6 +54,7 @@ void check_products() {
           y[ij] += static_cast<double>(x[il]) * static_cast<double>(w[jl]);
           gx[il] += static_cast<double>(gy[ij]) * static_cast<double>(w[jl]);
           gw[jl] += static_cast<double>(gy[ij]) * static_cast<double>(x[il]);
+          y_chain[ij] = std::fma(x[il], w[jl], y_chain[ij]);
           gx_chain[il] = std::fma(gy[ij], w[jl], gx_chain[il]);
           gw_chain[jl] = std::fma(gy[ij], x[il], gw_chain[jl]);
         }
@@ -67,6 +72,7 @@ void check_products() {
     CHECK(distance(got_gx, gx) <= product_bound<T>(m));
     CHECK(distance(got_gw, gw) <= product_bound<T>(n));
     CHECK(distance(got_gb, gb) <= product_bound<T>(n));
+    CHECK(same_bits(got_y, y_chain));
     CHECK(same_bits(got_gx, gx_chain));
     CHECK(same_bits(got_gw, gw_chain));
 
@@ -76,9 +82,13 @@ void check_products() {
   }
 }
 
-TEST_CASE("linear kernels are matrix products, and gradients single fma chains") {
-  check_products<float>();
-  check_products<double>();
+TEST_CASE("linear kernels are matrix products, each element a single fma chain") {
+  for (const Vectors v : all_vectors()) {
+    const VectorsScope scope(v);
+    INFO(to_string(v));
+    check_products<float>();
+    check_products<double>();
+  }
 }
 
 TEST_CASE("a row of a linear layer's output does not depend on the rest of the batch") {

@@ -1,9 +1,8 @@
 #include "engine/cpu/random.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 
+#include "engine/cpu/philox_words.h"
 #include "engine/cpu/threads.h"
 #include "engine/math/draw.h"
 #include "engine/random/philox.h"
@@ -13,80 +12,19 @@ namespace rematch::cpu {
 namespace {
 
 /// Words drawn at a time; even, so that Box-Muller pairs stay together.
-constexpr std::int64_t kChunk = 256;
-/// Words of the eight blocks that eight_blocks computes side by side.
-constexpr std::int64_t kStep = 32;
-
-/// Four Philox counters, one in the low half of each 64-bit lane; the high halves hold leftovers,
-/// which neither the multiplication nor the low half of an xor sees.
-struct FourCounters {
-  __m256i c0;
-  __m256i c1;
-  __m256i c2;
-  __m256i c3;
-
-  FourCounters(const PhiloxStream& stream, std::uint64_t first)
-      : c0(_mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(first)),
-                            _mm256_set_epi64x(3, 2, 1, 0))),
-        c1(_mm256_srli_epi64(c0, 32)),
-        c2(_mm256_set1_epi64x(static_cast<long long>(stream.subsequence))),
-        c3(_mm256_srli_epi64(c2, 32)) {}
-
-  void round(__m256i k0, __m256i k1) {
-    const __m256i p0 = _mm256_mul_epu32(c0, _mm256_set1_epi64x(kPhiloxM0));
-    const __m256i p1 = _mm256_mul_epu32(c2, _mm256_set1_epi64x(kPhiloxM1));
-    c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), k0);
-    c1 = p1;
-    c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), k1);
-    c3 = p0;
-  }
-
-  /// The four blocks' words in order.
-  void store(std::uint32_t* out) const {
-    const __m256i low = _mm256_set1_epi64x(0xffffffff);
-    // Lane b of `first` is words 0 and 1 of block b, of `second` words 2 and 3.
-    const __m256i first = _mm256_or_si256(_mm256_and_si256(c0, low), _mm256_slli_epi64(c1, 32));
-    const __m256i second = _mm256_or_si256(_mm256_and_si256(c2, low), _mm256_slli_epi64(c3, 32));
-    const __m256i even = _mm256_unpacklo_epi64(first, second);
-    const __m256i odd = _mm256_unpackhi_epi64(first, second);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
-                        _mm256_permute2x128_si256(even, odd, 0x20));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8),
-                        _mm256_permute2x128_si256(even, odd, 0x31));
-  }
-};
-
-/// The words of blocks first .. first + 7, in order.
-void eight_blocks(const PhiloxStream& stream, std::uint64_t first, std::uint32_t* out) {
-  FourCounters a(stream, first);
-  FourCounters b(stream, first + 4);
-  auto k0 = static_cast<std::uint32_t>(stream.seed);
-  auto k1 = static_cast<std::uint32_t>(stream.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const __m256i keys0 = _mm256_set1_epi64x(k0);
-    const __m256i keys1 = _mm256_set1_epi64x(k1);
-    a.round(keys0, keys1);
-    b.round(keys0, keys1);
-    k0 += kPhiloxW0;
-    k1 += kPhiloxW1;
-  }
-  a.store(out);
-  b.store(out + 16);
-}
+constexpr std::int64_t kChunk = 512;
 
 /// Calls use(first element, count, words) over chunks of [begin, end); words[j] is the stream's
 /// word offset + first + j, and at least count + 1 of them may be read.
 template <typename Use>
-void chunks_of(std::int64_t begin, std::int64_t end, const PhiloxStream& stream,
+void chunks_of(PhiloxWords draw, std::int64_t begin, std::int64_t end, const PhiloxStream& stream,
                std::uint64_t offset, const Use& use) {
-  alignas(32) std::uint32_t words[kChunk + 2 * kStep];
+  alignas(64) std::uint32_t words[kChunk + 2 * kPhiloxStep];
   for (std::int64_t first = begin; first < end; first += kChunk) {
     const std::int64_t count = std::min(kChunk, end - first);
     const std::uint64_t position = offset + static_cast<std::uint64_t>(first);
     const auto skip = static_cast<std::int64_t>(position % 4);
-    for (std::int64_t at = 0; at < skip + count + 1; at += kStep) {
-      eight_blocks(stream, position / 4 + static_cast<std::uint64_t>(at / 4), words + at);
-    }
+    draw(stream.seed, stream.subsequence, position / 4, (skip + count) / kPhiloxStep + 1, words);
     use(first, count, words + skip);
   }
 }
@@ -95,8 +33,9 @@ void chunks_of(std::int64_t begin, std::int64_t end, const PhiloxStream& stream,
 template <typename Use>
 void for_each_chunk(std::int64_t n, const PhiloxStream& stream, std::uint64_t offset,
                     const Use& use) {
+  const PhiloxWords draw = philox_words(vectors());
   parallel(n, kGrain / 4, kChunk, [&](std::int64_t begin, std::int64_t end) {
-    chunks_of(begin, end, stream, offset, use);
+    chunks_of(draw, begin, end, stream, offset, use);
   });
 }
 

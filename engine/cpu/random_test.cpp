@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/cpu/testing/values.h"
+#include "engine/cpu/testing/vectors.h"
 #include "engine/math/elementary.h"
 #include "engine/random/philox.h"
 
@@ -21,10 +22,13 @@ constexpr std::uint64_t kOffsets[] = {0, 1, 2, 3, 1021, (std::uint64_t{1} << 34)
 
 template <typename Check>
 void for_each_draw(const Check& check) {
-  for (const std::int64_t n : kSizes) {
-    for (const std::uint64_t offset : kOffsets) {
-      CAPTURE(n, offset);
-      check(n, offset);
+  for (const Vectors v : testing::all_vectors()) {
+    const VectorsScope scope(v);
+    for (const std::int64_t n : kSizes) {
+      for (const std::uint64_t offset : kOffsets) {
+        CAPTURE(to_string(v), n, offset);
+        check(n, offset);
+      }
     }
   }
 }

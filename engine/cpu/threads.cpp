@@ -14,13 +14,14 @@ namespace rematch::cpu {
 namespace {
 
 /// Workers of one calling thread. A step hands them thousands of small jobs, so they look for the
-/// next one for a while before they sleep.
+/// next one for a while before they sleep. Whoever is there takes the next share, the caller too: a
+/// job waits for nobody who has not begun one.
 class Pool {
  public:
   explicit Pool(int workers) {
     workers_.reserve(static_cast<std::size_t>(workers));
     try {
-      for (int i = 0; i < workers; ++i) workers_.emplace_back([this, i] { serve(i + 1); });
+      for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { serve(); });
     } catch (...) {
       stop();
       throw;
@@ -30,15 +31,17 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  int size() const { return static_cast<int>(workers_.size()) + 1; }
-
-  void run(int parts, std::int64_t count, std::int64_t multiple, detail::Part part,
+  void run(std::int64_t shares, std::int64_t count, std::int64_t multiple, detail::Part part,
            const void* body) {
-    job_ = {parts, count, multiple, part, body};
-    left_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+    job_ = {shares, count, multiple, part, body};
+    next_.store(0, std::memory_order_relaxed);
+    open_.store(true);
     publish();
-    share(0);
-    for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins) {
+    work();
+    // From here on nobody begins; those who read the job before are waited for. Sequentially
+    // consistent, as is serve(): either it sees that the job is closed, or we see that it is there.
+    open_.store(false);
+    for (int spins = 0; inside_.load() != 0; ++spins) {
       if (spins < kSpins) {
         _mm_pause();
       } else {
@@ -51,7 +54,7 @@ class Pool {
   static constexpr int kSpins = 20000;
 
   struct Job {
-    int parts = 0;
+    std::int64_t shares = 0;
     std::int64_t count = 0;
     std::int64_t multiple = 1;
     detail::Part part = nullptr;
@@ -69,18 +72,22 @@ class Pool {
     generation_.notify_all();
   }
 
-  void share(int index) const {
-    if (index >= job_.parts) return;
+  /// Takes shares until none is left.
+  void work() {
     const std::int64_t units = (job_.count + job_.multiple - 1) / job_.multiple;
     const auto bound = [&](std::int64_t i) {
-      return std::min(job_.count, units * i / job_.parts * job_.multiple);
+      return std::min(job_.count, units * i / job_.shares * job_.multiple);
     };
-    const std::int64_t begin = bound(index);
-    const std::int64_t end = bound(index + 1);
-    if (begin < end) job_.part(job_.body, begin, end);
+    while (true) {
+      const std::int64_t share = next_.fetch_add(1, std::memory_order_relaxed);
+      if (share >= job_.shares) return;
+      const std::int64_t begin = bound(share);
+      const std::int64_t end = bound(share + 1);
+      if (begin < end) job_.part(job_.body, begin, end);
+    }
   }
 
-  void serve(int index) {
+  void serve() {
     std::uint32_t seen = 0;
     while (true) {
       std::uint32_t now = generation_.load(std::memory_order_acquire);
@@ -94,14 +101,17 @@ class Pool {
       }
       seen = now;
       if (stopping_) return;
-      share(index);
-      left_.fetch_sub(1, std::memory_order_acq_rel);
+      inside_.fetch_add(1);
+      if (open_.load()) work();
+      inside_.fetch_sub(1);
     }
   }
 
   Job job_;
   std::atomic<std::uint32_t> generation_{0};
-  std::atomic<int> left_{0};
+  std::atomic<std::int64_t> next_{0};
+  std::atomic<bool> open_{false};
+  std::atomic<int> inside_{0};
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;
 };
@@ -133,9 +143,9 @@ void set_threads(int count) {
   wanted = count;
 }
 
-void detail::run_parts(int parts, std::int64_t count, std::int64_t multiple, Part part,
-                       const void* body) {
-  pool->run(parts, count, multiple, part, body);
+void detail::run_shares(std::int64_t shares, std::int64_t count, std::int64_t multiple, Part part,
+                        const void* body) {
+  pool->run(shares, count, multiple, part, body);
 }
 
 }  // namespace rematch::cpu

@@ -35,23 +35,27 @@ class ThreadsScope {
 
 namespace detail {
 using Part = void (*)(const void* body, std::int64_t begin, std::int64_t end);
-/// part(body, ...) for `parts` equal shares of [0, count), one of them here.
-void run_parts(int parts, std::int64_t count, std::int64_t multiple, Part part, const void* body);
+/// part(body, ...) for each of `shares` equal shares of [0, count), some of them here.
+void run_shares(std::int64_t shares, std::int64_t count, std::int64_t multiple, Part part,
+                const void* body);
+
+/// A thread that comes late, because something else has its core, leaves the rest to the others.
+inline constexpr std::int64_t kSharesPerThread = 2;
 }  // namespace detail
 
 /// Calls body(begin, end) for shares of [0, count) that cover it, at once on threads(). Each begins
-/// at a multiple of `multiple`, and no more threads take part than there are shares of `grain`.
+/// at a multiple of `multiple`, and none but a single one is smaller than `grain`, rounding apart.
 /// `body` must not throw.
 template <class Body>
 void parallel(std::int64_t count, std::int64_t grain, std::int64_t multiple, const Body& body) {
   const std::int64_t most = threads() == 1 ? 1 : count / std::max<std::int64_t>(grain, 1);
-  const int parts = static_cast<int>(std::min<std::int64_t>(threads(), most));
-  if (parts <= 1) {
+  const std::int64_t shares = std::min(threads() * detail::kSharesPerThread, most);
+  if (threads() == 1 || shares <= 1) {
     body(std::int64_t{0}, count);
     return;
   }
-  detail::run_parts(
-      parts, count, multiple,
+  detail::run_shares(
+      shares, count, multiple,
       [](const void* b, std::int64_t begin, std::int64_t end) {
         (*static_cast<const Body*>(b))(begin, end);
       },

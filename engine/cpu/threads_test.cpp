@@ -10,6 +10,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/sequential.h"
 #include "engine/checkpoint/tensor_hash.h"
+#include "engine/cpu/testing/vectors.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
@@ -92,10 +93,27 @@ TEST_CASE("shares cover a range once, begin at multiples, and respect the grain"
   }
 }
 
-TEST_CASE("a training step has the same bits for every number of threads") {
+TEST_CASE("a job's shares are taken by whoever is free") {
+  const Threads threads(2);
+  std::atomic<int> others{0};
+  cpu::parallel(4, 1, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (begin != 0) {
+      others += static_cast<int>(end - begin);
+      return;
+    }
+    // Ends only when the other thread took all that is left.
+    while (others != 4 - end) std::this_thread::yield();
+  });
+  CHECK(others == 3);
+}
+
+TEST_CASE("a training step has the same bits for every number of threads and all vectors") {
   for (const DType dtype : {DType::float32, DType::float64}) {
     const auto one = hashes_of_a_step(1, dtype);
-    for (const int count : {2, 3, 5}) CHECK(hashes_of_a_step(count, dtype) == one);
+    for (const cpu::Vectors v : cpu::testing::all_vectors()) {
+      const cpu::VectorsScope scope(v);
+      for (const int count : {1, 2, 3, 5}) CHECK(hashes_of_a_step(count, dtype) == one);
+    }
   }
 }
 

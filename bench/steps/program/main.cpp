@@ -14,6 +14,7 @@
 #include "bench/fingerprint/fingerprint.h"
 #include "bench/steps/program/device_clock.h"
 #include "bench/steps/step.h"
+#include "engine/cpu/chain.h"
 #include "engine/cpu/threads.h"
 #include "engine/cuda/device.h"
 
@@ -24,6 +25,7 @@ struct Arguments {
   Device device = Device::cpu;
   int threads = 1;
   bool tf32 = false;
+  cpu::Vectors vectors = cpu::best_vectors();
   /// Where the bytes over each step go; empty: nowhere.
   std::string timelines;
 };
@@ -54,6 +56,7 @@ class Timelines {
 void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arguments,
              Timelines* timelines) {
   cpu::set_threads(arguments.threads);
+  cpu::set_vectors(arguments.vectors);
   const bool on_device = spec.device == Device::cuda;
   if (on_device) {
     cuda::set_precision(arguments.tf32 ? cuda::Precision::tf32 : cuda::Precision::strict);
@@ -106,7 +109,7 @@ void add_all(const Arguments& arguments, Timelines* timelines) {
 [[noreturn]] void usage(const std::string& complaint) {
   std::cerr << "rematch-bench: " << complaint
             << "\nusage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] "
-               "[--timelines FILE] "
+               "[--vectors avx2|avx512] [--timelines FILE] "
                "[--benchmark_... of Google Benchmark, see --help]\n";
   std::exit(2);
 }
@@ -131,6 +134,13 @@ Arguments take_arguments(int& argc, char** argv) {
         usage("--device: expected cpu or cuda, got " + std::string(name));
       }
       a.device = name == "cuda" ? Device::cuda : Device::cpu;
+    } else if (argument == "--vectors") {
+      const std::string_view name = value();
+      if (name != "avx2" && name != "avx512") {
+        usage("--vectors: expected avx2 or avx512, got " + std::string(name));
+      }
+      a.vectors = name == "avx2" ? cpu::Vectors::avx2 : cpu::Vectors::avx512;
+      if (a.vectors > cpu::best_vectors()) usage("--vectors: this CPU has no " + std::string(name));
     } else if (argument == "--threads") {
       const std::string_view text = value();
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.threads);
@@ -154,6 +164,7 @@ int run_all(int argc, char** argv) {
     benchmark::AddCustomContext(name, value);
   }
   benchmark::AddCustomContext("precision", arguments.tf32 ? "tf32" : "strict");
+  benchmark::AddCustomContext("vectors", std::string(to_string(arguments.vectors)));
   Timelines timelines;
   const bool wants_timelines = !arguments.timelines.empty();
   if (wants_timelines) {

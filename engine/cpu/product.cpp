@@ -1,0 +1,197 @@
+#include "engine/cpu/product.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/cpu/chain.h"
+#include "engine/cpu/scratch.h"
+#include "engine/cpu/threads.h"
+#include "engine/cpu/transpose.h"
+
+namespace rematch::cpu {
+
+namespace {
+
+/// Rows that are computed before the next columns, so that their part of a stays in cache.
+constexpr std::int64_t kRows = 96;
+/// Depth between which chains rest in c, and elements of a packed block of b.
+constexpr std::int64_t kDepth = 256;
+constexpr std::int64_t kPacked = 1 << 16;
+/// Products with less than this in b run on it as it is.
+constexpr std::int64_t kSmall = 1 << 13;
+/// Of product_transposed, before they are transposed.
+constexpr std::int64_t kBlockRows = 384;
+constexpr std::int64_t kBlockCols = 128;
+
+template <typename T>
+void copy_n(const T* from, std::int64_t count, T* to) {
+  std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(count));
+}
+
+/// Copies b[depth,cols] to panels of `columns` columns each, one after the other.
+template <typename T>
+void pack(std::int64_t depth, std::int64_t cols, const Strided<T>& b, std::int64_t columns,
+          T* packed) {
+  if (b.col == 1) {
+    for (std::int64_t k = 0; k < depth; ++k) {
+      const T* row = b.data + k * b.row;
+      for (std::int64_t j = 0; j < cols; j += columns) {
+        copy_n(row + j, std::min(columns, cols - j), packed + j * depth + k * columns);
+      }
+    }
+    return;
+  }
+  for (std::int64_t j = 0; j < cols; j += columns) {
+    // Columns of b are rows in memory.
+    transpose(std::min(columns, cols - j), depth, b.data + j * b.col, b.col, packed + j * depth,
+              columns);
+  }
+}
+
+/// What one thread computes of a product.
+template <typename T>
+struct Part {
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t depth;
+  Strided<T> a;
+  Strided<T> b;
+  ChainStart start;
+  const T* row_values;
+  T* c;
+  std::int64_t c_row;
+};
+
+/// One block of columns of a part, over `length` terms from `k0` on.
+template <typename T>
+void multiply_block(const ChainKernel<T>& kernel, const Part<T>& p, std::int64_t k0,
+                    std::int64_t length, std::int64_t j0, std::int64_t cols, bool pack_a,
+                    bool pack_b) {
+  const std::int64_t columns = kernel.columns();
+  Strided<T> b{p.b.data + k0 * p.b.row + j0 * p.b.col, p.b.row, p.b.col};
+  std::int64_t panel_step = columns;
+  if (pack_b) {
+    T* const packed = scratch<T, 0>(length * (cols + columns));
+    pack(length, cols, b, columns, packed);
+    b = {packed, columns, 1};
+    panel_step = columns * length;
+  }
+  ChainPanel<T> panel;
+  panel.length = length;
+  panel.start = k0 == 0 ? p.start : ChainStart::kResume;
+  panel.b_row = b.row;
+  panel.c_row = p.c_row;
+  for (std::int64_t i0 = 0; i0 < p.rows; i0 += kRows) {
+    panel.rows = std::min(kRows, p.rows - i0);
+    panel.a = p.a.data + i0 * p.a.row + k0 * p.a.col;
+    panel.a_row = p.a.row;
+    panel.a_col = p.a.col;
+    if (pack_a) {
+      T* const packed = scratch<T, 1>(kRows * length);
+      transpose(length, panel.rows, panel.a, p.a.col, packed, length);
+      panel.a = packed;
+      panel.a_row = length;
+      panel.a_col = 1;
+    }
+    panel.row_values = p.row_values == nullptr ? nullptr : p.row_values + i0;
+    panel.b = b.data;
+    for (std::int64_t j = 0; j < cols; j += columns, panel.b += panel_step) {
+      panel.set_columns(kernel.width, std::min(columns, cols - j));
+      panel.c = p.c + i0 * p.c_row + j0 + j;
+      kernel.run(panel);
+    }
+  }
+}
+
+template <typename T>
+void multiply(const ChainKernel<T>& kernel, const Part<T>& p) {
+  const std::int64_t columns = kernel.columns();
+  const bool small = p.depth * p.cols < kSmall;
+  // Rows of a wide panel are whole cache lines, which are read in place almost as fast.
+  const bool wide = columns * static_cast<std::int64_t>(sizeof(T)) >= 256;
+  const bool pack_b = p.b.col != 1 || (!small && p.rows > (wide ? kRows : 12));
+  const bool pack_a = p.a.col != 1 && !small;
+  const std::int64_t depth = small ? std::max<std::int64_t>(p.depth, 1) : kDepth;
+  const std::int64_t cols = std::max(kPacked / depth / columns, std::int64_t{1}) * columns;
+  for (std::int64_t k0 = 0; k0 == 0 || k0 < p.depth; k0 += depth) {
+    const std::int64_t length = std::min(depth, p.depth - k0);
+    for (std::int64_t j0 = 0; j0 < p.cols; j0 += cols) {
+      multiply_block(kernel, p, k0, length, j0, std::min(cols, p.cols - j0), pack_a, pack_b);
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Strided<T>& a,
+             const Strided<T>& b, bool resume, T* c, std::int64_t c_row) {
+  const ChainKernel<T>& kernel = chain_kernel<T>();
+  const ChainStart start = resume ? ChainStart::kResume : ChainStart::kZero;
+  if (rows >= cols) {
+    const std::int64_t grain = kProductGrain / std::max<std::int64_t>(cols * depth, 1) + 1;
+    parallel(rows, grain, 24, [=, &kernel](std::int64_t begin, std::int64_t end) {
+      multiply<T>(kernel, {end - begin,
+                           cols,
+                           depth,
+                           {a.data + begin * a.row, a.row, a.col},
+                           b,
+                           start,
+                           nullptr,
+                           c + begin * c_row,
+                           c_row});
+    });
+  } else {
+    const std::int64_t grain = kProductGrain / std::max<std::int64_t>(rows * depth, 1) + 1;
+    parallel(cols, grain, kernel.columns(), [=, &kernel](std::int64_t begin, std::int64_t end) {
+      multiply<T>(kernel, {rows,
+                           end - begin,
+                           depth,
+                           a,
+                           {b.data + begin * b.col, b.row, b.col},
+                           start,
+                           nullptr,
+                           c + begin,
+                           c_row});
+    });
+  }
+}
+
+template <typename T>
+void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth,
+                        const Strided<T>& a, const Strided<T>& b, const T* bias, T* c,
+                        std::int64_t c_row) {
+  const ChainKernel<T>& kernel = chain_kernel<T>();
+  const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kRowValue;
+  const std::int64_t grain = kProductGrain / std::max<std::int64_t>(cols * depth, 1) + 1;
+  parallel(rows, grain, 24, [=, &kernel](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; i += kBlockRows) {
+      const std::int64_t some_rows = std::min(kBlockRows, end - i);
+      for (std::int64_t j = 0; j < cols; j += kBlockCols) {
+        const std::int64_t some_cols = std::min(kBlockCols, cols - j);
+        T* const block = scratch<T, 2>(some_rows * some_cols);
+        multiply<T>(kernel, {some_rows,
+                             some_cols,
+                             depth,
+                             {a.data + i * a.row, a.row, a.col},
+                             {b.data + j * b.col, b.row, b.col},
+                             start,
+                             bias == nullptr ? nullptr : bias + i,
+                             block,
+                             some_cols});
+        transpose(some_rows, some_cols, block, some_cols, c + j * c_row + i, c_row);
+      }
+    }
+  });
+}
+
+#define REMATCH_INSTANTIATE(T)                                                                  \
+  template void product(std::int64_t, std::int64_t, std::int64_t, const Strided<T>&,            \
+                        const Strided<T>&, bool, T*, std::int64_t);                             \
+  template void product_transposed(std::int64_t, std::int64_t, std::int64_t, const Strided<T>&, \
+                                   const Strided<T>&, const T*, T*, std::int64_t);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cpu

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/cpu/chain.h"
+
+namespace rematch::cpu::testing {
+
+/// What this CPU has.
+inline std::vector<Vectors> all_vectors() {
+  if (best_vectors() == Vectors::avx512) return {Vectors::avx2, Vectors::avx512};
+  return {Vectors::avx2};
+}
+
+}  // namespace rematch::cpu::testing
