@@ -25,6 +25,8 @@
   LAW(hooks)                  \
   LAW(saved_bytes)            \
   LAW(bytes_after_backward)   \
+  LAW(live_bytes)             \
+  LAW(peak_bytes)             \
   LAW(repeatable)             \
   LAW(cross_device)           \
   LAW(derivatives)
@@ -99,7 +101,7 @@ void require_fitting(const Record& plain) {
 
 Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   const Geometry geometry = validate(c);
-  const Forecast expected = forecast(c, geometry);
+  const Forecast expected = forecast(c, geometry, subject.on_device());
   RunRequest request;
   request.detached_layers = expected.frozen_layers;
   subject.run(c, geometry, request, bench.plain);

@@ -53,6 +53,7 @@ void Record::clear() {
   draws.clear();
   streams.clear();
   bytes.clear();
+  live.clear();
   executions.clear();
   hooks.clear();
   grad_flags.clear();
@@ -82,6 +83,10 @@ std::uint64_t Record::hash() const {
   h.add(bytes.size());
   for (const ByteReading& b : bytes) {
     h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained, b.offloaded);
+  }
+  h.add(live.size());
+  for (const LiveReading& l : live) {
+    h.add(l.event, l.step, l.pass, l.layer, l.execution, l.live, l.peak, l.offloaded);
   }
   h.add(executions.size());
   for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);
