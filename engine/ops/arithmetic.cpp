@@ -19,8 +19,8 @@ class AddBackward final : public Node {
   }
   std::string_view name() const override { return "AddBackward"; }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = grads_out[0];
-    grads_in[1] = grads_out[0];
+    if (needs(0)) grads_in[0] = grads_out[0];
+    if (needs(1)) grads_in[1] = grads_out[0];
   }
 };
 

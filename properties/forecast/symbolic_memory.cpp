@@ -57,7 +57,6 @@ void SymbolicMemory::run(std::span<const SegmentSpec> segments, std::span<const 
     if (!case_->protocol.prior_gradients || info.frozen) continue;
     leaves_[p].gradient = heap_.allocate(info.shape.elements() * item_);
   }
-  heap_.reset_peak();
   for (int step = 0; step < std::min(case_->protocol.steps, 2); ++step) run_step(step);
   state_.clear();
   leaves_.clear();
@@ -68,6 +67,7 @@ void SymbolicMemory::run(std::span<const SegmentSpec> segments, std::span<const 
 void SymbolicMemory::run_step(int step) {
   const ProtocolSpec& p = case_->protocol;
   step_ = step;
+  heap_.reset_peak();
   passes_.assign(static_cast<std::size_t>(p.microbatches), {});
   executions_.assign(static_cast<std::size_t>(p.microbatches) * rules_.size(), 0);
   const Mark before = mark();

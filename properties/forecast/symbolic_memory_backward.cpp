@@ -89,7 +89,9 @@ void SymbolicMemory::differentiate_layer(const Node& node, std::size_t out, std:
     case Vjp::product:
       return differentiate_product(node, out, in);
     case Vjp::share:
-      for (int e = 0; e < node.edges; ++e) hands_[in + static_cast<std::size_t>(e)] = hands_[out];
+      for (int e = 0; e < node.edges; ++e) {
+        if (edge(e).needed()) hands_[in + static_cast<std::size_t>(e)] = hands_[out];
+      }
       return;
     case Vjp::join:
       for (std::size_t k = 0; k < 2; ++k) {

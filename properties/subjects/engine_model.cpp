@@ -353,8 +353,9 @@ void EngineModel::on_gradients(const Node& node) {
   note_event(Event::node, *differentiated_, known ? maker->second : -1);
 }
 
-void EngineModel::watch_memory(const Ledger* host) {
-  host_ = host;
+void EngineModel::begin_step() {
+  makers_.clear();
+  record_.peak_bytes = std::max(record_.peak_bytes, ambient().ledger->peak());
   ambient().ledger->reset_peak();
 }
 

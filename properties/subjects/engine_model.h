@@ -49,15 +49,15 @@ class EngineModel final : public RunObserver {
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override;
   void on_gradients(const Node& node) override;
-  /// Takes the ledger's readings, and those of `host`, if any, at every event from now on.
-  void watch_memory(const Ledger* host);
+  /// Events tell what is live in `host`, too.
+  void use_host(const Ledger& host) { host_ = &host; }
+  /// No graph is left, and peaks are counted anew.
+  void begin_step();
   /// An event of forward `pass`.
   void note_event(Event event, const PassState& pass, int layer = -1, int execution = 0);
   /// A backward of `pass` begins: what happens from now on is on its behalf.
   void enter_backward(const PassState& pass) { differentiated_ = &pass; }
   void leave_backward() { differentiated_ = nullptr; }
-  /// The graphs that were built are gone.
-  void forget_graphs() { makers_.clear(); }
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
   static TimelinePoint point_of(const LedgerEvent& event);

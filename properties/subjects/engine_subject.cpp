@@ -59,8 +59,7 @@ class Run {
         p.set_grad(Tensor::ones(p.shape(), p.dtype(), Tag::gradients));
       }
     }
-    record_.peak_bytes = ambient().ledger->peak();
-    model_.watch_memory(host.get());
+    if (host) model_.use_host(*host);
   }
 
   /// The losses of the first step and nothing else.
@@ -99,7 +98,7 @@ class Run {
 
   void run_step(int step) {
     std::deque<Pass> passes;
-    model_.forget_graphs();
+    model_.begin_step();
     for (int m = 0; m < protocol_.microbatches; ++m) {
       run_forward(passes.emplace_back(), step, m);
       if (!protocol_.forwards_first) run_backward(passes.back());

@@ -99,7 +99,7 @@ struct LiveReading {
   int layer = -1;     ///< layer; node, unless it is no layer's main operation: -1.
   int execution = 0;  ///< layer: its runs for the same forward before; 0 is the forward itself.
   std::int64_t live = 0;
-  /// The most that was live since the event before; for the first, since the model was built.
+  /// The most that was live since the event before, or since the step began.
   std::int64_t peak = 0;
   /// In host memory, waiting for the backward; 0 unless the plan offloads.
   std::int64_t offloaded = 0;
