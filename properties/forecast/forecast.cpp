@@ -91,6 +91,7 @@ Forecast forecast(const Case& c, const Geometry& geometry, bool on_device) {
 
   memory.bind(c, geometry, run.rules(), !on_device);
   memory.run(segments, {}, c.plan.offload, f.live);
+  f.replays = memory.replays();
   memory.run({}, f.frozen_layers, false, f.plain_live);
 
   run.forward({}, f.frozen_layers, false);

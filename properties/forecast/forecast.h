@@ -37,6 +37,8 @@ struct Forecast {
   /// checkpointed, and in the reference run.
   std::vector<LiveReading> live;
   std::vector<LiveReading> plain_live;
+  /// Which of the checkpointed run's events is the first of a replay.
+  std::vector<std::size_t> replays;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.

@@ -37,6 +37,7 @@ void SymbolicMemory::run(std::span<const SegmentSpec> segments, std::span<const 
   segments_ = segments;
   offload_ = offload;
   events_ = &events;
+  replays_.clear();
   detached_.assign(rules_.size(), 0);
   for (const int layer : detached) detached_[static_cast<std::size_t>(layer)] = 1;
   const std::size_t parameters = geometry_->parameters.size();
@@ -163,8 +164,8 @@ void SymbolicMemory::step_optimizer() {
   }
 }
 
-void SymbolicMemory::note(Event event, int layer, int execution) {
-  events_->push_back({event, step_, event == Event::step ? 0 : pass_, layer, execution,
+void SymbolicMemory::note(Event event, int layer, int execution, std::int64_t entered) {
+  events_->push_back({event, step_, event == Event::step ? 0 : pass_, layer, execution, entered,
                       heap_.live(), heap_.peak(), host_.live()});
   heap_.reset_peak();
 }

@@ -34,6 +34,8 @@ class SymbolicMemory {
   /// Parameters of layers in `detached` take part as constants.
   void run(std::span<const SegmentSpec> segments, std::span<const int> detached, bool offload,
            std::vector<LiveReading>& events);
+  /// Which of the events of the last run is the first of a replay.
+  const std::vector<std::size_t>& replays() const { return replays_; }
 
  private:
   /// Where a gradient goes: to a slot of the node that made the value, to a leaf, or nowhere.
@@ -139,7 +141,7 @@ class SymbolicMemory {
   void run_loss(Pass& pass, const Shape& shape, const Block& target);
   void run_backward(int pass);
   void step_optimizer();
-  void note(Event event, int layer = -1, int execution = 0);
+  void note(Event event, int layer = -1, int execution = 0, std::int64_t entered = 0);
 
   // symbolic_memory_forward.cpp
   void run_layers(int begin, int end, std::span<const SegmentSpec> segments, bool grad,
@@ -203,6 +205,7 @@ class SymbolicMemory {
   bool offload_ = false;
   std::vector<char> detached_;
   std::vector<LiveReading>* events_ = nullptr;
+  std::vector<std::size_t> replays_;
   int step_ = 0;
   int pass_ = 0;
 

@@ -54,7 +54,9 @@ void SymbolicMemory::visit(int index, int depth, bool retain) {
   for (std::size_t e = 0; e < edges; ++e) {
     arrive(edges_[static_cast<std::size_t>(node.first_edge) + e], std::move(hands_[in + e]), depth);
   }
-  if (any) note(Event::node, node.kind == Node::Kind::layer || node.kind == Node::Kind::view ? node.layer : -1);
+  if (any)
+    note(Event::node,
+         node.kind == Node::Kind::layer || node.kind == Node::Kind::view ? node.layer : -1);
   hands_.resize(out);
   for (std::size_t i = 0; i < ready_.size(); ++i) accumulate(ready_[i], depth);
 }
@@ -170,9 +172,8 @@ void SymbolicMemory::differentiate_region(const Node& node, std::size_t out, std
       root = {};
       continue;
     }
-    Block& sum = root.edge.slot >= 0
-                     ? slots_[static_cast<std::size_t>(root.edge.slot)]
-                     : shares_of(root.edge.leaf, depth + 1).sum;
+    Block& sum = root.edge.slot >= 0 ? slots_[static_cast<std::size_t>(root.edge.slot)]
+                                     : shares_of(root.edge.leaf, depth + 1).sum;
     if (root.edge.leaf >= 0) leaf_roots.push_back(root.edge.leaf);
     sum = sum ? heap_.allocate(sum.bytes()) : hands_[out + k];
   }
@@ -238,8 +239,7 @@ void SymbolicMemory::replay(int index) {
   const int outer_policy =
       std::exchange(policy_frame_, frame.region->choice.keep.empty() ? -1 : index);
   const bool outer_recalls = std::exchange(recalls_, true);
-  run_region_again(*frame.region, window,
-                   {Hooks::Kind::replay, index, frame.first_placeholder, 0});
+  run_region_again(*frame.region, window, {Hooks::Kind::replay, index, frame.first_placeholder, 0});
   recalls_ = outer_recalls;
   policy_frame_ = outer_policy;
   stopped_ = false;
@@ -257,6 +257,7 @@ void SymbolicMemory::run_region_again(const SegmentSpec& region, std::size_t win
   const Hooks outer = std::exchange(hooks_, hooks);
   CastCache* const outer_cache = cache_;
   if (cache_ == nullptr) cache_ = &replay_cache_;
+  replays_.push_back(events_->size());
   run_layers(region.begin, region.end, region.nested, true, window);
   if (outer_cache == nullptr) replay_cache_.clear();
   cache_ = outer_cache;
@@ -282,7 +283,8 @@ void SymbolicMemory::drop(int index) {
   saved.block.reset();
   saved.host.reset();
   if (saved.placeholder < 0) return;
-  Placeholder& placeholder = placeholders_[static_cast<std::size_t>(std::exchange(saved.placeholder, -1))];
+  Placeholder& placeholder =
+      placeholders_[static_cast<std::size_t>(std::exchange(saved.placeholder, -1))];
   placeholder.held = false;
   placeholder.recomputed.reset();
   Frame& frame = frames_[static_cast<std::size_t>(placeholder.frame)];

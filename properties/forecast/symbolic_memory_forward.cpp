@@ -23,6 +23,7 @@ void SymbolicMemory::run_layer(int layer, bool grad, std::size_t window) {
   const auto index = static_cast<std::size_t>(layer);
   const int execution = executions_[static_cast<std::size_t>(pass_) * rules_.size() + index]++;
   const std::size_t results = stack_.size();
+  const std::int64_t entered = heap_.live();
   {
     const int other = bytes_[index].other;
     Value made[2];
@@ -32,10 +33,11 @@ void SymbolicMemory::run_layer(int layer, bool grad, std::size_t window) {
           made);
     for (int m = first_move_[index]; m < first_move_[index + 1] && !stopped_; ++m) {
       const int from = moves_[static_cast<std::size_t>(m)];
-      stack_.push_back(from < 0 ? made[-1 - from] : stack_[window + static_cast<std::size_t>(from)]);
+      stack_.push_back(from < 0 ? made[-1 - from]
+                                : stack_[window + static_cast<std::size_t>(from)]);
     }
   }
-  note(Event::layer, layer, execution);
+  note(Event::layer, layer, execution, entered);
   if (!stopped_) replace_window(window, results);
 }
 
@@ -196,8 +198,7 @@ void SymbolicMemory::checkpoint_non_reentrant(const SegmentSpec& region, std::si
   }
   if (stopped_) return;
   const Hooks outer = std::exchange(hooks_, {Hooks::Kind::frame, index, -1, 0});
-  const int outer_policy =
-      std::exchange(policy_frame_, region.choice.keep.empty() ? -1 : index);
+  const int outer_policy = std::exchange(policy_frame_, region.choice.keep.empty() ? -1 : index);
   const bool outer_recalls = std::exchange(recalls_, false);
   const std::size_t own = copy_window(window);
   run_layers(region.begin, region.end, region.nested, true, own);

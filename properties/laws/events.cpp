@@ -13,8 +13,9 @@ std::string event_name(const Case& c, const LiveReading& r) {
     case Event::layer:
       return "after " + layer() + ", execution " + std::to_string(r.execution);
     case Event::node:
-      return r.layer < 0 ? std::string("after the backward of a cast, a view, the loss or a segment")
-                         : "after the backward of " + layer();
+      return r.layer < 0
+                 ? std::string("after the backward of a cast, a view, the loss or a segment")
+                 : "after the backward of " + layer();
     case Event::gradient:
       return "after a leaf took its gradient";
     case Event::forward:
@@ -27,6 +28,15 @@ std::string event_name(const Case& c, const LiveReading& r) {
       return "after the optimizer's step";
   }
   return "at an unknown event";
+}
+
+int layers_replayed(const Forecast& forecast) {
+  int count = 0;
+  for (const LiveReading& r : forecast.live) {
+    if (r.event == Event::backward) break;
+    if (r.event == Event::layer && r.execution > 0) ++count;
+  }
+  return count;
 }
 
 std::string place_of(const Case& c, const LiveReading& reading, std::string_view run,

@@ -32,13 +32,15 @@ struct Evidence {
   const SlopeSamples* slope = nullptr;
   /// The checkpointed run once more; nullptr: it was run once.
   const Record* repeat = nullptr;
+  /// The checkpointed run, abandoned (RunRequest::fail_forward); nullptr: it was not asked for.
+  const Record* abandoned = nullptr;
   /// Each layer on the host and on the subject's device (properties/subjects/layer_agreement.h);
   /// nullptr: the subject runs on the host.
   const std::vector<LayerAgreement>* layers = nullptr;
 };
 
 /// What a law reads beside the two records; it is passed over for cases that have none.
-enum class Needs : std::uint8_t { nothing, slope, repeat, layers };
+enum class Needs : std::uint8_t { nothing, slope, repeat, abandoned, layers };
 
 struct Breach {
   std::string_view law;

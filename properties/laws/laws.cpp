@@ -1,5 +1,6 @@
 #include <array>
 
+#include "properties/laws/events.h"
 #include "properties/laws/law.h"
 #include "properties/laws/slope.h"
 #include "properties/subjects/layer_agreement.h"
@@ -23,10 +24,13 @@
   LAW(executions)             \
   LAW(last_segment)           \
   LAW(hooks)                  \
+  LAW(replay_order)           \
   LAW(saved_bytes)            \
   LAW(bytes_after_backward)   \
+  LAW(one_segment_alive)      \
   LAW(live_bytes)             \
   LAW(peak_bytes)             \
+  LAW(nothing_alive)          \
   LAW(repeatable)             \
   LAW(cross_device)           \
   LAW(derivatives)
@@ -53,13 +57,16 @@ const Law* find_law(std::string_view name) {
 
 namespace {
 
+/// One case in four is abandoned, which is enough for what does not depend on numbers.
+bool is_abandoned(const Case& c) { return c.seed % 4 == 0; }
+
 /// What single laws need beside the two records, gathered when they ask for it.
 class More {
  public:
   More(Subject& subject, Bench& bench) : subject_(subject), bench_(bench) {}
 
-  /// false: this case has none of it.
-  bool gather(Needs needs, Evidence& e) {
+  /// false: this case has none of it. `asked`: by a user who wants this law.
+  bool gather(Needs needs, Evidence& e, bool asked) {
     switch (needs) {
       case Needs::nothing:
         return true;
@@ -76,6 +83,10 @@ class More {
         e.repeat = &bench_.scratch;
         return true;
       }
+      case Needs::abandoned:
+        if (!subject_.abandons() || (!asked && !is_abandoned(e.c))) return false;
+        abandon(e);
+        return true;
       case Needs::layers:
         if (!subject_.on_device()) return false;
         layers_ = subject_.compare_layers(e.c, e.geometry);
@@ -86,6 +97,17 @@ class More {
   }
 
  private:
+  void abandon(Evidence& e) {
+    RunRequest request;
+    request.checkpointed = true;
+    request.fail_forward = 1 + static_cast<int>(e.c.seed / 4 % e.c.layers.size());
+    if (const int replays = layers_replayed(e.forecast); replays > 0) {
+      request.fail_replay = 1 + static_cast<int>(e.c.seed / 4 % static_cast<unsigned>(replays));
+    }
+    subject_.run(e.c, e.geometry, request, bench_.scratch);
+    e.abandoned = &bench_.scratch;
+  }
+
   Subject& subject_;
   Bench& bench_;
   std::optional<SlopeSamples> slope_;
@@ -119,7 +141,7 @@ Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   for (const Law& law : laws()) {
     const bool asked = only == nullptr || only->name == law.name || (failed && &law == errors);
     if (!asked || (failed && &law != errors)) continue;
-    if (!more.gather(law.needs, evidence)) continue;
+    if (!more.gather(law.needs, evidence, only != nullptr)) continue;
     verdict.checked.set(static_cast<std::size_t>(&law - laws().data()));
     verdict.breach = law.check(evidence);
     if (verdict.breach) break;

@@ -32,6 +32,11 @@ std::optional<Breach> compare(const Evidence& e, const std::vector<LiveReading>&
           return Breach{kName, place_of(e.c, *wanted, run, number), "this event",
                         event_name(e.c, *got)};
         }
+        if (got->entered != wanted->entered) {
+          return Breach{kName, "before " + place_of(e.c, *wanted, run, number),
+                        std::to_string(wanted->entered) + " bytes",
+                        std::to_string(got->entered) + " bytes"};
+        }
         if (got->live == wanted->live && got->offloaded == wanted->offloaded) return std::nullopt;
         return Breach{kName, place_of(e.c, *wanted, run, number), text_of(*wanted), text_of(*got)};
       });

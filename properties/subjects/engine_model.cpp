@@ -171,23 +171,28 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     EngineModel& model;
     PassState* pass;
     int layer;
+    std::int64_t entered;
     ~Restore() {
       PassState& ran = *model.current_pass_;
       if (ran.watched) {
         const int executions = ran.executions[static_cast<std::size_t>(model.current_layer_)];
-        model.note_event(Event::layer, ran, model.current_layer_, executions - 1);
+        model.note_event(Event::layer, ran, model.current_layer_, executions - 1, entered);
       }
       model.current_pass_ = pass;
       model.current_layer_ = layer;
       if (model.request_.timeline) model.enter_phase(model.phase_);
     }
-  } restore{*this, outer_pass, outer_layer};
+  } restore{*this, outer_pass, outer_layer, ambient().ledger->live()};
   const bool first = pass.executions[index]++ == 0;
   if (request_.timeline) {
     ambient().ledger->set_label((pass.executions[index] - 1) << 20 |
                                 static_cast<int>(phase_) << 16 | (layer + 1));
   }
   const LayerSpec& spec = case_.layers[index];
+  if (countdown_ > 0 && --countdown_ == 0) {
+    interrupted_ = layer;
+    throw Interruption();
+  }
   // What an identity hands on was made by another layer.
   const std::shared_ptr<Node> before_it = pass.watched ? live[0].grad_fn() : nullptr;
   Tensor second;
@@ -359,9 +364,10 @@ void EngineModel::begin_step() {
   ambient().ledger->reset_peak();
 }
 
-void EngineModel::note_event(Event event, const PassState& pass, int layer, int execution) {
+void EngineModel::note_event(Event event, const PassState& pass, int layer, int execution,
+                             std::int64_t entered) {
   Ledger& ledger = *ambient().ledger;
-  record_.live.push_back({event, pass.step, pass.pass, layer, execution, ledger.live(),
+  record_.live.push_back({event, pass.step, pass.pass, layer, execution, entered, ledger.live(),
                           ledger.peak(), host_ != nullptr ? host_->live() : 0});
   record_.peak_bytes = std::max(record_.peak_bytes, ledger.peak());
   ledger.reset_peak();

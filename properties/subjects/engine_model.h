@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,12 @@ struct PassState {
   std::vector<int> computations;
   /// Events are recorded.
   bool watched = false;
+};
+
+/// What a layer throws when it is asked to.
+class Interruption : public std::runtime_error {
+ public:
+  Interruption() : std::runtime_error("[model] interrupted") {}
 };
 
 /// The model of a case on the engine: parameters, buffers, and its layers as functions from one
@@ -54,7 +61,12 @@ class EngineModel final : public RunObserver {
   /// No graph is left, and peaks are counted anew.
   void begin_step();
   /// An event of forward `pass`.
-  void note_event(Event event, const PassState& pass, int layer = -1, int execution = 0);
+  void note_event(Event event, const PassState& pass, int layer = -1, int execution = 0,
+                  std::int64_t entered = 0);
+  /// The `countdown`-th layer to be entered from now on throws Interruption; 0: none does.
+  void interrupt(int countdown) { countdown_ = countdown; }
+  /// The layer that threw last.
+  int interrupted() const { return interrupted_; }
   /// A backward of `pass` begins: what happens from now on is on its behalf.
   void enter_backward(const PassState& pass) { differentiated_ = &pass; }
   void leave_backward() { differentiated_ = nullptr; }
@@ -95,6 +107,8 @@ class EngineModel final : public RunObserver {
   const Ledger* host_ = nullptr;
   /// Which layer recorded a node, by the node's sequence; ascending.
   std::vector<std::pair<std::uint64_t, int>> makers_;
+  int countdown_ = 0;
+  int interrupted_ = -1;
   std::vector<std::byte> drawn_;
 };
 

@@ -40,6 +40,7 @@ class Run {
       : case_(c),
         protocol_(c.protocol),
         displacement_(request.displacement),
+        watched_(request.displacement == 0 && request.fail_forward == 0),
         record_(record),
         model_(c, geometry, request, mechanics, record),
         inputs_{c.seed, kInputStream, 0},
@@ -71,6 +72,16 @@ class Run {
     }
   }
 
+  void go_and_abandon(int fail_forward, int fail_replay) {
+    abandon(Abandonment::Kind::dropped, 0);
+    abandon(Abandonment::Kind::forward_failed, fail_forward);
+    if (fail_replay > 0) abandon(Abandonment::Kind::replay_failed, fail_replay);
+    // What was recorded on the way is of no use to anyone.
+    std::vector<Abandonment> seen = std::move(record_.abandonments);
+    record_.clear();
+    record_.abandonments = std::move(seen);
+  }
+
   void go() {
     const auto optimizer = make_optimizer(protocol_, model_.parameters());
     for (int step = 0; step < protocol_.steps; ++step) {
@@ -96,6 +107,49 @@ class Run {
     Tensor loss;
   };
 
+  void abandon(Abandonment::Kind kind, int countdown) {
+    drop_gradients();
+    Abandonment seen;
+    seen.kind = kind;
+    seen.live_before = live();
+    const Ambient before = ambient();
+    std::vector<Generator> streams;
+    try {
+      Pass pass;
+      if (kind == Abandonment::Kind::forward_failed) model_.interrupt(countdown);
+      run_forward(pass, 0, 0);
+      if (kind == Abandonment::Kind::replay_failed) {
+        streams = ambient().streams.states();
+        model_.interrupt(countdown);
+        run_backward(pass);
+      }
+    } catch (const Interruption&) {
+      seen.layer = model_.interrupted();
+    } catch (const CheckpointError&) {
+      // A replay that was bound to differ did so first.
+    }
+    model_.interrupt(0);
+    model_.leave_backward();
+    drop_gradients();
+    seen.live_after = live();
+    const Ambient& after = ambient();
+    seen.surroundings_kept =
+        after.grad_enabled == before.grad_enabled && after.hooks == before.hooks &&
+        after.ops == before.ops && after.replaying == before.replaying &&
+        after.backward_id == before.backward_id && after.autocast.same_settings(before.autocast);
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      const Generator& now = after.streams.states()[i];
+      if (now.seed != streams[i].seed || now.offset != streams[i].offset) seen.streams_kept = false;
+    }
+    record_.abandonments.push_back(seen);
+  }
+
+  void drop_gradients() {
+    for (Tensor p : model_.parameters()) p.set_grad(Tensor());
+  }
+
+  std::int64_t live() const { return ambient().ledger->live() + offloaded(); }
+
   void run_step(int step) {
     std::deque<Pass> passes;
     model_.begin_step();
@@ -115,7 +169,7 @@ class Run {
   void run_forward(Pass& pass, int step, int microbatch) {
     pass.state.step = step;
     pass.state.pass = microbatch;
-    pass.state.watched = displacement_ == 0;
+    pass.state.watched = watched_;
     pass.input = make_input(case_, inputs_);
     if (displacement_ != 0 && protocol_.input_requires_grad) {
       displace(pass.input, case_.seed, direction_of_input(microbatch), displacement_);
@@ -157,7 +211,7 @@ class Run {
   void run_backward(Pass& pass) {
     model_.enter_phase(Moment::after_backward);
     std::fill(fired_.begin(), fired_.end(), 0);
-    model_.enter_backward(pass.state);
+    if (watched_) model_.enter_backward(pass.state);
     if (pass.loss.requires_grad()) {
       for (int i = 0; i < protocol_.backwards; ++i) {
         const bool retain = i + 1 < protocol_.backwards;
@@ -239,6 +293,8 @@ class Run {
   const Case& case_;
   const ProtocolSpec& protocol_;
   const double displacement_;
+  /// Events are recorded.
+  const bool watched_;
   Record& record_;
   EngineModel model_;
   Generator inputs_;
@@ -289,6 +345,8 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
             record);
     if (request.displacement != 0) {
       run.go_forward();
+    } else if (request.fail_forward != 0) {
+      run.go_and_abandon(request.fail_forward, request.fail_replay);
     } else {
       run.go();
     }

@@ -31,6 +31,7 @@ class EngineSubject final : public Subject {
   bool on_device() const override { return device() != Device::cpu; }
   std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry) override;
   bool displaces() const override { return true; }
+  bool abandons() const override { return true; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 

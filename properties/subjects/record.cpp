@@ -54,6 +54,7 @@ void Record::clear() {
   streams.clear();
   bytes.clear();
   live.clear();
+  abandonments.clear();
   executions.clear();
   hooks.clear();
   grad_flags.clear();
@@ -86,7 +87,16 @@ std::uint64_t Record::hash() const {
   }
   h.add(live.size());
   for (const LiveReading& l : live) {
-    h.add(l.event, l.step, l.pass, l.layer, l.execution, l.live, l.peak, l.offloaded);
+    // Both fit: geometry.h limits layers, case.cpp steps and passes.
+    const auto place = static_cast<std::uint64_t>(l.layer + 1) << 32 |
+                       static_cast<std::uint64_t>(l.event) << 16 |
+                       static_cast<std::uint64_t>(l.step) << 8 | static_cast<std::uint64_t>(l.pass);
+    h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
+          l.offloaded);
+  }
+  h.add(abandonments.size());
+  for (const Abandonment& a : abandonments) {
+    h.add(a.kind, a.layer, a.live_before, a.live_after, a.surroundings_kept, a.streams_kept);
   }
   h.add(executions.size());
   for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);

@@ -98,12 +98,33 @@ struct LiveReading {
   int pass = 0;
   int layer = -1;     ///< layer; node, unless it is no layer's main operation: -1.
   int execution = 0;  ///< layer: its runs for the same forward before; 0 is the forward itself.
+  std::int64_t entered = 0;  ///< layer: live when it was entered.
   std::int64_t live = 0;
   /// The most that was live since the event before, or since the step began.
   std::int64_t peak = 0;
   /// In host memory, waiting for the backward; 0 unless the plan offloads.
   std::int64_t offloaded = 0;
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
+};
+
+/// A forward, or a backward, that did not come to its end. What it left is read when everything
+/// that the run made for it was dropped, gradients included.
+struct Abandonment {
+  enum class Kind : std::uint8_t {
+    dropped,         ///< The graph of a forward was dropped without a backward.
+    forward_failed,  ///< A layer threw in the forward.
+    replay_failed,   ///< A layer threw in a replay.
+  };
+  Kind kind{};
+  int layer = -1;  ///< The one that threw.
+  /// Live bytes of the subject's memory and of host memory, before and after.
+  std::int64_t live_before = 0;
+  std::int64_t live_after = 0;
+  /// Grad mode, hooks, autocast and the backward that the thread is in are as they were.
+  bool surroundings_kept = true;
+  /// replay_failed: random streams are where the forward left them.
+  bool streams_kept = true;
+  friend bool operator==(const Abandonment&, const Abandonment&) = default;
 };
 
 /// How often layer `layer` was entered for the forward (step, pass), replays included, and how
@@ -159,6 +180,8 @@ struct Record {
   std::vector<StreamReading> streams;
   std::vector<ByteReading> bytes;
   std::vector<LiveReading> live;
+  /// Of runs that were asked to be abandoned (RunRequest::abandon), which record nothing else.
+  std::vector<Abandonment> abandonments;
   std::vector<ExecutionCount> executions;
   std::vector<HookCount> hooks;
   std::vector<GradFlag> grad_flags;
