@@ -40,7 +40,7 @@ struct Evidence {
 };
 
 /// What a law reads beside the two records; it is passed over for cases that have none.
-enum class Needs : std::uint8_t { nothing, slope, repeat, abandoned, layers };
+enum class Needs : std::uint8_t { nothing, events, slope, repeat, abandoned, layers };
 
 struct Breach {
   std::string_view law;

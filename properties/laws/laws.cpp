@@ -70,6 +70,8 @@ class More {
     switch (needs) {
       case Needs::nothing:
         return true;
+      case Needs::events:
+        return subject_.observes_events();
       case Needs::slope:
         if (!subject_.displaces() || !has_slope(e.c, e.forecast)) return false;
         slope_ = measure_slope(e.c, e.geometry, subject_, bench_.plain, bench_.scratch);

@@ -54,6 +54,6 @@ const Law live_bytes_law{
     kName,
     "At every event of a run, after each layer, each node's backward, each gradient, each forward, "
     "backward and step, exactly those bytes are live that the forecast counts.",
-    check};
+    check, Needs::events};
 
 }  // namespace rematch

@@ -27,6 +27,7 @@ std::string place_of(const Case& c, const Abandonment& a) {
 }
 
 std::optional<Breach> check(const Evidence& e) {
+  if (e.abandoned == nullptr) return std::nullopt;
   const Record& record = *e.abandoned;
   if (record.error) return Breach{kName, "the abandoned run", "no error", record.error->message};
   const auto find = [&](Abandonment::Kind kind) -> const Abandonment* {

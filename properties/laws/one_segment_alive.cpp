@@ -47,6 +47,6 @@ const Law one_segment_alive_law{
     kName,
     "When a replay begins, nothing that an earlier one of the same backward recomputed is live any "
     "more, save what the forecast counts as handed on.",
-    check};
+    check, Needs::events};
 
 }  // namespace rematch

@@ -35,6 +35,6 @@ const Law peak_bytes_law{
     kName,
     "Between one event and the next no more bytes are live at once than the forecast counts, and "
     "no fewer: the peak of a step is the highest of them.",
-    check};
+    check, Needs::events};
 
 }  // namespace rematch

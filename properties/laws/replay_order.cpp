@@ -47,6 +47,6 @@ const Law replay_order_law{
     kName,
     "Layers run in the order that the forecast gives: in a backward the last segment is replayed "
     "first, the layers of each in the order of the forward, each once.",
-    check};
+    check, Needs::events};
 
 }  // namespace rematch
