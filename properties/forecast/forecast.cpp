@@ -90,6 +90,9 @@ Forecast forecast(const Case& c, const Geometry& geometry, bool on_device) {
   const std::uint64_t input_gradient = run.input_gradient();
 
   memory.bind(c, geometry, run.rules(), !on_device);
+  // As many events as a case of either mix has, or nearly.
+  f.live.reserve(128);
+  f.plain_live.reserve(128);
   memory.run(segments, {}, c.plan.offload, f.live);
   f.replays = memory.replays();
   memory.run({}, f.frozen_layers, false, f.plain_live);

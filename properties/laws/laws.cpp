@@ -57,8 +57,8 @@ const Law* find_law(std::string_view name) {
 
 namespace {
 
-/// One case in four is abandoned, which is enough for what does not depend on numbers.
-bool is_abandoned(const Case& c) { return c.seed % 4 == 0; }
+/// One case in eight is abandoned, which is enough for what does not depend on numbers.
+bool is_abandoned(const Case& c) { return c.seed % 8 == 0; }
 
 /// What single laws need beside the two records, gathered when they ask for it.
 class More {
@@ -102,9 +102,9 @@ class More {
   void abandon(Evidence& e) {
     RunRequest request;
     request.checkpointed = true;
-    request.fail_forward = 1 + static_cast<int>(e.c.seed / 4 % e.c.layers.size());
+    request.fail_forward = 1 + static_cast<int>(e.c.seed / 8 % e.c.layers.size());
     if (const int replays = layers_replayed(e.forecast); replays > 0) {
-      request.fail_replay = 1 + static_cast<int>(e.c.seed / 4 % static_cast<unsigned>(replays));
+      request.fail_replay = 1 + static_cast<int>(e.c.seed / 8 % static_cast<unsigned>(replays));
     }
     subject_.run(e.c, e.geometry, request, bench_.scratch);
     e.abandoned = &bench_.scratch;

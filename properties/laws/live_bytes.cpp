@@ -14,32 +14,31 @@ std::string text_of(const LiveReading& r) {
 
 std::optional<Breach> compare(const Evidence& e, const std::vector<LiveReading>& expected,
                               const Record& record, std::string_view run) {
-  return for_each_event(
-      expected, record.live, e.c.protocol.steps,
-      [&](const LiveReading* wanted, const LiveReading* got,
-          std::size_t number) -> std::optional<Breach> {
-        if (wanted == nullptr) {
-          return Breach{kName, "events of the " + std::string(run), std::to_string(number),
-                        std::to_string(record.live.size())};
-        }
-        const std::string_view missing = kNotRecorded;
-        if (got == nullptr) {
-          return Breach{kName, place_of(e.c, *wanted, run, number), text_of(*wanted),
-                        std::string(missing)};
-        }
-        if (got->event != wanted->event || got->step != wanted->step || got->pass != wanted->pass ||
-            got->layer != wanted->layer || got->execution != wanted->execution) {
-          return Breach{kName, place_of(e.c, *wanted, run, number), "this event",
-                        event_name(e.c, *got)};
-        }
-        if (got->entered != wanted->entered) {
-          return Breach{kName, "before " + place_of(e.c, *wanted, run, number),
-                        std::to_string(wanted->entered) + " bytes",
-                        std::to_string(got->entered) + " bytes"};
-        }
-        if (got->live == wanted->live && got->offloaded == wanted->offloaded) return std::nullopt;
-        return Breach{kName, place_of(e.c, *wanted, run, number), text_of(*wanted), text_of(*got)};
-      });
+  const auto judge = [&](const Promise* wanted, const LiveReading* got,
+                         std::size_t number) -> std::optional<Breach> {
+    if (wanted == nullptr) {
+      return Breach{kName, "events of the " + std::string(run), std::to_string(number),
+                    std::to_string(record.live.size())};
+    }
+    const LiveReading& promised = *wanted->reading;
+    if (got != nullptr && wanted->is_event_of(*got) && got->entered == promised.entered &&
+        got->live == promised.live && got->offloaded == promised.offloaded) {
+      return std::nullopt;
+    }
+    const std::string place = place_of(e.c, wanted->in_step(), run, number);
+    if (got == nullptr) return Breach{kName, place, text_of(promised), std::string(kNotRecorded)};
+    if (!wanted->is_event_of(*got)) {
+      return Breach{kName, place, "this event",
+                    place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+    }
+    if (got->entered != promised.entered) {
+      return Breach{kName, place + ", when it was entered",
+                    std::to_string(promised.entered) + " bytes",
+                    std::to_string(got->entered) + " bytes"};
+    }
+    return Breach{kName, place, text_of(promised), text_of(*got)};
+  };
+  return for_each_event(expected, record.live, e.c.protocol.steps, any_event, judge);
 }
 
 std::optional<Breach> check(const Evidence& e) {

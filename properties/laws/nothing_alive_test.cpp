@@ -80,13 +80,13 @@ TEST_CASE("the law about abandoned runs breaks at the smallest deviation") {
   }
 }
 
-TEST_CASE("one case in four is abandoned, and any that is asked for") {
+TEST_CASE("one case in eight is abandoned, and any that is asked for") {
   Doctored subject([](std::vector<Abandonment>&) {});
   Bench bench;
   const Law* law = find_law("nothing-alive");
   const auto index = static_cast<std::size_t>(law - laws().data());
   int checked = 0;
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
     Case c = replayed();
     c.seed = seed;
     if (judge(c, subject, bench).checked[index]) ++checked;

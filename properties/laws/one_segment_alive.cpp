@@ -14,21 +14,22 @@ std::optional<Breach> check(const Evidence& e) {
   bool replayed = false;
   std::int64_t first = 0;
   std::size_t replay = 0;
-  const auto judge = [&](const LiveReading* wanted, const LiveReading* got,
+  const auto judge = [&](const Promise* promise, const LiveReading* got,
                          std::size_t number) -> std::optional<Breach> {
     // Events that are missing or too many are no business of this law.
-    if (wanted == nullptr || got == nullptr) return std::nullopt;
+    if (promise == nullptr || got == nullptr) return std::nullopt;
+    const LiveReading* const wanted = promise->reading;
     const std::vector<std::size_t>& replays = e.forecast.replays;
     while (replay < replays.size() && replays[replay] < number) ++replay;
     const bool begins = replay < replays.size() && replays[replay] == number;
     if (begins && wanted->event == Event::layer && got->event == Event::layer) {
       const std::int64_t beyond = got->entered - wanted->entered;
       if (replayed && beyond > first) {
-        return Breach{
-            kName,
-            "when a replay begins, before " + place_of(e.c, *wanted, "checkpointed run", number),
-            std::to_string(wanted->entered + first) + " bytes",
-            std::to_string(got->entered) + " bytes"};
+        return Breach{kName,
+                      "when a replay begins, before " +
+                          place_of(e.c, promise->in_step(), "checkpointed run", number),
+                      std::to_string(wanted->entered + first) + " bytes",
+                      std::to_string(got->entered) + " bytes"};
       }
       if (!replayed) first = beyond;
       replayed = true;
@@ -37,7 +38,7 @@ std::optional<Breach> check(const Evidence& e) {
     return std::nullopt;
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, std::min(e.c.protocol.steps, 2),
-                        judge);
+                        any_event, judge);
 }
 
 }  // namespace

@@ -8,19 +8,20 @@ constexpr std::string_view kName = "peak-bytes";
 
 std::optional<Breach> compare(const Evidence& e, const std::vector<LiveReading>& expected,
                               const Record& record, std::string_view run) {
-  return for_each_event(
-      expected, record.live, e.c.protocol.steps,
-      [&](const LiveReading* wanted, const LiveReading* got,
-          std::size_t number) -> std::optional<Breach> {
-        if (wanted == nullptr) {
-          return Breach{kName, "events of the " + std::string(run), std::to_string(number),
-                        std::to_string(record.live.size())};
-        }
-        if (got != nullptr && got->peak == wanted->peak) return std::nullopt;
-        return Breach{kName, "since the event before " + place_of(e.c, *wanted, run, number),
-                      std::to_string(wanted->peak),
-                      got != nullptr ? std::to_string(got->peak) : std::string(kNotRecorded)};
-      });
+  const auto judge = [&](const Promise* wanted, const LiveReading* got,
+                         std::size_t number) -> std::optional<Breach> {
+    if (wanted == nullptr) {
+      return Breach{kName, "events of the " + std::string(run), std::to_string(number),
+                    std::to_string(record.live.size())};
+    }
+    const LiveReading& promised = *wanted->reading;
+    if (got != nullptr && got->peak == promised.peak) return std::nullopt;
+    return Breach{
+        kName, "since the event before " + place_of(e.c, wanted->in_step(), run, number),
+        std::to_string(promised.peak) + " bytes",
+        got != nullptr ? std::to_string(got->peak) + " bytes" : std::string(kNotRecorded)};
+  };
+  return for_each_event(expected, record.live, e.c.protocol.steps, any_event, judge);
 }
 
 std::optional<Breach> check(const Evidence& e) {

@@ -7,37 +7,25 @@ namespace {
 constexpr std::string_view kName = "replay-order";
 
 std::optional<Breach> check(const Evidence& e) {
-  // Layers alone: what a run does with bytes, and how many nodes it makes, is not asked here.
-  const auto layers_of = [](const std::vector<LiveReading>& all) {
-    std::vector<LiveReading> layers;
-    layers.reserve(all.size());
-    for (const LiveReading& r : all) {
-      if (r.event == Event::layer) layers.push_back(r);
+  // What a run does with bytes, and how many nodes it makes, is not asked here.
+  const auto is_layer = [](const LiveReading& r) { return r.event == Event::layer; };
+  const auto judge = [&](const Promise* wanted, const LiveReading* got,
+                         std::size_t number) -> std::optional<Breach> {
+    const auto place = [&](const LiveReading& r) {
+      return place_of(e.c, r, "checkpointed run", number);
+    };
+    if (wanted == nullptr) {
+      return Breach{kName, place(*got), "no run of a layer any more", event_name(e.c, *got)};
     }
-    return layers;
+    if (got == nullptr) {
+      return Breach{kName, place(wanted->in_step()), "this run of the layer",
+                    std::string(kNotRecorded)};
+    }
+    if (wanted->is_event_of(*got)) return std::nullopt;
+    return Breach{kName, place(wanted->in_step()), "this run of the layer",
+                  place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
   };
-  const std::vector<LiveReading> expected = layers_of(e.forecast.live);
-  const std::vector<LiveReading> seen = layers_of(e.checkpointed.live);
-  return for_each_event(expected, seen, e.c.protocol.steps,
-                        [&](const LiveReading* wanted, const LiveReading* got,
-                            std::size_t number) -> std::optional<Breach> {
-                          if (wanted == nullptr) {
-                            return Breach{kName, place_of(e.c, *got, "checkpointed run", number),
-                                          "the last layer ran", event_name(e.c, *got)};
-                          }
-                          if (got == nullptr) {
-                            return Breach{kName, place_of(e.c, *wanted, "checkpointed run", number),
-                                          "this run of the layer", std::string(kNotRecorded)};
-                          }
-                          if (got->step == wanted->step && got->pass == wanted->pass &&
-                              got->layer == wanted->layer && got->execution == wanted->execution) {
-                            return std::nullopt;
-                          }
-                          return Breach{
-                              kName, place_of(e.c, *wanted, "checkpointed run", number),
-                              "this run of the layer",
-                              place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
-                        });
+  return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }
 
 }  // namespace
