@@ -13,6 +13,7 @@
 
 namespace rematch {
 
+class Tensor;
 class BackwardGroup;
 class CastCache;
 class Node;
@@ -25,6 +26,10 @@ class RunObserver {
   virtual ~RunObserver() = default;
   /// An op that makes tensors is about to compute them; one whose results are recalled is not.
   virtual void on_compute(std::string_view /*op*/) {}
+  /// The tensors that an op has made, computed or recalled.
+  virtual void on_results(std::string_view /*op*/, std::span<const Tensor> /*results*/) {}
+  /// A tensor that the graph is about to save, before any hook sees it.
+  virtual void on_save(const Tensor& /*t*/) {}
   /// `before` is the stream before the draw; `drawn` the bits of what was drawn for `elements`
   /// elements: a uint8 mask, or noise in the dtype of the operand.
   virtual void on_draw(const Generator& before, std::int64_t elements,

@@ -36,6 +36,7 @@ std::unique_ptr<PackedTensor> FunctionHooks::pack(const Tensor& t) {
 
 void SavedTensor::save(const Tensor& t) {
   reset();
+  if (RunObserver* observer = ambient().observer) observer->on_save(t);
   Tensor values = t.detach();
   if (SavedTensorHooks* hooks = ambient().hooks) {
     packed_ = hooks->pack(values);

@@ -55,7 +55,9 @@ class ReplayHooks final : public SavedTensorHooks {
       slot.storage()->hold();
       pass_.versions[static_cast<std::size_t>(index)] = t.version();
     }
-    if (frame_.options_.early_stop && count_ == expected) throw ReplayComplete{&frame_};
+    if (frame_.options_.early_stop && frame_.mechanics_.ends_replay(count_, expected)) {
+      throw ReplayComplete{&frame_};
+    }
     return nullptr;
   }
 
@@ -87,7 +89,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
       options_(options),
       mechanics_(mechanics_of(options)),
       entry_(mechanics_, options.preserve_rng),
-      region_(options.determinism, options.policy) {
+      region_(mechanics_.check_of_ops(options.determinism), options.policy) {
   options_.early_stop = ambient().early_stop.value_or(options_.early_stop);
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());
@@ -132,11 +134,9 @@ Frame::Pass& Frame::pass_for(std::uint64_t backward, BackwardGroup* group) {
   const auto drop = [frame = weak_from_this(), backward] {
     if (const auto alive = frame.lock()) alive->drop_pass(backward);
   };
-  if (group != nullptr) {
-    group->at_end(drop);
-  } else {
-    at_end_of_backward(drop);
-  }
+  const bool drops = mechanics_.drops_at_end();
+  if (drops && group != nullptr) group->at_end(drop);
+  if (drops && group == nullptr) at_end_of_backward(drop);
   try {
     replay(pass);
   } catch (...) {
@@ -159,7 +159,8 @@ void Frame::drop_pass(std::uint64_t backward) {
 Tensor Frame::fetch(int index) {
   // What is saved later in the forward would be missing from a replay that the group shares.
   BackwardGroup* group = forward_is_over_ ? BackwardGroup::current() : nullptr;
-  const std::uint64_t backward = group != nullptr ? group->id() : current_backward();
+  const std::uint64_t backward =
+      mechanics_.key_of_replay(group != nullptr ? group->id() : current_backward());
   Pass& pass = pass_for(backward, group);
   const auto at = static_cast<std::size_t>(index);
   const Saved& saved = saved_[at];
@@ -191,11 +192,11 @@ Tensor Frame::fetch(int index) {
 }
 
 void Frame::replay(Pass& pass) {
-  Tensors bound;
-  bound.reserve(inputs_.size());
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    bound.push_back(mechanics_.bind_input(inputs_[i].get("checkpoint"), requires_grad_[i]));
-  }
+  Tensors saved;
+  saved.reserve(inputs_.size());
+  for (const SavedTensor& input : inputs_) saved.push_back(input.get("checkpoint"));
+  const Tensors bound = mechanics_.bind_inputs(saved, requires_grad_);
+  saved.clear();
   ReplayHooks hooks(*this, pass);
   try {
     HookScope scope(&hooks);

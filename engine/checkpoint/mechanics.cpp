@@ -1,8 +1,12 @@
 #include "engine/checkpoint/mechanics.h"
 
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "engine/ambient/autocast.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
 
 namespace rematch {
 
@@ -32,13 +36,46 @@ std::vector<Segment> Mechanics::partition(int layers, int segments, LastSegment 
   return result;
 }
 
-Tensor Mechanics::bind_input(const Tensor& saved, bool requires_grad) const {
-  Tensor bound = saved.detach();
-  if (requires_grad) bound.set_requires_grad(true);
+Tensors Mechanics::bind_inputs(std::span<const Tensor> saved,
+                               const std::vector<bool>& requires_grad) const {
+  Tensors bound;
+  bound.reserve(saved.size());
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    bound.push_back(saved[i].detach());
+    if (requires_grad[i]) bound.back().set_requires_grad(true);
+  }
   return bound;
 }
 
-Tensor Mechanics::return_gradient(const Tensor& bound) const { return bound.grad(); }
+bool Mechanics::ends_replay(int saved, int expected) const { return saved == expected; }
+
+std::uint64_t Mechanics::key_of_replay(std::uint64_t backward) const { return backward; }
+
+bool Mechanics::drops_at_end() const { return true; }
+
+DeterminismCheck Mechanics::check_of_ops(DeterminismCheck asked) const { return asked; }
+
+void Mechanics::differentiate(Tensors outputs, std::span<Tensor> gradients,
+                              std::span<const Tensor> /*bound*/) const {
+  Tensors roots;
+  Tensors given;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
+    roots.push_back(std::move(outputs[i]));
+    given.push_back(std::move(gradients[i]));
+  }
+  outputs.clear();
+  if (roots.empty()) {
+    throw std::invalid_argument(
+        "[checkpoint] none of the outputs that require grad in the replay received a gradient: "
+        "this checkpoint() is not necessary");
+  }
+  backward(roots, given);
+}
+
+Tensor Mechanics::return_gradient(std::span<const Tensor> bound, std::size_t index) const {
+  return bound[index].grad();
+}
 
 void Mechanics::release(Tensor& recomputed) const { recomputed = Tensor(); }
 

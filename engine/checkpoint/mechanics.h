@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/ambient/ambient.h"
+#include "engine/checkpoint/region.h"
 #include "engine/tensor/tensor.h"
 
 namespace rematch {
@@ -20,7 +22,7 @@ struct Segment {
 enum class LastSegment : std::uint8_t { stored, checkpointed };
 
 /// The replaceable steps of checkpointing. The engine uses correct_mechanics(); a deliberately
-/// wrong implementation overrides one step. Implementations hold no state of their own.
+/// wrong implementation overrides one step. One object serves one thread.
 class Mechanics {
  public:
   virtual ~Mechanics() = default;
@@ -44,12 +46,33 @@ class Mechanics {
   /// layers, the last takes the remainder too.
   virtual std::vector<Segment> partition(int layers, int segments, LastSegment last) const;
 
-  /// The tensor that stands for a saved input in a replay: same values, no history, and the
-  /// requires_grad that the input had.
-  virtual Tensor bind_input(const Tensor& saved, bool requires_grad) const;
+  /// The tensors that stand for the saved inputs in a replay: same values, no history, and the
+  /// requires_grad that each input had.
+  virtual Tensors bind_inputs(std::span<const Tensor> saved,
+                              const std::vector<bool>& requires_grad) const;
 
-  /// Reentrant: the gradient that the replay left on a bound input.
-  virtual Tensor return_gradient(const Tensor& bound) const;
+  /// Non-reentrant: whether a replay that has saved `saved` of the forward's `expected` tensors may
+  /// stop. Asked with early stop only, after each.
+  virtual bool ends_replay(int saved, int expected) const;
+
+  /// Non-reentrant: what a replay is kept under. Backward passes of one key share one; 0 is no
+  /// backward. `backward` is the number of the pass, or of its group.
+  virtual std::uint64_t key_of_replay(std::uint64_t backward) const;
+
+  /// Non-reentrant: whether what a backward recomputed and did not use goes when it ends.
+  virtual bool drops_at_end() const;
+
+  /// What the ops of a replay are compared by, where `asked` is what its saved tensors are.
+  virtual DeterminismCheck check_of_ops(DeterminismCheck asked) const;
+
+  /// Reentrant: walks the graph of the replay from those outputs that require grad and received a
+  /// gradient; undefined gradients are of outputs that nobody used. `bound` are the inputs of the
+  /// replay. Throws std::invalid_argument when there is none.
+  virtual void differentiate(Tensors outputs, std::span<Tensor> gradients,
+                             std::span<const Tensor> bound) const;
+
+  /// Reentrant: the gradient that the replay left on bound input `index`.
+  virtual Tensor return_gradient(std::span<const Tensor> bound, std::size_t index) const;
 
   /// Non-reentrant: called with a recomputed tensor that was just handed to its node; the frame's
   /// reference is to be dropped.

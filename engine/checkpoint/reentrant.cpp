@@ -42,11 +42,14 @@ class ReentrantBackward final : public Node {
           "[checkpoint] the reentrant variant cannot be differentiated by grad() or by backward() "
           "with inputs: its replay accumulates into every leaf; use reentrant = false");
     }
-    Tensors bound;
-    bound.reserve(inputs_.size());
+    Tensors saved;
+    std::vector<bool> wanted;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      bound.push_back(mechanics_.bind_input(inputs_[i].get(name()), needs(i)));
+      saved.push_back(inputs_[i].get(name()));
+      wanted.push_back(needs(i));
     }
+    const Tensors bound = mechanics_.bind_inputs(saved, wanted);
+    saved.clear();
     Tensors outputs;
     {
       // The replay stands for itself: hooks that happen to be active around this backward must
@@ -61,23 +64,9 @@ class ReentrantBackward final : public Node {
       throw CheckpointError("[checkpoint] the replay returned " + std::to_string(outputs.size()) +
                             " outputs, the forward " + std::to_string(grads_out.size()));
     }
-    Tensors roots;
-    Tensors gradients;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (!grads_out[i].defined() || !outputs[i].requires_grad()) continue;
-      roots.push_back(std::move(outputs[i]));
-      gradients.push_back(std::move(grads_out[i]));
-    }
-    outputs.clear();
-    if (roots.empty()) {
-      throw std::invalid_argument(
-          "[checkpoint] none of the outputs that require grad in the replay received a gradient: "
-          "this "
-          "checkpoint() is not necessary");
-    }
-    backward(roots, gradients);
+    mechanics_.differentiate(std::move(outputs), grads_out, bound);
     for (std::size_t i = 0; i < bound.size(); ++i) {
-      if (needs(i)) grads_in[i] = mechanics_.return_gradient(bound[i]);
+      if (wanted[i]) grads_in[i] = mechanics_.return_gradient(bound, i);
     }
   }
 
@@ -114,8 +103,8 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   std::vector<std::uint32_t> versions;
   versions.reserve(inputs.size());
   for (const Tensor& t : inputs) versions.push_back(t.version());
-  auto region =
-      std::make_unique<Region>(any ? options.determinism : DeterminismCheck::none, nullptr);
+  auto region = std::make_unique<Region>(
+      any ? mechanics.check_of_ops(options.determinism) : DeterminismCheck::none, nullptr);
   Tensors outputs;
   {
     GradMode no_grad(false);

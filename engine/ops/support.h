@@ -46,17 +46,21 @@ auto compute(const OpCall& call, Body&& body) {
     return body();
   };
   OpWatcher* watcher = state.ops;
-  if (watcher == nullptr) return run();
   decltype(body()) results;
-  if (!watcher->recall(call, results)) {
-    try {
-      results = run();
-    } catch (...) {
-      watcher->failed(call);
-      throw;
+  if (watcher == nullptr) {
+    results = run();
+  } else {
+    if (!watcher->recall(call, results)) {
+      try {
+        results = run();
+      } catch (...) {
+        watcher->failed(call);
+        throw;
+      }
     }
+    watcher->done(call, results);
   }
-  watcher->done(call, results);
+  if (state.observer != nullptr) state.observer->on_results(call.op, results);
   return results;
 }
 

@@ -100,6 +100,26 @@ std::string_view to_string(AutocastSpan span) {
   return "?";
 }
 
+std::string_view to_string(MishapKind kind) {
+  switch (kind) {
+    case MishapKind::none:
+      return "none";
+    case MishapKind::input_changed:
+      return "input_changed";
+    case MishapKind::weight_changed:
+      return "weight_changed";
+    case MishapKind::op_exchanged:
+      return "op_exchanged";
+    case MishapKind::forward_throws:
+      return "forward_throws";
+    case MishapKind::replay_throws:
+      return "replay_throws";
+    case MishapKind::graph_dropped:
+      return "graph_dropped";
+  }
+  return "?";
+}
+
 std::string_view to_string(DataKind data) {
   switch (data) {
     case DataKind::normal:

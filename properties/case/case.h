@@ -130,6 +130,32 @@ enum class AutocastSpan : std::uint8_t { off, forward, both };
 /// [-3, 3], which keeps the sums of linear models exact.
 enum class DataKind : std::uint8_t { normal, small_integers };
 
+/// What goes wrong in a trial before the first step; see MishapSpec.
+enum class MishapKind : std::uint8_t {
+  none,
+  /// Between forward and backward the model input is written to.
+  input_changed,
+  /// Between forward and backward the layer's weight is written to.
+  weight_changed,
+  /// In replays the layer, an activation, computes another one.
+  op_exchanged,
+  /// The layer throws when the forward runs it.
+  forward_throws,
+  /// The layer throws when a replay runs it.
+  replay_throws,
+  /// The graph is dropped without a backward.
+  graph_dropped,
+};
+
+/// A trial: one forward, a mistake or a failure, one backward. Then weights and gradients are as
+/// they were, and the protocol begins. What it leaves behind would show there.
+struct MishapSpec {
+  MishapKind kind = MishapKind::none;
+  /// Of a mishap that happens to a layer; else 0.
+  int layer = 0;
+  friend bool operator==(const MishapSpec&, const MishapSpec&) = default;
+};
+
 /// What is done with the model: `steps` times { zero or keep gradients; `microbatches` times
 /// forward and backward; optimizer step }.
 struct ProtocolSpec {
@@ -156,6 +182,8 @@ struct ProtocolSpec {
   bool cast_cache = true;
   /// After the last step, run one plain forward in eval mode on a new input.
   bool reevaluate = false;
+  /// Not with preserve_rng off: what replays draw then is nobody's to foresee.
+  MishapSpec mishap;
   friend bool operator==(const ProtocolSpec&, const ProtocolSpec&) = default;
 };
 
@@ -180,5 +208,6 @@ std::string_view to_string(LossKind loss);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(AutocastSpan span);
 std::string_view to_string(DataKind data);
+std::string_view to_string(MishapKind kind);
 
 }  // namespace rematch

@@ -28,6 +28,10 @@ constexpr std::array kVariants{Variant::reentrant, Variant::non_reentrant};
 constexpr std::array kChecks{CheckKind::none, CheckKind::metadata, CheckKind::values};
 constexpr std::array kLosses{LossKind::mse, LossKind::cross_entropy};
 constexpr std::array kOptimizers{OptimizerKind::sgd, OptimizerKind::adam};
+constexpr std::array kMishaps{MishapKind::none,           MishapKind::input_changed,
+                              MishapKind::weight_changed, MishapKind::op_exchanged,
+                              MishapKind::forward_throws, MishapKind::replay_throws,
+                              MishapKind::graph_dropped};
 constexpr std::array kSpans{AutocastSpan::off, AutocastSpan::forward, AutocastSpan::both};
 constexpr std::array kData{DataKind::normal, DataKind::small_integers};
 constexpr std::array kDTypes{DType::float32, DType::float64};
@@ -286,6 +290,8 @@ ProtocolSpec read_protocol(const Json& json) {
   f.read("reevaluate", p.reevaluate);
   f.read("autocast", p.autocast, std::span<const AutocastSpan>(kSpans));
   f.read("cast_cache", p.cast_cache);
+  f.read("mishap", p.mishap.kind, std::span<const MishapKind>(kMishaps));
+  f.read("mishap_layer", p.mishap.layer);
   f.finish();
   return p;
 }

@@ -144,6 +144,8 @@ void write_protocol(const ProtocolSpec& p, std::string& out) {
   line.put("reevaluate", p.reevaluate, usual.reevaluate);
   line.put("autocast", p.autocast, usual.autocast);
   line.put("cast_cache", p.cast_cache, usual.cast_cache);
+  line.put("mishap", p.mishap.kind, usual.mishap.kind);
+  line.put("mishap_layer", p.mishap.layer, usual.mishap.layer);
   line.close();
 }
 

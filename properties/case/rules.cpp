@@ -55,6 +55,31 @@ void check_keep(const CheckpointChoice& choice, const char* place) {
   }
 }
 
+bool preserve_rng(std::span<const SegmentSpec> segments) {
+  return std::all_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return s.choice.preserve_rng && preserve_rng(s.nested);
+  });
+}
+
+void check_mishap(const Case& c) {
+  const MishapSpec& m = c.protocol.mishap;
+  const int layers = static_cast<int>(c.layers.size());
+  const std::string name(to_string(m.kind));
+  if (!has_layer(m.kind)) {
+    if (m.layer == 0) return;
+    fail("protocol: mishap_layer of mishap " + name, "none", std::to_string(m.layer));
+  }
+  if (m.layer < 0 || m.layer >= layers) {
+    fail("protocol: mishap_layer", "0.." + std::to_string(layers - 1), std::to_string(m.layer));
+  }
+  const LayerSpec& layer = c.layers[static_cast<std::size_t>(m.layer)];
+  if (can_happen(m.kind, layer)) return;
+  fail("protocol: mishap " + name,
+       m.kind == MishapKind::weight_changed ? "a layer with parameters"
+                                            : "an activation that is not in place",
+       "layer " + std::to_string(m.layer) + " (" + std::string(to_string(layer.kind)) + ")");
+}
+
 bool keeps_any(std::span<const SegmentSpec> segments) {
   return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
     return !s.choice.keep.empty() || keeps_any(s.nested);
@@ -113,6 +138,24 @@ void check_int(const char* name, int value, int low, int high) {
 bool has_parameters(LayerKind kind) {
   return kind == LayerKind::linear || kind == LayerKind::conv2d || kind == LayerKind::batch_norm ||
          kind == LayerKind::layer_norm;
+}
+
+bool can_happen(MishapKind kind, const LayerSpec& layer) {
+  using enum LayerKind;
+  switch (kind) {
+    case MishapKind::weight_changed:
+      return has_parameters(layer.kind);
+    case MishapKind::op_exchanged:
+      return !layer.in_place && (layer.kind == relu || layer.kind == gelu || layer.kind == tanh ||
+                                 layer.kind == sigmoid || layer.kind == softmax);
+    default:
+      return true;
+  }
+}
+
+bool preserves_rng_everywhere(const Case& c) {
+  const PlanSpec& plan = c.plan;
+  return plan.sequential ? plan.sequential->choice.preserve_rng : preserve_rng(plan.segments);
 }
 
 bool can_be_tied(LayerKind kind) { return kind == LayerKind::linear || kind == LayerKind::conv2d; }
@@ -208,6 +251,10 @@ void check_protocol(const Case& c) {
   }
   if (!p.cast_cache && p.autocast == AutocastSpan::off) {
     fail("protocol: cast_cache belongs to autocast", "true", "false");
+  }
+  check_mishap(c);
+  if (p.mishap.kind != MishapKind::none && !preserves_rng_everywhere(c)) {
+    fail("protocol: a mishap needs segments with preserve_rng", "true", "false");
   }
   check_int("steps", p.steps, 1, 16);
   check_int("microbatches", p.microbatches, 1, 16);

@@ -22,6 +22,16 @@ constexpr int output_count(LayerKind kind) {
   return kind == LayerKind::split || kind == LayerKind::duplicate ? 2 : 1;
 }
 
+/// Whether that mishap can happen to that layer; see MishapSpec.
+bool can_happen(MishapKind kind, const LayerSpec& layer);
+/// Whether it happens to a layer at all.
+constexpr bool has_layer(MishapKind kind) {
+  return kind == MishapKind::weight_changed || kind == MishapKind::op_exchanged ||
+         kind == MishapKind::forward_throws || kind == MishapKind::replay_throws;
+}
+/// Whether each segment, of every level, preserves random state.
+bool preserves_rng_everywhere(const Case& c);
+
 /// The parts of validate() that need no shapes; they throw std::invalid_argument as it does.
 void check_plan(const Case& c);
 void check_protocol(const Case& c);

@@ -1,10 +1,7 @@
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <thread>
 
 #include "engine/build/build_info.h"
 #include "properties/case/json.h"
@@ -19,14 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::atomic<bool> stop_requested{false};
-constexpr std::uint64_t kMaxJobs = 1024;
 constexpr std::uint64_t kDefaultCases = 20000;
-
-/// The first request lets the hunt end and report; the second one does not wait for that.
-void on_interrupt(int) {
-  if (stop_requested.exchange(true)) std::_Exit(kInterrupted);
-}
 
 struct CheckArguments {
   std::string cases;
@@ -180,7 +170,7 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResu
 }
 
 /// The first regression that breaks, if any; `count` is how many were run.
-std::optional<Finding> run_regressions(const CheckArguments& a, const Law* only,
+std::optional<Finding> run_regressions(const CheckArguments& a, const HuntOptions& o,
                                        std::size_t& count) {
   std::optional<std::filesystem::path> directory;
   if (a.no_regressions) return std::nullopt;
@@ -193,10 +183,10 @@ std::optional<Finding> run_regressions(const CheckArguments& a, const Law* only,
   const std::unique_ptr<Subject> subject = a.subject.make();
   Bench bench;
   for (const std::filesystem::path& file : regression_files(*directory)) {
-    if (stop_requested.load()) break;
+    if (o.stop->load()) break;
     const Case c = load_case(file);
     ++count;
-    const Verdict verdict = judge_or_catch(c, *subject, bench, only);
+    const Verdict verdict = judge_or_catch(c, *subject, bench, o.only);
     if (verdict.breach) return Finding{*verdict.breach, c, file, replay_line(a, file), ""};
   }
   return std::nullopt;
@@ -210,22 +200,13 @@ int check(const CheckArguments& a) {
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
-  o.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  if (!a.jobs.empty()) {
-    const std::uint64_t jobs = parse_whole("--jobs", a.jobs, 1);
-    if (jobs > kMaxJobs) {
-      throw UsageError(fmt::format("--jobs: at most {} expected, got {}", kMaxJobs, jobs));
-    }
-    o.jobs = static_cast<int>(jobs);
-  }
+  o.jobs = parse_jobs(a.jobs);
   o.make_subject = [&a] { return a.subject.make(); };
-  o.stop = &stop_requested;
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+  o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
   std::size_t regressions = 0;
-  std::optional<Finding> finding = run_regressions(a, o.only, regressions);
+  std::optional<Finding> finding = run_regressions(a, o, regressions);
   HuntResult result;
   if (!finding) {
     StatusLine status(a.quiet || a.json);

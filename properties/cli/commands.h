@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -23,6 +24,12 @@ void add_check(CLI::App& app, Action& chosen);
 void add_replay(CLI::App& app, Action& chosen);
 void add_show(CLI::App& app, Action& chosen);
 void add_laws(CLI::App& app, Action& chosen);
+void add_faults(CLI::App& app, Action& chosen);
+
+/// From now on an interrupt sets the flag that this returns; a second one ends the program.
+const std::atomic<bool>& stop_on_interrupt();
+/// `--jobs`: empty for as many as there are cores.
+int parse_jobs(const std::string& text);
 
 /// The path of the running program.
 std::filesystem::path executable();

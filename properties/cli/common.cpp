@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <csignal>
+#include <thread>
 
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
@@ -13,8 +16,30 @@ namespace rematch::cli {
 namespace {
 
 std::string program_name = "rematch";
+std::atomic<bool> stop_requested{false};
+constexpr std::uint64_t kMaxJobs = 1024;
+
+/// The first request lets the hunt end and report; the second one does not wait for that.
+void on_interrupt(int) {
+  if (stop_requested.exchange(true)) std::_Exit(kInterrupted);
+}
 
 }  // namespace
+
+const std::atomic<bool>& stop_on_interrupt() {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+  return stop_requested;
+}
+
+int parse_jobs(const std::string& text) {
+  if (text.empty()) return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const std::uint64_t jobs = parse_whole("--jobs", text, 1);
+  if (jobs > kMaxJobs) {
+    throw UsageError(fmt::format("--jobs: at most {} expected, got {}", kMaxJobs, jobs));
+  }
+  return static_cast<int>(jobs);
+}
 
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain =

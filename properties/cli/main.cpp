@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   add_replay(app, chosen);
   add_show(app, chosen);
   add_laws(app, chosen);
+  add_faults(app, chosen);
   if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
     try_external(argc, argv);
     throw UsageError(fmt::format(

@@ -50,6 +50,47 @@ void note_words(Forecast& f, const Case& c, const SymbolicRun& run) {
   }
 }
 
+/// Whether a segment around `layer`, of any level, was told not to compare.
+bool unchecked_around(std::span<const SegmentSpec> segments, int layer) {
+  return std::any_of(segments.begin(), segments.end(), [&](const SegmentSpec& s) {
+    return s.begin <= layer && layer < s.end &&
+           (s.choice.determinism == CheckKind::none || unchecked_around(s.nested, layer));
+  });
+}
+
+void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segments) {
+  const MishapSpec& m = c.protocol.mishap;
+  const auto replayed = [&](int layer) {
+    return f.executions[static_cast<std::size_t>(layer)] > 1;
+  };
+  f.words_of_trial.assign(f.words_per_forward.size(), 0);
+  switch (m.kind) {
+    case MishapKind::none:
+      return;
+    case MishapKind::input_changed:
+      // A saved input is held to its version whatever was agreed.
+      f.trial_fails = !segments.empty() && segments[0].begin == 0 && replayed(0);
+      break;
+    case MishapKind::weight_changed:
+    case MishapKind::op_exchanged:
+      f.trial_fails = replayed(m.layer) && !unchecked_around(segments, m.layer);
+      break;
+    case MishapKind::replay_throws:
+      f.trial_fails = replayed(m.layer);
+      break;
+    case MishapKind::forward_throws:
+      f.trial_fails = true;
+      for (int i = 0; i < m.layer; ++i) {
+        const auto layer = static_cast<std::size_t>(i);
+        f.words_of_trial[static_cast<std::size_t>(c.layers[layer].stream)] += f.layer_words[layer];
+      }
+      return;
+    case MishapKind::graph_dropped:
+      break;
+  }
+  f.words_of_trial = f.words_per_forward;
+}
+
 /// First step in which the gradient of a parameter is summed in another order than in the plain
 /// run, given whether a single backward does so on an empty gradient and on an older one. Within a
 /// step the first backward finds the gradient as the step before left it, all others find it
@@ -80,6 +121,7 @@ Forecast forecast(const Case& c, const Geometry& geometry, bool on_device) {
   note_counts(f, run, c.protocol.backwards);
   note_flags(f, run, geometry);
   note_words(f, c, run);
+  note_trial(f, c, segments);
   f.frozen_layers = run.frozen();
   f.saved_bytes = run.saved_bytes();
   f.offloaded_bytes = run.offloaded_bytes();

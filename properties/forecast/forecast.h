@@ -43,6 +43,11 @@ struct Forecast {
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.
   std::vector<std::uint64_t> words_per_forward;
+  /// The same for the trial before the first step; zeros when there is none.
+  std::vector<std::uint64_t> words_of_trial;
+  /// Whether the trial must fail under the plan: a replay meets what went wrong, and nobody
+  /// switched its checks off.
+  bool trial_fails = false;
   /// false when a segment that draws is replayed without its random state: masks and gradients of
   /// the replay are then fresh, and value comparisons with the plain run are meaningless from the
   /// first backward on.

@@ -37,8 +37,8 @@ std::uint64_t protocol_of(const Case& c) {
          count(p.input_requires_grad) + count(p.loss != usual.loss) +
          count(p.optimizer != usual.optimizer) + count(p.learning_rate != usual.learning_rate) +
          count(p.momentum != 0) + count(p.reevaluate) + static_cast<std::uint64_t>(p.autocast) +
-         count(!p.cast_cache) + count(c.dtype != DType::float32) +
-         count(c.data != DataKind::normal);
+         count(!p.cast_cache) + 2 * count(p.mishap.kind != MishapKind::none) +
+         count(c.dtype != DType::float32) + count(c.data != DataKind::normal);
 }
 
 /// How much a reader has to know about the layer before it means something.

@@ -66,6 +66,10 @@ class Mender {
       LayerSpec& l = c_.layers[static_cast<std::size_t>(i)];
       if (l.in_place && in_place_hazard(c_, i) != nullptr) l.in_place = false;
     }
+    MishapSpec& mishap = c_.protocol.mishap;
+    if (!has_layer(mishap.kind)) return;
+    const auto layer = static_cast<std::size_t>(mishap.layer);
+    if (layer >= c_.layers.size() || !can_happen(mishap.kind, c_.layers[layer])) mishap = {};
   }
 
  private:
@@ -181,6 +185,14 @@ Case without_layers(const Case& c, int begin, int end) {
     l.from = removal.removes(l.from->layer)
                  ? ValueRef{begin - 1, 0}
                  : ValueRef{removal.layer(l.from->layer), l.from->output};
+  }
+  MishapSpec& mishap = smaller.protocol.mishap;
+  if (has_layer(mishap.kind)) {
+    if (removal.removes(mishap.layer)) {
+      mishap = {};
+    } else {
+      mishap.layer = removal.layer(mishap.layer);
+    }
   }
   renumber_ties(c, removal, smaller);
   renumber(smaller.plan.segments, removal);

@@ -79,6 +79,8 @@ constexpr std::array<Row, kFeatureCount> kRows{{
     {Feature::gradients_kept, "gradients_kept", 0, 5},
     {Feature::retain_graph, "retain_graph", 0, 6.5},
     {Feature::eval_mode, "eval_mode", 0, 5.5},
+    {Feature::mishap, "mishap", 0, 7},
+    {Feature::mishap_in_segment, "mishap_in_segment", 0, 2},
     {Feature::reevaluate, "reevaluate", 0, 9.5},
     {Feature::adam, "adam", 0, 15},
     {Feature::momentum, "momentum", 0, 12},

@@ -199,6 +199,13 @@ class FeatureScan {
     mark(Feature::segments_1, s.segments == 1);
   }
 
+  bool mishap_in_segment() const {
+    const MishapSpec& m = c_.protocol.mishap;
+    if (m.kind != MishapKind::input_changed && !has_layer(m.kind)) return false;
+    return std::any_of(segments_.begin(), segments_.end(),
+                       [&](const SegmentSpec& s) { return s.begin <= m.layer && m.layer < s.end; });
+  }
+
   void scan_protocol() {
     const ProtocolSpec& p = c_.protocol;
     mark(Feature::several_steps, p.steps > 1);
@@ -208,6 +215,8 @@ class FeatureScan {
     mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
     mark(Feature::retain_graph, p.backwards > 1);
     mark(Feature::eval_mode, !p.train);
+    mark(Feature::mishap, p.mishap.kind != MishapKind::none);
+    mark(Feature::mishap_in_segment, mishap_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
     const bool products = has(Feature::linear) || has(Feature::conv2d);
     const bool autocast = p.autocast != AutocastSpan::off && products;

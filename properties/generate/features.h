@@ -97,6 +97,10 @@ enum class Feature : std::uint8_t {
   gradients_kept,
   retain_graph,
   eval_mode,
+  /// A trial goes wrong before the first step.
+  mishap,
+  /// In a checkpointed segment.
+  mishap_in_segment,
   reevaluate,
   adam,
   momentum,

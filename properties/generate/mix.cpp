@@ -28,6 +28,7 @@ Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index) {
   draw_wide_model(draw, c);
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
+  draw_mishap(draw, c);
   return c;
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("every generated case is valid and its plain loss requires grad") {
 TEST_CASE("a generated case depends on mix, seed and index alone, on every machine") {
   // A change of these numbers changes what every seed in old reports means: say so in the log.
   CHECK(fingerprint(Mix::standard, 1) == 0xb5351613a7ab9585U);
-  CHECK(fingerprint(Mix::wide, 1) == 0x61e3b9ec4d7af2a7U);
+  CHECK(fingerprint(Mix::wide, 1) == 0x3270c90929491755U);
   CHECK(generate_case(Mix::wide, 5, 7) == generate_case(Mix::wide, 5, 7));
 }
 

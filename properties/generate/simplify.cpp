@@ -273,8 +273,8 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
          field(&ProtocolSpec::train) || field(&ProtocolSpec::input_requires_grad) ||
          field(&ProtocolSpec::loss) || field(&ProtocolSpec::momentum) ||
          field(&ProtocolSpec::optimizer) || field(&ProtocolSpec::learning_rate) ||
-         field(&ProtocolSpec::reevaluate) || field(&ProtocolSpec::cast_cache) ||
-         field(&ProtocolSpec::autocast) ||
+         field(&ProtocolSpec::mishap) || field(&ProtocolSpec::reevaluate) ||
+         field(&ProtocolSpec::cast_cache) || field(&ProtocolSpec::autocast) ||
          (c.protocol.autocast == AutocastSpan::both &&
           offer_edited(c, offer, [](Case& e) { e.protocol.autocast = AutocastSpan::forward; })) ||
          offer_edited(c, offer,

@@ -154,4 +154,23 @@ void draw_in_place(DrawSource& draw, Case& c) {
   }
 }
 
+void draw_mishap(DrawSource& draw, Case& c) {
+  if (!preserves_rng_everywhere(c) || !draw.chance(28)) return;
+  MishapSpec m;
+  m.kind = draw.pick(std::array{MishapKind::input_changed, MishapKind::weight_changed,
+                                MishapKind::weight_changed, MishapKind::op_exchanged,
+                                MishapKind::forward_throws, MishapKind::replay_throws,
+                                MishapKind::graph_dropped});
+  const int layers = static_cast<int>(c.layers.size());
+  if (has_layer(m.kind)) {
+    // The first that it can happen to, from a layer on that is drawn.
+    m.layer = draw.range(0, layers - 1);
+    for (int tried = 0; !can_happen(m.kind, c.layers[static_cast<std::size_t>(m.layer)]); ++tried) {
+      if (tried == layers) return;
+      m.layer = (m.layer + 1) % layers;
+    }
+  }
+  c.protocol.mishap = m;
+}
+
 }  // namespace rematch

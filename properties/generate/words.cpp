@@ -92,6 +92,27 @@ std::string plan_words(const PlanSpec& plan) {
          choice_words(s.choice);
 }
 
+std::string mishap_words(const MishapSpec& m) {
+  const std::string layer = "layer " + std::to_string(m.layer);
+  switch (m.kind) {
+    case MishapKind::input_changed:
+      return "the input changes before the backward";
+    case MishapKind::weight_changed:
+      return "the weight of " + layer + " changes before the backward";
+    case MishapKind::op_exchanged:
+      return "replays run another activation in " + layer;
+    case MishapKind::forward_throws:
+      return layer + " throws in the forward";
+    case MishapKind::replay_throws:
+      return layer + " throws in a replay";
+    case MishapKind::graph_dropped:
+      return "the graph is dropped";
+    case MishapKind::none:
+      break;
+  }
+  return "nothing happens";
+}
+
 std::string protocol_words(const Case& c) {
   const ProtocolSpec& p = c.protocol;
   std::string text = plural(p.steps, "step");
@@ -111,6 +132,8 @@ std::string protocol_words(const Case& c) {
                                              : ", autocast around the forward";
     if (!p.cast_cache) text += " without a cast cache";
   }
+  if (p.mishap.kind != MishapKind::none)
+    text += ", after a trial in which " + mishap_words(p.mishap);
   if (p.reevaluate) text += ", reevaluated";
   if (c.data != DataKind::normal) text += ", data of small integers";
   if (p.input_requires_grad) text += "; input requires grad";

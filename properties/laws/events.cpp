@@ -30,15 +30,6 @@ std::string event_name(const Case& c, const LiveReading& r) {
   return "at an unknown event";
 }
 
-int layers_replayed(const Forecast& forecast) {
-  int count = 0;
-  for (const LiveReading& r : forecast.live) {
-    if (r.event == Event::backward) break;
-    if (r.event == Event::layer && r.execution > 0) ++count;
-  }
-  return count;
-}
-
 std::string place_of(const Case& c, const LiveReading& reading, std::string_view run,
                      std::size_t number) {
   return place_of(reading.step, reading.pass) + ", " + event_name(c, reading) + ", in the " +

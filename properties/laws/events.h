@@ -32,9 +32,6 @@ std::string place_of(const Case& c, const LiveReading& reading, std::string_view
 /// "after layer 3 (linear), execution 1".
 std::string event_name(const Case& c, const LiveReading& reading);
 
-/// How often layers are entered in the replays of the first backward.
-int layers_replayed(const Forecast& forecast);
-
 /// Calls check(expected, got, number) for the events of a record beside those that the forecast
 /// promises, up to the first breach; either may be nullptr, for an event that is missing or too
 /// many. The forecast tells of two steps at most: the second stands for all that follow.

@@ -32,15 +32,13 @@ struct Evidence {
   const SlopeSamples* slope = nullptr;
   /// The checkpointed run once more; nullptr: it was run once.
   const Record* repeat = nullptr;
-  /// The checkpointed run, abandoned (RunRequest::fail_forward); nullptr: it was not asked for.
-  const Record* abandoned = nullptr;
   /// Each layer on the host and on the subject's device (properties/subjects/layer_agreement.h);
   /// nullptr: the subject runs on the host.
   const std::vector<LayerAgreement>* layers = nullptr;
 };
 
 /// What a law reads beside the two records; it is passed over for cases that have none.
-enum class Needs : std::uint8_t { nothing, events, slope, repeat, abandoned, layers };
+enum class Needs : std::uint8_t { nothing, events, slope, repeat, layers };
 
 struct Breach {
   std::string_view law;

@@ -1,6 +1,5 @@
 #include <array>
 
-#include "properties/laws/events.h"
 #include "properties/laws/law.h"
 #include "properties/laws/slope.h"
 #include "properties/subjects/layer_agreement.h"
@@ -8,10 +7,12 @@
 // Causes before consequences: the first law that is broken names a failure.
 #define REMATCH_EACH_LAW(LAW) \
   LAW(errors)                 \
+  LAW(mishaps)                \
   LAW(requires_grad_map)      \
+  LAW(dropout_masks)          \
+  LAW(replayed_values)        \
   LAW(outputs)                \
   LAW(losses)                 \
-  LAW(dropout_masks)          \
   LAW(rng_after_forward)      \
   LAW(absent_gradients)       \
   LAW(input_gradients)        \
@@ -30,7 +31,6 @@
   LAW(one_segment_alive)      \
   LAW(live_bytes)             \
   LAW(peak_bytes)             \
-  LAW(nothing_alive)          \
   LAW(repeatable)             \
   LAW(cross_device)           \
   LAW(derivatives)
@@ -57,16 +57,13 @@ const Law* find_law(std::string_view name) {
 
 namespace {
 
-/// One case in eight is abandoned, which is enough for what does not depend on numbers.
-bool is_abandoned(const Case& c) { return c.seed % 8 == 0; }
-
 /// What single laws need beside the two records, gathered when they ask for it.
 class More {
  public:
   More(Subject& subject, Bench& bench) : subject_(subject), bench_(bench) {}
 
-  /// false: this case has none of it. `asked`: by a user who wants this law.
-  bool gather(Needs needs, Evidence& e, bool asked) {
+  /// false: this case has none of it.
+  bool gather(Needs needs, Evidence& e) {
     switch (needs) {
       case Needs::nothing:
         return true;
@@ -85,10 +82,6 @@ class More {
         e.repeat = &bench_.scratch;
         return true;
       }
-      case Needs::abandoned:
-        if (!subject_.abandons() || (!asked && !is_abandoned(e.c))) return false;
-        abandon(e);
-        return true;
       case Needs::layers:
         if (!subject_.on_device()) return false;
         layers_ = subject_.compare_layers(e.c, e.geometry);
@@ -99,17 +92,6 @@ class More {
   }
 
  private:
-  void abandon(Evidence& e) {
-    RunRequest request;
-    request.checkpointed = true;
-    request.fail_forward = 1 + static_cast<int>(e.c.seed / 8 % e.c.layers.size());
-    if (const int replays = layers_replayed(e.forecast); replays > 0) {
-      request.fail_replay = 1 + static_cast<int>(e.c.seed / 8 % static_cast<unsigned>(replays));
-    }
-    subject_.run(e.c, e.geometry, request, bench_.scratch);
-    e.abandoned = &bench_.scratch;
-  }
-
   Subject& subject_;
   Bench& bench_;
   std::optional<SlopeSamples> slope_;
@@ -143,7 +125,7 @@ Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   for (const Law& law : laws()) {
     const bool asked = only == nullptr || only->name == law.name || (failed && &law == errors);
     if (!asked || (failed && &law != errors)) continue;
-    if (!more.gather(law.needs, evidence, only != nullptr)) continue;
+    if (!more.gather(law.needs, evidence)) continue;
     verdict.checked.set(static_cast<std::size_t>(&law - laws().data()));
     verdict.breach = law.check(evidence);
     if (verdict.breach) break;

@@ -9,6 +9,7 @@ constexpr std::string_view kName = "rng-after-forward";
 
 std::optional<Breach> check_stream(const Evidence& e, int stream) {
   const std::uint64_t words = e.forecast.words_per_forward[static_cast<std::size_t>(stream)];
+  const std::uint64_t start = e.forecast.words_of_trial[static_cast<std::size_t>(stream)];
   Finder readings(e.checkpointed.streams);
   const StreamReading* previous = nullptr;
   return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
@@ -21,7 +22,7 @@ std::optional<Breach> check_stream(const Evidence& e, int stream) {
       return Breach{kName, place_of(step, pass) + ", stream " + std::to_string(stream), "a reading",
                     std::string(kNotRecorded)};
     }
-    const std::uint64_t expected = (before == nullptr ? 0 : before->offset) + words;
+    const std::uint64_t expected = (before == nullptr ? start : before->offset) + words;
     if (reading->offset == expected) return std::nullopt;
     return Breach{kName, place_of(step, pass) + ", stream " + std::to_string(stream),
                   "offset " + std::to_string(expected) + " (the forward before it plus " +

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "engine/autograd/node.h"
@@ -24,6 +26,9 @@
 #include "properties/subjects/engine_data.h"
 
 namespace rematch {
+
+/// Of a run of the model that belongs to no step.
+constexpr int kNoStep = -1;
 
 /// A layer bound to one forward.
 struct EngineModel::LayerCall {
@@ -101,8 +106,20 @@ Tensor EngineModel::parameter_for(int layer, std::size_t position) const {
   return detached_[static_cast<std::size_t>(layer)] ? p.detach() : p;
 }
 
-Tensor EngineModel::apply(int layer, const Tensor& x, const Tensor& other, Tensor& second) {
+const LayerSpec& EngineModel::suffered(int layer, bool forward) {
   const LayerSpec& spec = case_.layers[static_cast<std::size_t>(layer)];
+  if (mishap_.kind == MishapKind::none || mishap_.layer != layer) return spec;
+  const bool throws =
+      mishap_.kind == (forward ? MishapKind::forward_throws : MishapKind::replay_throws);
+  if (throws) throw std::runtime_error("[trial] layer " + std::to_string(layer) + " fails");
+  if (mishap_.kind != MishapKind::op_exchanged || forward) return spec;
+  exchanged_ = spec;
+  exchanged_.kind = spec.kind == LayerKind::tanh ? LayerKind::sigmoid : LayerKind::tanh;
+  return exchanged_;
+}
+
+Tensor EngineModel::apply(int layer, const LayerSpec& spec, const Tensor& x, const Tensor& other,
+                          Tensor& second) {
   const RandomOptions random{.train = train_, .stream = spec.stream};
   switch (spec.kind) {
     case LayerKind::linear:
@@ -184,19 +201,17 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     }
   } restore{*this, outer_pass, outer_layer, ambient().ledger->live()};
   const bool first = pass.executions[index]++ == 0;
+  results_ = 0;
+  saves_ = 0;
   if (request_.timeline) {
     ambient().ledger->set_label((pass.executions[index] - 1) << 20 |
                                 static_cast<int>(phase_) << 16 | (layer + 1));
   }
-  const LayerSpec& spec = case_.layers[index];
-  if (countdown_ > 0 && --countdown_ == 0) {
-    interrupted_ = layer;
-    throw Interruption();
-  }
+  const LayerSpec& spec = suffered(layer, first);
   // What an identity hands on was made by another layer.
   const std::shared_ptr<Node> before_it = pass.watched ? live[0].grad_fn() : nullptr;
   Tensor second;
-  Tensor out = apply(layer, live[0], spec.from ? find(*spec.from) : Tensor(), second);
+  Tensor out = apply(layer, spec, live[0], spec.from ? find(*spec.from) : Tensor(), second);
   if (first) {
     record_.grad_flags.push_back({pass.step, pass.pass, layer, 0, out.requires_grad()});
     if (second.defined()) {
@@ -298,6 +313,7 @@ Tensor EngineModel::evaluate(const Tensor& input) {
   GradMode no_grad(false);
   const bool train = std::exchange(train_, false);
   PassState pass;
+  pass.step = kNoStep;
   pass.executions.assign(case_.layers.size(), 1);
   pass.computations.assign(case_.layers.size(), 0);
   Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, pass, {input});
@@ -328,6 +344,24 @@ void EngineModel::take_magnitudes() {
 void EngineModel::on_compute(std::string_view /*op*/) {
   if (current_pass_ == nullptr) return;
   ++current_pass_->computations[static_cast<std::size_t>(current_layer_)];
+}
+
+void EngineModel::note_value(std::string_view op, bool saved, int index, const Tensor& t) {
+  // A value is of use only where the layer runs again.
+  if (!request_.checkpointed || current_pass_->step == kNoStep) return;
+  const auto layer = static_cast<std::size_t>(current_layer_);
+  record_.values.push_back({current_pass_->step, current_pass_->pass, current_layer_,
+                            current_pass_->executions[layer] - 1, saved, index, op,
+                            tensor_hash(t)});
+}
+
+void EngineModel::on_results(std::string_view op, std::span<const Tensor> results) {
+  if (current_pass_ == nullptr) return;
+  for (const Tensor& t : results) note_value(op, false, results_++, t);
+}
+
+void EngineModel::on_save(const Tensor& t) {
+  if (current_pass_ != nullptr) note_value("", true, saves_++, t);
 }
 
 void EngineModel::on_draw(const Generator& before, std::int64_t elements,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -21,12 +20,6 @@ struct PassState {
   std::vector<int> computations;
   /// Events are recorded.
   bool watched = false;
-};
-
-/// What a layer throws when it is asked to.
-class Interruption : public std::runtime_error {
- public:
-  Interruption() : std::runtime_error("[model] interrupted") {}
 };
 
 /// The model of a case on the engine: parameters, buffers, and its layers as functions from one
@@ -50,9 +43,16 @@ class EngineModel final : public RunObserver {
   void take_magnitudes();
 
   const Tensors& parameters() const { return parameters_; }
+  /// The first parameter of a layer that has some.
+  const Tensor& weight_of(int layer) const {
+    const auto& used = geometry_.layer_parameters[static_cast<std::size_t>(layer)];
+    return parameters_[static_cast<std::size_t>(used[0])];
+  }
   const Tensors& buffers() const { return buffers_; }
 
   void on_compute(std::string_view op) override;
+  void on_results(std::string_view op, std::span<const Tensor> results) override;
+  void on_save(const Tensor& t) override;
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override;
   void on_gradients(const Node& node) override;
@@ -63,15 +63,13 @@ class EngineModel final : public RunObserver {
   /// An event of forward `pass`.
   void note_event(Event event, const PassState& pass, int layer = -1, int execution = 0,
                   std::int64_t entered = 0);
-  /// The `countdown`-th layer to be entered from now on throws Interruption; 0: none does.
-  void interrupt(int countdown) { countdown_ = countdown; }
-  /// The layer that threw last.
-  int interrupted() const { return interrupted_; }
   /// A backward of `pass` begins: what happens from now on is on its behalf.
   void enter_backward(const PassState& pass) { differentiated_ = &pass; }
   void leave_backward() { differentiated_ = nullptr; }
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
+  /// From now on layers throw, or compute something else, as the mishap says.
+  void suffer(const MishapSpec& mishap) { mishap_ = mishap; }
   static TimelinePoint point_of(const LedgerEvent& event);
 
  private:
@@ -86,7 +84,8 @@ class EngineModel final : public RunObserver {
                          const CheckpointOptions& options) const;
   Tensors run_sequential(PassState& pass, const Tensor& input);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
-  Tensor apply(int layer, const Tensor& x, const Tensor& other, Tensor& second);
+  Tensor apply(int layer, const LayerSpec& spec, const Tensor& x, const Tensor& other,
+               Tensor& second);
   Tensor parameter_for(int layer, std::size_t position) const;
 
   const Case& case_;
@@ -101,14 +100,22 @@ class EngineModel final : public RunObserver {
   std::vector<bool> detached_;
   bool train_;
   Moment phase_{};
+  /// What the layer is under the mishap: itself, or in a replay another one. Throws when it must.
+  const LayerSpec& suffered(int layer, bool forward);
+
+  void note_value(std::string_view op, bool saved, int index, const Tensor& t);
+
+  MishapSpec mishap_;
+  /// Of the current execution of a layer.
+  int results_ = 0;
+  int saves_ = 0;
+  LayerSpec exchanged_;
   PassState* current_pass_ = nullptr;
   int current_layer_ = -1;
   const PassState* differentiated_ = nullptr;
   const Ledger* host_ = nullptr;
   /// Which layer recorded a node, by the node's sequence; ascending.
   std::vector<std::pair<std::uint64_t, int>> makers_;
-  int countdown_ = 0;
-  int interrupted_ = -1;
   std::vector<std::byte> drawn_;
 };
 

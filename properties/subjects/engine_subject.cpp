@@ -20,6 +20,7 @@
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 #include "properties/subjects/layer_agreement.h"
+#include "properties/subjects/trial.h"
 
 namespace rematch {
 namespace {
@@ -34,19 +35,18 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const ProtocolSpec& p, const Tenso
 /// One run of a case: the protocol, step by step, with everything observable written down.
 class Run {
  public:
-  Run(const Case& c, const Geometry& geometry, const RunRequest& request,
-      const Mechanics* mechanics, const CheckpointFunction& own_checkpoint,
+  Run(const Case& c, const Geometry& geometry, const RunRequest& request, const EngineParts& parts,
       const std::shared_ptr<Ledger>& host, Record& record)
       : case_(c),
         protocol_(c.protocol),
         displacement_(request.displacement),
-        watched_(request.displacement == 0 && request.fail_forward == 0),
+        watched_(request.displacement == 0),
         record_(record),
-        model_(c, geometry, request, mechanics, record),
+        model_(c, geometry, request, parts.mechanics.get(), record),
         inputs_{c.seed, kInputStream, 0},
         targets_{c.seed, kTargetStream, 0},
         fired_(geometry.parameters.size(), 0) {
-    if (own_checkpoint) model_.use(own_checkpoint);
+    if (parts.checkpoint) model_.use(parts.checkpoint);
     if (host) offload_.emplace(host);
     ambient().observer = &model_;
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
@@ -56,15 +56,14 @@ class Run {
         ++fired_[i];
         return Tensor();
       });
-      if (protocol_.prior_gradients) {
-        p.set_grad(Tensor::ones(p.shape(), p.dtype(), Tag::gradients));
-      }
     }
+    set_prior_gradients();
     if (host) model_.use_host(*host);
   }
 
   /// The losses of the first step and nothing else.
   void go_forward() {
+    run_trial();
     const GradMode no_grad(false);
     for (int m = 0; m < protocol_.microbatches; ++m) {
       Pass pass;
@@ -72,17 +71,8 @@ class Run {
     }
   }
 
-  void go_and_abandon(int fail_forward, int fail_replay) {
-    abandon(Abandonment::Kind::dropped, 0);
-    abandon(Abandonment::Kind::forward_failed, fail_forward);
-    if (fail_replay > 0) abandon(Abandonment::Kind::replay_failed, fail_replay);
-    // What was recorded on the way is of no use to anyone.
-    std::vector<Abandonment> seen = std::move(record_.abandonments);
-    record_.clear();
-    record_.abandonments = std::move(seen);
-  }
-
   void go() {
+    run_trial();
     const auto optimizer = make_optimizer(protocol_, model_.parameters());
     for (int step = 0; step < protocol_.steps; ++step) {
       run_step(step);
@@ -101,54 +91,51 @@ class Run {
   }
 
  private:
+  void set_prior_gradients() {
+    for (Tensor p : model_.parameters()) {
+      if (!p.requires_grad()) continue;
+      const bool prior = protocol_.prior_gradients;
+      p.set_grad(prior ? Tensor::ones(p.shape(), p.dtype(), Tag::gradients) : Tensor());
+    }
+  }
+
+  void run_trial() {
+    const MishapSpec& mishap = protocol_.mishap;
+    if (mishap.kind == MishapKind::none) return;
+    const std::int64_t before = ambient().ledger->live() + offloaded();
+    TrialReading reading;
+    try {
+      suffer(mishap);
+    } catch (const std::exception& e) {
+      reading.failed = true;
+      reading.message = e.what();
+    }
+    model_.suffer({});
+    set_prior_gradients();
+    reading.left_bytes = ambient().ledger->live() + offloaded() - before;
+    reading.left_behind = left_behind();
+    // What it showed on the way is of no concern; its error is.
+    record_.clear();
+    record_.trial = std::move(reading);
+    ambient().ledger->reset_peak();
+  }
+
+  void suffer(const MishapSpec& mishap) {
+    model_.suffer(mishap);
+    Pass pass;
+    run_forward(pass, 0, 0);
+    if (mishap.kind == MishapKind::graph_dropped) return;
+    std::optional<WrittenTo> written;
+    if (mishap.kind == MishapKind::input_changed) written.emplace(pass.input);
+    if (mishap.kind == MishapKind::weight_changed) written.emplace(model_.weight_of(mishap.layer));
+    run_backward(pass);
+  }
+
   struct Pass {
     PassState state;
     Tensor input;
     Tensor loss;
   };
-
-  void abandon(Abandonment::Kind kind, int countdown) {
-    drop_gradients();
-    Abandonment seen;
-    seen.kind = kind;
-    seen.live_before = live();
-    const Ambient before = ambient();
-    std::vector<Generator> streams;
-    try {
-      Pass pass;
-      if (kind == Abandonment::Kind::forward_failed) model_.interrupt(countdown);
-      run_forward(pass, 0, 0);
-      if (kind == Abandonment::Kind::replay_failed) {
-        streams = ambient().streams.states();
-        model_.interrupt(countdown);
-        run_backward(pass);
-      }
-    } catch (const Interruption&) {
-      seen.layer = model_.interrupted();
-    } catch (const CheckpointError&) {
-      // A replay that was bound to differ did so first.
-    }
-    model_.interrupt(0);
-    model_.leave_backward();
-    drop_gradients();
-    seen.live_after = live();
-    const Ambient& after = ambient();
-    seen.surroundings_kept =
-        after.grad_enabled == before.grad_enabled && after.hooks == before.hooks &&
-        after.ops == before.ops && after.replaying == before.replaying &&
-        after.backward_id == before.backward_id && after.autocast.same_settings(before.autocast);
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      const Generator& now = after.streams.states()[i];
-      if (now.seed != streams[i].seed || now.offset != streams[i].offset) seen.streams_kept = false;
-    }
-    record_.abandonments.push_back(seen);
-  }
-
-  void drop_gradients() {
-    for (Tensor p : model_.parameters()) p.set_grad(Tensor());
-  }
-
-  std::int64_t live() const { return ambient().ledger->live() + offloaded(); }
 
   void run_step(int step) {
     std::deque<Pass> passes;
@@ -304,18 +291,26 @@ class Run {
   std::optional<Offload> offload_;
 };
 
+std::shared_ptr<Ledger> new_ledger(Device device) {
+  auto ledger = std::make_shared<Ledger>(memory_of(device));
+  // A read after free must not pass.
+  ledger->set_poison(true);
+  ledger->set_limit(kMaxRunBytes);
+  return ledger;
+}
+
 }  // namespace
 
-EngineSubject::EngineSubject(const Mechanics* mechanics, Device device)
-    : mechanics_(mechanics), ledger_(std::make_shared<Ledger>(memory_of(device))) {
-  // A read after free must not pass.
-  ledger_->set_poison(true);
-  ledger_->set_limit(kMaxRunBytes);
+EngineSubject::EngineSubject(EngineParts parts, Device device)
+    : parts_(std::move(parts)), ledger_(new_ledger(device)) {}
+
+EngineSubject::EngineSubject(EngineParts (*make_parts)(), Device device)
+    : EngineSubject(EngineParts(), device) {
+  make_parts_ = make_parts;
 }
 
-EngineSubject::EngineSubject(CheckpointFunction checkpoint) : EngineSubject() {
-  checkpoint_ = std::move(checkpoint);
-}
+EngineSubject::EngineSubject(CheckpointFunction checkpoint)
+    : EngineSubject(EngineParts{nullptr, std::move(checkpoint)}) {}
 
 EngineSubject::~EngineSubject() = default;
 
@@ -327,6 +322,10 @@ std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const G
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {
   record.clear();
+  if (make_parts_ != nullptr) parts_ = make_parts_();
+  // What an earlier run leaked is not laid to this one.
+  if (ledger_->live() != 0) ledger_ = new_ledger(device());
+  if (offload_ledger_ && offload_ledger_->live() != 0) offload_ledger_.reset();
   ledger_->reset_peak();
   ledger_->clear_timeline();
   ledger_->record_timeline(request.timeline);
@@ -341,12 +340,9 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
       offload_ledger_ = std::make_shared<Ledger>(offload_memory_of(device()));
       offload_ledger_->set_poison(true);
     }
-    Run run(c, geometry, request, mechanics_, checkpoint_, offload ? offload_ledger_ : nullptr,
-            record);
+    Run run(c, geometry, request, parts_, offload ? offload_ledger_ : nullptr, record);
     if (request.displacement != 0) {
       run.go_forward();
-    } else if (request.fail_forward != 0) {
-      run.go_and_abandon(request.fail_forward, request.fail_replay);
     } else {
       run.go();
     }

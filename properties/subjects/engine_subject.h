@@ -17,12 +17,19 @@ inline constexpr std::int64_t kMaxRunBytes = std::int64_t{4} << 30;
 using CheckpointFunction =
     std::function<Tensors(const Function&, const Tensors&, const CheckpointOptions&)>;
 
+/// What an engine checkpoints with; nullptr and empty: its own.
+struct EngineParts {
+  std::shared_ptr<const Mechanics> mechanics;
+  CheckpointFunction checkpoint;
+};
+
 /// The reference engine. Runs in an ambient state and with a ledger of its own.
 class EngineSubject final : public Subject {
  public:
-  /// `mechanics` (nullptr: the correct ones) must outlive the subject. Throws cuda::DeviceError
-  /// without one.
-  explicit EngineSubject(const Mechanics* mechanics = nullptr, Device device = Device::cpu);
+  /// Throws cuda::DeviceError without one.
+  explicit EngineSubject(EngineParts parts = {}, Device device = Device::cpu);
+  /// With parts made anew for each run, so that none remembers another.
+  explicit EngineSubject(EngineParts (*make_parts)(), Device device = Device::cpu);
   /// The engine on the host with another checkpoint().
   explicit EngineSubject(CheckpointFunction checkpoint);
   ~EngineSubject() override;
@@ -31,13 +38,12 @@ class EngineSubject final : public Subject {
   bool on_device() const override { return device() != Device::cpu; }
   std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry) override;
   bool displaces() const override { return true; }
-  bool abandons() const override { return true; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 
  private:
-  const Mechanics* mechanics_;
-  CheckpointFunction checkpoint_;
+  EngineParts (*make_parts_)() = nullptr;
+  EngineParts parts_;
   std::shared_ptr<Ledger> ledger_;
   /// For the comparison of layers.
   std::shared_ptr<Ledger> host_ledger_;

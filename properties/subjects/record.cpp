@@ -51,16 +51,17 @@ void Record::clear() {
   observations.clear();
   data.clear();
   draws.clear();
+  values.clear();
   streams.clear();
   bytes.clear();
   live.clear();
-  abandonments.clear();
   executions.clear();
   hooks.clear();
   grad_flags.clear();
   peak_bytes = 0;
   reserved_bytes = 0;
   error.reset();
+  trial.reset();
   timeline.clear();
 }
 
@@ -94,10 +95,6 @@ std::uint64_t Record::hash() const {
     h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
           l.offloaded);
   }
-  h.add(abandonments.size());
-  for (const Abandonment& a : abandonments) {
-    h.add(a.kind, a.layer, a.live_before, a.live_after, a.surroundings_kept, a.streams_kept);
-  }
   h.add(executions.size());
   for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);
   h.add(hooks.size());
@@ -108,6 +105,11 @@ std::uint64_t Record::hash() const {
   if (error) {
     h.add_text(error->kind);
     h.add_text(error->message);
+  }
+  if (trial) {
+    h.add(trial->failed, trial->left_bytes);
+    h.add_text(trial->message);
+    h.add_text(trial->left_behind);
   }
   return h.value();
 }

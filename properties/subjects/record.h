@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/tensor/dtype.h"
@@ -47,6 +48,21 @@ struct Draw {
   std::uint64_t offset = 0;
   std::int64_t elements = 0;
   /// Hash of the drawn mask or noise, bit for bit.
+  std::uint64_t hash = 0;
+};
+
+/// A tensor that a layer's op made, or that its graph saved, in one execution of the layer.
+/// `index` counts the results, and the saved tensors, of that execution.
+struct LayerValue {
+  int step = 0;
+  int pass = 0;
+  int layer = 0;
+  int execution = 0;
+  bool saved = false;
+  int index = 0;
+  /// Of a result: the op.
+  std::string_view op;
+  /// Hash over shape, dtype and bits.
   std::uint64_t hash = 0;
 };
 
@@ -107,26 +123,6 @@ struct LiveReading {
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
 };
 
-/// A forward, or a backward, that did not come to its end. What it left is read when everything
-/// that the run made for it was dropped, gradients included.
-struct Abandonment {
-  enum class Kind : std::uint8_t {
-    dropped,         ///< The graph of a forward was dropped without a backward.
-    forward_failed,  ///< A layer threw in the forward.
-    replay_failed,   ///< A layer threw in a replay.
-  };
-  Kind kind{};
-  int layer = -1;  ///< The one that threw.
-  /// Live bytes of the subject's memory and of host memory, before and after.
-  std::int64_t live_before = 0;
-  std::int64_t live_after = 0;
-  /// Grad mode, hooks, autocast and the backward that the thread is in are as they were.
-  bool surroundings_kept = true;
-  /// replay_failed: random streams are where the forward left them.
-  bool streams_kept = true;
-  friend bool operator==(const Abandonment&, const Abandonment&) = default;
-};
-
 /// How often layer `layer` was entered for the forward (step, pass), replays included, and how
 /// often it computed: not when its results were kept from an earlier execution, and not for layers
 /// whose outputs are no new tensors (views, in place, identities).
@@ -158,6 +154,17 @@ struct GradFlag {
   friend bool operator==(const GradFlag&, const GradFlag&) = default;
 };
 
+/// How the trial before the first step ended.
+struct TrialReading {
+  bool failed = false;
+  /// What it threw.
+  std::string message;
+  /// Live after it was cleared away, beyond what was live before it.
+  std::int64_t left_bytes = 0;
+  /// Ambient state that is not as before it: "grad mode"; empty when all is.
+  std::string left_behind;
+};
+
 struct RecordedError {
   std::string kind;  ///< "invalid_argument", "checkpoint_error", "out_of_memory", ...
   std::string message;
@@ -177,11 +184,11 @@ struct Record {
   std::vector<Observation> observations;
   std::vector<std::byte> data;
   std::vector<Draw> draws;
+  /// Of the checkpointed run. No part of the hash: the bits of a NaN depend on the compiler.
+  std::vector<LayerValue> values;
   std::vector<StreamReading> streams;
   std::vector<ByteReading> bytes;
   std::vector<LiveReading> live;
-  /// Of runs that were asked to be abandoned (RunRequest::abandon), which record nothing else.
-  std::vector<Abandonment> abandonments;
   std::vector<ExecutionCount> executions;
   std::vector<HookCount> hooks;
   std::vector<GradFlag> grad_flags;
@@ -190,6 +197,8 @@ struct Record {
   /// on what ran before.
   std::int64_t reserved_bytes = 0;
   std::optional<RecordedError> error;
+  /// Only when the protocol has a mishap.
+  std::optional<TrialReading> trial;
   std::vector<TimelinePoint> timeline;
 
   std::span<const std::byte> bytes_of(const Observation& o) const {
@@ -197,7 +206,7 @@ struct Record {
   }
   /// Empties the record and keeps its memory for the next run.
   void clear();
-  /// 64-bit hash over everything but the timeline; equal runs give equal hashes.
+  /// 64-bit hash over everything but the values and the timeline; equal runs give equal hashes.
   std::uint64_t hash() const;
 };
 

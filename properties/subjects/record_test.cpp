@@ -16,7 +16,6 @@ Record sample() {
   r.streams.push_back({Moment::after_step, 0, 1, 2, 3, 4});
   r.bytes.push_back({Moment::after_backward, 0, 1, 8, 16});
   r.live.push_back({Event::layer, 0, 1, 2, 3, 4, 5, 6, 7});
-  r.abandonments.push_back({Abandonment::Kind::replay_failed, 1, 2, 2, true, true});
   r.executions.push_back({0, 1, 2, 3});
   r.hooks.push_back({0, 1, 2, 3});
   r.grad_flags.push_back({0, 1, 2, 0, true});
@@ -57,12 +56,6 @@ TEST_CASE("the hash of a record changes with every field but the timeline") {
       [](Record& r) { r.live[0].live = 0; },
       [](Record& r) { r.live[0].peak = 0; },
       [](Record& r) { r.live[0].offloaded = 0; },
-      [](Record& r) { r.abandonments[0].kind = Abandonment::Kind::dropped; },
-      [](Record& r) { r.abandonments[0].layer = 0; },
-      [](Record& r) { r.abandonments[0].live_before = 1; },
-      [](Record& r) { r.abandonments[0].live_after = 1; },
-      [](Record& r) { r.abandonments[0].surroundings_kept = false; },
-      [](Record& r) { r.abandonments[0].streams_kept = false; },
       [](Record& r) { r.executions[0].count = 1; },
       [](Record& r) { r.hooks[0].count = 1; },
       [](Record& r) { r.grad_flags[0].requires_grad = false; },

@@ -8,11 +8,14 @@
 namespace rematch {
 
 std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
-  if (name == "engine") return std::make_unique<EngineSubject>(nullptr, device);
+  if (name == "engine") return std::make_unique<EngineSubject>(EngineParts{}, device);
   constexpr std::string_view kFaulty = "engine:";
   if (name.starts_with(kFaulty)) {
     if (const Fault* fault = find_fault(name.substr(kFaulty.size()))) {
-      return std::make_unique<EngineSubject>(fault->mechanics, device);
+      if (fault->runs()) return std::make_unique<EngineSubject>(fault->make, device);
+      throw std::invalid_argument(
+          "[subject] fault " + std::string(fault->id) + " cannot be run: " +
+          std::string(fault->needs.empty() ? fault->equivalent : fault->needs));
     }
   }
   std::string known;
@@ -23,7 +26,9 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
 
 std::vector<std::string> subject_names() {
   std::vector<std::string> names{"engine"};
-  for (const Fault& fault : faults()) names.push_back("engine:" + std::string(fault.id));
+  for (const Fault& fault : faults()) {
+    if (fault.runs()) names.push_back("engine:" + std::string(fault.id));
+  }
   return names;
 }
 

@@ -19,13 +19,6 @@ struct RunRequest {
   /// whose first blocks the reentrant variant freezes is the plain run with those blocks detached.
   std::vector<int> detached_layers;
   bool timeline = false;
-  /// Not 0: instead of the protocol, the first forward is abandoned in several ways and what each
-  /// leaves is recorded: its graph is dropped; it is run again, and the `fail_forward`-th layer to
-  /// be entered (from 1) throws; and, unless `fail_replay` is 0, it is run once more, and
-  /// in its backward the `fail_replay`-th layer to be entered again throws. Asked of subjects that
-  /// abandon() only.
-  int fail_forward = 0;
-  int fail_replay = 0;
   /// Not 0: run only the forwards of the first step, with every parameter and input that requires
   /// grad moved by this much along its direction (properties/subjects/direction.h), and record the
   /// losses. Asked of subjects that displace() only.
@@ -43,8 +36,6 @@ class Subject {
   /// Whether run() records Record::live. A subject that cannot know what is live when is not judged
   /// by the laws that read it.
   virtual bool observes_events() const { return true; }
-  /// Whether run() understands RunRequest::fail_forward; the law nothing-alive needs it.
-  virtual bool abandons() const { return false; }
   /// Whether it runs on a device of its own, where the order of work may not be fixed by the code
   /// alone: its runs are then repeated, and its layers compared with the host's.
   virtual bool on_device() const { return false; }

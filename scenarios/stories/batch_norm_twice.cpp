@@ -36,8 +36,7 @@ Case nested(int depth) {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  const UnmarkedReplay mechanics;
-  EngineSubject wrong(&mechanics);
+  EngineSubject wrong({std::make_shared<UnmarkedReplay>(), nullptr});
   EngineSubject right;
   tell_case(nested(1), report);
   report.say(

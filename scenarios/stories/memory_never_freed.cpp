@@ -38,7 +38,7 @@ void run(const Options& /*options*/, Report& report) {
   // All but the last backward retain the graph, and with it what stands for each saved tensor.
   c.protocol.backwards = 2;
   EngineSubject engine;
-  EngineSubject keeps(find_fault("L1")->mechanics);
+  EngineSubject keeps(find_fault("L1")->make);
   const Bytes plain = bytes_of(record_of(c, engine, false));
   const Bytes right = bytes_of(record_of(c, engine, true));
   const Bytes wrong = bytes_of(record_of(c, keeps, true));

@@ -79,7 +79,7 @@ void run(const Options& /*options*/, Report& report) {
                            "`LastSegment::checkpointed` holds {}.",
                            cli::grouped(stored[2].saved), cli::grouped(checkpointed[1].saved)));
   // The forecast knows: one segment, everything stored.
-  EngineSubject eager(find_fault("P3")->mechanics);
+  EngineSubject eager(find_fault("P3")->make);
   claim_law_finds(cut(1, true), eager,
                   "an engine that checkpoints the only segment after all (the gradients are the "
                   "same)",

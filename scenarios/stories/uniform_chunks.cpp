@@ -117,10 +117,9 @@ void run(const Options& /*options*/, Report& report) {
       "`checkpoint_sequential` is asked for a number of segments instead and has no such end: 10 "
       "layers in 4 segments are 2, 2, 2 and 4, the remainder in the last.");
   tell_case(c, report);
-  const RemainderDropped dropped;
-  EngineSubject short_of_layers(&dropped);
+  EngineSubject short_of_layers({std::make_shared<RemainderDropped>(), nullptr});
   claim_law_finds(c, short_of_layers, "a partition that drops the remainder", "outputs", report);
-  EngineSubject remainder_first(find_fault("P9")->mechanics);
+  EngineSubject remainder_first(find_fault("P9")->make);
   claim_law_finds(c, remainder_first,
                   "one that puts it into the first segment (no value differs, only the work)",
                   "executions", report);

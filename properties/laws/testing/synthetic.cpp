@@ -18,6 +18,10 @@ class Maker {
 
   void make() {
     const ProtocolSpec& p = c_.protocol;
+    if (p.mishap.kind != MishapKind::none) {
+      r_.trial = TrialReading{checkpointed_ && f_.trial_fails, "x", 0, ""};
+      offset_ = f_.words_of_trial[0];
+    }
     for (int step = 0; step < p.steps; ++step) {
       for (int pass = 0; pass < p.microbatches; ++pass) {
         forward(step, pass);
@@ -63,6 +67,10 @@ class Maker {
       while (++replay.execution < f_.executions[static_cast<std::size_t>(d.layer)]) {
         r_.draws.push_back(replay);
       }
+    }
+    for (int execution = 0; execution < f_.executions[0]; ++execution) {
+      r_.values.push_back({step, pass, 0, execution, false, 0, "linear", 17});
+      r_.values.push_back({step, pass, 0, execution, true, 0, "", 23});
     }
     for (int i = 1; i < c_.protocol.backwards; ++i) {
       bytes(Moment::after_backward, step, pass, graphs_after_forward(c_.protocol, pass));
@@ -154,6 +162,7 @@ Case synthetic_case() {
   c.protocol.microbatches = 2;
   c.protocol.input_requires_grad = true;
   c.protocol.reevaluate = true;
+  c.protocol.mishap = {MishapKind::replay_throws, 0};
   return c;
 }
 

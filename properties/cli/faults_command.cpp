@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+
+#include "engine/backend/device.h"
+#include "properties/cli/commands.h"
+#include "properties/cli/faults_report.h"
+#include "properties/cli/terminal.h"
+
+namespace rematch::cli {
+namespace {
+
+struct FaultsArguments {
+  std::vector<std::string> ids;
+  std::string seeds = "20";
+  std::string cases = "5000";
+  std::string mix = "wide";
+  std::string device = "cpu";
+  std::string jobs;
+  std::string readme;
+  bool matrix = false;
+  bool json = false;
+};
+
+std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
+  std::vector<const Fault*> chosen;
+  for (const std::string& id : ids) {
+    const Fault* fault = find_fault(id);
+    if (fault == nullptr) {
+      std::string known;
+      for (const Fault& f : faults()) known += " " + std::string(f.id);
+      throw UsageError(fmt::format("--fault: no fault {}; known:{}", id, known));
+    }
+    if (!fault->runs()) {
+      throw UsageError(fmt::format("--fault {}: {} It is not run: {}", id, fault->statement,
+                                   fault->equivalent.empty() ? fault->needs : fault->equivalent));
+    }
+    chosen.push_back(fault);
+  }
+  for (const Fault& fault : faults()) {
+    if (ids.empty() && fault.runs()) chosen.push_back(&fault);
+  }
+  return chosen;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) throw UsageError(fmt::format("--readme: cannot read {}", path));
+  return text.str();
+}
+
+int hunt_catalogue(const FaultsArguments& a) {
+  using Clock = std::chrono::steady_clock;
+  KillReport report;
+  KillOptions& o = report.options;
+  o.mix = parse_mix(a.mix);
+  o.device = device_named(a.device);
+  memory_of(o.device);
+  const std::uint64_t seeds = parse_whole("--seeds", a.seeds, 1);
+  if (seeds > 10000)
+    throw UsageError(fmt::format("--seeds: at most 10000 expected, got {}", seeds));
+  o.seeds = static_cast<int>(seeds);
+  o.cases = parse_whole("--cases", a.cases, 1);
+  o.jobs = parse_jobs(a.jobs);
+  o.stop = &stop_on_interrupt();
+  const std::vector<const Fault*> chosen = chosen_faults(a.ids);
+  const std::string readme = a.readme.empty() ? "" : read(a.readme);
+  if (!a.readme.empty()) with_report(readme, "");
+
+  const auto started = Clock::now();
+  StatusLine status(a.json);
+  const auto show = [&](const char* what) {
+    return [&status, &chosen, started, what](std::size_t done) {
+      const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
+      const double part = static_cast<double>(done) / static_cast<double>(chosen.size());
+      status.show(seconds, part, fmt::format("{} of {} {}", done, chosen.size(), what));
+    };
+  };
+  o.progress = show("faults hunted");
+  report.kills = hunt_faults(chosen, o);
+  if (a.matrix) {
+    o.progress = show("faults, law by law");
+    report.matrix = laws_that_find(chosen, o);
+  }
+  status.clear();
+
+  print_out(a.json ? json_of(report).dump(2) + "\n" : text_of(report));
+  if (o.stop->load()) {
+    print_error("interrupted: faults that were not finished are left out\n");
+    return kInterrupted;
+  }
+  if (!a.readme.empty()) {
+    std::ofstream out(a.readme);
+    out << with_report(readme, markdown_of(report));
+    if (!out.flush()) throw UsageError(fmt::format("--readme: cannot write {}", a.readme));
+  }
+  return report.survivors() == 0 ? kHeld : kBroken;
+}
+
+}  // namespace
+
+void add_faults(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "faults", "Prove that the laws can fail: hunt in engines that are wrong on purpose");
+  auto a = std::make_shared<FaultsArguments>();
+  command->add_option("--fault", a->ids, "Only this one; may be given several times")
+      ->type_name("ID");
+  command->add_option("--seeds", a->seeds, "Hunts for each fault, with seeds 1, 2, ...")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--cases", a->cases, "A fault survives a hunt of so many cases")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
+      ->capture_default_str()
+      ->type_name("MIX");
+  command->add_option("--device", a->device, "Where it runs: cpu or cuda")
+      ->capture_default_str()
+      ->type_name("DEVICE");
+  command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
+  command->add_flag("--matrix", a->matrix, "Also which law finds which fault by itself");
+  command
+      ->add_option("--readme", a->readme, "Write the table into this file, between its two markers")
+      ->type_name("FILE");
+  command->add_flag("--json", a->json, "JSON instead of text");
+  command->callback([&chosen, a] { chosen = [a] { return hunt_catalogue(*a); }; });
+}
+
+}  // namespace rematch::cli

@@ -1,0 +1,149 @@
+#include <array>
+
+#include "engine/ambient/autocast.h"
+#include "properties/faults/families.h"
+#include "properties/faults/support.h"
+#include "properties/faults/threads.h"
+
+namespace rematch {
+namespace faulty {
+namespace {
+
+/// F1
+class AutocastLost final : public Mechanics {
+ public:
+  void restore_autocast(Ambient& /*state*/, const Autocast& /*captured*/) const override {}
+};
+
+/// F2: evaluation drops nothing.
+class DropoutInEvaluation final : public Spy {
+ public:
+  bool recall(const OpCall& call, std::span<Tensor> results) override {
+    if (Spy::recall(call, results)) return true;
+    if (call.op != "dropout") return false;
+    const Tensor& x = **call.operands.begin();
+    results[0] = x.detach();
+    results[1] = Tensor::ones(x.shape(), DType::uint8);
+    return true;
+  }
+};
+
+/// F3
+class CacheSwitched final : public Mechanics {
+ public:
+  void restore_autocast(Ambient& state, const Autocast& captured) const override {
+    Autocast other = captured.settings();
+    other.cache_enabled = !other.cache_enabled;
+    Mechanics::restore_autocast(state, other);
+  }
+};
+
+/// F4
+struct OnAnotherThread {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    return checkpoint(around(f, as_it_is,
+                             [](const Function& g, const Tensors& x) {
+                               Tensors y;
+                               on_another_thread([&] {
+                                 // What is local to a thread is as new there.
+                                 ambient().streams = Streams();
+                                 ambient().autocast = Autocast();
+                                 y = g(x);
+                               });
+                               return y;
+                             }),
+                      in, options);
+  }
+};
+
+/// F5: the last bit of a sum depends on the order of its terms.
+class OtherOrder final : public Spy {
+ public:
+  void done(const OpCall& call, std::span<const Tensor> results) override {
+    Spy::done(call, results);
+    if ((call.op != "linear" && call.op != "conv2d") || results[0].elements() == 0) return;
+    std::vector<std::byte> bytes = bytes_of(results[0]);
+    bytes[0] ^= std::byte{1};
+    Tensor same = results[0];
+    same.copy_from_host(bytes);
+  }
+};
+
+/// F6
+class OtherOfEqual final : public Spy {
+ public:
+  void done(const OpCall& call, std::span<const Tensor> results) override {
+    Spy::done(call, results);
+    if (call.op != "max_pool2d") return;
+    const std::vector<double> x = (*call.operands.begin())->to_vector();
+    const std::vector<double> index = results[1].to_vector();
+    const Shape& in = (*call.operands.begin())->shape();
+    const Shape& out = results[1].shape();
+    const auto plane = static_cast<std::size_t>(in[2] * in[3]);
+    const auto cells = static_cast<std::size_t>(out[2] * out[3]);
+    std::vector<std::int32_t> other(index.size());
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const auto at = static_cast<std::size_t>(index[i]);
+      const std::size_t first = cells == 0 ? 0 : i / cells * plane;
+      other[i] = static_cast<std::int32_t>(at);
+      // The neighbour on the right, of the same row, if it is as large.
+      if ((at + 1) % static_cast<std::size_t>(in[3]) == 0) continue;
+      if (x[first + at] == x[first + at + 1]) ++other[i];
+    }
+    Tensor same = results[1];
+    same.copy_from_host(std::as_bytes(std::span(other)));
+  }
+};
+
+/// F9
+class OpsUnchecked final : public Mechanics {
+ public:
+  DeterminismCheck check_of_ops(DeterminismCheck /*asked*/) const override {
+    return DeterminismCheck::none;
+  }
+};
+
+/// F8: captured, inputs are what they are when the replay comes.
+struct InputsAsTheyAre {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    if (options.reentrant) return checkpoint(f, in, options);
+    const OpsUnchecked* const mechanics = &unchecked;
+    CheckpointOptions captured = options;
+    captured.mechanics = mechanics;
+    return checkpoint([f, in](const Tensors&) { return f(in); }, {}, captured);
+  }
+
+  OpsUnchecked unchecked;
+};
+
+}  // namespace
+}  // namespace faulty
+
+std::span<const Fault> fidelity_faults() {
+  using namespace faulty;
+  static const std::array table{
+      Fault{"F1", "A replay runs in the precision of whoever calls backward.",
+            "pytorch/pytorch#71169 NVIDIA/Megatron-LM#7538", with_mechanics<AutocastLost>},
+      Fault{"F2", "A replay reads the training flag as it is then, and drops nothing.",
+            "adapter-hub/adapters#732 huggingface/peft#2826",
+            with_checkpoint<ReplaysUnder<DropoutInEvaluation>>},
+      Fault{"F3",
+            "A replay casts with a cache where its forward had none, and without where it had.",
+            "pytorch/pytorch#193338", with_mechanics<CacheSwitched>},
+      Fault{"F4", "A replay runs on another thread, with what is local to it.",
+            "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
+      Fault{"F5", "A replay sums in another order.", "pytorch/pytorch#166926",
+            with_checkpoint<ReplaysUnder<OtherOrder>>},
+      Fault{"F6", "Of equal values a replay takes another one for the largest.",
+            "pytorch/torchtitan#1117", with_checkpoint<ReplaysUnder<OtherOfEqual>>},
+      Fault{"F7", "Strides are not restored.", "pytorch/pytorch#48439", nullptr,
+            "Tensors are dense and row-major: there is one layout, and nothing to restore."},
+      Fault{"F8", "A replay computes with its inputs as they are then.", "",
+            with_checkpoint<InputsAsTheyAre>},
+      Fault{"F9", "A replay computes with weights as they are then.", "",
+            with_mechanics<OpsUnchecked>},
+  };
+  return table;
+}
+
+}  // namespace rematch

@@ -1,0 +1,119 @@
+#include <array>
+#include <map>
+
+#include "properties/faults/families.h"
+#include "properties/faults/support.h"
+
+namespace rematch {
+namespace faulty {
+namespace {
+
+/// Runs a function as if it was, or was not, a replay.
+Tensors marked(const Function& f, const Tensors& in, bool replaying) {
+  struct Restore {
+    bool before = std::exchange(ambient().replaying, false);
+    ~Restore() { ambient().replaying = before; }
+  } restore;
+  ambient().replaying = replaying;
+  return f(in);
+}
+
+Tensors as_replay(const Function& f, const Tensors& in) { return marked(f, in, true); }
+Tensors as_forward(const Function& f, const Tensors& in) { return marked(f, in, false); }
+
+/// S1
+struct ReplayUpdates {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    return checkpoint(around(f, as_it_is, as_forward), in, options);
+  }
+};
+
+/// S2
+struct OnlyReplayUpdates {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    return checkpoint(around(f, as_replay, as_forward), in, options);
+  }
+};
+
+/// S7: seen from after the step, an update that was taken back is one that was not made.
+struct UpdateLost {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    return checkpoint(around(f, as_replay, as_replay), in, options);
+  }
+};
+
+/// What tells a segment from another: its ops and the tensors that it reads from outside.
+class Signature final : public Spy {
+ public:
+  bool recall(const OpCall& call, std::span<Tensor> results) override {
+    for (const char c : call.op) value_ = value_ * 31 + static_cast<std::uint64_t>(c);
+    for (const Tensor* t : call.operands) {
+      if (t->defined() && t->requires_grad() && t->is_leaf()) value_ = value_ * 31 + storage_of(*t);
+    }
+    return Spy::recall(call, results);
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0;
+};
+
+/// S4
+struct OneSlotPerSegment {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) {
+    if (!options.preserve_rng) return checkpoint(f, in, options);
+    auto key = std::make_shared<std::uint64_t>(0);
+    return checkpoint(around(
+                          f,
+                          [this, key](const Function& g, const Tensors& x) {
+                            const Streams entry = ambient().streams;
+                            const Signature spy;
+                            Tensors y = g(x);
+                            *key = spy.value();
+                            slots[*key] = entry;
+                            return y;
+                          },
+                          [this, key](const Function& g, const Tensors& x) {
+                            const auto slot = slots.find(*key);
+                            if (slot != slots.end()) ambient().streams = slot->second;
+                            return g(x);
+                          }),
+                      in, options);
+  }
+
+  std::map<std::uint64_t, Streams> slots;
+};
+
+}  // namespace
+}  // namespace faulty
+
+std::span<const Fault> state_faults() {
+  using namespace faulty;
+  static const std::array table{
+      Fault{"S1", "A replay updates running statistics once more.",
+            "pytorch/pytorch#96136 pytorch/pytorch#62471", with_checkpoint<ReplayUpdates>},
+      Fault{"S2", "Running statistics are updated in the replay, and not in the forward.",
+            "facebookresearch/fairscale#1035", with_checkpoint<OnlyReplayUpdates>},
+      Fault{"S3", "A replay sees the state that its forward left.",
+            "huggingface/transformers#30320", nullptr,
+            "The state of layers is the running statistics: training updates them and never reads "
+            "them, evaluation reads and never updates them. (Of random streams it is R11.)"},
+      Fault{"S4",
+            "One slot for each segment keeps its random state, so that a second forward "
+            "overwrites that of the first.",
+            "NVIDIA/TransformerEngine#539", with_checkpoint<OneSlotPerSegment>},
+      Fault{"S5", "Effects of a segment happen again in its replay.",
+            "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
+            "The layers of a case have two effects beside their results: draws and running "
+            "statistics. Their repetition is R2 and S1."},
+      Fault{"S6", "Hooks of a forward are armed again in its replay.", "pytorch/pytorch#187437",
+            nullptr,
+            "Hooks belong to leaves that outlive the step, and no layer of a case registers one in "
+            "its forward: there is nothing to arm. (Hooks that fire too often are G9.)"},
+      Fault{"S7", "Running statistics are what they were before the forward: the update is lost.",
+            "", with_checkpoint<UpdateLost>},
+  };
+  return table;
+}
+
+}  // namespace rematch

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/ambient/ambient.h"
+#include "engine/ambient/op_watcher.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch::faulty {
+
+// What faults are made of. None of it is wrong by itself.
+
+/// An engine with `M` in place of its mechanics.
+template <class M>
+EngineParts with_mechanics() {
+  return {std::make_shared<M>(), nullptr};
+}
+
+/// An engine with a checkpoint() of its own: C's operator() has the signature of one. Its state is
+/// that of one thread.
+template <class C>
+EngineParts with_checkpoint() {
+  auto wrong = std::make_shared<C>();
+  return {nullptr, [wrong](const Function& f, const Tensors& in, const CheckpointOptions& options) {
+            return (*wrong)(f, in, options);
+          }};
+}
+
+using Around = std::function<Tensors(const Function&, const Tensors&)>;
+
+inline Tensors as_it_is(const Function& function, const Tensors& inputs) {
+  return function(inputs);
+}
+
+/// `function`, whose first run, the forward, goes through `forward` and every later one, a replay,
+/// through `replay`.
+inline Function around(const Function& function, Around forward, Around replay) {
+  auto first = std::make_shared<bool>(true);
+  return [function, first, forward = std::move(forward),
+          replay = std::move(replay)](const Tensors& inputs) {
+    return std::exchange(*first, false) ? forward(function, inputs) : replay(function, inputs);
+  };
+}
+
+/// Sees the ops of a scope on their way to whoever else watches them.
+class Spy : public OpWatcher {
+ public:
+  Spy() : outer_(std::exchange(ambient().ops, this)) {}
+  ~Spy() override { ambient().ops = outer_; }
+  Spy(const Spy&) = delete;
+  Spy& operator=(const Spy&) = delete;
+
+  bool recall(const OpCall& call, std::span<Tensor> results) override {
+    return outer_ != nullptr && outer_->recall(call, results);
+  }
+  void done(const OpCall& call, std::span<const Tensor> results) override {
+    if (outer_ != nullptr) outer_->done(call, results);
+  }
+  void failed(const OpCall& call) noexcept override {
+    if (outer_ != nullptr) outer_->failed(call);
+  }
+  void read(const Tensor& t) override {
+    if (outer_ != nullptr) outer_->read(t);
+  }
+
+ private:
+  OpWatcher* outer_;
+};
+
+/// Sees the tensors that are saved in a scope on their way to the hooks around it.
+class SaveSpy : public SavedTensorHooks {
+ public:
+  SaveSpy() : outer_(ambient().hooks), scope_(this) {}
+  std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
+    return outer_ != nullptr ? outer_->pack(t) : nullptr;
+  }
+
+ private:
+  SavedTensorHooks* outer_;
+  HookScope scope_;
+};
+
+/// Replays run under a Spy of type S; forwards as they are.
+template <class S>
+struct ReplaysUnder {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    return checkpoint(around(f, as_it_is,
+                             [](const Function& g, const Tensors& x) {
+                               const S spy;
+                               return g(x);
+                             }),
+                      in, options);
+  }
+};
+
+inline bool draws(std::string_view op) {
+  return op == "dropout" || op == "rrelu" || op == "gaussian_noise";
+}
+
+/// All ambient streams, `words` further.
+inline void skip_words(std::int64_t words) {
+  Streams& streams = ambient().streams;
+  for (int i = 0; i < streams.size(); ++i) streams.at(i).draw(words);
+}
+
+/// Fills the memory of `t`, past all that counts writes.
+void fill_bytes(const Tensor& t, std::byte value);
+/// Copies the memory of one tensor over that of another of the same size, past all that counts
+/// writes.
+void copy_bytes(const Tensor& from, const Tensor& to);
+
+/// Of the memory that `t` lies in.
+inline std::uint64_t storage_of(const Tensor& t) { return t.storage()->id(); }
+
+/// A place of its own in memory for the values of `t`; outside of every ledger.
+std::vector<std::byte> bytes_of(const Tensor& t);
+
+}  // namespace rematch::faulty

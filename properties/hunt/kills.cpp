@@ -1,0 +1,136 @@
+#include "properties/hunt/kills.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "properties/hunt/hunt.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+/// The middle one, the smaller of two; 0 for none.
+template <class Number>
+Number median_of(std::vector<Number> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+template <class Number>
+Number largest_of(const std::vector<Number>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+std::vector<std::uint64_t> found(const Kill& kill) {
+  std::vector<std::uint64_t> cases = kill.cases;
+  std::erase(cases, 0);
+  return cases;
+}
+
+HuntOptions hunt_for(const Fault& fault, const KillOptions& options, int seed) {
+  HuntOptions hunt;
+  hunt.mix = options.mix;
+  hunt.seed = static_cast<std::uint64_t>(seed);
+  hunt.cases = options.cases;
+  hunt.stop = options.stop;
+  hunt.make_subject = [&fault, &options] {
+    return std::make_unique<EngineSubject>(fault.make, options.device);
+  };
+  return hunt;
+}
+
+bool stopped(const KillOptions& options) { return options.stop != nullptr && options.stop->load(); }
+
+Kill hunt_fault(const Fault& fault, const KillOptions& options) {
+  Kill kill;
+  kill.fault = &fault;
+  for (int seed = 1; seed <= options.seeds && !stopped(options); ++seed) {
+    const HuntResult result = hunt(hunt_for(fault, options, seed));
+    kill.seconds += result.seconds;
+    kill.cases.push_back(result.failure ? result.failure->index + 1 : 0);
+    if (!result.failure) continue;
+    kill.layers.push_back(static_cast<int>(result.failure->smallest.layers.size()));
+    ++kill.laws[result.failure->breach.law];
+  }
+  return kill;
+}
+
+LawsThatFind find_laws(const Fault& fault, const KillOptions& options) {
+  LawsThatFind row{&fault, {}};
+  for (const Law& law : laws()) {
+    if (stopped(options)) break;
+    HuntOptions o = hunt_for(fault, options, 1);
+    o.only = &law;
+    // Shrinking would tell nothing here.
+    o.shrink.steps = 0;
+    const HuntResult result = hunt(o);
+    row.finds.push_back(result.failure && result.failure->breach.law == law.name);
+  }
+  return row;
+}
+
+/// One result for each fault, in their order, made on `jobs` threads.
+template <class Result, class Make>
+std::vector<Result> for_each_fault(const std::vector<const Fault*>& faults,
+                                   const KillOptions& options, Make make) {
+  std::vector<Result> results(faults.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::size_t done = 0;
+  std::exception_ptr thrown;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < faults.size() && !stopped(options); i = next++) {
+        Result result = make(*faults[i], options);
+        const std::lock_guard lock(mutex);
+        if (stopped(options)) return;
+        results[i] = std::move(result);
+        if (options.progress) options.progress(++done);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!thrown) thrown = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < options.jobs; ++i) threads.emplace_back(work);
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  std::erase_if(results, [](const Result& r) { return r.fault == nullptr; });
+  return results;
+}
+
+}  // namespace
+
+int Kill::survived() const {
+  return static_cast<int>(std::count(cases.begin(), cases.end(), std::uint64_t{0}));
+}
+std::uint64_t Kill::median_cases() const { return median_of(found(*this)); }
+std::uint64_t Kill::worst_cases() const { return largest_of(found(*this)); }
+int Kill::median_layers() const { return median_of(layers); }
+int Kill::worst_layers() const { return largest_of(layers); }
+
+std::vector<std::string_view> Kill::laws_by_frequency() const {
+  std::vector<std::pair<int, std::string_view>> order;
+  for (const auto& [law, count] : laws) order.emplace_back(-count, law);
+  std::sort(order.begin(), order.end());
+  std::vector<std::string_view> names;
+  for (const auto& [count, law] : order) names.push_back(law);
+  return names;
+}
+
+std::vector<Kill> hunt_faults(const std::vector<const Fault*>& faults, const KillOptions& options) {
+  return for_each_fault<Kill>(faults, options, hunt_fault);
+}
+
+std::vector<LawsThatFind> laws_that_find(const std::vector<const Fault*>& faults,
+                                         const KillOptions& options) {
+  return for_each_fault<LawsThatFind>(faults, options, find_laws);
+}
+
+}  // namespace rematch

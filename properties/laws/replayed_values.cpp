@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "replayed-values";
+
+auto place_in(const LayerValue& v) { return std::tuple(v.step, v.pass, v.layer, v.saved, v.index); }
+
+std::string hash_text(std::uint64_t hash) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "bits with hash ";
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[hash >> shift & 15];
+  return text;
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  // A replay that draws afresh computes something else, and is meant to.
+  if (!e.forecast.values_comparable) return std::nullopt;
+  // The first of each place is the forward's, or that of the first replay that saves.
+  thread_local std::vector<const LayerValue*> order;
+  order.clear();
+  for (const LayerValue& v : e.checkpointed.values) order.push_back(&v);
+  // By place, and those of one place as the run made them.
+  std::sort(order.begin(), order.end(), [](const LayerValue* a, const LayerValue* b) {
+    return std::tuple(place_in(*a), a) < std::tuple(place_in(*b), b);
+  });
+  const LayerValue* wrong = nullptr;
+  const LayerValue* right = nullptr;
+  for (std::size_t i = 0, first = 0; i < order.size(); ++i) {
+    if (place_in(*order[i]) != place_in(*order[first])) first = i;
+    if (order[i]->hash == order[first]->hash && order[i]->op == order[first]->op) continue;
+    // The earliest of all, as the run went: where it begins.
+    if (wrong != nullptr && wrong < order[i]) continue;
+    wrong = order[i];
+    right = order[first];
+  }
+  if (wrong == nullptr) return std::nullopt;
+  std::string place = place_of(e.c, wrong->step, wrong->pass, wrong->layer) + ", execution " +
+                      std::to_string(wrong->execution) +
+                      (wrong->saved ? ", saved tensor " : ", result ") +
+                      std::to_string(wrong->index);
+  const auto text = [](const LayerValue& v) {
+    return (v.op.empty() ? "" : std::string(v.op) + ", ") + hash_text(v.hash);
+  };
+  return Breach{kName, std::move(place), text(*right), text(*wrong)};
+}
+
+}  // namespace
+
+extern const Law replayed_values_law;
+const Law replayed_values_law{
+    kName,
+    "What a layer's ops compute and its graph saves in a replay has the bits that it had before; "
+    "the first that has not is named.",
+    check};
+
+}  // namespace rematch

@@ -1,0 +1,40 @@
+#include "properties/subjects/trial.h"
+
+#include "engine/ambient/ambient.h"
+
+namespace rematch {
+
+WrittenTo::WrittenTo(const Tensor& t) : tensor_(t), before_(static_cast<std::size_t>(t.bytes())) {
+  t.copy_to_host(before_);
+  std::vector<std::byte> other = before_;
+  // Another value of the same size: the signs and low bits of the elements differ.
+  for (std::byte& b : other) b ^= std::byte{0x81};
+  write(other);
+}
+
+WrittenTo::~WrittenTo() { write(before_); }
+
+void WrittenTo::write(std::span<const std::byte> bytes) {
+  tensor_.storage()->before_write();
+  tensor_.copy_from_host(bytes);
+  tensor_.storage()->bump_version();
+}
+
+std::string left_behind() {
+  const Ambient& state = ambient();
+  std::string text;
+  const auto note = [&](bool changed, const char* what) {
+    if (changed) text += (text.empty() ? "" : ", ") + std::string(what);
+  };
+  note(!state.grad_enabled, "grad mode");
+  note(state.autocast.enabled || state.autocast.cache, "autocast");
+  note(state.hooks != nullptr, "hooks on saved tensors");
+  note(state.ops != nullptr, "watcher of ops");
+  note(state.replaying, "mark of a replay");
+  note(state.backward_id != 0, "running backward");
+  note(state.backward_group != nullptr, "group of backwards");
+  note(state.early_stop.has_value(), "early stop");
+  return text;
+}
+
+}  // namespace rematch
