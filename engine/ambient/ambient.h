@@ -16,6 +16,7 @@ namespace rematch {
 class Tensor;
 class BackwardGroup;
 class CastCache;
+class Node;
 class OpWatcher;
 class SavedTensorHooks;
 
@@ -33,6 +34,8 @@ class RunObserver {
   /// elements: a uint8 mask, or noise in the dtype of the operand.
   virtual void on_draw(const Generator& before, std::int64_t elements,
                        std::span<const std::byte> drawn) = 0;
+  /// A backward has run `node` and handed its gradients on.
+  virtual void on_gradients(const Node& /*node*/) {}
 };
 
 /// What ops compute in; see AutocastScope.

@@ -12,8 +12,9 @@
 
 namespace rematch {
 
-/// One walk over the graph. Nodes are visited in the reverse order of their creation, each when
-/// all gradients that can reach it have arrived, so the order of every sum is fixed.
+/// One walk over the graph. Nodes are visited in the reverse order of their creation, leaves as
+/// soon as they are ready, in the order in which they became so; each when all gradients that can
+/// reach it have arrived, so the order of every sum is fixed.
 class GraphTask {
  public:
   GraphTask(bool retain, bool partial);
@@ -51,6 +52,16 @@ class GraphTask {
     Tensor gradient;
   };
 
+  struct Ready {
+    int slot = 0;
+    std::uint64_t sequence = 0;
+    /// How many became ready before.
+    std::uint64_t turn = 0;
+    bool operator<(const Ready& other) const {
+      return sequence != other.sequence ? sequence < other.sequence : turn > other.turn;
+    }
+  };
+
   int slot_for(const std::shared_ptr<Node>& node);
   void discover();
   void prune();
@@ -65,7 +76,8 @@ class GraphTask {
   std::uint64_t outer_id_;
   std::vector<Slot> slots_;
   std::vector<Tensor> gradients_;
-  std::vector<int> ready_;
+  std::vector<Ready> ready_;
+  std::uint64_t turns_ = 0;
   std::vector<Capture> captures_;
 };
 
@@ -194,11 +206,8 @@ void GraphTask::prune() {
 }
 
 void GraphTask::push(int slot) {
-  ready_.push_back(slot);
-  std::push_heap(ready_.begin(), ready_.end(), [&](int a, int b) {
-    return slots_[static_cast<std::size_t>(a)].node->sequence() <
-           slots_[static_cast<std::size_t>(b)].node->sequence();
-  });
+  ready_.push_back({slot, slots_[static_cast<std::size_t>(slot)].node->sequence(), turns_++});
+  std::push_heap(ready_.begin(), ready_.end());
 }
 
 void GraphTask::arrive(const Edge& edge, Tensor gradient) {
@@ -251,6 +260,9 @@ void GraphTask::visit(int index) {
   for (std::size_t i = 0; i < node->edges.size(); ++i) {
     if (node->edges[i].node) arrive(node->edges[i], std::move(grads_in[i]));
   }
+  if (any && needed) {
+    if (RunObserver* observer = ambient().observer) observer->on_gradients(*node);
+  }
 }
 
 void GraphTask::run() {
@@ -259,13 +271,9 @@ void GraphTask::run() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].waiting == 0) push(static_cast<int>(i));
   }
-  const auto older = [&](int a, int b) {
-    return slots_[static_cast<std::size_t>(a)].node->sequence() <
-           slots_[static_cast<std::size_t>(b)].node->sequence();
-  };
   while (!ready_.empty()) {
-    std::pop_heap(ready_.begin(), ready_.end(), older);
-    const int slot = ready_.back();
+    std::pop_heap(ready_.begin(), ready_.end());
+    const int slot = ready_.back().slot;
     ready_.pop_back();
     visit(slot);
   }

@@ -19,8 +19,8 @@ class AddBackward final : public Node {
   }
   std::string_view name() const override { return "AddBackward"; }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = grads_out[0];
-    grads_in[1] = grads_out[0];
+    if (needs(0)) grads_in[0] = grads_out[0];
+    if (needs(1)) grads_in[1] = grads_out[0];
   }
 };
 
@@ -99,7 +99,10 @@ void require_alike(std::string_view op, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  if (is_narrow(a) || is_narrow(b)) return add(widened(a), widened(b));
+  if (is_narrow(a) || is_narrow(b)) {
+    const Tensor wide_a = widened(a);
+    return add(wide_a, widened(b));
+  }
   require_alike("add", a, b);
   Tensor y = compute_one({"add", {&a, &b}}, [&] { return sum_of(a, b); });
   if (should_record({&a, &b})) {
@@ -109,7 +112,10 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  if (is_narrow(a) || is_narrow(b)) return mul(widened(a), widened(b));
+  if (is_narrow(a) || is_narrow(b)) {
+    const Tensor wide_a = widened(a);
+    return mul(wide_a, widened(b));
+  }
   require_alike("mul", a, b);
   Tensor y = compute_one({"mul", {&a, &b}}, [&] { return MulBackward::product(a, b); });
   record<MulBackward>(y, {&a, &b}, a, b);

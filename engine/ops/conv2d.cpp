@@ -50,9 +50,10 @@ class Conv2dBackward final : public Node {
     const Tensor gy = wide_values(std::move(grads_out[0]));
     const auto& s = shape_;
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      Tensor scratch = scratch_for(s, gy);
+      // Scratch comes last: a replay behind a saved tensor is not to run beside it.
       if (needs(0)) {
         const Tensor weight = wide_values(weight_.get(name()));
+        Tensor scratch = scratch_for(s, gy);
         grads_in[0] = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
         REMATCH_KERNEL(gy, conv2d_grad_input<T>, s, gy.data<T>(), weight.data<T>(),
                        scratch.data<T>(), grads_in[0].data<T>());
@@ -60,6 +61,7 @@ class Conv2dBackward final : public Node {
       }
       if (needs(1)) {
         const Tensor x = wide_values(x_.get(name()));
+        Tensor scratch = scratch_for(s, gy);
         grads_in[1] = Tensor::empty({s.out_c, s.c, s.kh, s.kw}, gy.dtype());
         REMATCH_KERNEL(gy, conv2d_grad_weight<T>, s, gy.data<T>(), x.data<T>(), scratch.data<T>(),
                        grads_in[1].data<T>());
@@ -124,7 +126,10 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
   if (bias.defined()) require_shape(op, "bias", bias, {s.out_c});
   const OpCall call{op, {&x, &weight, &bias}, attributes(stride, padding)};
   if (ambient().autocast.enabled) {
-    return apply(call, s, autocast_input(x), autocast_parameter(weight), autocast_parameter(bias));
+    // One after the other: the casts are nodes, and their order is that of the backward.
+    const Tensor low_x = autocast_input(x);
+    const Tensor low_weight = autocast_parameter(weight);
+    return apply(call, s, low_x, low_weight, autocast_parameter(bias));
   }
   return apply(call, s, x, weight, bias);
 }

@@ -83,7 +83,10 @@ class SplitBackward final : public Node {
 
 Tensor concat(const Tensor& a, const Tensor& b) {
   constexpr std::string_view op = "concat";
-  if (is_narrow(a) || is_narrow(b)) return concat(widened(a), widened(b));
+  if (is_narrow(a) || is_narrow(b)) {
+    const Tensor wide_a = widened(a);
+    return concat(wide_a, widened(b));
+  }
   require(a.shape().rank() >= 2, op,
           [&] { return "operands of rank >= 2 expected, got " + to_string(a.shape()); });
   require(b.shape().rank() == a.shape().rank() && with_extent(b.shape(), a.shape()[1]) == a.shape(),

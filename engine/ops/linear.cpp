@@ -98,7 +98,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined()) require_shape(op, "bias", bias, {weight.shape()[0]});
   const OpCall call{op, {&x, &weight, &bias}};
   if (ambient().autocast.enabled) {
-    return apply(call, autocast_input(x), autocast_parameter(weight), autocast_parameter(bias));
+    // One after the other: the casts are nodes, and their order is that of the backward.
+    const Tensor low_x = autocast_input(x);
+    const Tensor low_weight = autocast_parameter(weight);
+    return apply(call, low_x, low_weight, autocast_parameter(bias));
   }
   return apply(call, x, weight, bias);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "properties/forecast/symbolic_memory.h"
 #include "properties/forecast/symbolic_run.h"
 
 namespace rematch {
@@ -106,8 +107,9 @@ int first_inexact_step(const ProtocolSpec& p, bool exact_on_empty, bool exact_on
 
 }  // namespace
 
-Forecast forecast(const Case& c, const Geometry& geometry) {
+Forecast forecast(const Case& c, const Geometry& geometry, bool on_device) {
   thread_local SymbolicRun run;
+  thread_local SymbolicMemory memory;
   thread_local std::vector<std::uint64_t> on_empty;
   thread_local std::vector<std::uint64_t> on_older;
   Forecast f;
@@ -128,6 +130,14 @@ Forecast forecast(const Case& c, const Geometry& geometry) {
   on_empty = run.gradients_on_empty();
   on_older = run.gradients_on_older();
   const std::uint64_t input_gradient = run.input_gradient();
+
+  memory.bind(c, geometry, run.rules(), !on_device);
+  // As many events as a case of either mix has, or nearly.
+  f.live.reserve(128);
+  f.plain_live.reserve(128);
+  memory.run(segments, {}, c.plan.offload, f.live);
+  f.replays = memory.replays();
+  memory.run({}, f.frozen_layers, false, f.plain_live);
 
   run.forward({}, f.frozen_layers, false);
   run.backward();

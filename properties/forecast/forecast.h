@@ -5,6 +5,7 @@
 
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
+#include "properties/subjects/record.h"
 
 namespace rematch {
 
@@ -32,6 +33,12 @@ struct Forecast {
   std::int64_t plain_saved_bytes = 0;
   /// Bytes in host memory after one forward, if the plan offloads; none in the reference run.
   std::int64_t offloaded_bytes = 0;
+  /// Live bytes at every event of the first step, and of the second, which all later ones repeat:
+  /// checkpointed, and in the reference run.
+  std::vector<LiveReading> live;
+  std::vector<LiveReading> plain_live;
+  /// Which of the checkpointed run's events is the first of a replay.
+  std::vector<std::size_t> replays;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.
@@ -60,7 +67,8 @@ struct Forecast {
   int exact_until_step = 1 << 20;
 };
 
-/// `geometry` is validate(c). Every backward of a forward counts alike.
-Forecast forecast(const Case& c, const Geometry& geometry);
+/// `geometry` is validate(c). Every backward of a forward counts alike. `on_device`: of a subject
+/// whose kernels have workspaces of their own.
+Forecast forecast(const Case& c, const Geometry& geometry, bool on_device = false);
 
 }  // namespace rematch

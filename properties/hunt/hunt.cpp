@@ -178,6 +178,14 @@ class Campaign {
   Tally total_;
 };
 
+/// Whether law `a` is nearer to the cause than `b`, a law about events: those tell of a fault even
+/// where numbers happen to hide it from the laws before them.
+bool is_nearer(std::string_view a, std::string_view b) {
+  const Law* const first = find_law(a);
+  const Law* const second = find_law(b);
+  return first != nullptr && second != nullptr && second->needs == Needs::events && first < second;
+}
+
 void shrink_failure(const HuntOptions& options, HuntFailure& failure) {
   const std::unique_ptr<Subject> subject = options.make_subject();
   Bench bench;
@@ -188,7 +196,7 @@ void shrink_failure(const HuntOptions& options, HuntFailure& failure) {
   const auto still_fails = [&](const Case& c) {
     if (options.stop != nullptr && options.stop->load()) return false;
     const std::optional<Breach> breach = breach_of(c);
-    return breach && breach->law == law;
+    return breach && (breach->law == law || is_nearer(breach->law, law));
   };
   failure.smallest = shrink(failure.original, still_fails, options.shrink);
   // A case that fails only in its worker (state shared between threads, say) does not fail here:

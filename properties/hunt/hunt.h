@@ -55,7 +55,8 @@ struct HuntOptions {
 struct HuntFailure {
   std::uint64_t index = 0;
   Case original;
-  /// The smallest case found for which the same law is the first to break.
+  /// The smallest case found for which the same law is the first to break; in place of a law about
+  /// events an earlier one may be, for bytes tell of wrong gradients even where numbers hide them.
   Case smallest;
   /// The breach of `smallest`.
   Breach breach;

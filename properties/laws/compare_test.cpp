@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "properties/laws/testing/synthetic.h"
+#include "properties/subjects/engine_subject.h"
 
 namespace rematch {
 namespace {
@@ -146,6 +147,29 @@ class Prepared final : public Subject {
   Synthetic records;
   std::vector<int> detached;
 };
+
+TEST_CASE("a subject that observes no events is not judged by them, any other is") {
+  class Blind final : public Subject {
+   public:
+    explicit Blind(bool admits) : admits_(admits) {}
+    std::string_view name() const override { return "blind"; }
+    bool observes_events() const override { return !admits_; }
+    void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+             Record& record) override {
+      engine_.run(c, geometry, request, record);
+      record.live.clear();
+    }
+
+   private:
+    bool admits_;
+    EngineSubject engine_;
+  };
+  Bench bench;
+  Blind honest(true);
+  CHECK(judge(synthetic_case(), honest, bench).held());
+  Blind forgetful(false);
+  CHECK_FALSE(judge(synthetic_case(), forgetful, bench).held());
+}
 
 TEST_CASE("judge() checks every law, and stops at the first breach") {
   Prepared subject(synthetic_case());

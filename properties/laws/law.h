@@ -38,7 +38,7 @@ struct Evidence {
 };
 
 /// What a law reads beside the two records; it is passed over for cases that have none.
-enum class Needs : std::uint8_t { nothing, slope, repeat, layers };
+enum class Needs : std::uint8_t { nothing, events, slope, repeat, layers };
 
 struct Breach {
   std::string_view law;

@@ -25,8 +25,12 @@
   LAW(executions)             \
   LAW(last_segment)           \
   LAW(hooks)                  \
+  LAW(replay_order)           \
   LAW(saved_bytes)            \
   LAW(bytes_after_backward)   \
+  LAW(one_segment_alive)      \
+  LAW(live_bytes)             \
+  LAW(peak_bytes)             \
   LAW(repeatable)             \
   LAW(cross_device)           \
   LAW(derivatives)
@@ -63,6 +67,8 @@ class More {
     switch (needs) {
       case Needs::nothing:
         return true;
+      case Needs::events:
+        return subject_.observes_events();
       case Needs::slope:
         if (!subject_.displaces() || !has_slope(e.c, e.forecast)) return false;
         slope_ = measure_slope(e.c, e.geometry, subject_, bench_.plain, bench_.scratch);
@@ -101,7 +107,7 @@ void require_fitting(const Record& plain) {
 
 Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
   const Geometry geometry = validate(c);
-  const Forecast expected = forecast(c, geometry);
+  const Forecast expected = forecast(c, geometry, subject.on_device());
   RunRequest request;
   request.detached_layers = expected.frozen_layers;
   subject.run(c, geometry, request, bench.plain);

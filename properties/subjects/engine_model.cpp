@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/autograd/node.h"
 #include "engine/checkpoint/tensor_hash.h"
 #include "engine/cpu/random.h"
 #include "engine/ops/activation.h"
@@ -187,12 +188,18 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     EngineModel& model;
     PassState* pass;
     int layer;
+    std::int64_t entered;
     ~Restore() {
+      PassState& ran = *model.current_pass_;
+      if (ran.watched) {
+        const int executions = ran.executions[static_cast<std::size_t>(model.current_layer_)];
+        model.note_event(Event::layer, ran, model.current_layer_, executions - 1, entered);
+      }
       model.current_pass_ = pass;
       model.current_layer_ = layer;
       if (model.request_.timeline) model.enter_phase(model.phase_);
     }
-  } restore{*this, outer_pass, outer_layer};
+  } restore{*this, outer_pass, outer_layer, ambient().ledger->live()};
   const bool first = pass.executions[index]++ == 0;
   results_ = 0;
   saves_ = 0;
@@ -201,6 +208,8 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
                                 static_cast<int>(phase_) << 16 | (layer + 1));
   }
   const LayerSpec& spec = suffered(layer, first);
+  // What an identity hands on was made by another layer.
+  const std::shared_ptr<Node> before_it = pass.watched ? live[0].grad_fn() : nullptr;
   Tensor second;
   Tensor out = apply(layer, spec, live[0], spec.from ? find(*spec.from) : Tensor(), second);
   if (first) {
@@ -208,6 +217,10 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     if (second.defined()) {
       record_.grad_flags.push_back({pass.step, pass.pass, layer, 1, second.requires_grad()});
     }
+  }
+  if (pass.watched) {
+    const std::shared_ptr<Node> maker = out.grad_fn();
+    if (maker && maker != before_it) makers_.emplace_back(maker->sequence(), layer);
   }
   Tensors result;
   result.reserve(after.size());
@@ -287,7 +300,11 @@ Tensors EngineModel::run_sequential(PassState& pass, const Tensor& input) {
        mechanics_of(options).partition(static_cast<int>(functions.size()), plan.segments, last)) {
     const Function part = compose(std::span(functions).subspan(
         static_cast<std::size_t>(s.begin), static_cast<std::size_t>(s.end - s.begin)));
-    values = s.checkpointed ? run_checkpoint(part, values, options) : part(values);
+    if (s.checkpointed) {
+      values = run_checkpoint(part, values, options);
+      continue;
+    }
+    for (int i = s.begin; i < s.end; ++i) values = functions[static_cast<std::size_t>(i)](values);
   }
   return values;
 }
@@ -360,6 +377,34 @@ void EngineModel::on_draw(const Generator& before, std::int64_t elements,
                            current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
                            static_cast<int>(before.stream), before.offset, elements,
                            hash_bytes(drawn)});
+}
+
+void EngineModel::on_gradients(const Node& node) {
+  if (differentiated_ == nullptr) return;
+  if (node.edges.empty()) {
+    note_event(Event::gradient, *differentiated_);
+    return;
+  }
+  const auto maker = std::lower_bound(
+      makers_.begin(), makers_.end(), node.sequence(),
+      [](const auto& entry, std::uint64_t sequence) { return entry.first < sequence; });
+  const bool known = maker != makers_.end() && maker->first == node.sequence();
+  note_event(Event::node, *differentiated_, known ? maker->second : -1);
+}
+
+void EngineModel::begin_step() {
+  makers_.clear();
+  record_.peak_bytes = std::max(record_.peak_bytes, ambient().ledger->peak());
+  ambient().ledger->reset_peak();
+}
+
+void EngineModel::note_event(Event event, const PassState& pass, int layer, int execution,
+                             std::int64_t entered) {
+  Ledger& ledger = *ambient().ledger;
+  record_.live.push_back({event, pass.step, pass.pass, layer, execution, entered, ledger.live(),
+                          ledger.peak(), host_ != nullptr ? host_->live() : 0});
+  record_.peak_bytes = std::max(record_.peak_bytes, ledger.peak());
+  ledger.reset_peak();
 }
 
 void EngineModel::enter_phase(Moment phase) {

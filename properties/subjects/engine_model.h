@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoint/sequential.h"
+#include "engine/memory/ledger.h"
 #include "engine/tensor/tensor.h"
 #include "properties/subjects/engine_subject.h"
 #include "properties/subjects/subject.h"
@@ -15,6 +18,8 @@ struct PassState {
   int pass = 0;
   std::vector<int> executions;
   std::vector<int> computations;
+  /// Events are recorded.
+  bool watched = false;
 };
 
 /// The model of a case on the engine: parameters, buffers, and its layers as functions from one
@@ -50,6 +55,17 @@ class EngineModel final : public RunObserver {
   void on_save(const Tensor& t) override;
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override;
+  void on_gradients(const Node& node) override;
+  /// Events tell what is live in `host`, too.
+  void use_host(const Ledger& host) { host_ = &host; }
+  /// No graph is left, and peaks are counted anew.
+  void begin_step();
+  /// An event of forward `pass`.
+  void note_event(Event event, const PassState& pass, int layer = -1, int execution = 0,
+                  std::int64_t entered = 0);
+  /// A backward of `pass` begins: what happens from now on is on its behalf.
+  void enter_backward(const PassState& pass) { differentiated_ = &pass; }
+  void leave_backward() { differentiated_ = nullptr; }
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
   /// From now on layers throw, or compute something else, as the mishap says.
@@ -96,6 +112,10 @@ class EngineModel final : public RunObserver {
   LayerSpec exchanged_;
   PassState* current_pass_ = nullptr;
   int current_layer_ = -1;
+  const PassState* differentiated_ = nullptr;
+  const Ledger* host_ = nullptr;
+  /// Which layer recorded a node, by the node's sequence; ascending.
+  std::vector<std::pair<std::uint64_t, int>> makers_;
   std::vector<std::byte> drawn_;
 };
 

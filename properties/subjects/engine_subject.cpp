@@ -1,5 +1,6 @@
 #include "properties/subjects/engine_subject.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -39,6 +40,7 @@ class Run {
       : case_(c),
         protocol_(c.protocol),
         displacement_(request.displacement),
+        watched_(request.displacement == 0),
         record_(record),
         model_(c, geometry, request, parts.mechanics.get(), record),
         inputs_{c.seed, kInputStream, 0},
@@ -56,6 +58,7 @@ class Run {
       });
     }
     set_prior_gradients();
+    if (host) model_.use_host(*host);
   }
 
   /// The losses of the first step and nothing else.
@@ -75,6 +78,9 @@ class Run {
       run_step(step);
       model_.enter_phase(Moment::after_step);
       optimizer->step();
+      PassState none;
+      none.step = step;
+      model_.note_event(Event::step, none);
       note_state(step);
       if (protocol_.zero_grad) optimizer->zero_grad();
     }
@@ -133,6 +139,7 @@ class Run {
 
   void run_step(int step) {
     std::deque<Pass> passes;
+    model_.begin_step();
     for (int m = 0; m < protocol_.microbatches; ++m) {
       run_forward(passes.emplace_back(), step, m);
       if (!protocol_.forwards_first) run_backward(passes.back());
@@ -149,6 +156,7 @@ class Run {
   void run_forward(Pass& pass, int step, int microbatch) {
     pass.state.step = step;
     pass.state.pass = microbatch;
+    pass.state.watched = watched_;
     pass.input = make_input(case_, inputs_);
     if (displacement_ != 0 && protocol_.input_requires_grad) {
       displace(pass.input, case_.seed, direction_of_input(microbatch), displacement_);
@@ -176,6 +184,7 @@ class Run {
       });
     }
     note_moment(Moment::after_forward, pass);
+    if (pass.state.watched) model_.note_event(Event::forward, pass.state);
   }
 
   Tensors run_model(Pass& pass) {
@@ -189,12 +198,15 @@ class Run {
   void run_backward(Pass& pass) {
     model_.enter_phase(Moment::after_backward);
     std::fill(fired_.begin(), fired_.end(), 0);
+    if (watched_) model_.enter_backward(pass.state);
     if (pass.loss.requires_grad()) {
       for (int i = 0; i < protocol_.backwards; ++i) {
         const bool retain = i + 1 < protocol_.backwards;
         std::optional<AutocastScope> autocast;
         if (protocol_.autocast == AutocastSpan::both) autocast.emplace(true, protocol_.cast_cache);
         backward(pass.loss, {.retain_graph = retain, .inputs = {}});
+        autocast.reset();
+        model_.note_event(Event::backward, pass.state);
         if (retain) {
           record_.bytes.push_back({Moment::after_backward, pass.state.step, pass.state.pass,
                                    left_saved_, 0, true, offloaded()});
@@ -203,6 +215,8 @@ class Run {
     }
     const std::int64_t left = pass.loss.requires_grad() ? left_saved_ : 0;
     pass.loss = Tensor();
+    model_.leave_backward();
+    model_.note_event(Event::graph, pass.state);
     const int step = pass.state.step;
     const int microbatch = pass.state.pass;
     note_moment(Moment::after_backward, pass);
@@ -266,6 +280,8 @@ class Run {
   const Case& case_;
   const ProtocolSpec& protocol_;
   const double displacement_;
+  /// Events are recorded.
+  const bool watched_;
   Record& record_;
   EngineModel model_;
   Generator inputs_;
@@ -339,7 +355,7 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
   } catch (const std::exception& e) {
     fail("error", e);
   }
-  record.peak_bytes = ledger_->peak();
+  record.peak_bytes = std::max(record.peak_bytes, ledger_->peak());
   record.reserved_bytes = ledger_->reserved();
   const std::int64_t left = ledger_->live() + (offload_ledger_ ? offload_ledger_->live() : 0);
   if (left != 0 && !record.error) {

@@ -54,6 +54,7 @@ void Record::clear() {
   values.clear();
   streams.clear();
   bytes.clear();
+  live.clear();
   executions.clear();
   hooks.clear();
   grad_flags.clear();
@@ -84,6 +85,15 @@ std::uint64_t Record::hash() const {
   h.add(bytes.size());
   for (const ByteReading& b : bytes) {
     h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained, b.offloaded);
+  }
+  h.add(live.size());
+  for (const LiveReading& l : live) {
+    // Both fit: geometry.h limits layers, case.cpp steps and passes.
+    const auto place = static_cast<std::uint64_t>(l.layer + 1) << 32 |
+                       static_cast<std::uint64_t>(l.event) << 16 |
+                       static_cast<std::uint64_t>(l.step) << 8 | static_cast<std::uint64_t>(l.pass);
+    h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
+          l.offloaded);
   }
   h.add(executions.size());
   for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);

@@ -95,6 +95,34 @@ struct ByteReading {
   friend bool operator==(const ByteReading&, const ByteReading&) = default;
 };
 
+enum class Event : std::uint8_t {
+  layer,     ///< A layer has run, or a replay has stopped in it. What it was given is still held.
+  node,      ///< A backward has run a recorded operation, let go of what it saved unless the graph
+             ///< is retained, and handed its gradients on.
+  gradient,  ///< A leaf has taken its gradient.
+  forward,   ///< A forward is over; its outputs and its target are still held.
+  backward,  ///< A backward is over; the loss, and so the graph, is still held.
+  graph,     ///< The loss was dropped.
+  step,      ///< The optimizer has stepped; gradients are still there, inputs are not.
+};
+
+/// Bytes of the subject's memory, all tags together, at one event. An event belongs to the forward
+/// (step, pass) on whose behalf it happens; those of a step have pass 0. Evaluations have none.
+struct LiveReading {
+  Event event{};
+  int step = 0;
+  int pass = 0;
+  int layer = -1;     ///< layer; node, unless it is no layer's main operation: -1.
+  int execution = 0;  ///< layer: its runs for the same forward before; 0 is the forward itself.
+  std::int64_t entered = 0;  ///< layer: live when it was entered.
+  std::int64_t live = 0;
+  /// The most that was live since the event before, or since the step began.
+  std::int64_t peak = 0;
+  /// In host memory, waiting for the backward; 0 unless the plan offloads.
+  std::int64_t offloaded = 0;
+  friend bool operator==(const LiveReading&, const LiveReading&) = default;
+};
+
 /// How often layer `layer` was entered for the forward (step, pass), replays included, and how
 /// often it computed: not when its results were kept from an earlier execution, and not for layers
 /// whose outputs are no new tensors (views, in place, identities).
@@ -160,6 +188,7 @@ struct Record {
   std::vector<LayerValue> values;
   std::vector<StreamReading> streams;
   std::vector<ByteReading> bytes;
+  std::vector<LiveReading> live;
   std::vector<ExecutionCount> executions;
   std::vector<HookCount> hooks;
   std::vector<GradFlag> grad_flags;

@@ -15,6 +15,7 @@ Record sample() {
   r.draws.push_back({0, 1, 2, 3, 4, 5, 6});
   r.streams.push_back({Moment::after_step, 0, 1, 2, 3, 4});
   r.bytes.push_back({Moment::after_backward, 0, 1, 8, 16});
+  r.live.push_back({Event::layer, 0, 1, 2, 3, 4, 5, 6, 7});
   r.executions.push_back({0, 1, 2, 3});
   r.hooks.push_back({0, 1, 2, 3});
   r.grad_flags.push_back({0, 1, 2, 0, true});
@@ -46,6 +47,15 @@ TEST_CASE("the hash of a record changes with every field but the timeline") {
       [](Record& r) { r.bytes[0].saved = 0; },
       [](Record& r) { r.bytes[0].temporaries = 0; },
       [](Record& r) { r.bytes[0].retained = true; },
+      [](Record& r) { r.live[0].event = Event::node; },
+      [](Record& r) { r.live[0].step = 1; },
+      [](Record& r) { r.live[0].pass = 0; },
+      [](Record& r) { r.live[0].layer = -1; },
+      [](Record& r) { r.live[0].execution = 0; },
+      [](Record& r) { r.live[0].entered = 0; },
+      [](Record& r) { r.live[0].live = 0; },
+      [](Record& r) { r.live[0].peak = 0; },
+      [](Record& r) { r.live[0].offloaded = 0; },
       [](Record& r) { r.executions[0].count = 1; },
       [](Record& r) { r.hooks[0].count = 1; },
       [](Record& r) { r.grad_flags[0].requires_grad = false; },

@@ -33,6 +33,9 @@ class Subject {
   virtual std::string_view name() const = 0;
   /// Whether run() understands RunRequest::displacement; the law of derivatives needs it.
   virtual bool displaces() const { return false; }
+  /// Whether run() records Record::live. A subject that cannot know what is live when is not judged
+  /// by the laws that read it.
+  virtual bool observes_events() const { return true; }
   /// Whether it runs on a device of its own, where the order of work may not be fixed by the code
   /// alone: its runs are then repeated, and its layers compared with the host's.
   virtual bool on_device() const { return false; }

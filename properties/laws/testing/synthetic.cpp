@@ -33,6 +33,7 @@ class Maker {
       end_of_step(step);
     }
     note(Quantity::reevaluation, p.steps - 1, 0, 0, g_.outputs.back()[0]);
+    events();
   }
 
  private:
@@ -119,6 +120,17 @@ class Maker {
     return r_.observations.emplace_back(o);
   }
 
+  /// As promised: the forecast's second step stands for all later ones.
+  void events() {
+    for (int step = 0; step < c_.protocol.steps; ++step) {
+      for (LiveReading r : checkpointed_ ? f_.live : f_.plain_live) {
+        if (r.step != std::min(step, 1)) continue;
+        r.step = step;
+        r_.live.push_back(r);
+      }
+    }
+  }
+
   void streams(Moment moment, int step, int pass) {
     r_.streams.push_back({moment, step, pass, 0, c_.seed, offset_});
     r_.streams.push_back({moment, step, pass, 1, c_.seed, 0});
@@ -145,8 +157,8 @@ class Maker {
 Case synthetic_case() {
   Case c = case_of({2, 3}, {dense(3), layer(LayerKind::dropout), layer(LayerKind::batch_norm),
                             layer(LayerKind::dropout), dense(2)});
-  c.plan.sequential = SequentialSpec{2, true, {}};
-  c.protocol.steps = 2;
+  c.plan.sequential = SequentialSpec{3, true, {}};
+  c.protocol.steps = 3;
   c.protocol.microbatches = 2;
   c.protocol.input_requires_grad = true;
   c.protocol.reevaluate = true;

@@ -4,8 +4,8 @@
 
 namespace rematch::testing {
 
-/// A case with everything that laws look at: parameters, a buffer, a dropout in the checkpointed
-/// segment and one in the stored one, two steps of two microbatches, a reevaluation.
+/// A case with everything that laws look at: parameters, a buffer, two checkpointed segments, a
+/// dropout in one of them and in the stored one, three steps of two microbatches, a reevaluation.
 Case synthetic_case();
 
 /// Two records as a correct subject would hand them in, made from the forecast, with made-up

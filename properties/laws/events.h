@@ -1,0 +1,66 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "properties/laws/law.h"
+
+namespace rematch {
+
+/// An event as the forecast has it, in a step of the run.
+struct Promise {
+  const LiveReading* reading = nullptr;
+  int step = 0;
+  const LiveReading* operator->() const { return reading; }
+  LiveReading in_step() const {
+    LiveReading r = *reading;
+    r.step = step;
+    return r;
+  }
+  /// What, when and for which forward; not how many bytes.
+  bool is_event_of(const LiveReading& got) const {
+    return got.event == reading->event && got.step == step && got.pass == reading->pass &&
+           got.layer == reading->layer && got.execution == reading->execution;
+  }
+};
+
+/// "step 0, pass 0, after layer 3 (linear), execution 1, in the checkpointed run (event 17)".
+std::string place_of(const Case& c, const LiveReading& reading, std::string_view run,
+                     std::size_t number);
+
+/// "after layer 3 (linear), execution 1".
+std::string event_name(const Case& c, const LiveReading& reading);
+
+/// Calls check(expected, got, number) for the events of a record beside those that the forecast
+/// promises, up to the first breach; either may be nullptr, for an event that is missing or too
+/// many. The forecast tells of two steps at most: the second stands for all that follow.
+/// Events that are not `relevant` are passed over in both.
+template <class Relevant, class Check>
+std::optional<Breach> for_each_event(const std::vector<LiveReading>& expected,
+                                     const std::vector<LiveReading>& got, int steps,
+                                     Relevant relevant, Check check) {
+  const auto next = [&](std::size_t at) {
+    while (at < got.size() && !relevant(got[at])) ++at;
+    return at;
+  };
+  std::size_t second = 0;
+  while (second < expected.size() && expected[second].step == 0) ++second;
+  std::size_t at = next(0);
+  for (int step = 0; step < steps; ++step) {
+    const std::size_t end = step == 0 ? second : expected.size();
+    for (std::size_t i = step == 0 ? 0 : second; i < end; ++i) {
+      if (!relevant(expected[i])) continue;
+      const LiveReading* const seen = at < got.size() ? &got[at] : nullptr;
+      const Promise promise{&expected[i], step};
+      if (std::optional<Breach> breach = check(&promise, seen, at)) return breach;
+      at = next(at + 1);
+    }
+  }
+  if (at >= got.size()) return std::nullopt;
+  return check(nullptr, &got[at], at);
+}
+
+inline bool any_event(const LiveReading& /*reading*/) { return true; }
+
+}  // namespace rematch

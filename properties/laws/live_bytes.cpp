@@ -1,0 +1,58 @@
+#include "properties/laws/events.h"
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "live-bytes";
+
+std::string text_of(const LiveReading& r) {
+  std::string text = std::to_string(r.live) + " bytes";
+  if (r.offloaded != 0) text += ", " + std::to_string(r.offloaded) + " in host memory";
+  return text;
+}
+
+std::optional<Breach> compare(const Evidence& e, const std::vector<LiveReading>& expected,
+                              const Record& record, std::string_view run) {
+  const auto judge = [&](const Promise* wanted, const LiveReading* got,
+                         std::size_t number) -> std::optional<Breach> {
+    if (wanted == nullptr) {
+      return Breach{kName, "events of the " + std::string(run), std::to_string(number),
+                    std::to_string(record.live.size())};
+    }
+    const LiveReading& promised = *wanted->reading;
+    if (got != nullptr && wanted->is_event_of(*got) && got->entered == promised.entered &&
+        got->live == promised.live && got->offloaded == promised.offloaded) {
+      return std::nullopt;
+    }
+    const std::string place = place_of(e.c, wanted->in_step(), run, number);
+    if (got == nullptr) return Breach{kName, place, text_of(promised), std::string(kNotRecorded)};
+    if (!wanted->is_event_of(*got)) {
+      return Breach{kName, place, "this event",
+                    place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+    }
+    if (got->entered != promised.entered) {
+      return Breach{kName, place + ", when it was entered",
+                    std::to_string(promised.entered) + " bytes",
+                    std::to_string(got->entered) + " bytes"};
+    }
+    return Breach{kName, place, text_of(promised), text_of(*got)};
+  };
+  return for_each_event(expected, record.live, e.c.protocol.steps, any_event, judge);
+}
+
+std::optional<Breach> check(const Evidence& e) {
+  if (auto b = compare(e, e.forecast.live, e.checkpointed, "checkpointed run")) return b;
+  return compare(e, e.forecast.plain_live, e.plain, "plain run");
+}
+
+}  // namespace
+
+extern const Law live_bytes_law;
+const Law live_bytes_law{
+    kName,
+    "At every event of a run, after each layer, each node's backward, each gradient, each forward, "
+    "backward and step, exactly those bytes are live that the forecast counts.",
+    check, Needs::events};
+
+}  // namespace rematch

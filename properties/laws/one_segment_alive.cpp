@@ -1,0 +1,53 @@
+#include <algorithm>
+
+#include "properties/laws/events.h"
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "one-segment-alive";
+
+// What a run holds beyond the forecast when a replay begins: it may not grow from one replay of a
+// backward to the next. What was there at the first is the business of other laws.
+std::optional<Breach> check(const Evidence& e) {
+  bool replayed = false;
+  std::int64_t first = 0;
+  std::size_t replay = 0;
+  const auto judge = [&](const Promise* promise, const LiveReading* got,
+                         std::size_t number) -> std::optional<Breach> {
+    // Events that are missing or too many are no business of this law.
+    if (promise == nullptr || got == nullptr) return std::nullopt;
+    const LiveReading* const wanted = promise->reading;
+    const std::vector<std::size_t>& replays = e.forecast.replays;
+    while (replay < replays.size() && replays[replay] < number) ++replay;
+    const bool begins = replay < replays.size() && replays[replay] == number;
+    if (begins && wanted->event == Event::layer && got->event == Event::layer) {
+      const std::int64_t beyond = got->entered - wanted->entered;
+      if (replayed && beyond > first) {
+        return Breach{kName,
+                      "when a replay begins, before " +
+                          place_of(e.c, promise->in_step(), "checkpointed run", number),
+                      std::to_string(wanted->entered + first) + " bytes",
+                      std::to_string(got->entered) + " bytes"};
+      }
+      if (!replayed) first = beyond;
+      replayed = true;
+    }
+    if (wanted->event == Event::backward || wanted->event == Event::graph) replayed = false;
+    return std::nullopt;
+  };
+  return for_each_event(e.forecast.live, e.checkpointed.live, std::min(e.c.protocol.steps, 2),
+                        any_event, judge);
+}
+
+}  // namespace
+
+extern const Law one_segment_alive_law;
+const Law one_segment_alive_law{
+    kName,
+    "When a replay begins, nothing that an earlier one of the same backward recomputed is live any "
+    "more, save what the forecast counts as handed on.",
+    check, Needs::events};
+
+}  // namespace rematch
