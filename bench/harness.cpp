@@ -80,7 +80,7 @@ void replaying(benchmark::State& state, Mix mix) {
 /// Findings in an engine that does not rewind the random state, each down to its smallest. What
 /// the smallest still has says how well it goes, the cases tried how much was done for it.
 void shrinking(benchmark::State& state, Mix mix) {
-  EngineSubject broken(find_fault("R1")->mechanics);
+  EngineSubject broken(find_fault("R1")->make);
   Bench bench;
   std::vector<Case> findings;
   for (const Case& c : cases_of(mix)) {
