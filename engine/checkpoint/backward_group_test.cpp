@@ -110,4 +110,29 @@ TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may run in 
   CHECK(same_bits(x.grad(), expected));
 }
 
+TEST_CASE_METHOD(LedgerScope, "what a group recomputed goes with the part of the graph it is for") {
+  const Tensor x = variable({0.5, -1}, {2});
+  // The replay's results live on: they are not the graph's any more, and count as anyone's.
+  Tensor kept;
+  Tensors outputs = checkpoint(
+      [&](const Tensors& in) -> Tensors {
+        const Tensor second = tanh(sigmoid(in[0]));
+        kept = second.detach();
+        return {tanh(in[0]), second};
+      },
+      {x});
+  kept = Tensor();
+  const std::int64_t before = ledger().live();
+  {
+    const BackwardGroup group;
+    backward(sum(outputs[0]));
+    // With the input.
+    CHECK(ledger().live(Tag::saved) == 3 * 16);
+    outputs.clear();
+    CHECK(ledger().live(Tag::saved) == 0);
+    CHECK(ledger().live() == before - 2 * 16 + 16 + x.grad().bytes());
+  }
+  CHECK(ledger().live(Tag::temporaries) == kept.bytes() + x.bytes());
+}
+
 }  // namespace rematch

@@ -139,6 +139,48 @@ TEST_CASE_METHOD(LedgerScope, "the reentrant variant refuses a function that cha
                     ContainsSubstring("changed its input 1 in place"));
 }
 
+TEST_CASE_METHOD(LedgerScope,
+                 "a reentrant checkpoint whose inputs are frozen only runs its function") {
+  Tensor x = Tensor::from(std::vector<double>{1, 2}, {2});
+  Tensor captured = Tensor::from(std::vector<double>{5, 6}, {2});
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor m = in[0];
+    scale_(m, 3);
+    return {m, captured};
+  };
+  const std::int64_t warnings = frozen_checkpoint_warnings();
+  Tensors y = checkpoint(f, {x}, variant(true));
+  CHECK(frozen_checkpoint_warnings() == warnings + 1);
+  for (Tensor& t : y) {
+    CHECK_FALSE(t.requires_grad());
+    scale_(t, 2);
+  }
+  CHECK(x.to_vector() == std::vector<double>{6, 12});
+  CHECK(captured.to_vector() == std::vector<double>{10, 12});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a view of what is known elsewhere is sealed, however deep it lies") {
+  const Tensor x = variable({1, 2, 3, 4});
+  Tensor kept;
+  const int known = GENERATE(0, 1, 2, 3);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor made = scale(in[0], 2);
+    const Tensor view = reshape(made, {2, 2});
+    const Tensor view_of_view = reshape(view, {4, 1});
+    if (known == 1) kept = made;
+    if (known == 2) kept = view;
+    if (known == 3) kept = made.detach();
+    return {view_of_view};
+  };
+  Tensor y = checkpoint(f, {x}, variant(true))[0];
+  if (known == 0) {
+    CHECK_NOTHROW(scale_(y, 5));
+    CHECK(y.to_vector() == std::vector<double>{10, 20, 30, 40});
+  } else {
+    CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
+  }
+}
+
 TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten behind autograd") {
   Tensor x = variable({1, 2, 3, 4});
   Tensor w = variable({3, 4});
@@ -149,6 +191,8 @@ TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten b
   for (const Function& f : {captured, view, identity}) {
     Tensor y = checkpoint(f, {h}, variant(true))[0];
     CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
+    Tensor seen_from = reshape(y, {1, y.elements()});
+    CHECK_THROWS_WITH(scale_(seen_from, 5), ContainsSubstring("shares its memory"));
   }
   CHECK(w.to_vector() == std::vector<double>{3, 4});
   // What the function made by itself may be overwritten.
