@@ -2,6 +2,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
@@ -36,6 +38,18 @@ TEST_CASE_METHOD(LedgerScope, "a sum of contributions grows in place, and a leaf
   // The sum, and what is added to it.
   CHECK(ledger().peak() == peak_before + 2 * 16);
   CHECK(ledger().live() == peak_before + 16);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a gradient is gone before what it became is added to a sum") {
+  const Tensor x = variable({1, 2}, {2});
+  const Tensor y = add(x, scale(scale(x, 2), 3));
+  const Tensor ones = tensor({1, 1}, {2});
+  const std::int64_t before = ledger().live();
+  ledger().reset_peak();
+  // The sum begins as the caller's gradient, and so has to be made anew.
+  backward(std::span(&y, 1), std::span(&ones, 1));
+  CHECK(x.grad().to_vector() == Values{7, 7});
+  CHECK(ledger().peak() == before + 2 * 16);
 }
 
 TEST_CASE_METHOD(LedgerScope, "a gradient is added to one that is there without new memory") {
@@ -75,6 +89,28 @@ TEST_CASE_METHOD(LedgerScope, "an accumulated gradient is written under the eyes
   backward(sum(scale(x, 2)));
   CHECK(x.grad().version() == version + 1);
   CHECK_THROWS_AS(backward(later), std::runtime_error);
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "a leaf takes its gradient as soon as it is complete, whatever its age") {
+  Tensor x = variable({2}, {1});
+  Tensor w = variable({3}, {1});
+  // The leaf's node is older than all of the graph that is walked.
+  const Tensor older = scale(w, 1);
+  Tensor middle = scale(x, 5);
+  const Tensor y = mul(middle, w);
+  std::vector<std::string> order;
+  const auto note = [&](const std::string& name) {
+    return [&, name](const Tensor&) {
+      order.push_back(name);
+      return Tensor();
+    };
+  };
+  x.register_hook(note("x"));
+  w.register_hook(note("w"));
+  middle.register_hook(note("middle"));
+  backward(y);
+  CHECK(order == std::vector<std::string>{"w", "middle", "x"});
 }
 
 }  // namespace rematch

@@ -340,4 +340,21 @@ TEST_CASE_METHOD(LedgerScope, "an op that failed and was tried again is no op of
   CHECK_NOTHROW(backward(loss));
 }
 
+TEST_CASE_METHOD(LedgerScope, "a reentrant replay that returns more or fewer outputs is refused") {
+  CheckpointOptions options = variant(true);
+  options.determinism = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
+  const bool more = GENERATE(false, true);
+  bool two = !more;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tanh(in[0]);
+    if (two) return {y, y};
+    return {y};
+  };
+  const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
+  two = more;
+  CHECK_THROWS_WITH(backward(loss),
+                    more ? "[checkpoint] the replay returned 2 outputs, the forward 1"
+                         : "[checkpoint] the replay returned 1 outputs, the forward 2");
+}
+
 }  // namespace rematch
