@@ -314,7 +314,14 @@ TEST_CASE_METHOD(LedgerScope, "what a function clones is compared as what it rea
   const Function f = [&](const Tensors& in) -> Tensors {
     return {tanh(mul(mul(in[0], v.clone()), w.clone()))};
   };
-  const auto loss = [&] { return sum(checkpoint(f, {x22()}, variant(reentrant))[0]); };
+  // Also where the copies are made in a region inside that looks at nothing.
+  const bool nested = GENERATE(false, true);
+  CheckpointOptions blind;
+  blind.determinism = DeterminismCheck::none;
+  const Function g = [&](const Tensors& in) { return nested ? checkpoint(f, in, blind) : f(in); };
+  CheckpointOptions options = variant(reentrant);
+  options.early_stop = false;
+  const auto loss = [&] { return sum(checkpoint(g, {x22()}, options)[0]); };
   const Tensor first = loss();
   scale_(w, 2);
   CHECK_THROWS_WITH(backward(first),
