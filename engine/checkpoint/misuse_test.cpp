@@ -3,6 +3,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <thread>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -157,6 +158,19 @@ TEST_CASE_METHOD(LedgerScope,
   }
   CHECK(x.to_vector() == std::vector<double>{6, 12});
   CHECK(captured.to_vector() == std::vector<double>{10, 12});
+}
+
+TEST_CASE("frozen checkpoints are counted from none, on each thread by itself") {
+  std::int64_t first = -1;
+  std::int64_t second = -1;
+  std::thread([&] {
+    first = frozen_checkpoint_warnings();
+    checkpoint([](const Tensors& in) { return in; }, {Tensor::from(std::vector<double>{1}, {1})},
+               variant(true));
+    second = frozen_checkpoint_warnings();
+  }).join();
+  CHECK(first == 0);
+  CHECK(second == 1);
 }
 
 TEST_CASE_METHOD(LedgerScope, "a view of what is known elsewhere is sealed, however deep it lies") {

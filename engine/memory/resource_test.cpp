@@ -1,5 +1,7 @@
 #include "engine/memory/resource.h"
 
+#include <malloc.h>
+
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
@@ -140,6 +142,32 @@ TEST_CASE("a host keeps at most 1 GiB for reuse and gives the rest back at once"
   CHECK(memory->reserved() == kGiB);
 #endif
 }
+
+// A sanitizer has an allocator of its own, and finds leaks by itself.
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+TEST_CASE("a host gives every block back to the system, at the latest when it goes") {
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+  auto memory = host_memory();
+  const auto before = in_use();
+  void* const a = memory->allocate(kLarge);
+  void* const b = memory->allocate(kLarge);
+  CHECK(in_use() > before + 2 * kLarge);
+  memory->release(a, kLarge);
+  memory->trim();
+  CHECK(in_use() < before + 2 * kLarge);
+  memory->release(b, kLarge);
+  // More than is ever kept.
+  memory->release(memory->allocate(kLarge << 11), kLarge << 11);
+  memory.reset();
+  CHECK(in_use() < before + kLarge);
+}
+
+#endif
 
 TEST_CASE("a request that the system refuses reserves nothing") {
   const auto memory = host_memory();
