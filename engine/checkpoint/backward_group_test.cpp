@@ -1,8 +1,10 @@
 #include "engine/checkpoint/backward_group.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <optional>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -110,29 +112,37 @@ TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may run in 
   CHECK(same_bits(x.grad(), expected));
 }
 
-TEST_CASE_METHOD(LedgerScope, "what a group recomputed goes with the part of the graph it is for") {
+TEST_CASE_METHOD(LedgerScope,
+                 "recomputed tensors that others keep are theirs once they have served") {
+  const bool grouped = GENERATE(false, true);
   const Tensor x = variable({0.5, -1}, {2});
-  // The replay's results live on: they are not the graph's any more, and count as anyone's.
-  Tensor kept;
+  // The replay's results live on. What a node read, what a backward or a group left over, and what
+  // was for a part of the graph that is gone, is not saved any more.
+  Tensors kept;
+  CheckpointOptions options;
+  options.early_stop = false;
   Tensors outputs = checkpoint(
       [&](const Tensors& in) -> Tensors {
+        const Tensor first = tanh(in[0]);
         const Tensor second = tanh(sigmoid(in[0]));
-        kept = second.detach();
-        return {tanh(in[0]), second};
+        kept = {first.detach(), second.detach()};
+        return {first, second};
       },
-      {x});
-  kept = Tensor();
+      {x}, options);
+  kept.clear();
   const std::int64_t before = ledger().live();
   {
-    const BackwardGroup group;
+    std::optional<BackwardGroup> group;
+    if (grouped) group.emplace();
     backward(sum(outputs[0]));
-    // With the input.
-    CHECK(ledger().live(Tag::saved) == 3 * 16);
+    // The input, and in a group what was recomputed for the second output.
+    CHECK(ledger().live(Tag::saved) == (grouped ? 3 : 1) * 16);
+    CHECK(ledger().live() == before + (grouped ? 3 : 2) * 16 + x.grad().bytes());
     outputs.clear();
     CHECK(ledger().live(Tag::saved) == 0);
-    CHECK(ledger().live() == before - 2 * 16 + 16 + x.grad().bytes());
+    CHECK(ledger().live() == before - 2 * 16 + 2 * 16 + x.grad().bytes());
   }
-  CHECK(ledger().live(Tag::temporaries) == kept.bytes() + x.bytes());
+  CHECK(ledger().live(Tag::temporaries) == 2 * 16 + x.bytes());
 }
 
 }  // namespace rematch
