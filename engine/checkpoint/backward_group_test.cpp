@@ -145,4 +145,18 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(ledger().live(Tag::temporaries) == 2 * 16 + x.bytes());
 }
 
+TEST_CASE_METHOD(LedgerScope, "nothing is recomputed for a part of the graph that is gone") {
+  const Tensor x = variable({0.5, -1}, {2});
+  Tensors outputs = checkpoint(
+      [](const Tensors& in) -> Tensors {
+        return {tanh(in[0]), tanh(sigmoid(in[0])), scale(in[0], 2)};
+      },
+      {x});
+  outputs[1] = Tensor();
+  const BackwardGroup group;
+  // The group would keep it for a later backward.
+  backward(sum(outputs[0]), {.retain_graph = true});
+  CHECK(ledger().live(Tag::saved) == x.bytes());
+}
+
 }  // namespace rematch

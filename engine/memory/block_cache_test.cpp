@@ -1,5 +1,6 @@
 #include "engine/memory/block_cache.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 #include <vector>
@@ -71,6 +72,23 @@ TEST_CASE("a cache gives back the newest block of a class, and none of another")
   CHECK(cache.bytes() == large.bytes);
   CHECK(cache.take(large) == block(0));
   CHECK(cache.bytes() == 0);
+}
+
+TEST_CASE("a cache takes classes in any order, and knows of none before it was given one") {
+  for (const bool ascending : {false, true}) {
+    CAPTURE(ascending);
+    BlockCache cache(1 << 20);
+    std::vector<SizeClass> classes;
+    for (std::int64_t bytes = 64; bytes <= 64 * 8; bytes += 64) {
+      classes.push_back(BlockCache::size_class(bytes));
+    }
+    if (!ascending) std::reverse(classes.begin(), classes.end());
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      CHECK(cache.take(classes[i]) == nullptr);
+      CHECK(cache.keep(classes[i], block(i)));
+    }
+    for (std::size_t i = 0; i < classes.size(); ++i) CHECK(cache.take(classes[i]) == block(i));
+  }
 }
 
 TEST_CASE("a cache keeps blocks up to its limit, to the byte") {
