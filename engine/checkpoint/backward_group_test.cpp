@@ -5,6 +5,8 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <optional>
+#include <set>
+#include <thread>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -157,6 +159,26 @@ TEST_CASE_METHOD(LedgerScope, "nothing is recomputed for a part of the graph tha
   // The group would keep it for a later backward.
   backward(sum(outputs[0]), {.retain_graph = true});
   CHECK(ledger().live(Tag::saved) == x.bytes());
+}
+
+TEST_CASE("no two groups and passes of a thread have one number") {
+  std::set<std::uint64_t> numbers;
+  // Both are counted from the beginning of a thread.
+  std::thread([&] {
+    ambient() = Ambient{};
+    const Tensor x = variable({0.5, -1}, {2});
+    Tensor(x).register_hook([&](const Tensor&) {
+      numbers.insert(current_backward());
+      return Tensor();
+    });
+    for (int i = 0; i < 3; ++i) {
+      backward(sum(x));
+      const BackwardGroup group;
+      numbers.insert(group.id());
+    }
+  }).join();
+  CHECK(numbers.size() == 6);
+  CHECK_FALSE(numbers.contains(0));
 }
 
 }  // namespace rematch

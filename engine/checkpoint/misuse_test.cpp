@@ -129,15 +129,19 @@ TEST_CASE_METHOD(LedgerScope, "a checkpointed function may differentiate, early 
 }
 
 TEST_CASE_METHOD(LedgerScope, "the reentrant variant refuses a function that changes its input") {
-  Tensor x = variable({1, 2});
-  Tensor factor = Tensor::from(std::vector<double>{3, 3}, {2});
-  const Function f = [](const Tensors& in) -> Tensors {
-    Tensor m = in[1];
+  const Tensor x = variable({1, 2});
+  const std::size_t changed = GENERATE(0, 1, 2);
+  Tensors inputs(3, Tensor::from(std::vector<double>{3, 3}, {2}));
+  for (Tensor& t : inputs) t = t.clone();
+  inputs[changed == 2 ? 0 : 2] = x;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor m = in[changed];
     scale_(m, 3);
-    return {mul(in[0], m)};
+    return {mul(in[0], mul(in[1], in[2]))};
   };
-  CHECK_THROWS_WITH(checkpoint(f, {x, factor}, variant(true)),
-                    ContainsSubstring("changed its input 1 in place"));
+  CHECK_THROWS_WITH(
+      checkpoint(f, inputs, variant(true)),
+      ContainsSubstring("changed its input " + std::to_string(changed) + " in place"));
 }
 
 TEST_CASE_METHOD(LedgerScope,
