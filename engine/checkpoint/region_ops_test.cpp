@@ -87,4 +87,26 @@ TEST_CASE_METHOD(LedgerScope, "a reentrant replay that returns more or fewer out
                          : "[checkpoint] the replay returned 1 outputs, the forward 2");
 }
 
+TEST_CASE_METHOD(LedgerScope, "without a check only what is read has to fit") {
+  CheckpointOptions options;
+  options.determinism = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
+  bool smaller = false;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor unread = tanh(smaller ? sum(in[0]) : scale(in[0], 1));
+    return {tanh(in[0]), unread};
+  };
+  const Tensor x = x22();
+  const Tensors outputs = checkpoint(f, {x}, options);
+  smaller = true;
+  if (options.determinism == DeterminismCheck::none) {
+    backward(sum(outputs[0]));
+    const Tensor plain = x22();
+    backward(sum(tanh(plain)));
+    CHECK(testing::same_bits(x.grad(), plain.grad()));
+    CHECK_THROWS_AS(backward(sum(outputs[1])), CheckpointError);
+  } else {
+    CHECK_THROWS_AS(backward(sum(outputs[0])), CheckpointError);
+  }
+}
+
 }  // namespace rematch
