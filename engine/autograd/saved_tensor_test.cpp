@@ -235,10 +235,13 @@ TEST_CASE_METHOD(LedgerScope, "a moved saved tensor is held by one owner") {
   CHECK(same_bits(b.get("test"), x));
   CHECK(ledger().live(Tag::saved) == 16);
   SavedTensor c;
-  c.save(tensor({5}, {1}));
+  const Tensor other = tensor({5}, {1});
+  c.save(other);
+  CHECK(ledger().live(Tag::saved) == 16 + 8);
   c = std::move(b);
   CHECK(same_bits(c.get("test"), x));
-  CHECK(ledger().live() == 16);
+  CHECK(ledger().live(Tag::saved) == 16);
+  CHECK(ledger().live() == 16 + 8);
   c.reset();
   CHECK(ledger().live(Tag::saved) == 0);
   CHECK_THROWS_AS(c.get("test"), std::logic_error);

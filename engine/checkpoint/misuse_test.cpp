@@ -227,6 +227,15 @@ TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused
   CHECK_THROWS_WITH(relu_(nothing), ContainsSubstring("undefined"));
   const Tensor x = variable({1});
   CHECK_THROWS_WITH(x.at(1), ContainsSubstring("an element below 1 expected, got 1"));
+  for (const bool reentrant : {false, true}) {
+    for (const std::size_t missing : {0, 1, 2}) {
+      Tensors inputs(3, x);
+      inputs[missing] = Tensor();
+      CHECK_THROWS_WITH(
+          checkpoint([](const Tensors& in) { return in; }, inputs, variant(reentrant)),
+          "[checkpoint] input " + std::to_string(missing) + " is undefined");
+    }
+  }
   const std::vector<Function> functions(2);
   CHECK_THROWS_WITH(checkpoint_sequential(functions, 1, {x}, LastSegment::stored, {}),
                     ContainsSubstring("function 0 is empty"));

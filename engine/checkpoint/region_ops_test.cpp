@@ -109,4 +109,18 @@ TEST_CASE_METHOD(LedgerScope, "without a check only what is read has to fit") {
   }
 }
 
+TEST_CASE_METHOD(LedgerScope, "a captured tensor and one made anew do not stand for each other") {
+  const bool reentrant = GENERATE(false, true);
+  const bool first = GENERATE(false, true);
+  bool takes_captured = first;
+  const Tensor captured = Tensor::full({2, 2}, DType::float64, 3);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {tanh(mul(in[0], takes_captured ? captured : Tensor::full({2, 2}, DType::float64, 3)))};
+  };
+  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  takes_captured = !first;
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 1 of mul (float64 [2, 2]) is "
+                                                      "another tensor"));
+}
+
 }  // namespace rematch
