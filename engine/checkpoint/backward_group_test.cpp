@@ -140,6 +140,9 @@ TEST_CASE_METHOD(LedgerScope,
     // The input, and in a group what was recomputed for the second output.
     CHECK(ledger().live(Tag::saved) == (grouped ? 3 : 1) * 16);
     CHECK(ledger().live() == before + (grouped ? 3 : 2) * 16 + x.grad().bytes());
+    // That of the sigmoid has no other owner.
+    outputs[1] = Tensor();
+    CHECK(ledger().live() == before + 16 + x.grad().bytes());
     outputs.clear();
     CHECK(ledger().live(Tag::saved) == 0);
     CHECK(ledger().live() == before - 2 * 16 + 2 * 16 + x.grad().bytes());

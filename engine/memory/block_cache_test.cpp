@@ -1,6 +1,7 @@
 #include "engine/memory/block_cache.h"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 #include <vector>
@@ -31,6 +32,14 @@ TEST_CASE("the class of a size holds it with at most a quarter of slack, in 64-b
     // The smallest classes are 64 bytes apart.
     const bool tight = c.bytes - bytes < 64 || 5 * bytes >= 4 * c.bytes;
     if (!holds || !tight) FAIL(bytes << " are given " << c.bytes);
+  }
+}
+
+TEST_CASE("blocks are aligned to a power of two that divides every class") {
+  STATIC_REQUIRE(std::has_single_bit(static_cast<std::uint64_t>(BlockCache::kAlignment)));
+  STATIC_REQUIRE(BlockCache::kAlignment >= 64);
+  for (std::int64_t bytes = 1; bytes < 5000; ++bytes) {
+    if (BlockCache::size_class(bytes).bytes % BlockCache::kAlignment != 0) FAIL(bytes);
   }
 }
 
