@@ -30,7 +30,6 @@ class GraphTask {
   Tensor captured(std::size_t i) { return captures_[i].gradient; }
 
   static GraphTask* current();
-  std::uint64_t id() const { return id_; }
   bool partial() const { return partial_; }
   std::vector<std::function<void()>> at_end;
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/autograd/backward.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/activation.h"
@@ -43,6 +44,13 @@ std::vector<Writer> writers() {
        [](Tensor& t) {
          Tensor view = reshape(t, {2, 1});
          scale_(view, 2);
+       }},
+      {"a backward into a gradient that is there",
+       [ones](Tensor& t) {
+         const GradMode on(true);
+         Tensor x = ones({2}).set_requires_grad(true);
+         x.set_grad(t);
+         backward(sum(scale(x, 2)));
        }},
       {"sgd", [=](Tensor& t) { nn::Sgd(with_gradient(t), 0.1).step(); }},
       {"adam", [=](Tensor& t) { nn::Adam(with_gradient(t), 0.1).step(); }},

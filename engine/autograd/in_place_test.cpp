@@ -244,7 +244,9 @@ TEST_CASE_METHOD(LedgerScope, "a leaf may be written where nothing is recorded, 
 
 TEST_CASE_METHOD(LedgerScope, "a write without recording keeps the history and moves the version") {
   const Tensor x = variable({1, -2}, {2});
-  Tensor y = scale(x, 3);
+  const bool view = GENERATE(false, true);
+  const Tensor base = scale(x, 3);
+  Tensor y = view ? reshape(base, {2}) : base;
   const std::shared_ptr<Node> maker = y.grad_fn();
   {
     const GradMode off(false);

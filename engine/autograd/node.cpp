@@ -138,7 +138,6 @@ void mark_written(Tensor& t) {
   const bool current = impl.view_version == impl.storage->version();
   impl.storage->bump_version();
   if (current) impl.view_version = impl.storage->version();
-  if (impl.base) impl.base->view_version = impl.storage->version();
 }
 
 void set_history_in_place(Tensor& t, std::shared_ptr<Node> node) {

@@ -235,13 +235,65 @@ TEST_CASE_METHOD(LedgerScope, "a moved saved tensor is held by one owner") {
   CHECK(same_bits(b.get("test"), x));
   CHECK(ledger().live(Tag::saved) == 16);
   SavedTensor c;
-  c.save(tensor({5}, {1}));
+  const Tensor other = tensor({5}, {1});
+  c.save(other);
+  CHECK(ledger().live(Tag::saved) == 16 + 8);
   c = std::move(b);
   CHECK(same_bits(c.get("test"), x));
-  CHECK(ledger().live() == 16);
+  CHECK(ledger().live(Tag::saved) == 16);
+  CHECK(ledger().live() == 16 + 8);
   c.reset();
   CHECK(ledger().live(Tag::saved) == 0);
   CHECK_THROWS_AS(c.get("test"), std::logic_error);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a saved tensor that moves takes its version along, or its pack") {
+  Tensor x = tensor({1, 2}, {2});
+  scale_(x, 3);
+  FunctionHooks hooks([](const Tensor& t) { return scale(t, 2); },
+                      [](const Tensor& t) { return scale(t, 5); });
+  const bool packed = GENERATE(false, true);
+  const Values expected = packed ? Values{30, 60} : Values{3, 6};
+  SavedTensor a;
+  {
+    const HookScope scope(packed ? &hooks : nullptr);
+    a.save(x);
+  }
+  SavedTensor b = std::move(a);
+  CHECK(b.get("test").to_vector() == expected);
+  SavedTensor c;
+  c.save(tensor({5}, {1}));
+  c = std::move(b);
+  CHECK(c.get("test").to_vector() == expected);
+  SavedTensor& itself = c;
+  c = std::move(itself);
+  CHECK(c.get("test").to_vector() == expected);
+  CHECK(ledger().live(Tag::saved) == 16);
+  scale_(x, 3);
+  if (packed) {
+    CHECK(c.get("test").to_vector() == expected);
+  } else {
+    CHECK_THROWS_AS(c.get("test"), std::runtime_error);
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a saved tensor that saves again lets go of what it had") {
+  FunctionHooks hooks([](const Tensor& t) { return t.clone(); }, [](const Tensor& t) { return t; });
+  const bool packed = GENERATE(false, true);
+  const bool then_packed = GENERATE(false, true);
+  SavedTensor a;
+  {
+    const HookScope scope(packed ? &hooks : nullptr);
+    a.save(tensor({1, 2, 3}, {3}));
+  }
+  CHECK(ledger().live(Tag::saved) == 24);
+  {
+    const HookScope scope(then_packed ? &hooks : nullptr);
+    a.save(tensor({4, 5}, {2}));
+  }
+  CHECK(a.get("test").to_vector() == Values{4, 5});
+  CHECK(ledger().live(Tag::saved) == 16);
+  CHECK(ledger().live() == 16);
 }
 
 }  // namespace

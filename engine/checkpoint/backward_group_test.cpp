@@ -1,8 +1,12 @@
 #include "engine/checkpoint/backward_group.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <optional>
+#include <set>
+#include <thread>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -108,6 +112,77 @@ TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may run in 
   const BackwardGroup group;
   backward(sum(checkpoint(f, {x})[0]));
   CHECK(same_bits(x.grad(), expected));
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "recomputed tensors that others keep are theirs once they have served") {
+  const bool grouped = GENERATE(false, true);
+  const Tensor x = variable({0.5, -1}, {2});
+  // The replay's results live on. What a node read, what a backward or a group left over, and what
+  // was for a part of the graph that is gone, is not saved any more.
+  Tensors kept;
+  CheckpointOptions options;
+  options.early_stop = false;
+  Tensors outputs = checkpoint(
+      [&](const Tensors& in) -> Tensors {
+        const Tensor first = tanh(in[0]);
+        const Tensor second = tanh(sigmoid(in[0]));
+        kept = {first.detach(), second.detach()};
+        return {first, second};
+      },
+      {x}, options);
+  kept.clear();
+  const std::int64_t before = ledger().live();
+  {
+    std::optional<BackwardGroup> group;
+    if (grouped) group.emplace();
+    // Retained, so that the checkpoint lives on when the second output is gone.
+    backward(sum(outputs[0]), {.retain_graph = true});
+    // The input, and in a group what was recomputed for the second output.
+    CHECK(ledger().live(Tag::saved) == (grouped ? 3 : 1) * 16);
+    CHECK(ledger().live() == before + (grouped ? 3 : 2) * 16 + x.grad().bytes());
+    // That of the sigmoid has no other owner.
+    outputs[1] = Tensor();
+    CHECK(ledger().live() == before + 16 + x.grad().bytes());
+    outputs.clear();
+    CHECK(ledger().live(Tag::saved) == 0);
+    CHECK(ledger().live() == before - 2 * 16 + 2 * 16 + x.grad().bytes());
+  }
+  CHECK(ledger().live(Tag::temporaries) == 2 * 16 + x.bytes());
+}
+
+TEST_CASE_METHOD(LedgerScope, "nothing is recomputed for a part of the graph that is gone") {
+  const Tensor x = variable({0.5, -1}, {2});
+  Tensors outputs = checkpoint(
+      [](const Tensors& in) -> Tensors {
+        return {tanh(in[0]), tanh(sigmoid(in[0])), scale(in[0], 2)};
+      },
+      {x});
+  outputs[1] = Tensor();
+  const BackwardGroup group;
+  // The group would keep it for a later backward.
+  backward(sum(outputs[0]), {.retain_graph = true});
+  CHECK(ledger().live(Tag::saved) == x.bytes());
+}
+
+TEST_CASE("no two groups and passes of a thread have one number") {
+  std::set<std::uint64_t> numbers;
+  // Both are counted from the beginning of a thread.
+  std::thread([&] {
+    ambient() = Ambient{};
+    const Tensor x = variable({0.5, -1}, {2});
+    Tensor(x).register_hook([&](const Tensor&) {
+      numbers.insert(current_backward());
+      return Tensor();
+    });
+    for (int i = 0; i < 3; ++i) {
+      backward(sum(x));
+      const BackwardGroup group;
+      numbers.insert(group.id());
+    }
+  }).join();
+  CHECK(numbers.size() == 6);
+  CHECK_FALSE(numbers.contains(0));
 }
 
 }  // namespace rematch

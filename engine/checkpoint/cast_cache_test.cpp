@@ -165,4 +165,27 @@ TEST_CASE_METHOD(LedgerScope,
         net.shared.bytes() + net.own.bytes() + net.x.bytes());
 }
 
+TEST_CASE_METHOD(LedgerScope,
+                 "the casts of a scope within a region end with it, in a replay, too") {
+  CheckpointOptions options;
+  options.reentrant = GENERATE(false, true);
+  options.early_stop = false;
+  const Tensor w = leaf({4, 4}, 2);
+  std::vector<std::int64_t> left;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const std::int64_t before = ledger().live();
+    {
+      const GradMode off(false);
+      const AutocastScope on;
+      linear(in[0], w);
+    }
+    left.push_back(ledger().live() - before);
+    return {tanh(in[0])};
+  };
+  const Tensor loss = sum(checkpoint(f, {leaf({3, 4}, 1)}, options)[0]);
+  const AutocastScope around;
+  backward(loss);
+  CHECK(left == std::vector<std::int64_t>{0, 0});
+}
+
 }  // namespace rematch

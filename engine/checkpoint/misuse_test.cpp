@@ -3,6 +3,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <thread>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -128,15 +129,74 @@ TEST_CASE_METHOD(LedgerScope, "a checkpointed function may differentiate, early 
 }
 
 TEST_CASE_METHOD(LedgerScope, "the reentrant variant refuses a function that changes its input") {
-  Tensor x = variable({1, 2});
-  Tensor factor = Tensor::from(std::vector<double>{3, 3}, {2});
-  const Function f = [](const Tensors& in) -> Tensors {
-    Tensor m = in[1];
+  const Tensor x = variable({1, 2});
+  const std::size_t changed = GENERATE(0, 1, 2);
+  Tensors inputs(3, Tensor::from(std::vector<double>{3, 3}, {2}));
+  for (Tensor& t : inputs) t = t.clone();
+  inputs[changed == 2 ? 0 : 2] = x;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor m = in[changed];
     scale_(m, 3);
-    return {mul(in[0], m)};
+    return {mul(in[0], mul(in[1], in[2]))};
   };
-  CHECK_THROWS_WITH(checkpoint(f, {x, factor}, variant(true)),
-                    ContainsSubstring("changed its input 1 in place"));
+  CHECK_THROWS_WITH(
+      checkpoint(f, inputs, variant(true)),
+      ContainsSubstring("changed its input " + std::to_string(changed) + " in place"));
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "a reentrant checkpoint whose inputs are frozen only runs its function") {
+  Tensor x = Tensor::from(std::vector<double>{1, 2}, {2});
+  Tensor captured = Tensor::from(std::vector<double>{5, 6}, {2});
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor m = in[0];
+    scale_(m, 3);
+    return {m, captured};
+  };
+  const std::int64_t warnings = frozen_checkpoint_warnings();
+  Tensors y = checkpoint(f, {x}, variant(true));
+  CHECK(frozen_checkpoint_warnings() == warnings + 1);
+  for (Tensor& t : y) {
+    CHECK_FALSE(t.requires_grad());
+    scale_(t, 2);
+  }
+  CHECK(x.to_vector() == std::vector<double>{6, 12});
+  CHECK(captured.to_vector() == std::vector<double>{10, 12});
+}
+
+TEST_CASE("frozen checkpoints are counted from none, on each thread by itself") {
+  std::int64_t first = -1;
+  std::int64_t second = -1;
+  std::thread([&] {
+    first = frozen_checkpoint_warnings();
+    checkpoint([](const Tensors& in) { return in; }, {Tensor::from(std::vector<double>{1}, {1})},
+               variant(true));
+    second = frozen_checkpoint_warnings();
+  }).join();
+  CHECK(first == 0);
+  CHECK(second == 1);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a view of what is known elsewhere is sealed, however deep it lies") {
+  const Tensor x = variable({1, 2, 3, 4});
+  Tensor kept;
+  const int known = GENERATE(0, 1, 2, 3);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor made = scale(in[0], 2);
+    const Tensor view = reshape(made, {2, 2});
+    const Tensor view_of_view = reshape(view, {4, 1});
+    if (known == 1) kept = made;
+    if (known == 2) kept = view;
+    if (known == 3) kept = made.detach();
+    return {view_of_view};
+  };
+  Tensor y = checkpoint(f, {x}, variant(true))[0];
+  if (known == 0) {
+    CHECK_NOTHROW(scale_(y, 5));
+    CHECK(y.to_vector() == std::vector<double>{10, 20, 30, 40});
+  } else {
+    CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
+  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten behind autograd") {
@@ -149,6 +209,8 @@ TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten b
   for (const Function& f : {captured, view, identity}) {
     Tensor y = checkpoint(f, {h}, variant(true))[0];
     CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
+    Tensor seen_from = reshape(y, {1, y.elements()});
+    CHECK_THROWS_WITH(scale_(seen_from, 5), ContainsSubstring("shares its memory"));
   }
   CHECK(w.to_vector() == std::vector<double>{3, 4});
   // What the function made by itself may be overwritten.
@@ -165,6 +227,15 @@ TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused
   CHECK_THROWS_WITH(relu_(nothing), ContainsSubstring("undefined"));
   const Tensor x = variable({1});
   CHECK_THROWS_WITH(x.at(1), ContainsSubstring("an element below 1 expected, got 1"));
+  for (const bool reentrant : {false, true}) {
+    for (const std::size_t missing : {0, 1, 2}) {
+      Tensors inputs(3, x);
+      inputs[missing] = Tensor();
+      CHECK_THROWS_WITH(
+          checkpoint([](const Tensors& in) { return in; }, inputs, variant(reentrant)),
+          "[checkpoint] input " + std::to_string(missing) + " is undefined");
+    }
+  }
   const std::vector<Function> functions(2);
   CHECK_THROWS_WITH(checkpoint_sequential(functions, 1, {x}, LastSegment::stored, {}),
                     ContainsSubstring("function 0 is empty"));

@@ -170,6 +170,27 @@ TEST_CASE_METHOD(LedgerScope, "a graph with kept results that is dropped leaves 
   CHECK(ledger().live(Tag::saved) == 0);
 }
 
+TEST_CASE_METHOD(LedgerScope,
+                 "what was kept and lives on elsewhere is not saved once its region is gone") {
+  const bool throws = GENERATE(false, true);
+  Tensor elsewhere;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor h = tanh(in[0]);
+    elsewhere = h.detach();
+    if (throws) throw std::runtime_error("the function gave up");
+    return {mul(h, in[0])};
+  };
+  const Tensor x = input();
+  try {
+    const Tensors y = checkpoint(f, {x}, keeping("tanh"));
+    CHECK(ledger().live(Tag::saved) == 2 * 3 * 4 * 8);
+  } catch (const std::runtime_error&) {
+    CHECK(throws);
+  }
+  CHECK(ledger().live(Tag::saved) == 0);
+  CHECK(ledger().live() == x.bytes() + elsewhere.bytes());
+}
+
 TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may have a policy") {
   const Function f = [](const Tensors& in) -> Tensors {
     const Tensor z = values_off_zero({3, 4}, 6).set_requires_grad(true);

@@ -94,6 +94,21 @@ TEST_CASE("a timeline tells each event with what is live after it") {
   CHECK(ledger.timeline().empty());
 }
 
+TEST_CASE("a new ledger counts from zero, keeps no timeline, and labels nothing") {
+  Ledger ledger;
+  CHECK(ledger.live() == 0);
+  CHECK(ledger.peak() == 0);
+  CHECK(ledger.total() == 0);
+  CHECK(ledger.allocations() == 0);
+  void* a = ledger.allocate(8, Tag::state);
+  CHECK(ledger.timeline().empty());
+  ledger.record_timeline(true);
+  ledger.release(a, 8, Tag::state);
+  REQUIRE(ledger.timeline().size() == 1);
+  CHECK(ledger.timeline()[0].label == 0);
+  CHECK(ledger.timeline()[0].live == 0);
+}
+
 TEST_CASE("a limit is the number of bytes that may be live, to the byte") {
   Ledger ledger;
   ledger.set_limit(100);

@@ -1,11 +1,15 @@
 #include "engine/memory/resource.h"
 
+#include <malloc.h>
+
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/memory/block_cache.h"
 #include "engine/memory/ledger.h"
 
 namespace rematch {
@@ -89,6 +93,112 @@ TEST_CASE("a host ledger's reserved bytes cover its live ones until they are tri
   ledger.release(a, 1000, Tag::temporaries);
   ledger.trim();
   CHECK(ledger.reserved() == 0);
+}
+
+// Under AddressSanitizer no block is kept.
+#if !defined(__SANITIZE_ADDRESS__)
+
+TEST_CASE("a host reserves whole size classes, keeps them for reuse, and counts each once") {
+  const auto memory = host_memory();
+  const std::int64_t one = BlockCache::size_class(1000).bytes;
+  const std::int64_t two = BlockCache::size_class(70).bytes;
+  void* const a = memory->allocate(1000);
+  CHECK(memory->reserved() == one);
+  void* const b = memory->allocate(70);
+  CHECK(memory->reserved() == one + two);
+  memory->release(a, 1000);
+  CHECK(memory->reserved() == one + two);
+  CHECK(memory->allocate(999) == a);
+  CHECK(memory->reserved() == one + two);
+  memory->release(a, 999);
+  memory->trim();
+  CHECK(memory->reserved() == two);
+  memory->release(b, 70);
+  memory->trim();
+  CHECK(memory->reserved() == 0);
+  memory->trim();
+  CHECK(memory->reserved() == 0);
+}
+
+#endif
+
+TEST_CASE("a host keeps at most 1 GiB for reuse and gives the rest back at once") {
+  // Nothing writes to these blocks, so the system lends addresses only.
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  const auto memory = host_memory();
+  void* const large = memory->allocate(kGiB + 1);
+  REQUIRE(large != nullptr);
+  CHECK(memory->reserved() > kGiB);
+  memory->release(large, kGiB + 1);
+  CHECK(memory->reserved() == 0);
+#if !defined(__SANITIZE_ADDRESS__)
+  void* const half = memory->allocate(kGiB / 2);
+  void* const other = memory->allocate(kGiB / 2);
+  void* const small = memory->allocate(64);
+  memory->release(half, kGiB / 2);
+  memory->release(other, kGiB / 2);
+  CHECK(memory->reserved() == kGiB + 64);
+  memory->release(small, 64);
+  CHECK(memory->reserved() == kGiB);
+#endif
+}
+
+// A sanitizer has an allocator of its own, which ends the program when it has no more.
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+TEST_CASE("a host gives every block back to the system, at the latest when it goes") {
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+  auto memory = host_memory();
+  const auto before = in_use();
+  void* const a = memory->allocate(kLarge);
+  void* const b = memory->allocate(kLarge);
+  CHECK(in_use() > before + 2 * kLarge);
+  memory->release(a, kLarge);
+  memory->trim();
+  CHECK(in_use() < before + 2 * kLarge);
+  memory->release(b, kLarge);
+  // More than is ever kept.
+  memory->release(memory->allocate(kLarge << 11), kLarge << 11);
+  memory.reset();
+  CHECK(in_use() < before + kLarge);
+}
+
+TEST_CASE("a request that the system refuses reserves nothing") {
+  const auto memory = host_memory();
+  CHECK(memory->allocate(std::int64_t{1} << 60) == nullptr);
+  CHECK(memory->reserved() == 0);
+}
+
+#endif
+
+TEST_CASE("a host copies and poisons as many bytes as it was told, and no more") {
+  const auto memory = host_memory();
+  std::array<unsigned char, 4> host{1, 2, 3, 4};
+  auto* const a = static_cast<unsigned char*>(memory->allocate(64));
+  auto* const b = static_cast<unsigned char*>(memory->allocate(64));
+  a[3] = b[3] = 9;
+  memory->copy_in(a, host.data(), 3);
+  CHECK(std::vector<int>(a, a + 4) == std::vector<int>{1, 2, 3, 9});
+  memory->copy(b, a, 3);
+  CHECK(std::vector<int>(b, b + 4) == std::vector<int>{1, 2, 3, 9});
+  memory->copy_out(host.data(), b, 1);
+  CHECK(host == std::array<unsigned char, 4>{1, 2, 3, 4});
+  memory->poison(b, 2);
+  CHECK(std::vector<int>(b, b + 4) == std::vector<int>{255, 255, 3, 9});
+  memory->copy_out(host.data(), b, 4);
+  CHECK(host == std::array<unsigned char, 4>{255, 255, 3, 9});
+  memory->copy_in(a, nullptr, 0);
+  memory->release(a, 64);
+  memory->release(b, 64);
+}
+
+TEST_CASE("devices have the names that the command line takes") {
+  CHECK(to_string(Device::cpu) == "cpu");
+  CHECK(to_string(Device::cuda) == "cuda");
 }
 
 }  // namespace

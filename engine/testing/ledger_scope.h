@@ -11,7 +11,7 @@ namespace rematch::testing {
 
 /// Test fixture: the test runs in an ambient state of its own, with a new ledger that poisons what
 /// is freed, and must leave it as it found it: no live byte, recording on, no autocast, no hooks,
-/// no backward.
+/// no watcher of ops, no backward.
 class LedgerScope {
  public:
   LedgerScope() : surrounding_(ambient()) {
@@ -29,9 +29,10 @@ class LedgerScope {
     CHECK(by_tag == std::array<std::int64_t, kTagCount>{});
     CHECK(left.grad_enabled);
     CHECK(left.hooks == nullptr);
+    CHECK(left.ops == nullptr);
     CHECK(left.observer == nullptr);
     CHECK_FALSE(left.replaying);
-    CHECK_FALSE(left.autocast.enabled);
+    CHECK(left.autocast.same_settings(Autocast{}));
     CHECK(left.autocast.cache == nullptr);
     CHECK(left.backward_id == 0);
     CHECK(left.backward_group == nullptr);

@@ -1,0 +1,123 @@
+// What fails inside of a region, op, function or policy, leaves no trace in what comes after.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::values_off_zero;
+
+Tensor input() { return values_off_zero({3, 4}, 5).set_requires_grad(true); }
+
+Tensors plain(const Tensors& in) { return {mul(tanh(mul(in[0], in[0])), in[0])}; }
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "an op that failed is none of its region's, nor of those around it") {
+  // In the forward, or in a replay.
+  const int failing = GENERATE(1, 2, 3);
+  const int around = GENERATE(0, 1, 2);
+  const bool keeps = GENERATE(false, true);
+  int runs = 0;
+  bool asked_well = true;
+  CheckpointOptions options;
+  options.policy = [&](const OpInstance& instance) {
+    const bool known = instance.op == "mul" ? instance.index == 0 || instance.index == 1
+                                            : instance.op == "tanh" && instance.index == 0;
+    asked_well = asked_well && known;
+    return keeps && instance.op == "mul" ? Keep::must_save : Keep::must_recompute;
+  };
+  options.early_stop = false;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const bool fails = ++runs == failing;
+    const Tensor a = mul(in[0], in[0]);
+    if (fails) {
+      ledger().fail_allocation(1);
+      CHECK_THROWS_AS(tanh(a), OutOfMemory);
+    }
+    const Tensor h = tanh(a);
+    // What was kept needs no memory.
+    const bool recalled = keeps && ambient().replaying && (around == 0 || runs == 3);
+    if (fails && !recalled) {
+      ledger().fail_allocation(1);
+      CHECK_THROWS_AS(mul(h, in[0]), OutOfMemory);
+    }
+    return {mul(h, in[0])};
+  };
+  const Function inner = [&](const Tensors& in) { return checkpoint(f, in, options); };
+  CheckpointOptions outer;
+  outer.early_stop = false;
+  outer.reentrant = around == 2;
+  const Tensor x = input();
+  backward(sum(around == 0 ? inner({x})[0] : checkpoint(inner, {x}, outer)[0]));
+  CHECK(runs == (around == 0 ? 2 : 3));
+  CHECK(asked_well);
+  const Tensor again = input();
+  backward(sum(plain({again})[0]));
+  CHECK(same_bits(x.grad(), again.grad()));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a policy that throws, or a function, leaves nothing behind") {
+  const bool by_policy = GENERATE(false, true);
+  const bool nested = GENERATE(false, true);
+  bool fails = true;
+  CheckpointOptions options;
+  options.policy = [&](const OpInstance& instance) {
+    if (fails && by_policy && instance.op == "tanh") throw std::domain_error("mine");
+    return Keep::must_save;
+  };
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensors out = plain(in);
+    if (fails) throw std::domain_error("mine");
+    return out;
+  };
+  const Function inner = [&](const Tensors& in) { return checkpoint(f, in, options); };
+  const Tensor x = input();
+  const auto run = [&] { return nested ? checkpoint(inner, {x})[0] : inner({x})[0]; };
+  CHECK_THROWS_AS(run(), std::domain_error);
+  CHECK(ambient().ops == nullptr);
+  CHECK(ambient().hooks == nullptr);
+  CHECK(ledger().live() == x.bytes());
+  fails = false;
+  backward(sum(run()));
+  const Tensor again = input();
+  backward(sum(plain({again})[0]));
+  CHECK(same_bits(x.grad(), again.grad()));
+}
+
+TEST_CASE_METHOD(LedgerScope, "what a function captured goes with the graph that was walked") {
+  const bool reentrant = GENERATE(false, true);
+  CheckpointOptions options;
+  options.reentrant = reentrant;
+  const Tensor x = input();
+  const std::int64_t before = ledger().live();
+  Tensor loss;
+  {
+    const Tensor captured = values_off_zero({8, 8}, 6);
+    loss = sum(checkpoint(
+        [captured](const Tensors& in) -> Tensors {
+          return {mul(tanh(in[0]), sum(captured).item() > 0 ? in[0] : in[0])};
+        },
+        {x}, options)[0]);
+  }
+  CHECK(ledger().live() == before + loss.bytes() + 8 * 8 * 8);
+  backward(loss, {.retain_graph = true});
+  CHECK(ledger().live() == before + loss.bytes() + 8 * 8 * 8 + x.grad().bytes());
+  backward(loss);
+  CHECK(ledger().live() == before + loss.bytes() + x.grad().bytes());
+}
+
+}  // namespace rematch

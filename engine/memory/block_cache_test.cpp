@@ -1,0 +1,138 @@
+#include "engine/memory/block_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <vector>
+
+namespace rematch {
+namespace {
+
+using SizeClass = BlockCache::SizeClass;
+
+/// An address that nobody reads.
+void* block(std::size_t number) {
+  static std::vector<char> blocks(100);
+  return &blocks.at(number);
+}
+
+TEST_CASE("the class of a size holds it with at most a quarter of slack, in 64-byte units") {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = 1; bytes < 5000; ++bytes) sizes.push_back(bytes);
+  for (int log2 = 13; log2 < 50; ++log2) {
+    for (const std::int64_t quarter : {4, 5, 6, 7}) {
+      const std::int64_t edge = quarter << (log2 - 2);
+      for (const std::int64_t bytes : {edge - 1, edge, edge + 1}) sizes.push_back(bytes);
+    }
+  }
+  for (const std::int64_t bytes : sizes) {
+    const SizeClass c = BlockCache::size_class(bytes);
+    const bool holds = c.bytes >= bytes && c.bytes % 64 == 0;
+    // The smallest classes are 64 bytes apart.
+    const bool tight = c.bytes - bytes < 64 || 5 * bytes >= 4 * c.bytes;
+    if (!holds || !tight) FAIL(bytes << " are given " << c.bytes);
+  }
+}
+
+TEST_CASE("blocks are aligned to a power of two that divides every class") {
+  STATIC_REQUIRE(std::has_single_bit(static_cast<std::uint64_t>(BlockCache::kAlignment)));
+  STATIC_REQUIRE(BlockCache::kAlignment >= 64);
+  for (std::int64_t bytes = 1; bytes < 5000; ++bytes) {
+    if (BlockCache::size_class(bytes).bytes % BlockCache::kAlignment != 0) FAIL(bytes);
+  }
+}
+
+TEST_CASE("sizes from one boundary to the next share a class, and four lie in each power of two") {
+  std::vector<std::int64_t> boundaries{64, 128, 192, 256};
+  for (std::int64_t power = 256; power < (std::int64_t{1} << 40); power *= 2) {
+    for (const std::int64_t quarter : {5, 6, 7, 8}) boundaries.push_back(power / 4 * quarter);
+  }
+  std::set<std::size_t> seen;
+  std::int64_t before = 0;
+  for (const std::int64_t boundary : boundaries) {
+    CAPTURE(boundary);
+    const SizeClass c = BlockCache::size_class(boundary);
+    REQUIRE(c.bytes == boundary);
+    REQUIRE(seen.insert(c.index).second);
+    const SizeClass first = BlockCache::size_class(before + 1);
+    REQUIRE(first.bytes == boundary);
+    REQUIRE(first.index == c.index);
+    before = boundary;
+  }
+  // The indices lie close together: a cache has a list for each up to the highest.
+  CHECK(*seen.rbegin() < 2 * seen.size());
+}
+
+TEST_CASE("a cache gives back the newest block of a class, and none of another") {
+  BlockCache cache(1 << 20);
+  const SizeClass small = BlockCache::size_class(64);
+  const SizeClass large = BlockCache::size_class(1000);
+  CHECK(cache.take(small) == nullptr);
+  CHECK(cache.take(large) == nullptr);
+  CHECK(cache.keep(large, block(0)));
+  CHECK(cache.take(small) == nullptr);
+  CHECK(cache.keep(small, block(1)));
+  CHECK(cache.keep(small, block(2)));
+  CHECK(cache.bytes() == large.bytes + 2 * small.bytes);
+  CHECK(cache.take(small) == block(2));
+  CHECK(cache.take(small) == block(1));
+  CHECK(cache.take(small) == nullptr);
+  CHECK(cache.bytes() == large.bytes);
+  CHECK(cache.take(large) == block(0));
+  CHECK(cache.bytes() == 0);
+}
+
+TEST_CASE("a cache takes classes in any order, and knows of none before it was given one") {
+  for (const bool ascending : {false, true}) {
+    CAPTURE(ascending);
+    BlockCache cache(1 << 20);
+    std::vector<SizeClass> classes;
+    for (std::int64_t bytes = 64; bytes <= 64 * 8; bytes += 64) {
+      classes.push_back(BlockCache::size_class(bytes));
+    }
+    if (!ascending) std::reverse(classes.begin(), classes.end());
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      CHECK(cache.take(classes[i]) == nullptr);
+      CHECK(cache.keep(classes[i], block(i)));
+    }
+    for (std::size_t i = 0; i < classes.size(); ++i) CHECK(cache.take(classes[i]) == block(i));
+  }
+}
+
+TEST_CASE("a cache keeps blocks up to its limit, to the byte") {
+  const SizeClass c = BlockCache::size_class(128);
+  BlockCache exact(2 * c.bytes);
+  CHECK(exact.keep(c, block(0)));
+  CHECK(exact.keep(c, block(1)));
+  CHECK_FALSE(exact.keep(c, block(2)));
+  CHECK(exact.bytes() == 2 * c.bytes);
+  CHECK(exact.take(c) == block(1));
+  CHECK(exact.keep(c, block(2)));
+  BlockCache smaller(2 * c.bytes - 1);
+  CHECK(smaller.keep(c, block(0)));
+  CHECK_FALSE(smaller.keep(c, block(1)));
+  BlockCache none(0);
+  CHECK_FALSE(none.keep(BlockCache::size_class(1), block(0)));
+  CHECK(none.bytes() == 0);
+}
+
+TEST_CASE("a cache that is drained hands out every block once and is empty") {
+  BlockCache cache(1 << 20);
+  const SizeClass small = BlockCache::size_class(64);
+  const SizeClass large = BlockCache::size_class(5000);
+  CHECK(cache.keep(small, block(0)));
+  CHECK(cache.keep(large, block(1)));
+  CHECK(cache.keep(small, block(2)));
+  std::multiset<void*> freed;
+  cache.drain([&](void* b) { freed.insert(b); });
+  CHECK(freed == std::multiset<void*>{block(0), block(1), block(2)});
+  CHECK(cache.bytes() == 0);
+  CHECK(cache.take(small) == nullptr);
+  CHECK(cache.take(large) == nullptr);
+  cache.drain([&](void* b) { freed.insert(b); });
+  CHECK(freed.size() == 3);
+}
+
+}  // namespace
+}  // namespace rematch
