@@ -89,7 +89,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
       options_(options),
       mechanics_(mechanics_of(options)),
       entry_(mechanics_, options.preserve_rng),
-      region_(mechanics_.check_of_ops(options.determinism), options.policy) {
+      region_(options.determinism, options.policy, mechanics_.compares_versions()) {
   options_.early_stop = ambient().early_stop.value_or(options_.early_stop);
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());

@@ -53,7 +53,7 @@ std::uint64_t Mechanics::key_of_replay(std::uint64_t backward) const { return ba
 
 bool Mechanics::drops_at_end() const { return true; }
 
-DeterminismCheck Mechanics::check_of_ops(DeterminismCheck asked) const { return asked; }
+bool Mechanics::compares_versions() const { return true; }
 
 void Mechanics::differentiate(Tensors outputs, std::span<Tensor> gradients,
                               std::span<const Tensor> /*bound*/) const {

@@ -62,8 +62,8 @@ class Mechanics {
   /// Non-reentrant: whether what a backward recomputed and did not use goes when it ends.
   virtual bool drops_at_end() const;
 
-  /// What the ops of a replay are compared by, where `asked` is what its saved tensors are.
-  virtual DeterminismCheck check_of_ops(DeterminismCheck asked) const;
+  /// Whether a replay's ops are held to the versions that their operands had in the forward.
+  virtual bool compares_versions() const;
 
   /// Reentrant: walks the graph of the replay from those outputs that require grad and received a
   /// gradient; undefined gradients are of outputs that nobody used. `bound` are the inputs of the

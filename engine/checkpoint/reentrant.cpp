@@ -103,8 +103,8 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   std::vector<std::uint32_t> versions;
   versions.reserve(inputs.size());
   for (const Tensor& t : inputs) versions.push_back(t.version());
-  auto region = std::make_unique<Region>(
-      any ? mechanics.check_of_ops(options.determinism) : DeterminismCheck::none, nullptr);
+  auto region = std::make_unique<Region>(any ? options.determinism : DeterminismCheck::none,
+                                         nullptr, mechanics.compares_versions());
   Tensors outputs;
   {
     GradMode no_grad(false);

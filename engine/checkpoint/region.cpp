@@ -46,7 +46,8 @@ std::string changed_text(const std::string& what, std::uint32_t expected, std::u
 
 }  // namespace
 
-Region::Region(DeterminismCheck check, Policy policy) : check_(check), policy_(std::move(policy)) {}
+Region::Region(DeterminismCheck check, Policy policy, bool versions)
+    : check_(check), policy_(std::move(policy)), versions_(versions) {}
 
 Region::~Region() {
   complete_ = true;
@@ -170,7 +171,7 @@ void Region::Replay::read(const Tensor& t) {
   const Operand now = sources_.of(t);
   for (const Operand& was : region_.reads_) {
     if (was.storage != now.storage) continue;
-    if (was.version == now.version) return;
+    if (was.version == now.version || !region_.versions_) return;
     throw CheckpointError("[checkpoint] " + changed_text(quoted_name(t), was.version, now.version));
   }
 }
@@ -250,7 +251,8 @@ void Region::Replay::check_operands(const OpCall& call) {
                             " read there; look for a flag, or for a captured tensor that was "
                             "exchanged in between");
     }
-    if (was.storage == now.storage && was.origin != Origin::result && was.version != now.version) {
+    if (region_.versions_ && was.storage == now.storage && was.origin != Origin::result &&
+        was.version != now.version) {
       throw CheckpointError("[checkpoint] " +
                             changed_text(name_of(call, operand, *t), was.version, now.version));
     }

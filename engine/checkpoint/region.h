@@ -43,7 +43,8 @@ using Policy = std::function<Keep(const OpInstance&)>;
 /// does not.
 class Region {
  public:
-  Region(DeterminismCheck check, Policy policy);
+  /// Without `versions` operands that changed in place are not noticed.
+  Region(DeterminismCheck check, Policy policy, bool versions = true);
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -138,6 +139,7 @@ class Region {
 
   DeterminismCheck check_;
   Policy policy_;
+  bool versions_;
   bool complete_ = false;
   std::vector<Step> steps_;
   std::vector<Operand> operands_;

@@ -50,8 +50,29 @@ std::string read(const std::string& path) {
   std::ifstream in(path);
   std::stringstream text;
   text << in.rdbuf();
-  if (!in) throw UsageError(fmt::format("--readme: cannot read {}", path));
+  if (!in) throw UsageError(fmt::format("cannot read {}", path));
   return text.str();
+}
+
+/// The file is the old one or the new one, whatever happens.
+void write(const std::string& path, const std::string& text) {
+  const std::filesystem::path beside = path + ".new";
+  std::ofstream out(beside, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw UsageError(fmt::format("cannot write {}", beside.string()));
+  std::filesystem::rename(beside, path);
+}
+
+/// The options that lead to the same table.
+std::string options_of(const FaultsArguments& a) {
+  const FaultsArguments usual;
+  std::string text;
+  if (a.seeds != usual.seeds) text += " --seeds " + a.seeds;
+  if (a.cases != usual.cases) text += " --cases " + a.cases;
+  if (a.mix != usual.mix) text += " --mix " + a.mix;
+  if (a.device != usual.device) text += " --device " + a.device;
+  return text;
 }
 
 int hunt_catalogue(const FaultsArguments& a) {
@@ -96,13 +117,11 @@ int hunt_catalogue(const FaultsArguments& a) {
     return kInterrupted;
   }
   if (!a.readme.empty()) {
-    std::ofstream out(a.readme);
-    out << with_report(readme, markdown_of(report));
-    if (!out.flush()) throw UsageError(fmt::format("--readme: cannot write {}", a.readme));
+    write(a.readme, with_report(readme, markdown_of(report)));
   }
   if (!a.check.empty() && with_report(readme, markdown_of(report)) != readme) {
     print_error(fmt::format("{} says something else; after a look at the table above: {}\n", file,
-                            again("faults --readme " + shell_word(file))));
+                            again("faults" + options_of(a) + " --readme " + shell_word(file))));
     return kBroken;
   }
   return report.survivors() == 0 ? kHeld : kBroken;
@@ -114,8 +133,9 @@ void add_faults(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand(
       "faults", "Prove that the laws can fail: hunt in engines that are wrong on purpose");
   auto a = std::make_shared<FaultsArguments>();
-  command->add_option("--fault", a->ids, "Only this one; may be given several times")
-      ->type_name("ID");
+  CLI::Option* one =
+      command->add_option("--fault", a->ids, "Only this one; may be given several times")
+          ->type_name("ID");
   command->add_option("--seeds", a->seeds, "Hunts for each fault, with seeds 1, 2, ...")
       ->capture_default_str()
       ->type_name("N");
@@ -132,10 +152,12 @@ void add_faults(CLI::App& app, Action& chosen) {
   command->add_flag("--matrix", a->matrix, "Also which law finds which fault by itself");
   command
       ->add_option("--readme", a->readme, "Write the table into this file, between its two markers")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(one);
   command->add_option("--check", a->check, "Fail when this file's table is another one")
       ->type_name("FILE")
-      ->excludes("--readme");
+      ->excludes("--readme")
+      ->excludes(one);
   command->add_flag("--json", a->json, "JSON instead of text");
   command->callback([&chosen, a] { chosen = [a] { return hunt_catalogue(*a); }; });
 }

@@ -19,9 +19,7 @@ struct NothingCompared {
 /// E3
 class VersionsUnchecked final : public Mechanics {
  public:
-  DeterminismCheck check_of_ops(DeterminismCheck /*asked*/) const override {
-    return DeterminismCheck::none;
-  }
+  bool compares_versions() const override { return false; }
 };
 
 /// E4

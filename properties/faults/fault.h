@@ -10,7 +10,7 @@
 namespace rematch {
 
 /// A deliberately wrong checkpointing: the proof that the laws can fail. The engine holds no fault;
-/// a fault overrides one of its mechanics, or puts a checkpoint() around the engine's own.
+/// a fault overrides some of its mechanics, or puts a checkpoint() around the engine's own.
 struct Fault {
   /// Letter of its family and a number: R random state, G gradient flow, A arguments, S state of
   /// layers, P partition, F fidelity of the replay, L lifetime, C concurrency and devices, E

@@ -8,28 +8,24 @@
 
 namespace rematch {
 
-TEST_CASE("every fault is caught within 5,000 cases and shrunk to at most four layers") {
+TEST_CASE("every fault is caught, and its shrunk case breaks the same law by itself") {
   for (const Fault& fault : faults()) {
     if (!fault.runs()) continue;
-    for (const std::uint64_t seed : {1, 2, 3}) {
-      INFO(fault.id << ", seed " << seed);
-      HuntOptions options;
-      options.seed = seed;
-      options.cases = 5000;
-      options.make_subject = [&] { return std::make_unique<EngineSubject>(fault.make); };
-      const HuntResult result = hunt(options);
-      REQUIRE(result.failure.has_value());
-      const Case& smallest = result.failure->smallest;
-      CHECK(smallest.layers.size() <= 4);
-      // The shrunk case by itself breaks the same law, and the correct engine keeps it.
-      EngineSubject wrong(fault.make);
-      EngineSubject right;
-      Bench bench;
-      const Verdict again = judge(smallest, wrong, bench);
-      REQUIRE(again.breach.has_value());
-      CHECK(again.breach->law == result.failure->breach.law);
-      CHECK(judge(smallest, right, bench).held());
-    }
+    INFO(fault.id);
+    HuntOptions options;
+    options.cases = 5000;
+    options.make_subject = [&] { return std::make_unique<EngineSubject>(fault.make); };
+    const HuntResult result = hunt(options);
+    REQUIRE(result.failure.has_value());
+    const Case& smallest = result.failure->smallest;
+    CHECK(smallest.layers.size() <= 4);
+    EngineSubject wrong(fault.make);
+    EngineSubject right;
+    Bench bench;
+    const Verdict again = judge(smallest, wrong, bench);
+    REQUIRE(again.breach.has_value());
+    CHECK(again.breach->law == result.failure->breach.law);
+    CHECK(judge(smallest, right, bench).held());
   }
 }
 

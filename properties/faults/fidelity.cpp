@@ -75,7 +75,7 @@ class OtherOfEqual final : public Spy {
       const auto at = static_cast<std::size_t>(index[i]);
       const std::size_t first = cells == 0 ? 0 : i / cells * plane;
       other[i] = static_cast<std::int32_t>(at);
-      // The neighbour on the right, of the same row, if it is as large.
+      // On the right and of the same row, be it in the window or not.
       if ((at + 1) % static_cast<std::size_t>(in[3]) == 0) continue;
       if (x[first + at] == x[first + at + 1]) ++other[i];
     }
@@ -84,25 +84,21 @@ class OtherOfEqual final : public Spy {
   }
 };
 
-/// F9
-class OpsUnchecked final : public Mechanics {
+class VersionsUnchecked final : public Mechanics {
  public:
-  DeterminismCheck check_of_ops(DeterminismCheck /*asked*/) const override {
-    return DeterminismCheck::none;
-  }
+  bool compares_versions() const override { return false; }
 };
 
 /// F8: captured, inputs are what they are when the replay comes.
 struct InputsAsTheyAre {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     if (options.reentrant) return checkpoint(f, in, options);
-    const OpsUnchecked* const mechanics = &unchecked;
     CheckpointOptions captured = options;
-    captured.mechanics = mechanics;
+    captured.mechanics = &unchecked;
     return checkpoint([f, in](const Tensors&) { return f(in); }, {}, captured);
   }
 
-  OpsUnchecked unchecked;
+  VersionsUnchecked unchecked;
 };
 
 }  // namespace
@@ -124,14 +120,15 @@ std::span<const Fault> fidelity_faults() {
             "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
       Fault{"F5", "A replay sums in another order.", "pytorch/pytorch#166926",
             with_checkpoint<ReplaysUnder<OtherOrder>>},
-      Fault{"F6", "Of equal values a replay takes another one for the largest.",
+      Fault{"F6", "Where the value beside the largest is as large, a replay takes that one.",
             "pytorch/torchtitan#1117", with_checkpoint<ReplaysUnder<OtherOfEqual>>},
       Fault{"F7", "Strides are not restored.", "pytorch/pytorch#48439", nullptr,
             "Tensors are dense and row-major: there is one layout, and nothing to restore."},
-      Fault{"F8", "A replay computes with its inputs as they are then.", "",
-            with_checkpoint<InputsAsTheyAre>},
-      Fault{"F9", "A replay computes with weights as they are then.", "",
-            with_mechanics<OpsUnchecked>},
+      Fault{"F8", "Inputs are captured, not saved: a replay computes with them as they are then.",
+            "", with_checkpoint<InputsAsTheyAre>},
+      Fault{"F9", "A replay computes with weights as they are then.", "", nullptr,
+            "It does in the right engine, too, unless they have changed, and then versions tell: "
+            "without them it is E3."},
   };
   return table;
 }

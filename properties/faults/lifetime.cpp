@@ -174,7 +174,6 @@ class LastSaveEmpty final : public SaveSpy {
   int seen_ = 0;
 };
 
-/// Notes whether the last op of the forward draws noise that it saves.
 struct SavedBeforeFilled {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     if (!options.early_stop || options.reentrant) return checkpoint(f, in, options);

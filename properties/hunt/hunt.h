@@ -39,6 +39,8 @@ struct HuntOptions {
   int jobs = 1;
   /// Judge by this law alone; nullptr: by all.
   const Law* only = nullptr;
+  /// With `only`: a run that fails says nothing of that law, and is passed over.
+  bool pass_over_failures = false;
   /// Called once in each thread.
   std::function<std::unique_ptr<Subject>()> make_subject;
   /// Case number i; empty: generate_case(mix, seed, i). Called from all threads at once.

@@ -65,6 +65,7 @@ LawsThatFind find_laws(const Fault& fault, const KillOptions& options) {
     if (stopped(options)) break;
     HuntOptions o = hunt_for(fault, options, 1);
     o.only = &law;
+    o.pass_over_failures = true;
     // Shrinking would tell nothing here.
     o.shrink.steps = 0;
     const HuntResult result = hunt(o);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/autograd/node.h"
-#include "engine/checkpoint/tensor_hash.h"
 #include "engine/cpu/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
@@ -26,9 +25,6 @@
 #include "properties/subjects/engine_data.h"
 
 namespace rematch {
-
-/// Of a run of the model that belongs to no step.
-constexpr int kNoStep = -1;
 
 /// A layer bound to one forward.
 struct EngineModel::LayerCall {
@@ -339,82 +335,6 @@ void EngineModel::take_magnitudes() {
       });
     });
   }
-}
-
-void EngineModel::on_compute(std::string_view /*op*/) {
-  if (current_pass_ == nullptr) return;
-  ++current_pass_->computations[static_cast<std::size_t>(current_layer_)];
-}
-
-void EngineModel::note_value(std::string_view op, bool saved, int index, const Tensor& t) {
-  // A value is of use only where the layer runs again.
-  if (!request_.checkpointed || current_pass_->step == kNoStep) return;
-  const auto layer = static_cast<std::size_t>(current_layer_);
-  record_.values.push_back({current_pass_->step, current_pass_->pass, current_layer_,
-                            current_pass_->executions[layer] - 1, saved, index, op,
-                            tensor_hash(t)});
-}
-
-void EngineModel::on_results(std::string_view op, std::span<const Tensor> results) {
-  if (current_pass_ == nullptr) return;
-  for (const Tensor& t : results) note_value(op, false, results_++, t);
-}
-
-void EngineModel::on_save(const Tensor& t) {
-  if (current_pass_ != nullptr) note_value("", true, saves_++, t);
-}
-
-void EngineModel::on_draw(const Generator& before, std::int64_t elements,
-                          std::span<const std::byte> drawn) {
-  if (current_pass_ == nullptr) return;
-  const std::size_t item = elements > 0 ? drawn.size() / static_cast<std::size_t>(elements) : 0;
-  if (item > 1) {
-    drawn_.assign(drawn.begin(), drawn.end());
-    canonical_nans(drawn_, item);
-    drawn = drawn_;
-  }
-  record_.draws.push_back({current_pass_->step, current_pass_->pass, current_layer_,
-                           current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
-                           static_cast<int>(before.stream), before.offset, elements,
-                           hash_bytes(drawn)});
-}
-
-void EngineModel::on_gradients(const Node& node) {
-  if (differentiated_ == nullptr) return;
-  if (node.edges.empty()) {
-    note_event(Event::gradient, *differentiated_);
-    return;
-  }
-  const auto maker = std::lower_bound(
-      makers_.begin(), makers_.end(), node.sequence(),
-      [](const auto& entry, std::uint64_t sequence) { return entry.first < sequence; });
-  const bool known = maker != makers_.end() && maker->first == node.sequence();
-  note_event(Event::node, *differentiated_, known ? maker->second : -1);
-}
-
-void EngineModel::begin_step() {
-  makers_.clear();
-  record_.peak_bytes = std::max(record_.peak_bytes, ambient().ledger->peak());
-  ambient().ledger->reset_peak();
-}
-
-void EngineModel::note_event(Event event, const PassState& pass, int layer, int execution,
-                             std::int64_t entered) {
-  Ledger& ledger = *ambient().ledger;
-  record_.live.push_back({event, pass.step, pass.pass, layer, execution, entered, ledger.live(),
-                          ledger.peak(), host_ != nullptr ? host_->live() : 0});
-  record_.peak_bytes = std::max(record_.peak_bytes, ledger.peak());
-  ledger.reset_peak();
-}
-
-void EngineModel::enter_phase(Moment phase) {
-  phase_ = phase;
-  if (request_.timeline) ambient().ledger->set_label(static_cast<int>(phase) << 16);
-}
-
-TimelinePoint EngineModel::point_of(const LedgerEvent& event) {
-  return {event.live, event.saved, (event.label & 0xffff) - 1,
-          static_cast<Moment>((event.label >> 16) & 0xf), event.label >> 20};
 }
 
 }  // namespace rematch

@@ -12,6 +12,9 @@
 
 namespace rematch {
 
+/// The step of a run of the model that belongs to none.
+inline constexpr int kNoStep = -1;
+
 /// One forward of the run: which one it is, and how often each layer was entered on its behalf.
 struct PassState {
   int step = 0;

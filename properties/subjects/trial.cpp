@@ -7,7 +7,7 @@ namespace rematch {
 WrittenTo::WrittenTo(const Tensor& t) : tensor_(t), before_(static_cast<std::size_t>(t.bytes())) {
   t.copy_to_host(before_);
   std::vector<std::byte> other = before_;
-  // Another value of the same size: the signs and low bits of the elements differ.
+  // Another value, whatever it is: of each element the sign changes, and some other bits.
   for (std::byte& b : other) b ^= std::byte{0x81};
   write(other);
 }
