@@ -70,9 +70,14 @@ void SymbolicRun::visit(const Node& node, int depth) {
     return;
   }
   const LayerRule& rule = rules_[static_cast<std::size_t>(node.layer)];
-  for (int j = 0; any && j < node.operands; ++j) {
-    deliver(operands_[static_cast<std::size_t>(node.first_operand + j)],
-            vjp(gradient, node.layer, j));
+  const auto operand_at = [&](int j) -> const Value& {
+    return operands_[static_cast<std::size_t>(node.first_operand + j)];
+  };
+  // Two that were widened get theirs through casts, of which the later one is visited first.
+  const bool casts = node.operands == 2 && operand_at(0).cast && operand_at(1).cast;
+  for (int i = 0; any && i < node.operands; ++i) {
+    const int j = casts ? node.operands - 1 - i : i;
+    deliver(operand_at(j), vjp(gradient, node.layer, j));
   }
   if (!rule.trainable || detached_[static_cast<std::size_t>(node.layer)] != 0) return;
   int operand = 2;

@@ -242,6 +242,7 @@ SymbolicRun::Value SymbolicRun::cast_operand(const Value& x, const LayerRule& ru
   if (rule.aliases_input || x.half == rule.low) return x;
   Value cast = x;
   cast.half = rule.low;
+  cast.cast = true;
   cast.storage = add_storage(rule.operand_elements[position] * (rule.low ? 2 : 4));
   return cast;
 }

@@ -65,6 +65,7 @@ class SymbolicRun {
     int gradient = -1;  ///< Index into gradients_, if it requires grad.
     bool requires_grad = false;
     bool half = false;  ///< bfloat16.
+    bool cast = false;  ///< An operand that was cast first.
   };
   struct Node {
     int layer = -1;  ///< -1: a reentrant region, or the leaves of a graph.
