@@ -1,15 +1,19 @@
 // What a difference from an approved file says, and that it is always seen.
 #include "golden/testing/approved.h"
+#include "ci/testing/shell.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
-#include "bench/compare/testing/shell.h"
-
 namespace rematch::golden {
 namespace {
+
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
 
 namespace fs = std::filesystem;
 
@@ -30,10 +34,6 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// A folder with goldens, as golden/ is one.
 class Goldens {
  public:
@@ -45,12 +45,12 @@ class Goldens {
   std::string compare(const Json& entries) const {
     return difference_from_approved(path().string(), "bytes", entries, count_differences);
   }
-  compare::Outcome approve(const std::string& arguments = "") const {
-    return compare::run_line("golden/approve " + arguments, folder_.path());
+  Outcome approve(const std::string& arguments = "") const {
+    return run_line("golden/approve " + arguments, folder_.path());
   }
 
  private:
-  compare::ScratchFolder folder_;
+  ScratchFolder folder_;
 };
 
 }  // namespace
@@ -107,7 +107,7 @@ TEST_CASE("what differs is left beside the approved file until a person approves
   CHECK(contains(words, "layer_runs of cifar/sqrt/float32/cpu rose by 1, from 29 to 30"));
   CHECK(contains(words, "bytes.received.json"));
   CHECK(text_of(goldens.path() / "bytes.json") == approved);
-  const compare::Outcome listed = goldens.approve("--list");
+  const Outcome listed = goldens.approve("--list");
   CHECK(listed.status == 1);
   CHECK(contains(listed.out, "bytes.received.json"));
   CHECK(text_of(goldens.path() / "bytes.json") == approved);

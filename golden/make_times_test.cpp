@@ -3,13 +3,17 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
-#include "bench/compare/testing/shell.h"
+#include "ci/testing/shell.h"
 
 namespace rematch::golden {
 namespace {
 
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
+
 namespace fs = std::filesystem;
-using compare::Outcome;
 
 constexpr const char* kProgram = R"sh(#!/bin/sh
 for a in "$@"; do
@@ -33,12 +37,12 @@ class Machine {
     fs::permissions(folder_.path() / "program", fs::perms::owner_all);
   }
   Outcome run(const std::string& variables, const std::string& arguments = "") const {
-    return compare::run_line("REMATCH_GOLDEN_TIMES='" + times().string() + "' " + variables +
-                                 " '" REMATCH_SOURCE_DIR
-                                 "/golden/make_times' --program ./program "
-                                 "--judge '" REMATCH_COMPARE "' " +
-                                 arguments + " 2>&1",
-                             folder_.path());
+    return run_line("REMATCH_GOLDEN_TIMES='" + times().string() + "' " + variables +
+                        " '" REMATCH_SOURCE_DIR
+                        "/golden/make_times' --program ./program "
+                        "--judge '" REMATCH_COMPARE "' " +
+                        arguments + " 2>&1",
+                    folder_.path());
   }
   fs::path times() const { return folder_.path() / "times"; }
   std::ptrdiff_t baselines() const {
@@ -49,17 +53,13 @@ class Machine {
   }
 
  private:
-  compare::ScratchFolder folder_;
+  ScratchFolder folder_;
 };
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 
 TEST_CASE("times are compared with the baseline of the same machine, and with no other") {
-  if (compare::run_line("python3 -c ''").status != 0) SKIP("python3 is needed");
+  if (run_line("python3 -c ''").status != 0) SKIP("python3 is needed");
   const Machine machine;
   REQUIRE(machine.run("CPU=A MS=10 PEAK=1000").status == 0);
   CHECK(machine.baselines() == 1);
@@ -85,7 +85,7 @@ TEST_CASE("baselines of times are files that rematch-compare reads") {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     const std::string path = " '" + entry.path().string() + "'";
-    const Outcome o = compare::run_compare("--no-time" + path + path);
+    const Outcome o = run_line("'" REMATCH_COMPARE "' --no-time" + path + path);
     INFO(o.out);
     CHECK(o.status == 0);
   }

@@ -4,10 +4,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/compare/testing/shell.h"
+#include "ci/testing/shell.h"
 
 namespace rematch::compare {
 namespace {
+
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
 
 namespace fs = std::filesystem;
 
@@ -90,10 +96,6 @@ class Repository {
  private:
   ScratchFolder folder_;
 };
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 bool can_run() {
   return run_line("python3 -c '' && git --version && cmake --version && ninja --version").status ==

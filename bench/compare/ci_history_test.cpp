@@ -4,10 +4,15 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "bench/compare/testing/example.h"
-#include "bench/compare/testing/shell.h"
+#include "ci/testing/shell.h"
 
 namespace rematch::compare {
 namespace {
+
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
 
 Outcome history(const ScratchFolder& folder, const std::string& arguments) {
   return run_line("'" REMATCH_SOURCE_DIR "/ci/history' " + arguments +

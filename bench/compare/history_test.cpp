@@ -1,14 +1,16 @@
 #include "bench/compare/history.h"
+#include "ci/testing/shell.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "bench/compare/input.h"
 #include "bench/compare/testing/example.h"
-#include "bench/compare/testing/shell.h"
 
 namespace rematch::compare {
 namespace {
+
+using testing::ScratchFolder;
 
 std::vector<ResultFile> some_files() {
   std::vector<ResultFile> files;

@@ -5,11 +5,16 @@
 #include "bench/compare/html_charts.h"
 #include "bench/compare/report.h"
 #include "bench/compare/testing/example.h"
-#include "bench/compare/testing/shell.h"
 #include "bench/compare/words.h"
+#include "ci/testing/shell.h"
 
 namespace rematch::compare {
 namespace {
+
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
 
 /// What is measured in the page, once folded and once with every fold open.
 constexpr std::string_view kScript = R"js(

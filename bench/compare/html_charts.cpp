@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bench/compare/words.h"
+#include "properties/cli/svg_parts.h"
 
 namespace rematch::compare {
 namespace {
@@ -82,28 +83,7 @@ std::string level_lines(const HistorySeries& series, const Frame& frame) {
 
 }  // namespace
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
+std::string escaped(std::string_view text) { return cli::xml_escaped(text); }
 
 std::string name_html(std::string_view name) {
   std::string out;

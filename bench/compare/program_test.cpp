@@ -5,15 +5,21 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/compare/testing/example.h"
-#include "bench/compare/testing/shell.h"
+#include "ci/testing/shell.h"
 
 namespace rematch::compare {
 namespace {
 
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
+
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
+Outcome run_compare(const std::string& arguments) {
+  return run_line("'" REMATCH_COMPARE "' " + arguments);
 }
 
 std::string argument(const fs::path& path) { return " '" + path.string() + "'"; }

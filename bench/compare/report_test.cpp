@@ -1,4 +1,5 @@
 #include "bench/compare/report.h"
+#include "ci/testing/shell.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -13,6 +14,8 @@
 
 namespace rematch::compare {
 namespace {
+
+using testing::contains;
 
 const cli::Paint kPlain(false);
 
@@ -29,10 +32,6 @@ int widest(const std::string& text) {
     columns = std::max(columns, cli::display_width(line));
   }
   return columns;
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

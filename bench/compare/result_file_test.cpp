@@ -1,4 +1,5 @@
 #include "bench/compare/result_file.h"
+#include "ci/testing/shell.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -11,6 +12,8 @@
 
 namespace rematch::compare {
 namespace {
+
+using testing::contains;
 
 FakeFile small() {
   FakeFile file;
@@ -34,10 +37,6 @@ std::string refusal(const std::string& text) {
   }
   FAIL("accepted: " << text);
   return "";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -1,51 +1,30 @@
 // The program as its users meet it: arguments in, text and exit status out.
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "ci/testing/shell.h"
 #include "engine/cuda/device.h"
 #include "properties/laws/law.h"
 
 namespace rematch {
 namespace {
 
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-struct Outcome {
-  int status = -1;
-  std::string out;  ///< stdout, then stderr.
-};
-
-/// Runs a command line in `folder`.
-Outcome run_line(const std::string& line, const fs::path& folder) {
-  const std::string command = "cd '" + folder.string() + "' && " + line + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Outcome outcome;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.out.append(buffer.data(), n);
-  }
-  outcome.status = WEXITSTATUS(pclose(pipe));
-  return outcome;
-}
 
 /// Runs the program.
 Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_directory_path()) {
   return run_line("'" REMATCH_PROGRAM "' " + arguments, folder);
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 Json check_json(const std::string& arguments) {

@@ -1,46 +1,27 @@
 // The program as its users meet it: arguments in, text, files and exit status out.
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "ci/testing/shell.h"
 #include "scenarios/scenario.h"
 
 namespace rematch::scenarios {
 namespace {
 
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-struct Outcome {
-  int status = -1;
-  std::string out;  ///< stdout, then stderr.
-};
-
-Outcome run_line(const std::string& line) {
-  FILE* pipe = popen((line + " 2>&1").c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Outcome outcome;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.out.append(buffer.data(), n);
-  }
-  outcome.status = WEXITSTATUS(pclose(pipe));
-  return outcome;
-}
-
 Outcome run(const std::string& arguments) {
   return run_line("'" REMATCH_PROGRAM "' scenario " + arguments);
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
+#include "ci/testing/shell.h"
 #include "scenarios/report/json.h"
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/svg.h"
@@ -10,6 +11,8 @@
 
 namespace rematch::scenarios {
 namespace {
+
+using testing::contains;
 
 const Scenario kStory{"a_story", "Why?", "a thread", "Because.", nullptr};
 
@@ -28,10 +31,6 @@ Report sample(bool holds = true) {
   report.claim(true, "second claim");
   report.measured("12 ms");
   return report;
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 int count_of(const std::string& text, std::string_view part) {

@@ -1,4 +1,5 @@
 #include "bench/compare/testing/example.h"
+#include "ci/testing/shell.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +8,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/compare/testing/shell.h"
-
 namespace rematch::compare {
 namespace {
+
+using testing::text_of;
 
 /// In [-1, 1), from integers alone (the finaliser of splitmix64).
 double wobble(int i) {

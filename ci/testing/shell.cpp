@@ -1,4 +1,4 @@
-#include "bench/compare/testing/shell.h"
+#include "ci/testing/shell.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <iterator>
 #include <stdexcept>
 
-namespace rematch::compare {
+namespace rematch::testing {
 
 namespace fs = std::filesystem;
 
@@ -27,14 +27,10 @@ Outcome run_line(const std::string& line, const fs::path& folder) {
   return outcome;
 }
 
-Outcome run_compare(const std::string& arguments) {
-  return run_line("'" REMATCH_COMPARE "' " + arguments);
-}
-
 ScratchFolder::ScratchFolder() {
   static std::atomic<int> count{0};
   path_ = fs::temp_directory_path() /
-          ("rematch compare " + std::to_string(getpid()) + " " + std::to_string(count++));
+          ("rematch test " + std::to_string(getpid()) + " " + std::to_string(count++));
   fs::create_directories(path_);
 }
 
@@ -55,4 +51,8 @@ std::string text_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-}  // namespace rematch::compare
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace rematch::testing

@@ -2,8 +2,9 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
-namespace rematch::compare {
+namespace rematch::testing {
 
 /// What a command line left.
 struct Outcome {
@@ -14,9 +15,6 @@ struct Outcome {
 /// Runs a command line in `folder`.
 Outcome run_line(const std::string& line,
                  const std::filesystem::path& folder = std::filesystem::temp_directory_path());
-
-/// Runs rematch-compare.
-Outcome run_compare(const std::string& arguments);
 
 /// An empty folder that is removed with everything in it.
 class ScratchFolder {
@@ -35,4 +33,6 @@ class ScratchFolder {
 
 std::string text_of(const std::filesystem::path& file);
 
-}  // namespace rematch::compare
+bool contains(std::string_view text, std::string_view part);
+
+}  // namespace rematch::testing
