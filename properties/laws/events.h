@@ -63,4 +63,22 @@ std::optional<Breach> for_each_event(const std::vector<LiveReading>& expected,
 
 inline bool any_event(const LiveReading& /*reading*/) { return true; }
 
+/// Judges all events of both runs by check(promise, got or nullptr, run, number); events that
+/// nobody promised are breaches of `law` by themselves.
+template <class Check>
+std::optional<Breach> judge_events(const Evidence& e, std::string_view law, Check check) {
+  const auto judge_run = [&](const std::vector<LiveReading>& expected, const Record& record,
+                             std::string_view run) {
+    const auto judge = [&](const Promise* wanted, const LiveReading* got,
+                           std::size_t number) -> std::optional<Breach> {
+      if (wanted != nullptr) return check(*wanted, got, run, number);
+      return Breach{law, "events of the " + std::string(run), std::to_string(number),
+                    std::to_string(record.live.size())};
+    };
+    return for_each_event(expected, record.live, e.c.protocol.steps, any_event, judge);
+  };
+  if (auto b = judge_run(e.forecast.live, e.checkpointed, "checkpointed run")) return b;
+  return judge_run(e.forecast.plain_live, e.plain, "plain run");
+}
+
 }  // namespace rematch

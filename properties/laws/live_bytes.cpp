@@ -12,38 +12,30 @@ std::string text_of(const LiveReading& r) {
   return text;
 }
 
-std::optional<Breach> compare(const Evidence& e, const std::vector<LiveReading>& expected,
-                              const Record& record, std::string_view run) {
-  const auto judge = [&](const Promise* wanted, const LiveReading* got,
-                         std::size_t number) -> std::optional<Breach> {
-    if (wanted == nullptr) {
-      return Breach{kName, "events of the " + std::string(run), std::to_string(number),
-                    std::to_string(record.live.size())};
-    }
-    const LiveReading& promised = *wanted->reading;
-    if (got != nullptr && wanted->is_event_of(*got) && got->entered == promised.entered &&
-        got->live == promised.live && got->offloaded == promised.offloaded) {
-      return std::nullopt;
-    }
-    const std::string place = place_of(e.c, wanted->in_step(), run, number);
-    if (got == nullptr) return Breach{kName, place, text_of(promised), std::string(kNotRecorded)};
-    if (!wanted->is_event_of(*got)) {
-      return Breach{kName, place, "this event",
-                    place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
-    }
-    if (got->entered != promised.entered) {
-      return Breach{kName, place + ", when it was entered",
-                    std::to_string(promised.entered) + " bytes",
-                    std::to_string(got->entered) + " bytes"};
-    }
-    return Breach{kName, place, text_of(promised), text_of(*got)};
-  };
-  return for_each_event(expected, record.live, e.c.protocol.steps, any_event, judge);
-}
-
 std::optional<Breach> check(const Evidence& e) {
-  if (auto b = compare(e, e.forecast.live, e.checkpointed, "checkpointed run")) return b;
-  return compare(e, e.forecast.plain_live, e.plain, "plain run");
+  return judge_events(
+      e, kName,
+      [&](const Promise& wanted, const LiveReading* got, std::string_view run,
+          std::size_t number) -> std::optional<Breach> {
+        const LiveReading& promised = *wanted.reading;
+        if (got != nullptr && wanted.is_event_of(*got) && got->entered == promised.entered &&
+            got->live == promised.live && got->offloaded == promised.offloaded) {
+          return std::nullopt;
+        }
+        const std::string place = place_of(e.c, wanted.in_step(), run, number);
+        if (got == nullptr)
+          return Breach{kName, place, text_of(promised), std::string(kNotRecorded)};
+        if (!wanted.is_event_of(*got)) {
+          return Breach{kName, place, "this event",
+                        place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+        }
+        if (got->entered != promised.entered) {
+          return Breach{kName, place + ", when it was entered",
+                        std::to_string(promised.entered) + " bytes",
+                        std::to_string(got->entered) + " bytes"};
+        }
+        return Breach{kName, place, text_of(promised), text_of(*got)};
+      });
 }
 
 }  // namespace
