@@ -63,6 +63,10 @@ Number last(const std::vector<Number>& sorted) {
   return sorted.empty() ? 0 : sorted.back();
 }
 
+std::string counted(std::size_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
 std::string summary(const KillReport& report) {
   const Totals totals(report);
   const std::size_t hunts = report.hunts();
@@ -70,9 +74,10 @@ std::string summary(const KillReport& report) {
                                  : 100.0 * static_cast<double>(hunts - report.survivors()) /
                                        static_cast<double>(hunts);
   return fmt::format(
-      "{} faults, {} hunts each of at most {} cases of the {} mix: {:.{}f} % caught; cases until "
+      "{}, {} each of at most {} cases of the {} mix: {:.{}f} % caught; cases until "
       "caught: median {}, worst {}; layers of the shrunk case: median {}, worst {}",
-      report.kills.size(), report.options.seeds,
+      counted(report.kills.size(), "fault"),
+      counted(static_cast<std::size_t>(report.options.seeds), "hunt"),
       grouped(static_cast<std::int64_t>(report.options.cases)), to_string(report.options.mix), rate,
       rate == 100 ? 0 : 1, middle(totals.cases),
       grouped(static_cast<std::int64_t>(last(totals.cases))), middle(totals.layers),

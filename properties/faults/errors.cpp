@@ -16,12 +16,6 @@ struct NothingCompared {
   }
 };
 
-/// E3
-class VersionsUnchecked final : public Mechanics {
- public:
-  bool compares_versions() const override { return false; }
-};
-
 /// E4
 class LeftAfterError final : public Mechanics {
  public:
@@ -50,6 +44,18 @@ EngineParts left_after_error() {
           }};
 }
 
+/// E4b
+struct NoRecordingAfterError {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    try {
+      return checkpoint(f, in, options);
+    } catch (const std::exception&) {
+      ambient().grad_enabled = false;
+      throw;
+    }
+  }
+};
+
 /// E5
 struct EarlyStopForced {
   Tensors operator()(const Function& f, const Tensors& in, CheckpointOptions options) const {
@@ -72,6 +78,8 @@ std::span<const Fault> error_faults() {
       Fault{"E3", "Versions of what a replay reads are not compared.", "",
             with_mechanics<VersionsUnchecked>},
       Fault{"E4", "Random state is not put back when a replay fails.", "", left_after_error},
+      Fault{"E4b", "After a segment failed in the forward, nothing is recorded any more.", "",
+            with_checkpoint<NoRecordingAfterError>},
       Fault{"E5", "A check on values turns early stop on, whatever was asked.",
             "pytorch/pytorch#76737 huggingface/transformers#26221",
             with_checkpoint<EarlyStopForced>},

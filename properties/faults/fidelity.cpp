@@ -84,11 +84,6 @@ class OtherOfEqual final : public Spy {
   }
 };
 
-class VersionsUnchecked final : public Mechanics {
- public:
-  bool compares_versions() const override { return false; }
-};
-
 /// F8: captured, inputs are what they are when the replay comes.
 struct InputsAsTheyAre {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {

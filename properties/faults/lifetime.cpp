@@ -55,6 +55,20 @@ struct Cycle {
   std::vector<std::weak_ptr<Tensors>> all;
 };
 
+/// L3b
+struct KeepsWhatFailed {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) {
+    try {
+      return checkpoint(f, in, options);
+    } catch (const std::exception&) {
+      kept = in;
+      throw;
+    }
+  }
+
+  Tensors kept;
+};
+
 /// Hands out the forward's results instead of computing them again.
 class ForwardResults final : public Spy {
  public:
@@ -257,6 +271,8 @@ std::span<const Fault> lifetime_faults() {
       Fault{"L3", "A segment's graph keeps its outputs, which keep the graph.",
             "pytorch/pytorch#80151 pytorch/pytorch#82482 pytorch/pytorch#154642",
             with_checkpoint<Cycle>},
+      Fault{"L3b", "A segment that failed in the forward keeps its inputs.", "",
+            with_checkpoint<KeepsWhatFailed>},
       Fault{"L4", "A replay is merged with the forward: its results are kept, not recomputed.",
             "pytorch/xla#3455 jax-ml/jax#24062", with_checkpoint<MergedWithForward>},
       Fault{"L5", "A segment is replayed before what the previous one recomputed is gone.",

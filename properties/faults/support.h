@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/ambient/op_watcher.h"
+#include "engine/ambient/passing_watcher.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "properties/subjects/engine_subject.h"
@@ -48,30 +48,7 @@ inline Function around(const Function& function, Around forward, Around replay) 
   };
 }
 
-/// Sees the ops of a scope on their way to whoever else watches them.
-class Spy : public OpWatcher {
- public:
-  Spy() : outer_(std::exchange(ambient().ops, this)) {}
-  ~Spy() override { ambient().ops = outer_; }
-  Spy(const Spy&) = delete;
-  Spy& operator=(const Spy&) = delete;
-
-  bool recall(const OpCall& call, std::span<Tensor> results) override {
-    return outer_ != nullptr && outer_->recall(call, results);
-  }
-  void done(const OpCall& call, std::span<const Tensor> results) override {
-    if (outer_ != nullptr) outer_->done(call, results);
-  }
-  void failed(const OpCall& call) noexcept override {
-    if (outer_ != nullptr) outer_->failed(call);
-  }
-  void read(const Tensor& t) override {
-    if (outer_ != nullptr) outer_->read(t);
-  }
-
- private:
-  OpWatcher* outer_;
-};
+using Spy = PassingWatcher;
 
 /// Sees the tensors that are saved in a scope on their way to the hooks around it.
 class SaveSpy : public SavedTensorHooks {
@@ -97,6 +74,12 @@ struct ReplaysUnder {
                              }),
                       in, options);
   }
+};
+
+/// Versions of what a replay reads are not compared.
+class VersionsUnchecked final : public Mechanics {
+ public:
+  bool compares_versions() const override { return false; }
 };
 
 inline bool draws(std::string_view op) {
