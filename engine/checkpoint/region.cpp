@@ -163,7 +163,8 @@ void Region::Forward::failed(const OpCall& call) noexcept {
 void Region::Forward::read(const Tensor& t) {
   if (outer_ != nullptr) outer_->read(t);
   const Operand operand = sources_.of(t);
-  if (operand.outside) region_.reads_.push_back(operand);
+  // What an op of the region made is made anew by each replay; all else may have been kept.
+  if (operand.origin != Operand::Origin::result) region_.reads_.push_back(operand);
 }
 
 void Region::Replay::read(const Tensor& t) {

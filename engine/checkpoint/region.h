@@ -143,7 +143,7 @@ class Region {
   bool complete_ = false;
   std::vector<Step> steps_;
   std::vector<Operand> operands_;
-  /// Read from outside by what is no op.
+  /// What no op of the region made and was read by what is no op.
   std::vector<Operand> reads_;
   /// Input i of a replay is this input of the forward: the first with the same storage.
   std::vector<std::int64_t> canonical_;

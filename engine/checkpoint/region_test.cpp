@@ -307,6 +307,19 @@ TEST_CASE_METHOD(LedgerScope, "constants made anew or kept from the forward are 
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("was changed in place since the forward"));
 }
 
+TEST_CASE_METHOD(LedgerScope, "a constant that a forward makes and keeps is held to its version") {
+  const bool reentrant = GENERATE(false, true);
+  const bool cloned = GENERATE(false, true);
+  Tensor kept;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    if (!kept.defined()) kept = Tensor::full({2, 2}, DType::float64, 3);
+    return {tanh(mul(in[0], cloned ? kept.clone() : kept))};
+  };
+  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  scale_(kept, 2);
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("changed in place since the forward"));
+}
+
 TEST_CASE_METHOD(LedgerScope, "what a function clones is compared as what it reads") {
   const bool reentrant = GENERATE(false, true);
   Tensor v = tensor({1, 2, 3, 4}, {2, 2}).set_name("v");
