@@ -28,7 +28,8 @@ std::string read(const fs::path& path) {
 }
 
 /// Leaves what was found under the build tree, and says whether it is what the room shows.
-bool shown_as_found(const fs::path& name, const std::string& found, const std::string& shown) {
+bool shown_as_found(const fs::path& name, const std::string& found,
+                    [[maybe_unused]] const std::string& shown) {
   fs::create_directories((kOutput / name).parent_path());
   std::ofstream(kOutput / name, std::ios::binary) << found;
 #ifdef REMATCH_NATIVE
