@@ -14,6 +14,15 @@ namespace {
 /// Words drawn at a time; even, so that Box-Muller pairs stay together.
 constexpr std::int64_t kChunk = 512;
 
+/// Asks for the chunk of x that comes after the one of `count` elements at `first`. The drawing in
+/// between is longer than the way to memory, and hides from the CPU that x is read in order.
+template <typename T>
+void prefetch_next(const T* x, std::int64_t first, std::int64_t count, std::int64_t n) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const std::int64_t end = std::min(n, first + count + kChunk);
+  for (std::int64_t i = first + count; i < end; i += kLine) __builtin_prefetch(x + i);
+}
+
 /// Calls use(first element, count, words) over chunks of [begin, end); words[j] is the stream's
 /// word offset + first + j, and at least count + 1 of them may be read.
 template <typename Use>
@@ -77,6 +86,7 @@ void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
   const auto last_kept = static_cast<std::uint32_t>(threshold - 1);
   for_each_chunk(n, {seed, subsequence}, offset,
                  [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   prefetch_next(x, first, count, n);
                    const T* from = x + first;
                    T* to = y + first;
                    std::uint8_t* kept = mask + first;

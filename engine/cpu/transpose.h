@@ -55,7 +55,12 @@ void transpose(std::int64_t rows, std::int64_t cols, const T* from, std::int64_t
     // Whole cache lines of the side whose rows lie far apart, which compete for the same sets.
     if (from_row > to_row) {
       for (std::int64_t r0 = 0; r0 < full_rows; r0 += 16) {
+        const std::int64_t next = std::min(rows, r0 + 32);
         for (std::int64_t c = 0; c < full_cols; c += 8) {
+          // More streams than a CPU follows by itself: ask for the rows that come next.
+          for (std::int64_t r = r0 + 16; c % 16 == 0 && r < next; ++r) {
+            __builtin_prefetch(from + r * from_row + c);
+          }
           for (std::int64_t r = r0; r < std::min(full_rows, r0 + 16); r += 8) block(r, c);
         }
       }
