@@ -1,10 +1,13 @@
 #include "engine/checkpoint/early_stop.h"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <stdexcept>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/sequential.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/testing/ledger_scope.h"
@@ -74,6 +77,75 @@ TEST_CASE_METHOD(LedgerScope, "a scope left by an exception decides no more") {
   } catch (const std::domain_error&) {
   }
   CHECK(Tail(true).runs() == 1);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay of a sequence runs no layer after the last that saves") {
+  const DeterminismCheck check = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
+  int before = 0;
+  int last = 0;
+  int after = 0;
+  const Function layers[] = {
+      [&](const Tensors& in) -> Tensors { return ++before, Tensors{tanh(in[0])}; },
+      [&](const Tensors& in) -> Tensors { return ++last, Tensors{tanh(in[0])}; },
+      [&](const Tensors& in) -> Tensors { return ++after, Tensors{add(in[0], in[0])}; }};
+  CheckpointOptions options;
+  options.determinism = check;
+  const Tensor x = variable({0.5}, {1});
+  const Tensor loss = checkpoint_sequential(layers, 1, {x}, LastSegment::checkpointed, options)[0];
+  backward(loss);
+  CHECK(std::array{before, last, after} == std::array{2, 2, 1});
+  CHECK(ledger().live(Tag::saved) == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay runs no op after the one that saves last") {
+  // What a layer does in the forward after its last save, and what in the replay.
+  enum class Tail { nothing, op, clone };
+  const Tail forward = GENERATE(Tail::nothing, Tail::op, Tail::clone);
+  const Tail replay = GENERATE(Tail::op, Tail::clone);
+  int runs = 0;
+  int tails = 0;
+  const Function layer = [&](const Tensors& in) -> Tensors {
+    const Tail tail = runs++ == 0 ? forward : replay;
+    const Tensor y = tanh(in[0]);
+    const Tensor z = tail == Tail::nothing ? y : tail == Tail::op ? add(y, y) : y.clone();
+    if (runs > 1) ++tails;
+    return {tail == Tail::op ? z : y};
+  };
+  const Tensor x = variable({0.5}, {1});
+  const Tensor loss =
+      checkpoint_sequential(std::array{layer}, 1, {x}, LastSegment::checkpointed)[0];
+  backward(loss);
+  CHECK(runs == 2);
+  CHECK(tails == 0);
+  CHECK(ledger().live(Tag::saved) == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what a layer does beside its ops ends with the last save, or it") {
+  int tail = 0;
+  const bool works_on = GENERATE(false, true);
+  const Function layer = [&](const Tensors& in) -> Tensors {
+    Tensor y = tanh(in[0]);
+    if (works_on) y = add(y, y);
+    ++tail;
+    return {y};
+  };
+  const Tensor loss = checkpoint_sequential(std::array{layer}, 1, {variable({0.5}, {1})},
+                                            LastSegment::checkpointed)[0];
+  backward(loss);
+  CHECK(tail == (works_on ? 1 : 2));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay does not enter a checkpoint whose input it saves last") {
+  int entered = 0;
+  const Function inner = [&](const Tensors& in) -> Tensors {
+    return ++entered, Tensors{tanh(in[0])};
+  };
+  const Function layer = [&](const Tensors& in) { return checkpoint(inner, {tanh(in[0])}); };
+  const Tensor loss = checkpoint_sequential(std::array{layer}, 1, {variable({0.5}, {1})},
+                                            LastSegment::checkpointed)[0];
+  backward(loss);
+  // Its forward, and its own replay.
+  CHECK(entered == 2);
 }
 
 }  // namespace rematch

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/backward_group.h"
+#include "engine/checkpoint/sequence.h"
 #include "engine/checkpoint/tensor_hash.h"
 
 namespace rematch {
@@ -56,14 +57,32 @@ class ReplayHooks final : public SavedTensorHooks {
       pass_.versions[static_cast<std::size_t>(index)] = t.version();
     }
     if (frame_.options_.early_stop && frame_.mechanics_.ends_replay(count_, expected)) {
-      throw ReplayComplete{&frame_};
+      if (over_ || !frame_.ends_between_layers_) throw ReplayComplete{&frame_};
+      over_ = true;
+      ambient().ops = &end_;
     }
     return nullptr;
   }
 
   int count() const { return count_; }
+  bool over() const { return over_; }
 
  private:
+  /// Whatever a layer does in a replay that is over, and did not do in the forward, is not done.
+  class End final : public OpWatcher {
+   public:
+    explicit End(const Frame& frame) : frame_(frame) {}
+    bool recall(const OpCall& /*call*/, std::span<Tensor> /*results*/) override {
+      throw ReplayComplete{&frame_};
+    }
+    void done(const OpCall& /*call*/, std::span<const Tensor> /*results*/) override {}
+    void failed(const OpCall& /*call*/) noexcept override {}
+    void read(const Tensor& /*t*/) override { throw ReplayComplete{&frame_}; }
+
+   private:
+    const Frame& frame_;
+  };
+
   void check(const Frame::Saved& saved, int index, const Tensor& t) const {
     if (frame_.options_.determinism == DeterminismCheck::none) return;
     if (!(saved.shape == t.shape()) || saved.dtype != t.dtype()) {
@@ -81,7 +100,9 @@ class ReplayHooks final : public SavedTensorHooks {
 
   Frame& frame_;
   Frame::Pass& pass_;
+  End end_{frame_};
   int count_ = 0;
+  bool over_ = false;
 };
 
 Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options)
@@ -105,7 +126,28 @@ std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
   auto holder = std::make_unique<Holder>(shared_from_this(), static_cast<int>(saved_.size()));
   const std::uint64_t hash = options_.determinism == DeterminismCheck::values ? tensor_hash(t) : 0;
   saved_.push_back({holder.get(), t.shape(), t.dtype(), hash});
+  ops_at_last_save_ = region_.seen();
   return holder;
+}
+
+Tensors Frame::forward(const Function& function, const Tensors& inputs) {
+  FrameHooks hooks(*this);
+  HookScope scope(&hooks);
+  Region::Forward watcher(region_, inputs);
+  const auto run = [&] {
+    const auto* layers = function.target<Sequence>();
+    if (layers == nullptr || !region_.watched()) return function(inputs);
+    std::size_t saved = 0;
+    return layers->run(inputs, [&] {
+      if (saved_.size() != saved) ends_between_layers_ = region_.seen() == ops_at_last_save_;
+      saved = saved_.size();
+      return true;
+    });
+  };
+  Tensors outputs = run();
+  forward_is_over_ = true;
+  region_.forward_is_over();
+  return outputs;
 }
 
 Holder::~Holder() {
@@ -202,8 +244,12 @@ void Frame::replay(Pass& pass) {
     HookScope scope(&hooks);
     Region::Replay watcher(region_, bound);
     ReplayScope replaying(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
-    function_(bound);
-    watcher.finish();
+    if (const auto* layers = function_.target<Sequence>()) {
+      layers->run(bound, [&] { return !hooks.over(); });
+    } else {
+      function_(bound);
+    }
+    if (!hooks.over()) watcher.finish();
   } catch (const ReplayComplete& done) {
     if (done.frame != this) throw;
   }
@@ -218,13 +264,7 @@ void Frame::replay(Pass& pass) {
 
 Tensors checkpoint_non_reentrant(const Function& function, const Tensors& inputs,
                                  const CheckpointOptions& options) {
-  auto frame = std::make_shared<Frame>(function, inputs, options);
-  FrameHooks hooks(*frame);
-  HookScope scope(&hooks);
-  Region::Forward watcher(frame->region(), inputs);
-  Tensors outputs = function(inputs);
-  frame->forward_is_over();
-  return outputs;
+  return std::make_shared<Frame>(function, inputs, options)->forward(function, inputs);
 }
 
 }  // namespace rematch

@@ -25,13 +25,9 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// already did.
   Tensor fetch(int index);
 
-  /// The forward is over: a replay that saves more than it did is wrong from now on. (Before, when
-  /// the function itself differentiates, there is more to come.)
-  void forward_is_over() {
-    forward_is_over_ = true;
-    region_.forward_is_over();
-  }
-  Region& region() { return region_; }
+  /// Runs `function`, for the first time. Once it is over a replay that saves more than it did is
+  /// wrong. (Before, when the function itself differentiates, there is more to come.)
+  Tensors forward(const Function& function, const Tensors& inputs);
 
  private:
   friend class ReplayHooks;
@@ -62,6 +58,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<bool> requires_grad_;
   bool forward_is_over_ = false;
   std::vector<Saved> saved_;
+  /// Ops of the forward until it last saved; none are counted where the region is not watched.
+  std::size_t ops_at_last_save_ = 0;
+  /// The function is a Sequence, and nothing came after the last save in the layer that made it: a
+  /// replay can then end between two layers, which takes no exception.
+  bool ends_between_layers_ = false;
   std::vector<std::unique_ptr<Pass>> passes_;
 };
 

@@ -124,6 +124,7 @@ Region::Forward::Forward(Region& region, std::span<const Tensor> inputs)
 Region::Forward::~Forward() { ambient().ops = outer_; }
 
 bool Region::Forward::recall(const OpCall& call, std::span<Tensor> results) {
+  ++region_.seen_;
   Step step{call.op, call.attributes, signature_of(call), region_.operands_.size(), -1};
   for (const Tensor* t : call.operands) region_.operands_.push_back(sources_.of(*t));
   if (call.makes_tensors && region_.policy_ && region_.wants(call.op)) {
@@ -161,6 +162,7 @@ void Region::Forward::failed(const OpCall& call) noexcept {
 }
 
 void Region::Forward::read(const Tensor& t) {
+  ++region_.seen_;
   if (outer_ != nullptr) outer_->read(t);
   const Operand operand = sources_.of(t);
   // What an op of the region made is made anew by each replay; all else may have been kept.

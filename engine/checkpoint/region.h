@@ -52,6 +52,9 @@ class Region {
   /// False: there is nothing to watch.
   bool watched() const { return check_ != DeterminismCheck::none || policy_; }
 
+  /// Ops and reads of the forward so far.
+  std::size_t seen() const { return seen_; }
+
   /// Where an operand comes from.
   struct Operand {
     enum class Origin : std::uint8_t { undefined, input, result, other };
@@ -141,6 +144,7 @@ class Region {
   Policy policy_;
   bool versions_;
   bool complete_ = false;
+  std::size_t seen_ = 0;
   std::vector<Step> steps_;
   std::vector<Operand> operands_;
   /// What no op of the region made and was read by what is no op.

@@ -2,16 +2,11 @@
 
 #include <string>
 
+#include "engine/checkpoint/sequence.h"
+
 namespace rematch {
 
-Function compose(std::span<const Function> functions) {
-  return
-      [copies = std::vector<Function>(functions.begin(), functions.end())](const Tensors& inputs) {
-        Tensors values = inputs;
-        for (const Function& f : copies) values = f(values);
-        return values;
-      };
-}
+Function compose(std::span<const Function> functions) { return Sequence(functions); }
 
 Tensors checkpoint_sequential(std::span<const Function> functions, int segments,
                               const Tensors& inputs, LastSegment last,

@@ -17,7 +17,8 @@ Tensors checkpoint_sequential(std::span<const Function> functions, int segments,
                               const Tensors& inputs, LastSegment last = LastSegment::stored,
                               const CheckpointOptions& options = {});
 
-/// The functions one after the other, as one function.
+/// The functions one after the other, as one function. With early stop its replays end with the
+/// function that saves last, or within it where more ops follow.
 Function compose(std::span<const Function> functions);
 
 }  // namespace rematch

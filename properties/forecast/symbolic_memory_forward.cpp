@@ -38,6 +38,7 @@ void SymbolicMemory::run_layer(int layer, bool grad, std::size_t window) {
     }
   }
   note(Event::layer, layer, execution, entered);
+  events_->back().stops = stopped_;
   if (!stopped_) replace_window(window, results);
 }
 

@@ -120,6 +120,9 @@ struct LiveReading {
   std::int64_t peak = 0;
   /// In host memory, waiting for the backward; 0 unless the plan offloads.
   std::int64_t offloaded = 0;
+  /// Of forecasts: a layer that early stop leaves. Whether it leaves in the middle or has returned,
+  /// and with that whether its results are live, is left to the engine.
+  bool stops = false;
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
 };
 
