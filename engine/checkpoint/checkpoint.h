@@ -26,7 +26,8 @@ struct CheckpointOptions {
   bool reentrant = false;
   /// Replays start from the random state at which the function began.
   bool preserve_rng = true;
-  /// Non-reentrant: a replay stops when the last saved tensor is there. EarlyStop overrides it.
+  /// Non-reentrant: a replay stops when the last saved tensor is there; see compose(). EarlyStop
+  /// overrides it.
   bool early_stop = true;
   /// A replay that differs throws CheckpointError.
   DeterminismCheck determinism = DeterminismCheck::metadata;

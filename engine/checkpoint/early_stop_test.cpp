@@ -10,6 +10,7 @@
 #include "engine/checkpoint/sequential.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -17,6 +18,8 @@ namespace rematch {
 namespace {
 
 using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
 using testing::variable;
 
 /// Runs of what comes after the last saved tensor: 1 when the replay stopped early.
@@ -146,6 +149,51 @@ TEST_CASE_METHOD(LedgerScope, "a replay does not enter a checkpoint whose input 
   backward(loss);
   // Its forward, and its own replay.
   CHECK(entered == 2);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what an unfinished forward saved is replayed up to there") {
+  Tensor kept;
+  const Function layers[] = {[](const Tensors& in) -> Tensors { return {tanh(in[0])}; },
+                             [&](const Tensors& in) -> Tensors {
+                               kept = tanh(in[0]);
+                               throw std::domain_error("mine");
+                             }};
+  const Tensor x = variable({0.5}, {1});
+  CHECK_THROWS_AS(checkpoint_sequential(layers, 1, {x}, LastSegment::checkpointed),
+                  std::domain_error);
+  const Tensor loss = std::exchange(kept, Tensor());
+  backward(loss);
+  CHECK(x.grad().defined());
+  CHECK_FALSE(kept.defined());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a replay that is over takes nothing more from the op that ends it") {
+  Tensor w = variable({2}, {1});
+  w.set_requires_grad(false);
+  const Tensor x = variable({3}, {1});
+  const Function layer = [&](const Tensors& in) -> Tensors { return {mul(w, in[0])}; };
+  const Tensor loss =
+      checkpoint_sequential(std::array{layer}, 1, {x}, LastSegment::checkpointed)[0];
+  // From here on the op saves its other operand, too.
+  w.set_requires_grad(true);
+  backward(loss);
+  CHECK(same_bits(x.grad(), tensor({2}, {1})));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a draw that a replay does not come to moves no stream") {
+  bool drops = false;
+  const Function layer = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tanh(in[0]);
+    return {drops ? dropout(y, 0.5) : y};
+  };
+  CheckpointOptions options;
+  options.preserve_rng = false;
+  const Tensor loss = checkpoint_sequential(std::array{layer}, 1, {variable({0.5}, {1})},
+                                            LastSegment::checkpointed, options)[0];
+  drops = true;
+  const auto before = ambient().streams.states();
+  backward(loss);
+  CHECK(ambient().streams.states() == before);
 }
 
 }  // namespace rematch

@@ -10,12 +10,6 @@
 namespace rematch {
 namespace {
 
-/// Leaves a replay early. No std::exception, so that a function that handles its own errors does
-/// not swallow it.
-struct ReplayComplete {
-  const Frame* frame;
-};
-
 std::string label(int index, const Shape& shape, DType dtype) {
   return "saved tensor " + std::to_string(index) + " (" + std::string(to_string(dtype)) + " " +
          to_string(shape) + ")";
@@ -36,9 +30,11 @@ class FrameHooks final : public SavedTensorHooks {
 /// During a replay: saved tensors are collected for the forward's placeholders.
 class ReplayHooks final : public SavedTensorHooks {
  public:
-  ReplayHooks(Frame& frame, Frame::Pass& pass) : frame_(frame), pass_(pass) {}
+  ReplayHooks(Frame& frame, Frame::Pass& pass, Region::Replay& ops)
+      : frame_(frame), pass_(pass), ops_(ops) {}
 
   std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
+    if (ops_.over()) throw ReplayComplete{&frame_.region_};
     const int index = count_++;
     const auto expected = static_cast<int>(frame_.saved_.size());
     if (index >= expected) {
@@ -57,32 +53,15 @@ class ReplayHooks final : public SavedTensorHooks {
       pass_.versions[static_cast<std::size_t>(index)] = t.version();
     }
     if (frame_.options_.early_stop && frame_.mechanics_.ends_replay(count_, expected)) {
-      if (over_ || !frame_.ends_between_layers_) throw ReplayComplete{&frame_};
-      over_ = true;
-      ambient().ops = &end_;
+      if (!frame_.ends_between_layers_) throw ReplayComplete{&frame_.region_};
+      ops_.end();
     }
     return nullptr;
   }
 
   int count() const { return count_; }
-  bool over() const { return over_; }
 
  private:
-  /// Whatever a layer does in a replay that is over, and did not do in the forward, is not done.
-  class End final : public OpWatcher {
-   public:
-    explicit End(const Frame& frame) : frame_(frame) {}
-    bool recall(const OpCall& /*call*/, std::span<Tensor> /*results*/) override {
-      throw ReplayComplete{&frame_};
-    }
-    void done(const OpCall& /*call*/, std::span<const Tensor> /*results*/) override {}
-    void failed(const OpCall& /*call*/) noexcept override {}
-    void read(const Tensor& /*t*/) override { throw ReplayComplete{&frame_}; }
-
-   private:
-    const Frame& frame_;
-  };
-
   void check(const Frame::Saved& saved, int index, const Tensor& t) const {
     if (frame_.options_.determinism == DeterminismCheck::none) return;
     if (!(saved.shape == t.shape()) || saved.dtype != t.dtype()) {
@@ -100,9 +79,8 @@ class ReplayHooks final : public SavedTensorHooks {
 
   Frame& frame_;
   Frame::Pass& pass_;
-  End end_{frame_};
+  Region::Replay& ops_;
   int count_ = 0;
-  bool over_ = false;
 };
 
 Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options)
@@ -127,6 +105,8 @@ std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
   const std::uint64_t hash = options_.determinism == DeterminismCheck::values ? tensor_hash(t) : 0;
   saved_.push_back({holder.get(), t.shape(), t.dtype(), hash});
   ops_at_last_save_ = region_.seen();
+  // Not before its layer has returned.
+  ends_between_layers_ = false;
   return holder;
 }
 
@@ -239,19 +219,19 @@ void Frame::replay(Pass& pass) {
   for (const SavedTensor& input : inputs_) saved.push_back(input.get("checkpoint"));
   const Tensors bound = mechanics_.bind_inputs(saved, requires_grad_);
   saved.clear();
-  ReplayHooks hooks(*this, pass);
+  Region::Replay watcher(region_, bound);
+  ReplayHooks hooks(*this, pass, watcher);
   try {
     HookScope scope(&hooks);
-    Region::Replay watcher(region_, bound);
     ReplayScope replaying(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
     if (const auto* layers = function_.target<Sequence>()) {
-      layers->run(bound, [&] { return !hooks.over(); });
+      layers->run(bound, [&] { return !watcher.over(); });
     } else {
       function_(bound);
     }
-    if (!hooks.over()) watcher.finish();
+    if (!watcher.over()) watcher.finish();
   } catch (const ReplayComplete& done) {
-    if (done.frame != this) throw;
+    if (done.region != &region_) throw;
   }
   if (hooks.count() < static_cast<int>(saved_.size()) &&
       options_.determinism != DeterminismCheck::none) {

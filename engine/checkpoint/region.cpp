@@ -170,6 +170,7 @@ void Region::Forward::read(const Tensor& t) {
 }
 
 void Region::Replay::read(const Tensor& t) {
+  if (over_) throw ReplayComplete{&region_};
   if (region_.check_ == DeterminismCheck::none) return;
   const Operand now = sources_.of(t);
   for (const Operand& was : region_.reads_) {
@@ -180,6 +181,7 @@ void Region::Replay::read(const Tensor& t) {
 }
 
 bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
+  if (over_) throw ReplayComplete{&region_};
   const bool checked = region_.check_ != DeterminismCheck::none;
   const std::size_t index = steps_;
   if (index >= region_.steps_.size()) {

@@ -30,6 +30,14 @@ struct OpInstance {
   int index = 0;
 };
 
+class Region;
+
+/// Leaves a replay that has all it is for. No std::exception, so that a function that handles its
+/// own errors does not swallow it.
+struct ReplayComplete {
+  const Region* region;
+};
+
 /// Selective checkpointing. Asked in the forward only, once for each op that makes tensors: ops in
 /// place, views and casts are always done again.
 using Policy = std::function<Keep(const OpInstance&)>;
@@ -99,7 +107,7 @@ class Region {
   };
 
   /// Compares the ops of a replay and hands out what was kept. recall() and read() throw
-  /// CheckpointError.
+  /// CheckpointError, and ReplayComplete after end().
   class Replay final : public OpWatcher {
    public:
     Replay(Region& region, std::span<const Tensor> inputs) : region_(region), sources_(inputs) {}
@@ -109,6 +117,9 @@ class Region {
     void read(const Tensor& t) override;
     /// The function ran to its end: it must have run all ops.
     void finish() const;
+    /// Whatever the function still does, and did not do in the forward, is not done.
+    void end() { over_ = true; }
+    bool over() const { return over_; }
 
    private:
     void check_operands(const OpCall& call);
@@ -117,6 +128,7 @@ class Region {
     Region& region_;
     Sources sources_;
     std::size_t steps_ = 0;
+    bool over_ = false;
   };
 
   /// Ops of the forward that are still to come are not missed before this was called.

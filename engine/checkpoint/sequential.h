@@ -17,8 +17,10 @@ Tensors checkpoint_sequential(std::span<const Function> functions, int segments,
                               const Tensors& inputs, LastSegment last = LastSegment::stored,
                               const CheckpointOptions& options = {});
 
-/// The functions one after the other, as one function. With early stop its replays end with the
-/// function that saves last, or within it where more ops follow.
+/// The functions one after the other, as one function. Early stop ends a replay of it when the
+/// function that saves last has returned, provided that in the forward nothing came after the save
+/// in that function; else, as everywhere, at the save. (Nothing: no op, no clone; these are seen
+/// unless DeterminismCheck::none without a policy leaves the ops unwatched.)
 Function compose(std::span<const Function> functions);
 
 }  // namespace rematch

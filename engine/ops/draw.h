@@ -8,21 +8,19 @@
 
 namespace rematch {
 
-/// Takes `words` words from an ambient stream; returns the generator as it was before.
-inline Generator take_words(int stream, std::int64_t words) {
-  Generator& generator = ambient().streams.at(stream);
-  const Generator before = generator;
-  generator.draw(words);
-  return before;
-}
-
-/// compute() for an op that draws a word per element of `x`: body(generator as it was before). The
-/// stream advances even when the results are recalled, or what the region draws next would be what
-/// this op drew.
+/// compute() for an op that draws a word per element of `x` from an ambient stream: body(generator
+/// as it was before). The stream advances even when the results are recalled, or what the region
+/// draws next would be what this op drew; it does not when the op is refused or fails.
 template <class Body>
 auto compute_draw(const OpCall& call, const Tensor& x, int stream, Body&& body) {
-  const Generator before = take_words(stream, x.elements());
-  return compute(call, [&] { return body(before); });
+  const Generator before = ambient().streams.at(stream);
+  ambient().streams.at(stream).draw(x.elements());
+  try {
+    return compute(call, [&] { return body(before); });
+  } catch (...) {
+    ambient().streams.at(stream) = before;
+    throw;
+  }
 }
 
 /// Tells the ambient observer, if any, what was drawn.

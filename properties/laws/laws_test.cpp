@@ -294,24 +294,39 @@ TEST_CASE("every law breaks at the smallest deviation") {
   }
 }
 
-TEST_CASE("what is live when early stop leaves a layer is not judged, what was is") {
-  const Case c = synthetic_case();
+TEST_CASE("what is live in a replay is judged, but for results where early stop leaves a layer") {
+  Case c = synthetic_case();
+  c.plan.sequential->segments = 2;
   Synthetic s(c);
-  const auto stop = std::find_if(s.forecast.live.begin(), s.forecast.live.end(),
-                                 [](const LiveReading& r) { return r.stops; });
-  REQUIRE(stop != s.forecast.live.end());
-  LiveReading* const left = s.checkpointed.live.data() + (stop - s.forecast.live.begin());
-  // The layer has returned: its results are live, and are so still when the next event's peak
-  // begins.
-  left[0].live = left[0].peak;
-  left[1].peak = std::max(left[0].peak, left[1].peak);
-  CHECK_FALSE(s.judge("live-bytes"));
-  CHECK_FALSE(s.judge("peak-bytes"));
-  ++left[1].peak;
-  CHECK(s.judge("peak-bytes"));
-  --left[1].peak;
-  ++left[0].peak;
-  CHECK(s.judge("peak-bytes"));
+  const LiveReading& first = replayed_layer(s.checkpointed, 0);
+  const auto at = static_cast<std::size_t>(&first - s.checkpointed.live.data());
+  REQUIRE_FALSE(s.forecast.live[at].stops);
+  REQUIRE(s.forecast.live[at + 1].stops);
+  LiveReading* const layer = s.checkpointed.live.data() + at;
+  SECTION("not after the layer before") {
+    ++layer[0].live;
+    CHECK(s.judge("live-bytes"));
+  }
+  SECTION("the layer may have returned: its results are live, into the next event") {
+    layer[1].live = layer[1].peak;
+    layer[2].peak = std::max(layer[1].peak, layer[2].peak);
+    CHECK_FALSE(s.judge("live-bytes"));
+    CHECK_FALSE(s.judge("peak-bytes"));
+    ++layer[2].peak;
+    CHECK(s.judge("peak-bytes"));
+  }
+  SECTION("nothing is let go that must be live") {
+    --layer[1].live;
+    CHECK(s.judge("live-bytes"));
+  }
+  SECTION("no more than ever was") {
+    layer[1].live = layer[1].peak + 1;
+    CHECK(s.judge("live-bytes"));
+  }
+  SECTION("what was not left is not in the next peak") {
+    ++layer[2].peak;
+    CHECK(s.judge("peak-bytes"));
+  }
 }
 
 TEST_CASE("every law is in the table once, with a sentence, and is seen failing in these tests") {
