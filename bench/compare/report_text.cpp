@@ -29,7 +29,7 @@ int rank_of(TimeVerdict verdict) {
 }
 
 std::string painted(const BenchmarkResult& b, const Paint& paint) {
-  const std::string word = verdict_word(b);
+  std::string word = verdict_word(b);
   const TimeVerdict verdict = b.time.verdict;
   if (verdict == TimeVerdict::slower) return paint.red(word);
   if (verdict == TimeVerdict::faster) return paint.green(word);

@@ -149,8 +149,8 @@ std::string text_of(const KillReport& report) {
   for (const Kill& kill : report.kills) {
     std::string found = fmt::format("{}", fmt::join(kill.laws_by_frequency(), ", "));
     if (kill.survived() > 0) {
-      found =
-          paint.red(fmt::format("SURVIVED {} of {} ", kill.survived(), kill.cases.size())) + found;
+      found.insert(
+          0, paint.red(fmt::format("SURVIVED {} of {} ", kill.survived(), kill.cases.size())));
     }
     table.add({std::string(kill.fault->id), cut_statement(kill.fault->statement),
                std::to_string(kill.median_cases()), std::to_string(kill.worst_cases()),

@@ -196,20 +196,20 @@ struct SharedCache {
     explicit Remember(SharedCache& cache) : cache_(cache) {
       if (cache_.backward == current_backward()) return;
       cache_.backward = current_backward();
-      cache_.results.clear();
-      at_end_of_backward([&cache] { cache.results.clear(); });
+      cache_.made.clear();
+      at_end_of_backward([&cache] { cache.made.clear(); });
     }
     bool recall(const OpCall& call, std::span<Tensor> results) override {
       if (Spy::recall(call, results)) return true;
-      const auto found = cache_.results.find(key(call));
-      if (!call.makes_tensors || found == cache_.results.end()) return false;
+      const auto found = cache_.made.find(key(call));
+      if (!call.makes_tensors || found == cache_.made.end()) return false;
       for (std::size_t i = 0; i < results.size(); ++i) results[i] = found->second[i].detach();
       return true;
     }
     void done(const OpCall& call, std::span<const Tensor> results) override {
       Spy::done(call, results);
       if (!call.makes_tensors) return;
-      Tensors& kept = cache_.results[key(call)];
+      Tensors& kept = cache_.made[key(call)];
       if (!kept.empty()) return;
       for (const Tensor& t : results) kept.push_back(t.detach());
     }
@@ -226,7 +226,7 @@ struct SharedCache {
   };
 
   std::uint64_t backward = 0;
-  std::map<std::string, Tensors> results;
+  std::map<std::string, Tensors> made;
 };
 
 /// P9

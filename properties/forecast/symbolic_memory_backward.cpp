@@ -124,7 +124,7 @@ void SymbolicMemory::differentiate_product(const Node& node, std::size_t out, st
     return e < node.edges && edges_[static_cast<std::size_t>(node.first_edge + e)].needed();
   };
   const auto widened = [&](Block narrow, std::int64_t elements) {
-    return low ? allocate(elements) : narrow;
+    return low ? allocate(elements) : std::move(narrow);
   };
   const auto rounded = [&](std::size_t e, std::int64_t elements) {
     if (low) hands_[in + e] = allocate(elements, true);

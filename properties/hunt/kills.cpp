@@ -99,6 +99,7 @@ std::vector<Result> for_each_fault(const std::vector<const Fault*>& faults,
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(static_cast<std::size_t>(options.jobs));
     for (int i = 0; i < options.jobs; ++i) threads.emplace_back(work);
   }
   if (thrown) std::rethrow_exception(thrown);
@@ -121,6 +122,7 @@ std::vector<std::string_view> Kill::laws_by_frequency() const {
   for (const auto& [law, count] : laws) order.emplace_back(-count, law);
   std::sort(order.begin(), order.end());
   std::vector<std::string_view> names;
+  names.reserve(order.size());
   for (const auto& [count, law] : order) names.push_back(law);
   return names;
 }
