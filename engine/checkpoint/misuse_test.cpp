@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/autograd/backward.h"
+#include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/sequential.h"
 #include "engine/nn/layers.h"
@@ -109,6 +110,32 @@ TEST_CASE_METHOD(LedgerScope, "a smaller tensor from a replay is refused even wi
   options.determinism = DeterminismCheck::none;
   const Tensor y = sum(checkpoint(f, {x}, options)[0]);
   CHECK_THROWS_AS(backward(y), CheckpointError);
+}
+
+TEST_CASE_METHOD(LedgerScope, "all that a replay saves is compared, not only what is asked for") {
+  SavedTensor other;
+  SavedTensor asked;
+  std::int64_t size = 2;
+  int runs = 0;
+  // Saves by itself, as a node of the user's would: no op tells of shapes.
+  const Function f = [&](const Tensors& in) -> Tensors {
+    SavedTensor first;
+    SavedTensor second;
+    first.save(Tensor::full({size}, DType::float64, 1));
+    second.save(in[0]);
+    if (runs++ == 0) {
+      other = std::move(first);
+      asked = std::move(second);
+    }
+    return {tanh(in[0])};
+  };
+  const Tensors y = checkpoint(f, {variable({0.5})});
+  size = 3;
+  CHECK_THROWS_WITH(asked.get("mine"),
+                    ContainsSubstring("saved tensor 0 (float64 [2]) expected, got saved tensor 0 "
+                                      "(float64 [3])"));
+  size = 2;
+  CHECK(asked.get("mine").shape() == Shape({1}));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a checkpointed function may differentiate, early stop or not") {
