@@ -121,9 +121,9 @@ std::string matrix_text(const KillReport& report) {
                fmt::format("{}", fmt::join(reach.alone[i], " "))});
   }
   const std::size_t all = report.matrix.size();
-  return fmt::format("{}\nGradients alone find {} of {}; they miss {}\n", table.text(),
-                     all - reach.missed_by_gradients.size(), all,
-                     fmt::join(reach.missed_by_gradients, " "));
+  const auto& missed = reach.missed_by_gradients;
+  return fmt::format("{}\nGradients alone find {} of {}{}{}\n", table.text(), all - missed.size(),
+                     all, missed.empty() ? "" : "; they miss ", fmt::join(missed, " "));
 }
 
 std::string cut_statement(std::string_view statement) { return cut(std::string(statement), 60); }
