@@ -1,10 +1,14 @@
 #include "ci/testing/shell.h"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -14,16 +18,73 @@ namespace rematch::testing {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string read_all(FILE* pipe) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    text.append(buffer.data(), n);
+  }
+  return text;
+}
+
+/// Of a process that is not this one, which may have ended. The kernel shows the set as one
+/// hexadecimal number, bit s - 1 for signal s.
+bool catches(pid_t process, int signal) {
+  const std::string status = text_of("/proc/" + std::to_string(process) + "/status");
+  const std::size_t at = status.find("SigCgt:");
+  if (at == std::string::npos) return false;
+  const unsigned long long caught = std::stoull(status.substr(at + 7), nullptr, 16);
+  return (caught >> (signal - 1) & 1) != 0;
+}
+
+bool has_ended(pid_t process) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid == process;
+}
+
+}  // namespace
+
 Outcome run_line(const std::string& line, const fs::path& folder) {
   const std::string command = "cd '" + folder.string() + "' && { " + line + "\n} 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("no shell");
   Outcome outcome;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.out.append(buffer.data(), n);
-  }
+  outcome.out = read_all(pipe);
   outcome.status = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+Outcome run_interrupted(std::vector<std::string> command) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  // Returns when the program has taken the child's place, so that no handler of ours is left in it.
+  const int error = posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  FILE* pipe = fdopen(ends[0], "r");
+  if (error != 0) {
+    fclose(pipe);
+    throw std::runtime_error("cannot run " + command[0]);
+  }
+  while (!catches(child, SIGINT) && !has_ended(child)) sched_yield();
+  kill(child, SIGINT);
+  Outcome outcome;
+  outcome.out = read_all(pipe);
+  fclose(pipe);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
 }
 

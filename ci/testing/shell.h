@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rematch::testing {
 
@@ -15,6 +16,10 @@ struct Outcome {
 /// Runs a command line in `folder`.
 Outcome run_line(const std::string& line,
                  const std::filesystem::path& folder = std::filesystem::temp_directory_path());
+
+/// Runs a program and sends it SIGINT as soon as it has a handler of its own for that signal,
+/// however long its start takes. The first of `command` is the program's path.
+Outcome run_interrupted(std::vector<std::string> command);
 
 /// An empty folder that is removed with everything in it.
 class ScratchFolder {

@@ -17,6 +17,7 @@ namespace {
 
 using testing::contains;
 using testing::Outcome;
+using testing::run_interrupted;
 using testing::run_line;
 
 namespace fs = std::filesystem;
@@ -64,8 +65,7 @@ TEST_CASE("check ends with a summary that says how much was looked at") {
 }
 
 TEST_CASE("an interrupted check keeps what it found and exits with 130") {
-  const Outcome o =
-      run("check --seed random --for 1h & pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
+  const Outcome o = run_interrupted({REMATCH_PROGRAM, "check", "--seed", "random", "--for", "1h"});
   CHECK(o.status == 130);
   CHECK(contains(o.out, "interrupted"));
   CHECK(contains(o.out, "record hash"));

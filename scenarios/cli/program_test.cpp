@@ -15,6 +15,7 @@ namespace {
 
 using testing::contains;
 using testing::Outcome;
+using testing::run_interrupted;
 using testing::run_line;
 
 namespace fs = std::filesystem;
@@ -58,8 +59,7 @@ TEST_CASE("a story is told as text, as JSON and with its pictures") {
 }
 
 TEST_CASE("an interrupted story keeps what it found and exits with 130") {
-  const Outcome o =
-      run_line("timeout --preserve-status -s INT 0.2 '" REMATCH_PROGRAM "' scenario last_segment");
+  const Outcome o = run_interrupted({REMATCH_PROGRAM, "scenario", "--all"});
   INFO(o.out);
   CHECK(o.status == 130);
   CHECK(contains(o.out, "interrupted"));
