@@ -4,6 +4,7 @@
 #include <limits>
 #include <thread>
 
+#include "engine/cuda/testing/convolutions.h"
 #include "engine/cuda/testing/device.h"
 #include "engine/cuda/testing/reference.h"
 
@@ -15,25 +16,12 @@ using cpu::testing::product_bound;
 using testing::DeviceArray;
 using testing::DirectUpTo;
 using testing::kAlways;
+using testing::kConvolutions;
 using testing::need_device;
 using testing::same_bits;
 using testing::sized;
 using testing::unit;
 using testing::values;
-
-// n, c, h, w, out_c, kh, kw, strides, paddings: single pixels, odd extents, strides that skip the
-// last rows, paddings as large as the kernel, 1 x 1, oblong kernels, and shapes of real networks.
-constexpr Conv2dShape kShapes[] = {
-    {2, 2, 8, 8, 4, 3, 3, 1, 1, 1, 1},     {3, 8, 8, 8, 8, 3, 3, 1, 1, 1, 1},
-    {2, 3, 7, 9, 5, 3, 2, 2, 3, 1, 0},     {2, 3, 7, 9, 5, 1, 1, 2, 2, 0, 0},
-    {3, 3, 11, 5, 7, 4, 5, 3, 2, 2, 2},    {2, 4, 6, 6, 3, 1, 1, 1, 1, 0, 0},
-    {1, 2, 5, 5, 3, 2, 2, 3, 3, 1, 1},     {1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1},
-    {2, 3, 8, 8, 9, 3, 3, 2, 2, 1, 1},     {1, 2, 30, 31, 3, 3, 3, 1, 1, 1, 1},
-    {40, 8, 15, 16, 7, 2, 2, 1, 1, 0, 0},  {1, 1, 6, 6, 1, 2, 2, 1, 1, 3, 3},
-    {5, 4, 3, 3, 6, 3, 3, 1, 1, 0, 0},     {16, 16, 16, 16, 32, 3, 3, 1, 1, 1, 1},
-    {32, 3, 32, 32, 16, 5, 5, 1, 1, 2, 2}, {8, 32, 14, 14, 64, 3, 3, 2, 2, 1, 1},
-    {64, 1, 28, 28, 8, 3, 3, 1, 1, 1, 1},
-};
 
 template <typename T>
 struct Results {
@@ -135,7 +123,7 @@ TEMPLATE_TEST_CASE("convolutions on the device are the CPU's within the bound, o
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
     for (const std::int64_t shift : {0, 1}) {
-      for (const Conv2dShape& s : kShapes) {
+      for (const Conv2dShape& s : kConvolutions) {
         CAPTURE(products, shift, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w,
                 s.pad_h, s.pad_w);
         const Layer<T> layer(s, shift);
@@ -151,7 +139,7 @@ TEMPLATE_TEST_CASE("convolutions whose sums are exact have the CPU's values in e
   need_device();
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
-    for (const Conv2dShape& s : kShapes) {
+    for (const Conv2dShape& s : kConvolutions) {
       CAPTURE(products, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw);
       const Layer<T> layer(s, 0, testing::quarters<T>);
       const Results<T> got = layer.on_device();
@@ -173,7 +161,7 @@ TEMPLATE_TEST_CASE("a convolution has the same bits every time, whatever ran in 
     std::vector<Results<T>> first;
     for (int round = 0; round < 3; ++round) {
       std::size_t at = 0;
-      for (const Conv2dShape& s : kShapes) {
+      for (const Conv2dShape& s : kConvolutions) {
         CAPTURE(products, round, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw);
         const Results<T> got = Layer<T>(s).on_device();
         if (round == 0) {

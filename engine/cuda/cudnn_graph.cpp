@@ -97,7 +97,7 @@ PassNames names_of(ConvolutionPass pass) {
 
 /// The problem as a graph; nullopt if cuDNN does not take it, such as a padding wider than the
 /// kernel.
-std::optional<Descriptor> graph(const ConvolutionProblem& p) {
+std::optional<Descriptor> graph(const ConvolutionProblem& p, bool for_this_device) {
   const cpu::Conv2dShape& s = p.shape;
   const PassNames names = names_of(p.pass);
   const Descriptor x = tensor(p, kX, {s.n, s.c, s.h, s.w});
@@ -125,19 +125,22 @@ std::optional<Descriptor> graph(const ConvolutionProblem& p) {
   if (!operation.try_finalize()) return std::nullopt;
 
   Descriptor d(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  const cudnnHandle_t handle = cudnn_handle();
-  d.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &handle);
+  if (for_this_device) {
+    const cudnnHandle_t handle = cudnn_handle();
+    d.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &handle);
+  }
   d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
   if (!d.try_finalize()) return std::nullopt;
   return d;
 }
 
 /// Appends what a heuristic proposes; nothing if it knows nothing.
-void append_proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                      std::vector<Descriptor>& engines) {
+void append_proposals(const Descriptor& graph, const Descriptor* described,
+                      cudnnBackendHeurMode_t mode, std::vector<Descriptor>& engines) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
+  if (described != nullptr) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *described);
   if (!heuristic.try_finalize()) return;
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
@@ -159,15 +162,29 @@ void append_proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
   }
 }
 
-/// Whether the engine's notes allow it for the problem.
-bool is_allowed(const ConvolutionProblem& p, const Descriptor& config) {
-  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+/// The engine that a configuration is for.
+Descriptor engine_of(const Descriptor& config) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
   check(
       cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, static_cast<void*>(&raw)),
       "the engine of a configuration");
+  return engine;
+}
+
+std::int64_t number_of(const Descriptor& engine) {
+  std::int64_t number = 0;
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+                                 &count, &number),
+        "the number of an engine");
+  return number;
+}
+
+/// Whether the engine's notes allow it for the problem.
+bool is_allowed(const ConvolutionProblem& p, const Descriptor& engine) {
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   std::int64_t noted = 0;
   check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
@@ -233,8 +250,8 @@ void Descriptor::finalize(std::string_view what) { check(cudnnBackendFinalize(ge
 
 bool Descriptor::try_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
 
-ConvolutionPlan::ConvolutionPlan(Descriptor engine, Descriptor plan)
-    : engine_(std::move(engine)), plan_(std::move(plan)) {
+ConvolutionPlan::ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan)
+    : number_(number), engine_(std::move(engine)), plan_(std::move(plan)) {
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                  CUDNN_TYPE_INT64, 1, &count, &scratch_bytes_),
@@ -254,23 +271,30 @@ cudnnStatus_t ConvolutionPlan::run(const ConvolutionData& data, void* scratch) c
   return cudnnBackendExecute(cudnn_handle(), plan_.get(), pack.get());
 }
 
-ConvolutionCandidates::ConvolutionCandidates(const ConvolutionProblem& problem)
-    : problem_(problem) {
-  const std::optional<Descriptor> operations = graph(problem);
+ConvolutionCandidates::ConvolutionCandidates(const ConvolutionProblem& problem,
+                                             const Descriptor* described)
+    : problem_(problem), described_(described) {
+  const std::optional<Descriptor> operations = graph(problem, described == nullptr);
   if (!operations) return;
-  append_proposals(*operations, CUDNN_HEUR_MODE_A, engines_);
-  append_proposals(*operations, CUDNN_HEUR_MODE_FALLBACK, engines_);
+  append_proposals(*operations, described, CUDNN_HEUR_MODE_A, engines_);
+  append_proposals(*operations, described, CUDNN_HEUR_MODE_FALLBACK, engines_);
 }
 
 std::unique_ptr<ConvolutionPlan> ConvolutionCandidates::plan(int i) {
-  Descriptor& engine = engines_[static_cast<std::size_t>(i)];
+  Descriptor& config = engines_[static_cast<std::size_t>(i)];
+  const Descriptor engine = engine_of(config);
   if (!is_allowed(problem_, engine)) return nullptr;
   Descriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  const cudnnHandle_t handle = cudnn_handle();
-  made.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle);
-  made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
+  if (described_ == nullptr) {
+    const cudnnHandle_t handle = cudnn_handle();
+    made.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle);
+  } else {
+    made.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *described_);
+  }
+  made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
   if (!made.try_finalize()) return nullptr;
-  std::unique_ptr<ConvolutionPlan> plan(new ConvolutionPlan(std::move(engine), std::move(made)));
+  std::unique_ptr<ConvolutionPlan> plan(
+      new ConvolutionPlan(number_of(engine), std::move(config), std::move(made)));
   if (plan->scratch_bytes() > kMaxLibraryScratch) return nullptr;
   return plan;
 }

@@ -60,6 +60,8 @@ class Descriptor {
 /// A plan of one thread for a problem, made from an engine configuration that cuDNN proposed.
 class ConvolutionPlan {
  public:
+  /// Its engine's number among cuDNN's engines for the pass.
+  [[nodiscard]] std::int64_t engine() const { return number_; }
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
   /// Queues the work on stream().
@@ -67,8 +69,9 @@ class ConvolutionPlan {
 
  private:
   friend class ConvolutionCandidates;
-  ConvolutionPlan(Descriptor engine, Descriptor plan);
+  ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan);
 
+  std::int64_t number_;
   Descriptor engine_;
   Descriptor plan_;
   std::int64_t scratch_bytes_ = 0;
@@ -78,7 +81,10 @@ class ConvolutionPlan {
 /// best first, then its fallbacks. In one process a problem has the same list every time.
 class ConvolutionCandidates {
  public:
-  explicit ConvolutionCandidates(const ConvolutionProblem& problem);
+  /// For the calling thread's device; or, with a finalized description of one (cuDNN's "device
+  /// properties"), for a device that need not be there: such plans can be looked at, and not run.
+  explicit ConvolutionCandidates(const ConvolutionProblem& problem,
+                                 const Descriptor* described = nullptr);
 
   [[nodiscard]] int count() const { return static_cast<int>(engines_.size()); }
   /// The plan of candidate `i`; nullptr if its engine is not deterministic, less precise than the
@@ -87,6 +93,7 @@ class ConvolutionCandidates {
 
  private:
   ConvolutionProblem problem_;
+  const Descriptor* described_;
   std::vector<Descriptor> engines_;
 };
 

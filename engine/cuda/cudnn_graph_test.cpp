@@ -1,0 +1,142 @@
+// What cuDNN plans for devices that are described to it. No device is needed for that, so these
+// tests run wherever cuDNN is.
+#include "engine/cuda/cudnn_graph.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <iterator>
+#include <limits>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "engine/cuda/testing/convolutions.h"
+
+namespace rematch::cuda {
+namespace {
+
+using cpu::Conv2dShape;
+using testing::kConvolutions;
+
+// What a handle would ask the device for, in the keys that cuDNN reads. Clocks and sizes guide the
+// choice among engines; whether an engine can be used follows from the architecture.
+constexpr std::string_view kH200 = R"({"deviceName": "H200", "deviceVer": 900, "driverVer": 13000,
+  "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1,
+  "multiProcessorCount": 132, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
+  "totalGlobalMem": 150109880320, "l2CacheSize": 62914560, "warpSize": 32,
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
+  "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
+  "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024})";
+constexpr std::string_view kA100 = R"({"deviceName": "A100", "deviceVer": 800, "driverVer": 13000,
+  "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1,
+  "multiProcessorCount": 108, "smClockRateKHz": 1410000, "memClockRateKHz": 1593000,
+  "totalGlobalMem": 85094825984, "l2CacheSize": 41943040, "warpSize": 32,
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
+  "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
+  "maxSharedMemoryPerBlockOptin": 166912, "reservedSharedMemoryPerBlock": 1024})";
+
+Descriptor described(std::string_view properties) {
+  Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  // A literal, so there is a zero behind it, which cuDNN wants to be counted.
+  device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, properties.data(),
+             static_cast<std::int64_t>(properties.size()) + 1);
+  device.finalize("the description of a device");
+  return device;
+}
+
+/// Engine and scratch of each plan that may be used, in the order of the candidates.
+using Usable = std::vector<std::tuple<std::int64_t, std::int64_t>>;
+
+/// The first `most` of them.
+Usable usable(const ConvolutionProblem& problem, const Descriptor& device,
+              std::size_t most = std::numeric_limits<std::size_t>::max()) {
+  ConvolutionCandidates candidates(problem, &device);
+  Usable found;
+  for (int i = 0; i < candidates.count() && found.size() < most; ++i) {
+    if (const auto plan = candidates.plan(i)) {
+      found.emplace_back(plan->engine(), plan->scratch_bytes());
+    }
+  }
+  return found;
+}
+
+/// Calls f(problem) for every pass of `shape` in every type, precision and alignment.
+template <typename F>
+void for_each_problem(const Conv2dShape& shape, const F& f) {
+  for (const ConvolutionPass pass :
+       {ConvolutionPass::forward, ConvolutionPass::grad_input, ConvolutionPass::grad_weight}) {
+    for (const bool aligned : {true, false}) {
+      for (const bool is_double : {false, true}) {
+        for (const bool tf32 : {false, true}) {
+          if (is_double && tf32) continue;
+          CAPTURE(to_string(pass), is_double, tf32, aligned);
+          f(ConvolutionProblem{shape, pass, is_double, tf32, aligned});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has a deterministic plan for every pass of every convolution on H200 and A100") {
+  // The CIFAR10 network's layers at the batch sizes that are timed.
+  std::vector<Conv2dShape> shapes(std::begin(kConvolutions), std::end(kConvolutions));
+  for (const std::int64_t n : {64, 1024}) {
+    shapes.push_back({n, 3, 32, 32, 32, 3, 3, 1, 1, 1, 1});
+    shapes.push_back({n, 32, 32, 32, 64, 3, 3, 1, 1, 1, 1});
+    shapes.push_back({n, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1});
+  }
+  for (const std::string_view properties : {kH200, kA100}) {
+    const Descriptor device = described(properties);
+    for (const Conv2dShape& s : shapes) {
+      CAPTURE(properties, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h,
+              s.pad_w);
+      for_each_problem(s, [&](const ConvolutionProblem& problem) {
+        CHECK(usable(problem, device, 1).size() == 1);
+      });
+    }
+  }
+}
+
+TEST_CASE("cuDNN's engines that add atomically are proposed, and never planned") {
+  // Their numbers in cuDNN 9, which notes them as not deterministic.
+  constexpr std::int64_t kGradInput = 25;
+  constexpr std::int64_t kGradWeight = 20;
+  const Descriptor device = described(kH200);
+  for (const Conv2dShape& s : kConvolutions) {
+    CAPTURE(s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw);
+    for_each_problem(s, [&](const ConvolutionProblem& problem) {
+      if (problem.pass == ConvolutionPass::forward) return;
+      const std::int64_t excluded =
+          problem.pass == ConvolutionPass::grad_input ? kGradInput : kGradWeight;
+      for (const auto& [engine, scratch] : usable(problem, device)) CHECK(engine != excluded);
+      // Whatever else is refused, they are: without them a float64 problem would lose no candidate.
+      if (!problem.is_double) return;
+      const auto proposed = ConvolutionCandidates(problem, &device).count();
+      CHECK(static_cast<int>(usable(problem, device).size()) < proposed);
+    });
+  }
+}
+
+TEST_CASE("a convolution's plans are the same, in the same order, each time cuDNN is asked") {
+  const Descriptor device = described(kH200);
+  for (const Conv2dShape& s : kConvolutions) {
+    for_each_problem(s, [&](const ConvolutionProblem& problem) {
+      CHECK(usable(problem, device, 3) == usable(problem, described(kH200), 3));
+    });
+  }
+}
+
+TEST_CASE("tensor cores that round to TF32 are planned for when asked for, and not otherwise") {
+  const Descriptor device = described(kH200);
+  ConvolutionProblem problem{.shape = {1024, 64, 16, 16, 128, 3, 3, 1, 1, 1, 1}, .aligned = true};
+  const Usable strict = usable(problem, device);
+  problem.tf32 = true;
+  const Usable tf32 = usable(problem, device);
+  CHECK(strict.size() < tf32.size());
+  CHECK(strict.front() != tf32.front());
+}
+
+}  // namespace rematch::cuda
