@@ -10,27 +10,22 @@ namespace rematch::cpu {
 
 namespace {
 
-/// Channels summed side by side when s = 1, where a channel's elements lie far apart.
+/// Channels whose backward sums are held side by side.
 constexpr std::int64_t kTile = 64;
 
 /// out(channel, sum over n and s of value(element index, channel)) for channels [begin, end). With
-/// s = 1 a channel's values are added in double in ascending order of n, else as a LaneSum with one
-/// run per n.
+/// s = 1 a channel's values are added down the column, in double, else as a LaneSum with one run
+/// per n.
 template <typename T, typename Value, typename Out>
 void channel_sums(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t begin,
                   std::int64_t end, const Value& value, const Out& out) {
   if (s == 1) {
-    for (std::int64_t first = begin; first < end; first += kTile) {
-      const std::int64_t count = std::min(kTile, end - first);
-      double total[kTile] = {};
-      for (std::int64_t i = 0; i < n; ++i) {
-        for (std::int64_t j = 0; j < count; ++j) {
-          total[j] += static_cast<double>(value(i * c + first + j, first + j));
-        }
-      }
-      for (std::int64_t j = 0; j < count; ++j) out(first + j, total[j]);
-    }
-    return;
+    return column_sums<double>(
+        n, end - begin,
+        [=, &value](std::int64_t i, std::int64_t j) {
+          return static_cast<double>(value(i * c + begin + j, begin + j));
+        },
+        [=, &out](std::int64_t j, double total) { out(begin + j, total); });
   }
   for (std::int64_t j = begin; j < end; ++j) {
     LaneSum<T> sum;

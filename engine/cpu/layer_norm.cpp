@@ -1,7 +1,5 @@
 #include "engine/cpu/layer_norm.h"
 
-#include <algorithm>
-
 #include "engine/cpu/reduce.h"
 #include "engine/math/normalise.h"
 #include "engine/math/pointwise.h"
@@ -29,25 +27,29 @@ template <typename T>
 void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T* x,
                          const T* mean, const T* rstd, const T* w, T* gx, T* gw, T* gb) {
   const auto count = static_cast<double>(cols);
-  if (gw != nullptr) std::fill_n(gw, cols, T(0));
-  if (gb != nullptr) std::fill_n(gb, cols, T(0));
-  for (std::int64_t r = 0; r < rows; ++r, gy += cols, x += cols) {
+  if (gw != nullptr) {
+    column_sums<T>(
+        rows, cols,
+        [=](std::int64_t r, std::int64_t i) {
+          const std::int64_t at = r * cols + i;
+          return math::layer_norm_weight_term(gy[at], x[at], mean[r], rstd[r]);
+        },
+        [=](std::int64_t i, double total) { gw[i] = static_cast<T>(total); });
+  }
+  if (gb != nullptr) {
+    column_sums<T>(
+        rows, cols, [=](std::int64_t r, std::int64_t i) { return gy[r * cols + i]; },
+        [=](std::int64_t i, double total) { gb[i] = static_cast<T>(total); });
+  }
+  if (gx == nullptr) return;
+  for (std::int64_t r = 0; r < rows; ++r, gy += cols, x += cols, gx += cols) {
     const T centre = mean[r];
     const T factor = rstd[r];
-    if (gw != nullptr) {
-      for (std::int64_t i = 0; i < cols; ++i)
-        gw[i] += math::layer_norm_weight_term(gy[i], x[i], centre, factor);
-    }
-    if (gb != nullptr) {
-      for (std::int64_t i = 0; i < cols; ++i) gb[i] += gy[i];
-    }
-    if (gx == nullptr) continue;
     const auto h = [=](std::int64_t i) { return w == nullptr ? gy[i] : gy[i] * w[i]; };
     const double sum_h = lane_sum<T>(cols, h);
     const double moment = lane_sum<T>(cols, [=](std::int64_t i) { return h(i) * (x[i] - centre); });
     const auto row = math::LayerNormRow<T>::make(centre, factor, sum_h, moment, count);
     for (std::int64_t i = 0; i < cols; ++i) gx[i] = row.gradient(h(i), x[i]);
-    gx += cols;
   }
 }
 

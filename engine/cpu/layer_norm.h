@@ -12,8 +12,8 @@ void layer_norm_forward(std::int64_t rows, std::int64_t cols, const T* x, const 
                         T eps, T* y, T* mean, T* rstd);
 
 /// With xhat = (x - mean) * rstd and h = gy * w: gx = rstd * (h - mean(h) - xhat * mean(h * xhat)),
-/// gw[cols] = sum over rows of gy * xhat, gb[cols] = sum over rows of gy. `w`, gx, gw, gb may be
-/// null.
+/// gw[cols] = sum over rows of gy * xhat, gb[cols] = sum over rows of gy, both as column_sums
+/// (reduce.h) in T. `w`, gx, gw, gb may be null.
 template <typename T>
 void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T* x,
                          const T* mean, const T* rstd, const T* w, T* gx, T* gw, T* gb);

@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/cpu/batch_norm.h"
 #include "engine/cpu/layer_norm.h"
@@ -176,6 +177,36 @@ TEST_CASE("layer normalisation matches its formula") {
   check_layer_norm<float>(3, 77);
   check_layer_norm<double>(9, 5);
   check_layer_norm<double>(2, 1500);
+}
+
+TEST_CASE("sums down a column add 128 rows at a time, and those sums in double") {
+  constexpr std::int64_t kRows = 300;
+  constexpr std::int64_t kCols = 70;
+  const auto gy = values<float>(kRows * kCols, 1);
+  const auto x = values<float>(kRows * kCols, 2);
+  const std::vector<float> mean(kRows, 0.25F);
+  const std::vector<float> rstd(kRows, 1.5F);
+  std::vector<float> gw(kCols);
+  std::vector<float> gb(kCols);
+  layer_norm_backward<float>(kRows, kCols, gy.data(), x.data(), mean.data(), rstd.data(), nullptr,
+                             nullptr, gw.data(), gb.data());
+  std::size_t differs_from_plain_sum = 0;
+  for (std::size_t j = 0; j < kCols; ++j) {
+    double total = 0;
+    float plain = 0;
+    for (const auto& [first, last] : {std::pair{0, 128}, {128, 256}, {256, 300}}) {
+      float chunk = 0;
+      for (int r = first; r < last; ++r) {
+        chunk += gy[static_cast<std::size_t>(r) * kCols + j];
+        plain += gy[static_cast<std::size_t>(r) * kCols + j];
+      }
+      total += static_cast<double>(chunk);
+    }
+    CHECK(gb[j] == static_cast<float>(total));
+    differs_from_plain_sum += gb[j] != plain ? 1 : 0;
+  }
+  // Else the order would not show.
+  CHECK(differs_from_plain_sum > 0);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/math/lane_order.h"
+
 namespace rematch::cpu {
 
 /// A sum in a fixed order: 16 lanes that a run's elements enter in turn, every run starting at lane
@@ -67,6 +69,27 @@ double lane_sum(std::int64_t n, const Value& value) {
   LaneSum<T> sum;
   sum.add(n, value);
   return sum.total();
+}
+
+/// Calls out(j, total) with the sum of value(row, j) over the rows, for each of `cols` columns: in
+/// Sum within a chunk of math::kChunkRows rows, in double across.
+template <typename Sum, typename Value, typename Out>
+void column_sums(std::int64_t rows, std::int64_t cols, const Value& value, const Out& out) {
+  // So many side by side, for a column's elements lie far apart.
+  constexpr std::int64_t kTile = 64;
+  for (std::int64_t left = 0; left < cols; left += kTile) {
+    const std::int64_t count = std::min(kTile, cols - left);
+    double total[kTile] = {};
+    for (std::int64_t first = 0; first < rows; first += math::kChunkRows) {
+      const std::int64_t last = std::min(rows, first + math::kChunkRows);
+      Sum chunk[kTile] = {};
+      for (std::int64_t r = first; r < last; ++r) {
+        for (std::int64_t j = 0; j < count; ++j) chunk[j] += value(r, left + j);
+      }
+      for (std::int64_t j = 0; j < count; ++j) total[j] += static_cast<double>(chunk[j]);
+    }
+    for (std::int64_t j = 0; j < count; ++j) out(left + j, total[j]);
+  }
 }
 
 }  // namespace rematch::cpu

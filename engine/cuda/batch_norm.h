@@ -6,12 +6,11 @@ namespace rematch::cuda {
 
 // engine/cpu/batch_norm.h on the device: pointers are the device's, work goes to stream().
 //
-// With s > 1 all sums take the CPU's order, LaneSum with one run per image, and all results have
-// the CPU's bits (NaN payloads apart); a channel's sum is within
+// All sums take the CPU's order, and all results have the CPU's bits (NaN payloads apart). With
+// s > 1 that is LaneSum with one run per image: a channel's sum is within
 // ((1024 / s + 66 + 4) u_T + ceil(n s / 1024) u_64) * sum |terms| of the exact one
-// (engine/math/lane_order.h). With s = 1 the terms are added in double, n of them in chunks of 128
-// whose sums are added in ascending order: the CPU's order up to n = 128, and beyond within
-// 2 n u_64 * sum |terms| of the CPU's sum before both are rounded to T.
+// (engine/math/lane_order.h). With s = 1 the terms are added in double, in chunks of 128 whose sums
+// are added in ascending order.
 
 /// Batch normalisation over n and s of x[n,c,s] (Ioffe and Szegedy, 2015; s = 1 for 1d):
 /// y = (x - mean) * invstd * w + b with the batch's mean and biased variance, and

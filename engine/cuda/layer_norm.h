@@ -5,14 +5,10 @@
 namespace rematch::cuda {
 
 // engine/cpu/layer_norm.h on the device: pointers are the device's, work goes to stream(). Formulas
-// and the order of sums along rows are the CPU's, so y, mean, rstd and gx have its bits (NaN
-// payloads apart); such a sum is within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum |terms| of
-// the exact one. gw and gb are summed down columns in chunks of 128 rows: ascending in T in a
-// chunk, as on the CPU; the chunks' sums ascending in double. Up to 128 rows that is the CPU's
-// order, and its bits. Beyond, with t = the column's sum of |terms|, gw and gb are within
-// (min(rows, 128) u_T + ceil(rows / 128) u_64) t of the exact sum of the terms (gw's terms carry 3
-// roundings each), the CPU's within rows u_T t, so the two differ by at most
-// ((rows + 128) u_T + ceil(rows / 128) u_64) t.
+// and the order of sums are the CPU's, so all results have its bits (NaN payloads apart). A sum
+// along a row is within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum |terms| of the exact one; gw
+// and gb are within (min(rows, 128) u_T + ceil(rows / 128) u_64) * sum |terms| (gw's terms carry 3
+// roundings each).
 
 /// Layer normalisation of each row of x[rows,cols] (Ba et al., 2016):
 /// y = (x - mean) * rstd * w[cols] + b[cols], with the row's mean and biased variance and

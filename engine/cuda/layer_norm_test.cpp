@@ -1,11 +1,9 @@
 #include "engine/cuda/layer_norm.h"
 
 #include <catch2/catch_template_test_macros.hpp>
-#include <cmath>
 
 #include "engine/cpu/layer_norm.h"
 #include "engine/cuda/testing/device.h"
-#include "engine/math/lane_order.h"
 
 namespace rematch::cuda {
 namespace {
@@ -15,17 +13,7 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-/// Whether got is within the column sums' bound of want; terms are below 4 in magnitude.
-template <typename T>
-bool within_column_bound(const std::vector<T>& got, const std::vector<T>& want, std::int64_t rows) {
-  const double unit = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
-  const auto n = static_cast<double>(rows);
-  const double bound = ((n + 128) * unit + std::ceil(n / 128) * 0x1p-53) * 4 * n;
-  return cpu::testing::distance(got, want) <= bound;
-}
-
-TEMPLATE_TEST_CASE("layer norm on the device keeps the CPU's bits, or the stated bound", "[gpu]",
-                   float, double) {
+TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu]", float, double) {
   using T = TestType;
   need_device();
   for (const auto [rows, cols] : testing::kTables) {
@@ -68,13 +56,8 @@ TEMPLATE_TEST_CASE("layer norm on the device keeps the CPU's bits, or the stated
       CHECK(holds(dmean, mean));
       CHECK(holds(drstd, rstd));
       CHECK(holds(dgx, gx));
-      if (rows <= math::kChunkRows) {
-        CHECK(holds(dgw, gw));
-        CHECK(holds(dgb, gb));
-      } else {
-        CHECK(within_column_bound(dgw.host(), gw, rows));
-        CHECK(within_column_bound(dgb.host(), gb, rows));
-      }
+      CHECK(holds(dgw, gw));
+      CHECK(holds(dgb, gb));
 
       const DeviceArray<T> alone(cols);
       layer_norm_backward<T>(rows, cols, dgy.data(), dx.data(), dmean.data(), drstd.data(), dwp,
