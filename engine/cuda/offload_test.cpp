@@ -132,7 +132,7 @@ struct Training {
 
 }  // namespace
 
-TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[gpu]") {
+TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[gpu][offload]") {
   need_device();
   Ledger ledger(pinned_memory());
   CHECK(ledger.device() == Device::cpu);
@@ -161,7 +161,7 @@ TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[
   CHECK(ledger.reserved() == 0);
 }
 
-TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu]") {
+TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu][offload]") {
   need_device();
   if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
   Ledger ledger(pinned_memory());
@@ -177,7 +177,7 @@ TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu]") {
 }
 
 TEST_CASE("a copy out runs beside later work, after earlier work, and is waited for at its end",
-          "[gpu]") {
+          "[gpu][offload]") {
   need_device();
   Ledger device(device_memory());
   Ledger host(pinned_memory());
@@ -187,6 +187,7 @@ TEST_CASE("a copy out runs beside later work, after earlier work, and is waited 
   synchronize();
   {
     Gate before;
+    check(cudaMemsetAsync(block, 7, kLarge, stream()), "memset");
     begin_copy_out(pinned, block, kLarge);
     CHECK(cudaStreamQuery(context().copies) == cudaErrorNotReady);
     (void)cudaGetLastError();
@@ -194,6 +195,7 @@ TEST_CASE("a copy out runs beside later work, after earlier work, and is waited 
     finish_copy_out();
   }
   synchronize();
+  CHECK(static_cast<const unsigned char*>(pinned)[kLarge - 1] == 7);
   begin_copy_out(pinned, block, kLarge);
   {
     Gate later;
@@ -203,12 +205,13 @@ TEST_CASE("a copy out runs beside later work, after earlier work, and is waited 
     check(cudaMemsetAsync(block, 6, kLarge, stream()), "memset");
   }
   synchronize();
-  CHECK(static_cast<const unsigned char*>(pinned)[kLarge - 1] == 5);
+  CHECK(static_cast<const unsigned char*>(pinned)[kLarge - 1] == 7);
   host.release(pinned, kLarge, Tag::saved);
   device.release(block, kLarge, Tag::temporaries);
 }
 
-TEST_CASE("what was copied out comes back though block after block is used again", "[gpu]") {
+TEST_CASE("what was copied out comes back though block after block is used again",
+          "[gpu][offload]") {
   need_device();
   Ledger device(device_memory());
   Ledger host(pinned_memory());
@@ -236,7 +239,7 @@ TEST_CASE("what was copied out comes back though block after block is used again
   }
 }
 
-TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu]") {
+TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu][offload]") {
   need_device();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()));
   Tensor x = Tensor::full({kLarge / 4}, DType::float32, 0.5).set_requires_grad(true);
@@ -256,7 +259,7 @@ TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu
   CHECK(gradient(true) == want);
 }
 
-TEST_CASE("a step with offload has the bits of one without, again and again", "[gpu]") {
+TEST_CASE("a step with offload has the bits of one without, again and again", "[gpu][offload]") {
   need_device();
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   const std::int64_t width = GENERATE(40, 1500);
@@ -281,7 +284,8 @@ TEST_CASE("a step with offload has the bits of one without, again and again", "[
   }
 }
 
-TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and CPU", "[gpu]") {
+TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and CPU",
+          "[gpu][offload]") {
   need_device();
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   std::vector<std::vector<LedgerEvent>> traces;
@@ -312,7 +316,7 @@ TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and
   }
 }
 
-TEST_CASE("no part of an offloaded step waits for the device", "[gpu]") {
+TEST_CASE("no part of an offloaded step waits for the device", "[gpu][offload]") {
   need_device();
   if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
@@ -328,7 +332,8 @@ TEST_CASE("no part of an offloaded step waits for the device", "[gpu]") {
   gate.open();
 }
 
-TEST_CASE("an offloaded step can be captured, whether its scope begins within or before", "[gpu]") {
+TEST_CASE("an offloaded step can be captured, whether its scope begins within or before",
+          "[gpu][offload]") {
   need_device();
   if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
@@ -355,7 +360,7 @@ TEST_CASE("an offloaded step can be captured, whether its scope begins within or
   }
 }
 
-TEST_CASE("a host without room refuses, and the device goes on", "[gpu]") {
+TEST_CASE("a host without room refuses, and the device goes on", "[gpu][offload]") {
   need_device();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Offload offload;

@@ -210,9 +210,14 @@ __device__ inline double ascending_sum(const double* in, std::int64_t count) {
     const double mine = next;
     // Fetched early: the chain below takes as long as the fetch.
     next = base + 32 + lane < count ? in[base + 32 + lane] : 0.0;
-    // Zeros past the end change nothing: a total that starts at +0 is never -0.
+    if (count - base >= 32) {
 #pragma unroll
-    for (int j = 0; j < 32; ++j) total += __shfl_sync(0xffffffffU, mine, j);
+      for (int j = 0; j < 32; ++j) total += __shfl_sync(0xffffffffU, mine, j);
+    } else {
+      // Most often the only round, and a short one.
+      const int rest = static_cast<int>(count - base);
+      for (int j = 0; j < rest; ++j) total += __shfl_sync(0xffffffffU, mine, j);
+    }
   }
   return total;
 }
