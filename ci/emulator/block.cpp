@@ -91,6 +91,7 @@ class Block {
 
   static void enter();
   void resume(unsigned thread);
+  void resume_last();
   void wait();
   void release(unsigned thread);
   void release_all();
@@ -150,14 +151,28 @@ void Block::resume(unsigned thread) {
   if (at_barrier_ > 0 && at_barrier_ == alive_) release_all();
 }
 
+void Block::resume_last() {
+  const unsigned thread = ready_.back();
+  ready_.pop_back();
+  resume(thread);
+}
+
 void Block::run(unsigned threads, const std::function<void()>& body) {
   body_ = &body;
   size_ = threads;
   alive_ = threads;
   for (unsigned t = 0; t < threads; ++t) fibers_[t].state = State::fresh;
-  for (unsigned k = 0; k < threads; ++k) resume(descending() ? threads - 1 - k : k);
+  for (unsigned k = 0; k < threads; ++k) {
+    resume(descending() ? threads - 1 - k : k);
+    // Whoever may go on does so first, and so gets ahead of the others as far as barriers let it.
+    while (descending() && !ready_.empty()) resume_last();
+  }
   while (alive_ > 0) {
     if (ready_.empty()) undefined("threads wait for others that have ended or wait elsewhere");
+    if (descending()) {
+      resume_last();
+      continue;
+    }
     std::swap(ready_, running_);
     for (const unsigned t : running_) resume(t);
     running_.clear();

@@ -73,7 +73,7 @@ TEMPLATE_TEST_CASE("relu may write over its input on the device", "[gpu]", float
   CHECK(holds(dx, x));
 }
 
-TEMPLATE_TEST_CASE("softmax gives the CPU's bits on the device", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("softmax gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
   for (const auto [rows, cols] : testing::kTables) {

@@ -98,7 +98,7 @@ Results<T> on_device(const Extents& e, bool train, bool parameters, std::int64_t
            gw.host(), gb.host()}};
 }
 
-TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
   for (const Extents& e : kExtents) {
@@ -118,7 +118,7 @@ TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu]", flo
   }
 }
 
-TEST_CASE("batch norm without running statistics and without gx leaves them alone", "[gpu]") {
+TEST_CASE("batch norm without running statistics and without gx leaves them alone", "[gpu][sums]") {
   need_device();
   const DeviceArray<float> x(values<float>(24, 1));
   const DeviceArray<float> y(24);

@@ -67,7 +67,7 @@ TEMPLATE_TEST_CASE("arrays of unlike alignment give the same bits", "[gpu]", flo
   }
 }
 
-TEMPLATE_TEST_CASE("sums take the CPU's order on the device", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("sums take the CPU's order on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {

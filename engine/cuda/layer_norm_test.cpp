@@ -13,7 +13,7 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
   for (const auto [rows, cols] : testing::kTables) {

@@ -15,7 +15,7 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
@@ -37,7 +37,8 @@ TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu]", float, dou
   });
 }
 
-TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu][sums]", float,
+                   double) {
   using T = TestType;
   need_device();
   for (const auto [rows, cols] : testing::kTables) {
@@ -70,7 +71,7 @@ TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu]", 
   }
 }
 
-TEST_CASE("a class that does not exist makes the loss NaN on the device", "[gpu]") {
+TEST_CASE("a class that does not exist makes the loss NaN on the device", "[gpu][sums]") {
   need_device();
   for (const std::int32_t wrong : {-1, 3}) {
     const DeviceArray<float> x(values<float>(6, 1));

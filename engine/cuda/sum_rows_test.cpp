@@ -15,8 +15,8 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-TEMPLATE_TEST_CASE("column sums on the device keep the CPU's bits, or the stated bound", "[gpu]",
-                   float, double) {
+TEMPLATE_TEST_CASE("column sums on the device keep the CPU's bits, or the stated bound",
+                   "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
   for (const auto [n, m] : testing::kTables) {
@@ -39,7 +39,7 @@ TEMPLATE_TEST_CASE("column sums on the device keep the CPU's bits, or the stated
   }
 }
 
-TEST_CASE("column sums of small integers are exact in every order", "[gpu]") {
+TEST_CASE("column sums of small integers are exact in every order", "[gpu][sums]") {
   need_device();
   const std::int64_t n = 70000;
   std::vector<float> gy;
