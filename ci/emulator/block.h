@@ -26,7 +26,8 @@ inline thread_local constinit Place place{};
 
 /// Runs `body` once for every thread of every block; blocks follow one another, and none relies on
 /// the order. Threads take turns; with REMATCH_EMULATOR_ORDER=descending the last ones begin, and
-/// warps that can go on run ahead of the others. A
+/// warps that can go on run ahead of the others. Stricter than CUDA: all lanes of a mask have to be
+/// there. A
 /// kernel that CUDA leaves undefined ends the process with a sentence that says why: threads that
 /// wait for one that has ended, a shuffle from a lane that takes no part in it.
 void run_grid(unsigned blocks, unsigned threads, const std::function<void()>& body);

@@ -40,7 +40,7 @@ T exchanged(unsigned mask, unsigned source, T value) {
 
 }  // namespace rematch::emulator
 
-// A warp is cut into segments of `width` lanes; nobody reads out of a segment.
+// A warp is cut into segments of `width` lanes; nobody reads beyond the end of a segment.
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
@@ -63,7 +63,7 @@ T __shfl_xor_sync(unsigned mask, T value, int turned, int width = 32) {
   const auto w = static_cast<unsigned>(width);
   const unsigned mine = rematch::emulator::lane();
   const unsigned other = mine ^ static_cast<unsigned>(turned);
-  return rematch::emulator::exchanged(mask, other / w == mine / w ? other : mine, value);
+  return rematch::emulator::exchanged(mask, other < mine / w * w + w ? other : mine, value);
 }
 
 namespace rematch::emulator {

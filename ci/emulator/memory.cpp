@@ -56,6 +56,9 @@ struct Device {
   /// before its work is done; others have to wait for that.
   std::map<std::tuple<cudaMemPool_t, cudaStream_t, std::size_t>, std::vector<std::byte*>> kept;
   std::map<std::byte*, std::size_t> pinned;
+  std::size_t pinned_bytes = 0;
+  /// Pinned blocks that were freed while copies may still have been queued for them.
+  std::vector<void*> unpinned;
 };
 
 Device& device() {
@@ -176,7 +179,7 @@ using namespace rematch::emulator;
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
   const std::lock_guard hold(device_lock());
-  if (thread_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   *block = allocate(nullptr, nullptr, bytes);
   return *block == nullptr ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
 }
@@ -184,12 +187,16 @@ cudaError_t cudaMalloc(void** block, std::size_t bytes) {
 cudaError_t cudaFree(void* block) {
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
-  if (thread_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   Device& d = device();
   const auto found = d.blocks.find(static_cast<std::byte*>(block));
   if (found == d.blocks.end() || !found->second.is_live) return failed(cudaErrorInvalidValue);
   drain_all();
-  if (found->second.size >= kKeepsPages) (void)madvise(block, found->second.size, MADV_DONTNEED);
+  if (found->second.size >= kKeepsPages) {
+    (void)madvise(block, found->second.size, MADV_DONTNEED);
+  } else {
+    fill_unwritten(nullptr, found->first, found->second.size);
+  }
   found->second.is_live = false;
   d.kept[{nullptr, nullptr, found->second.size}].push_back(found->first);
   return cudaSuccess;
@@ -237,14 +244,20 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t /*least*/) {
 cudaError_t cudaMallocFromPoolAsync(void** block, std::size_t bytes, cudaMemPool_t pool,
                                     cudaStream_t s) {
   const std::lock_guard hold(device_lock());
-  if (s->capture != nullptr) return failed(cudaErrorStreamCaptureUnsupported);
+  if (s->capture != nullptr) {
+    (void)forbidden_in_capture();
+    return failed(cudaErrorStreamCaptureUnsupported);
+  }
   *block = allocate(pool, s, bytes);
   return *block == nullptr ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
 cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
   const std::lock_guard hold(device_lock());
-  if (s->capture != nullptr) return failed(cudaErrorStreamCaptureUnsupported);
+  if (s->capture != nullptr) {
+    (void)forbidden_in_capture();
+    return failed(cudaErrorStreamCaptureUnsupported);
+  }
   Device& d = device();
   const auto found = d.blocks.find(static_cast<std::byte*>(block));
   if (found == d.blocks.end() || !found->second.is_live || found->second.pool == nullptr) {
@@ -265,12 +278,16 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
 
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
   const std::lock_guard hold(device_lock());
-  if (thread_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
+  Device& d = device();
   // As much as the device has is all that can be pinned.
-  *block = bytes > kTotal ? nullptr : std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  *block = bytes > kTotal - d.pinned_bytes
+               ? nullptr
+               : std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   if (*block == nullptr) return failed(cudaErrorMemoryAllocation);
   std::memset(*block, kUnwritten, bytes);
-  device().pinned[static_cast<std::byte*>(*block)] = bytes;
+  d.pinned[static_cast<std::byte*>(*block)] = bytes;
+  d.pinned_bytes += bytes;
   return cudaSuccess;
 }
 
@@ -280,9 +297,14 @@ cudaError_t cudaFreeHost(void* block) {
   Device& d = device();
   const auto found = d.pinned.find(static_cast<std::byte*>(block));
   if (found == d.pinned.end()) return failed(cudaErrorInvalidValue);
-  // Copies that are still queued find garbage. The memory itself stays, for they come to it yet.
+  // Copies that are still queued find garbage. The memory itself stays until they are done.
   std::memset(block, kUnwritten, found->second);
+  d.pinned_bytes -= found->second;
   d.pinned.erase(found);
+  d.unpinned.push_back(block);
+  if (!is_idle()) return cudaSuccess;
+  for (void* const each : d.unpinned) std::free(each);
+  d.unpinned.clear();
   return cudaSuccess;
 }
 
@@ -308,7 +330,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   const std::lock_guard hold(device_lock());
-  if (thread_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!is_right(to, from, bytes, ends(kind))) return failed(cudaErrorInvalidValue);
   const Unlocked memory;
   std::memcpy(to, from, bytes);
@@ -325,7 +347,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   const std::lock_guard hold(device_lock());
-  if (thread_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!is_on_device(to, bytes)) return failed(cudaErrorInvalidValue);
   const Unlocked memory;
   std::memset(to, value, bytes);

@@ -3,6 +3,10 @@
 file(READ "${FROM}" text)
 string(REGEX REPLACE "([^;{}]*)<<<([^;{}]*)>>>\\(([^;{}]*)\\);"
   "::rematch::emulator::launch(\\2, [=] {\\1(\\3); });" text "${text}")
+# A condition before the kernel's name would move into the function object, and launch regardless.
+if(text MATCHES "\\[=\\] {[^{}]*[^A-Za-z_](if|for|while|else|return)[ (]")
+  message(FATAL_ERROR "${FROM}: a launch behind ${CMAKE_MATCH_1}; put it into braces")
+endif()
 if(text MATCHES "<<<")
   message(FATAL_ERROR "${FROM}: a launch that is not understood; write it as a statement of its own")
 endif()

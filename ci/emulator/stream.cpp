@@ -13,7 +13,14 @@ namespace rematch::emulator {
 namespace {
 
 thread_local cudaError_t last = cudaSuccess;
-thread_local int captures = 0;
+/// Those that the calling thread has begun and not ended.
+thread_local std::vector<CUgraph_st*> captures;
+
+/// All threads' captures; an event may outlive the one that it belongs to.
+std::vector<CUgraph_st*>& live_captures() {
+  static auto* const all = new std::vector<CUgraph_st*>;
+  return *all;
+}
 
 /// In the order of their making. Never destroyed: threads may end after everything else.
 std::vector<cudaStream_t>& streams() {
@@ -124,7 +131,16 @@ void drain_all() {
   for (const cudaStream_t s : streams()) drain(s);
 }
 
-bool thread_captures() { return captures > 0; }
+bool is_idle() {
+  const std::lock_guard hold(device_lock());
+  return std::all_of(streams().begin(), streams().end(),
+                     [](cudaStream_t s) { return s->done == s->queued; });
+}
+
+bool forbidden_in_capture() {
+  for (CUgraph_st* const capture : captures) capture->is_valid = false;
+  return !captures.empty();
+}
 
 }  // namespace rematch::emulator
 
@@ -154,7 +170,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  if (thread_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   drain_all();
   return cudaSuccess;
 }
@@ -220,6 +236,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned /*fl
     enqueue_wait(s, event->stream, event->after);
     return cudaSuccess;
   }
+  const auto& live = live_captures();
+  if (std::find(live.begin(), live.end(), event->capture) == live.end()) {
+    return failed(cudaErrorCapturedEvent);
+  }
   if (s->capture == nullptr) {
     s->capture = event->capture;
     s->capture->members.push_back(s);
@@ -239,7 +259,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode /*mode*
   s->capture = new CUgraph_st;
   s->capture->origin = s;
   s->capture->members.push_back(s);
-  ++captures;
+  captures.push_back(s->capture);
+  live_captures().push_back(s->capture);
   return cudaSuccess;
 }
 
@@ -268,7 +289,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
     member->capture = nullptr;
     member->clock.clear();
   }
-  --captures;
+  std::erase(captures, captured.get());
+  std::erase(live_captures(), captured.get());
   if (!captured->is_valid) return failed(cudaErrorStreamCaptureInvalidated);
   if (!is_joined) return failed(cudaErrorStreamCaptureUnjoined);
   *graph = captured.release();

@@ -37,8 +37,11 @@ void enqueue_wait(cudaStream_t stream, cudaStream_t other, std::uint64_t after);
 void drain(cudaStream_t stream);
 void drain_all();
 
-/// Whether the calling thread is in a capture that forbids what waits for the device or allocates.
-bool thread_captures();
+/// Whether the calling thread is in a capture, which then is spoilt: it forbids what allocates or
+/// waits for the device.
+bool forbidden_in_capture();
+/// Whether all streams have done what was queued.
+bool is_idle();
 
 }  // namespace rematch::emulator
 

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <stdexcept>
 
 namespace rematch::testing {
@@ -37,6 +38,18 @@ bool catches(pid_t process, int signal) {
   if (at == std::string::npos) return false;
   const unsigned long long caught = std::stoull(status.substr(at + 7), nullptr, 16);
   return (caught >> (signal - 1) & 1) != 0;
+}
+
+/// Whether it has computed for a tenth of a second, however long that took it. Behind the name in
+/// parentheses, user time is the twelfth number, in clock ticks.
+bool has_worked(pid_t process) {
+  const std::string stat = text_of("/proc/" + std::to_string(process) + "/stat");
+  const std::size_t name = stat.rfind(')');
+  if (name == std::string::npos) return false;
+  std::istringstream rest(stat.substr(name + 1));
+  std::string field;
+  for (int i = 0; i < 12; ++i) rest >> field;
+  return !field.empty() && std::stol(field) * 10 >= sysconf(_SC_CLK_TCK);
 }
 
 bool has_ended(pid_t process) {
@@ -77,7 +90,7 @@ Outcome run_interrupted(std::vector<std::string> command) {
     fclose(pipe);
     throw std::runtime_error("cannot run " + command[0]);
   }
-  while (!catches(child, SIGINT) && !has_ended(child)) sched_yield();
+  while (!(catches(child, SIGINT) && has_worked(child)) && !has_ended(child)) sched_yield();
   kill(child, SIGINT);
   Outcome outcome;
   outcome.out = read_all(pipe);

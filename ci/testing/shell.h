@@ -17,8 +17,9 @@ struct Outcome {
 Outcome run_line(const std::string& line,
                  const std::filesystem::path& folder = std::filesystem::temp_directory_path());
 
-/// Runs a program and sends it SIGINT as soon as it has a handler of its own for that signal,
-/// however long its start takes. The first of `command` is the program's path.
+/// Runs a program and sends it SIGINT once it has a handler of its own for that signal and has
+/// computed for a tenth of a second, however long that takes it. The first of `command` is the
+/// program's path.
 Outcome run_interrupted(std::vector<std::string> command);
 
 /// An empty folder that is removed with everything in it.

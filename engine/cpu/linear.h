@@ -20,7 +20,7 @@ template <typename T>
 void linear_grad_weight(const T* gy, const T* x, T* gw, std::int64_t n, std::int64_t k,
                         std::int64_t m);
 
-/// gb[m] = the column sums of gy[n,m], added in ascending row order.
+/// gb[m] = the column sums of gy[n,m], as column_sums (reduce.h) in T.
 template <typename T>
 void sum_rows(const T* gy, T* gb, std::int64_t n, std::int64_t m);
 

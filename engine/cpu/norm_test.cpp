@@ -203,6 +203,17 @@ TEST_CASE("sums down a column add 128 rows at a time, and those sums in double")
       total += static_cast<double>(chunk);
     }
     CHECK(gb[j] == static_cast<float>(total));
+    // With a constant mean and scale gw is the same sum of other terms.
+    double weighted = 0;
+    for (const auto& [first, last] : {std::pair{0, 128}, {128, 256}, {256, 300}}) {
+      float chunk = 0;
+      for (int r = first; r < last; ++r) {
+        const std::size_t at = static_cast<std::size_t>(r) * kCols + j;
+        chunk += gy[at] * ((x[at] - 0.25F) * 1.5F);
+      }
+      weighted += static_cast<double>(chunk);
+    }
+    CHECK(gw[j] == static_cast<float>(weighted));
     differs_from_plain_sum += gb[j] != plain ? 1 : 0;
   }
   // Else the order would not show.

@@ -280,6 +280,10 @@ ConvolutionCandidates::ConvolutionCandidates(const ConvolutionProblem& problem,
   append_proposals(*operations, described, CUDNN_HEUR_MODE_FALLBACK, engines_);
 }
 
+std::int64_t ConvolutionCandidates::engine(int i) const {
+  return number_of(engine_of(engines_[static_cast<std::size_t>(i)]));
+}
+
 std::unique_ptr<ConvolutionPlan> ConvolutionCandidates::plan(int i) {
   Descriptor& config = engines_[static_cast<std::size_t>(i)];
   const Descriptor engine = engine_of(config);

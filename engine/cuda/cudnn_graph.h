@@ -83,10 +83,13 @@ class ConvolutionCandidates {
  public:
   /// For the calling thread's device; or, with a finalized description of one (cuDNN's "device
   /// properties"), for a device that need not be there: such plans can be looked at, and not run.
+  /// The description has to outlive this.
   explicit ConvolutionCandidates(const ConvolutionProblem& problem,
                                  const Descriptor* described = nullptr);
 
   [[nodiscard]] int count() const { return static_cast<int>(engines_.size()); }
+  /// The number of candidate `i`'s engine, before plan() has taken it.
+  [[nodiscard]] std::int64_t engine(int i) const;
   /// The plan of candidate `i`; nullptr if its engine is not deterministic, less precise than the
   /// problem asks for, not able to run it, or in want of too much scratch. Once a candidate.
   std::unique_ptr<ConvolutionPlan> plan(int i);
