@@ -360,6 +360,22 @@ TEST_CASE("an offloaded step can be captured, whether its scope begins within or
   }
 }
 
+TEST_CASE("a capture may end while a copy out is under way", "[gpu][offload]") {
+  need_device();
+  constexpr std::int64_t kBytes = 4096;
+  const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
+  Ledger host(pinned_memory());
+  void* const block = ambient().ledger->allocate(kBytes, Tag::temporaries);
+  void* const pinned = host.allocate(kBytes, Tag::saved);
+  check(cudaMemsetAsync(block, 3, kBytes, stream()), "memset");
+  Graph graph([&] { begin_copy_out(pinned, block, kBytes); });
+  graph.run();
+  synchronize();
+  CHECK(static_cast<const unsigned char*>(pinned)[kBytes - 1] == 3);
+  host.release(pinned, kBytes, Tag::saved);
+  ambient().ledger->release(block, kBytes, Tag::temporaries);
+}
+
 TEST_CASE("a host without room refuses, and the device goes on", "[gpu][offload]") {
   need_device();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
