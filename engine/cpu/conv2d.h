@@ -42,7 +42,8 @@ void conv2d_grad_input(const Conv2dShape& shape, const T* gy, const T* w, T* scr
 template <typename T>
 void conv2d_grad_weight(const Conv2dShape& shape, const T* gy, const T* x, T* scratch, T* gw);
 
-/// gb[out_c]: gy summed over images and positions.
+/// gb[out_c]: gy summed over images and positions: as a LaneSum with one run per image, or for
+/// images of one pixel as column_sums in double (reduce.h).
 template <typename T>
 void conv2d_grad_bias(const Conv2dShape& shape, const T* gy, T* gb);
 

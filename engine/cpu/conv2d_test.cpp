@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/cpu/testing/convolutions.h"
 #include "engine/cpu/testing/values.h"
 #include "engine/cpu/testing/vectors.h"
 
@@ -12,21 +13,10 @@ namespace {
 
 using testing::all_vectors;
 using testing::distance;
+using testing::kConvolutions;
 using testing::product_bound;
 using testing::same_bits;
 using testing::values;
-
-// n, c, h, w, out_c, kh, kw, strides, paddings.
-constexpr Conv2dShape kShapes[] = {
-    {2, 2, 8, 8, 4, 3, 3, 1, 1, 1, 1},    {3, 8, 8, 8, 8, 3, 3, 1, 1, 1, 1},
-    {2, 3, 7, 9, 5, 3, 2, 2, 3, 1, 0},    {2, 3, 7, 9, 5, 1, 1, 2, 2, 0, 0},
-    {3, 3, 11, 5, 7, 4, 5, 3, 2, 2, 2},   {2, 4, 6, 6, 3, 1, 1, 1, 1, 0, 0},
-    {1, 2, 5, 5, 3, 2, 2, 3, 3, 1, 1},    {1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1},
-    {2, 3, 8, 8, 9, 3, 3, 2, 2, 1, 1},    {1, 2, 30, 31, 3, 3, 3, 1, 1, 1, 1},
-    {40, 8, 15, 16, 7, 2, 2, 1, 1, 0, 0}, {1, 1, 6, 6, 1, 2, 2, 1, 1, 3, 3},
-    {2, 3, 17, 32, 70, 3, 3, 1, 1, 1, 1}, {2, 5, 6, 16, 4, 3, 1, 1, 1, 1, 0},
-    {3, 2, 3, 150, 3, 1, 4, 1, 2, 0, 2},
-};
 
 template <typename T>
 struct Reference {
@@ -87,7 +77,7 @@ Reference<T> reference(const Conv2dShape& s, const std::vector<T>& x, const std:
 
 template <typename T>
 void check_convolutions() {
-  for (const Conv2dShape& s : kShapes) {
+  for (const Conv2dShape& s : kConvolutions) {
     CAPTURE(s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h, s.pad_w);
     const std::int64_t outputs = s.n * s.out_h() * s.out_w();
     const auto x = values<T>(s.n * s.c * s.h * s.w, 1);

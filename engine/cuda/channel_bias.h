@@ -10,8 +10,7 @@ template <typename T>
 void add_bias(std::int64_t n, std::int64_t c, std::int64_t s, const T* b, T* y);
 
 /// gb[c] = the sum of gy[n,c,s] over n and s, in batch_norm's order (engine/cuda/batch_norm.h): the
-/// bits of cpu::conv2d_grad_bias for s > 1. For s = 1 the CPU adds n terms in T, one after the
-/// other, and these are added in double: within n u_T * sum |gy| of each other.
+/// bits of cpu::conv2d_grad_bias.
 template <typename T>
 void sum_channels(std::int64_t n, std::int64_t c, std::int64_t s, const T* gy, T* gb);
 

@@ -9,15 +9,15 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/cuda/testing/convolutions.h"
+#include "engine/cpu/testing/convolutions.h"
 #include "engine/cuda/testing/described_devices.h"
 
 namespace rematch::cuda {
 namespace {
 
 using cpu::Conv2dShape;
+using cpu::testing::kConvolutions;
 using testing::kA100;
-using testing::kConvolutions;
 using testing::kH200;
 
 Descriptor described(std::string_view properties) {
@@ -121,9 +121,8 @@ TEST_CASE("tensor cores that round to TF32 are planned for when asked for, and n
   const Usable strict = usable(problem, device);
   problem.tf32 = true;
   const Usable tf32 = usable(problem, device);
-  REQUIRE_FALSE(strict.empty());
-  REQUIRE(strict.size() < tf32.size());
-  CHECK(strict.front() != tf32.front());
+  CHECK_FALSE(strict.empty());
+  CHECK(strict.size() < tf32.size());
 }
 
 }  // namespace rematch::cuda

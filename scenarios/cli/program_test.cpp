@@ -63,6 +63,8 @@ TEST_CASE("an interrupted story keeps what it found and exits with 130") {
   INFO(o.out);
   CHECK(o.status == 130);
   CHECK(contains(o.out, "interrupted"));
+  // The story that was under way is told as far as it came.
+  CHECK(contains(o.out, "last_segment"));
 }
 
 TEST_CASE("a usage error of the scenarios exits with 2 and names what was expected") {
