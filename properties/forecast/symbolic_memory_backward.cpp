@@ -165,16 +165,21 @@ void SymbolicMemory::differentiate_region(const Node& node, std::size_t out, std
   copy_window(bound);
   run_region_again(*node.region, outputs, {});
 
+  const auto gets_gradient = [&](std::size_t k) {
+    return hands_[out + k] && stack_[outputs + k].requires_grad;
+  };
+  const auto count = static_cast<std::size_t>(node.outputs);
+  // All outputs that nothing arrived for go before the first gradient is added to another.
+  for (std::size_t k = 0; k < count; ++k) {
+    if (!gets_gradient(k)) stack_[outputs + k] = {};
+  }
   std::vector<int> leaf_roots;
-  for (std::size_t k = 0; k < static_cast<std::size_t>(node.outputs); ++k) {
-    Value& root = stack_[outputs + k];
-    if (!hands_[out + k] || !root.requires_grad) {
-      root = {};
-      continue;
-    }
-    Block& sum = root.edge.slot >= 0 ? slots_[static_cast<std::size_t>(root.edge.slot)]
-                                     : shares_of(root.edge.leaf, depth + 1).sum;
-    if (root.edge.leaf >= 0) leaf_roots.push_back(root.edge.leaf);
+  for (std::size_t k = 0; k < count; ++k) {
+    if (!gets_gradient(k)) continue;
+    const Edge root = stack_[outputs + k].edge;
+    Block& sum = root.slot >= 0 ? slots_[static_cast<std::size_t>(root.slot)]
+                                : shares_of(root.leaf, depth + 1).sum;
+    if (root.leaf >= 0) leaf_roots.push_back(root.leaf);
     sum = sum ? heap_.allocate(sum.bytes()) : hands_[out + k];
   }
   walk(first, depth + 1, false, leaf_roots);
