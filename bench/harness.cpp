@@ -8,7 +8,7 @@
 #include "properties/forecast/forecast.h"
 #include "properties/generate/mix.h"
 #include "properties/generate/shrink.h"
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/gather.h"
 #include "properties/hunt/replay.h"
 #include "properties/laws/law.h"
 #include "properties/subjects/engine_subject.h"
@@ -61,10 +61,11 @@ void one_run(benchmark::State& state, Mix mix, bool checkpointed) {
 void judging(benchmark::State& state, Mix mix) {
   const std::vector<Case> cases = cases_of(mix);
   EngineSubject engine;
-  Bench bench;
+  Workspace workspace;
   std::size_t i = 0;
   for (auto _ : state) {
-    if (!judge(cases[i++ % kCases], engine, bench).held()) state.SkipWithError("a law was broken");
+    if (!judge(cases[i++ % kCases], engine, workspace).kept())
+      state.SkipWithError("a law was violated");
   }
   count(state);
 }
@@ -81,10 +82,10 @@ void replaying(benchmark::State& state, Mix mix) {
 /// the smallest still has says how well it goes, the cases tried how much was done for it.
 void shrinking(benchmark::State& state, Mix mix) {
   EngineSubject broken(find_fault("R1")->make);
-  Bench bench;
+  Workspace workspace;
   std::vector<Case> findings;
   for (const Case& c : cases_of(mix)) {
-    if (!judge_or_catch(c, broken, bench).held()) findings.push_back(c);
+    if (!judge(c, broken, workspace).kept()) findings.push_back(c);
     if (findings.size() == 8) break;
   }
   if (findings.empty()) {
@@ -96,7 +97,7 @@ void shrinking(benchmark::State& state, Mix mix) {
   std::size_t layers = 0;
   const auto fails = [&](const Case& c) {
     ++tried;
-    return !judge_or_catch(c, broken, bench).held();
+    return !judge(c, broken, workspace).kept();
   };
   for (auto _ : state) {
     tried = 0;

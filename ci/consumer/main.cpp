@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "properties/laws/law.h"
+#include "properties/hunt/gather.h"
+#include "properties/record/subject.h"
 #include "properties/subjects/registry.h"
-#include "properties/subjects/subject.h"
 
 namespace {
 
@@ -34,13 +34,13 @@ int main() {
   c.layers[2].features = 2;
   c.plan.sequential = rematch::SequentialSpec{.segments = 2, .last_stored = true, .choice = {}};
   MySubject subject;
-  rematch::Bench bench;
-  const rematch::Verdict verdict = rematch::judge(c, subject, bench);
-  if (!verdict.held()) {
-    std::printf("%s: %s\n", std::string(verdict.breach->law).c_str(),
-                verdict.breach->place.c_str());
+  rematch::Workspace workspace;
+  const rematch::Verdicts verdicts = rematch::judge(c, subject, workspace);
+  if (!verdicts.kept()) {
+    std::printf("%s: %s\n", std::string(verdicts.first()->law).c_str(),
+                verdicts.first()->place.c_str());
     return 1;
   }
-  std::printf("%d laws held\n", static_cast<int>(verdict.checked.count()));
+  std::printf("%d laws kept\n", static_cast<int>(verdicts.count(rematch::Verdict::kept)));
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "properties/cli/terminal.h"
-#include "properties/subjects/record.h"
+#include "properties/record/record.h"
 
 namespace rematch::cli {
 

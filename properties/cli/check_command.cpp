@@ -1,13 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "engine/build/build_info.h"
-#include "properties/case/json.h"
 #include "properties/cli/commands.h"
+#include "properties/cli/finding.h"
+#include "properties/cli/run_progress.h"
 #include "properties/cli/terminal.h"
-#include "properties/generate/words.h"
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/regressions.h"
 
@@ -23,14 +25,22 @@ struct CheckArguments {
   std::string duration;
   std::string seed = "1";
   std::string jobs;
-  std::string law;
+  LawChoice laws;
   std::string mix = "wide";
   SubjectChoice subject;
   std::string save = ".";
   std::string regressions;
   bool no_regressions = false;
+  bool keep_going = false;
   bool json = false;
   bool quiet = false;
+};
+
+/// What a check came to.
+struct Outcome {
+  HuntResult hunt;
+  std::size_t saved_cases = 0;
+  std::vector<Report> reports;
 };
 
 std::uint64_t parse_seed(const std::string& text) {
@@ -39,81 +49,43 @@ std::uint64_t parse_seed(const std::string& text) {
   return std::uint64_t{device()} << 32 | device();
 }
 
-/// A broken case, ready to be told about.
-struct Finding {
-  Breach breach;
-  Case smallest;
-  std::filesystem::path saved;
-  /// Command lines that run the case again: shrunk, and as it was found (empty for a regression).
-  std::string replay;
-  std::string original;
-};
-
 std::string replay_line(const CheckArguments& a, const std::filesystem::path& file) {
   return again("replay" + a.subject.options() + " " + shell_word(file.lexically_normal().string()));
 }
 
-std::string statement_of(std::string_view law) {
-  const Law* found = find_law(law);
-  return found != nullptr ? std::string(found->statement)
-                          : "Every run of a valid case ends in a record.";
+std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint64_t index) {
+  return again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(), a.mix,
+                           seed, index));
 }
 
-Json finding_json(const Finding& f) {
-  Json j;
-  j["law"] = f.breach.law;
-  j["place"] = f.breach.place;
-  j["expected"] = f.breach.expected;
-  j["got"] = f.breach.got;
-  j["case"] = Json::parse(to_json(f.smallest));
-  j["replay"] = f.replay;
-  if (!f.original.empty()) j["original"] = f.original;
-  return j;
-}
-
-void print_finding(const Finding& f) {
-  const Paint paint(colour_wanted(1));
-  print_out(fmt::format("{} {}\n  {}\n\n", paint.red("BROKEN"), paint.bold(f.breach.law),
-                        statement_of(f.breach.law)));
-  print_out(fmt::format("  at        {}\n  expected  {}\n  got       {}\n\n", f.breach.place,
-                        f.breach.expected, f.breach.got));
-  std::string words = describe(f.smallest);
-  if (!words.empty() && words.back() == '\n') words.pop_back();
-  std::string indented = "  ";
-  for (const char c : words) {
-    indented += c;
-    if (c == '\n') indented += "  ";
-  }
-  print_out(indented + "\n\n");
-  print_out(fmt::format("  again:    {}\n", paint.cyan(f.replay)));
-  if (!f.original.empty()) print_out(fmt::format("  unshrunk: {}\n", f.original));
-  print_out("\n");
-}
-
-Json result_json(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
-                 std::size_t regressions, const std::optional<Finding>& finding) {
+Json result_json(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
+  const HuntResult& r = outcome.hunt;
   Json j;
   j["subject"] = a.subject.name;
   j["device"] = a.subject.device;
   j["build"] = build_kind();
   j["mix"] = a.mix;
   j["seed"] = o.seed;
-  j["regressions"] = regressions;
+  j["saved_cases"] = outcome.saved_cases;
   j["cases"] = r.cases;
+  j["violating_cases"] = r.violations();
   j["record_hash"] = fmt::format("{:016x}", r.record_hash);
-  Json checked = Json::object();
-  for (std::size_t i = 0; i < r.checks.size(); ++i) {
-    checked[std::string(laws()[i].name)] = r.checks[i];
+  j["laws"] = Json::object();
+  for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
+    if (!o.judged()[i]) continue;
+    Json& counts = j["laws"][std::string(laws()[i].name)];
+    for (std::size_t v = 0; v < kVerdictCount; ++v) {
+      counts[std::string(to_string(static_cast<Verdict>(v)))] = r.verdicts[i][v];
+    }
   }
-  j["laws"] = checked;
-  Json features = Json::object();
+  j["features"] = Json::object();
   for (std::size_t i = 0; i < kFeatureCount; ++i) {
     const auto feature = static_cast<Feature>(i);
-    features[std::string(rematch::to_string(feature))] = {{"cases", r.features[i]},
-                                                          {"floor", floor(o.mix, feature)}};
+    j["features"][std::string(rematch::to_string(feature))] = {{"cases", r.features[i]},
+                                                               {"floor", floor(o.mix, feature)}};
   }
-  j["features"] = features;
-  j["failure"] = finding ? finding_json(*finding) : Json();
+  j["findings"] = Json::array();
+  for (const Report& report : outcome.reports) j["findings"].push_back(json_of(report));
   j["shortfalls"] = r.shortfalls;
   j["interrupted"] = r.interrupted;
   j["seconds"] = r.seconds;
@@ -145,58 +117,135 @@ void print_features(const HuntOptions& o, const HuntResult& r) {
   print_out(table.text() + "\n");
 }
 
-void print_summary(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
-                   std::size_t regressions, bool broken) {
+std::uint64_t count_of(const VerdictCounts& counts, Verdict verdict) {
+  return counts[static_cast<std::size_t>(verdict)];
+}
+
+std::uint64_t judged(const VerdictCounts& counts) {
+  return count_of(counts, Verdict::kept) + count_of(counts, Verdict::violated);
+}
+
+/// The laws that had nothing to say, and why.
+std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
+  std::string unobserved;
+  std::string inapplicable;
+  for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
+    if (!o.laws[i] || judged(r.verdicts[i]) > 0) continue;
+    std::string& list =
+        count_of(r.verdicts[i], Verdict::not_observed) > 0 ? unobserved : inapplicable;
+    list += (list.empty() ? "" : ", ") + std::string(laws()[i].name);
+  }
+  std::string text;
+  if (!inapplicable.empty()) text += "judged no case (n/a): " + inapplicable + "\n";
+  if (!unobserved.empty()) text += "judged no case (not observed): " + unobserved + "\n";
+  return text;
+}
+
+/// What a hunt that kept going found, by law.
+void print_findings_table(const HuntResult& r) {
+  Table table({false, true, true});
+  table.add({"law", "cases", "distinct"});
+  for (std::size_t i = 0; i < r.first_violated.size(); ++i) {
+    if (r.first_violated[i] == 0) continue;
+    const auto distinct =
+        std::count_if(r.findings.begin(), r.findings.end(),
+                      [&](const Finding& f) { return f.violation.law == laws()[i].name; });
+    table.add({std::string(laws()[i].name), grouped(static_cast<std::int64_t>(r.first_violated[i])),
+               std::to_string(distinct)});
+  }
+  print_out(table.text() + "\n");
+}
+
+void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
   const Paint paint(colour_wanted(1));
+  const HuntResult& r = outcome.hunt;
   // Of a hunt that ended at a finding the frequencies say nothing.
-  if (!broken) print_features(o, r);
+  if (outcome.reports.empty()) print_features(o, r);
+  if (a.keep_going && r.violations() > 0) print_findings_table(r);
   std::uint64_t checks = 0;
-  for (const std::uint64_t n : r.checks) checks += n;
-  print_out(fmt::format("{} regressions, {} cases of the {} mix, seed {}; {} checks of {} laws\n",
-                        regressions, grouped(static_cast<std::int64_t>(r.cases)), a.mix, o.seed,
-                        grouped(static_cast<std::int64_t>(checks)),
-                        o.only != nullptr ? 1 : laws().size()));
-  print_out(fmt::format("{} at {} cases/s on {} job{}; record hash {:016x}\n",
-                        seconds_text(r.seconds),
-                        grouped(static_cast<std::int64_t>(r.cases_per_second())), o.jobs,
-                        o.jobs == 1 ? "" : "s", r.record_hash));
+  for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
+  print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
+                        counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"), a.mix,
+                        o.seed, counted(checks, "check"), counted(o.judged().count(), "law")));
+  if (r.cases > 0) print_out(silent_laws(o, r));
+  print_out(fmt::format("{} at {} cases/s on {}; record hash {:016x}\n", seconds_text(r.seconds),
+                        grouped(static_cast<std::int64_t>(r.cases_per_second())),
+                        counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));
   for (const std::string& s : r.shortfalls) {
     print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
   }
   if (r.interrupted) print_out(paint.yellow("interrupted: the hunt ended early") + "\n");
-  if (!broken && r.passed()) {
-    print_out(paint.green(r.interrupted ? "all laws held so far" : "all laws held") + "\n");
+  if (outcome.reports.empty() && r.passed()) {
+    print_out(paint.green(r.interrupted ? "all laws kept so far" : "all laws kept") + "\n");
   }
 }
 
-/// The first regression that breaks, if any; `count` is how many were run.
-std::optional<Finding> run_regressions(const CheckArguments& a, const HuntOptions& o,
-                                       std::size_t& count) {
+/// Judges the saved cases: up to the first violation, or all if the check keeps going.
+void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, Outcome& outcome) {
   std::optional<std::filesystem::path> directory;
-  if (a.no_regressions) return std::nullopt;
+  if (a.no_regressions) return;
   if (!a.regressions.empty()) {
     directory = a.regressions;
   } else {
     directory = default_regressions(executable());
   }
-  if (!directory) return std::nullopt;
+  if (!directory) return;
   const std::unique_ptr<Subject> subject = a.subject.make();
-  Bench bench;
+  const FeatureSet within = subject->implements();
+  Workspace workspace;
+  RunProgress progress(a.quiet || a.json);
   for (const std::filesystem::path& file : regression_files(*directory)) {
-    if (o.stop->load()) break;
+    if (o.stop->load()) return;
     const Case c = load_case(file);
-    ++count;
-    const Verdict verdict = judge_or_catch(c, *subject, bench, o.only);
-    if (verdict.breach) return Finding{*verdict.breach, c, file, replay_line(a, file), ""};
+    if (!within.contains_all(features_of(c, validate(c)))) continue;
+    progress.note("saved case " + file.filename().string());
+    ++outcome.saved_cases;
+    const Verdicts verdicts = judge(c, *subject, workspace, o.judged());
+    if (verdicts.kept()) continue;
+    outcome.reports.push_back(
+        {*verdicts.first(), c, 0, file, true, replay_line(a, file), std::string()});
+    if (!a.keep_going) return;
   }
-  return std::nullopt;
+}
+
+void hunt_cases(const CheckArguments& a, HuntOptions o, Outcome& outcome) {
+  StatusLine status(a.quiet || a.json);
+  o.progress = [&](const HuntProgress& p) {
+    std::optional<double> fraction;
+    if (o.cases) fraction = static_cast<double>(p.cases) / static_cast<double>(*o.cases);
+    if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
+    std::string text = counted(p.cases, "case");
+    if (p.violations > 0)
+      text += ", " + grouped(static_cast<std::int64_t>(p.violations)) + " violating";
+    if (p.to_shrink > 0) {
+      fraction = static_cast<double>(p.shrunk) / static_cast<double>(p.to_shrink);
+      text = fmt::format("shrinking, {} of {}", p.shrunk, counted(p.to_shrink, "violating case"));
+    }
+    status.show(p.seconds, fraction, text);
+  };
+  // Said at once: whatever happens while the case is shrunk, it can be found again.
+  o.found = [&](const ViolatingCase& found) {
+    status.clear();
+    print_error(fmt::format("case {} violates {}; shrinking it. As it is: {}\n", found.index,
+                            found.violation.law, numbered_line(a, o.seed, found.index)));
+  };
+  outcome.hunt = hunt(o);
+  status.clear();
+  for (const Finding& f : outcome.hunt.findings) {
+    const std::filesystem::path file =
+        std::filesystem::path(a.save) / file_name(a.subject.name, f, o.seed);
+    outcome.reports.push_back({f.violation, f.smallest, f.count, file, false, replay_line(a, file),
+                               numbered_line(a, o.seed, f.index)});
+  }
 }
 
 int check(const CheckArguments& a) {
   HuntOptions o;
   o.mix = parse_mix(a.mix);
   o.seed = parse_seed(a.seed);
-  o.only = parse_law(a.law);
+  o.laws = a.laws.chosen();
+  o.failures = a.laws.failures();
+  o.keep_going = a.keep_going;
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
@@ -205,42 +254,23 @@ int check(const CheckArguments& a) {
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
-  std::size_t regressions = 0;
-  std::optional<Finding> finding = run_regressions(a, o, regressions);
-  HuntResult result;
-  if (!finding) {
-    StatusLine status(a.quiet || a.json);
-    o.progress = [&](const HuntProgress& p) {
-      std::optional<double> fraction;
-      if (o.cases) fraction = static_cast<double>(p.cases) / static_cast<double>(*o.cases);
-      if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
-      status.show(p.seconds, fraction,
-                  p.shrinking ? "shrinking the failing case"
-                              : grouped(static_cast<std::int64_t>(p.cases)) + " cases");
-    };
-    result = hunt(o);
-    status.clear();
-    if (result.failure) {
-      const std::filesystem::path file =
-          std::filesystem::path(a.save) /
-          fmt::format("rematch-{}-{}-{}.json", a.mix, o.seed, result.failure->index);
-      finding =
-          Finding{result.failure->breach, result.failure->smallest, file, replay_line(a, file),
-                  again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(),
-                                    a.mix, o.seed, result.failure->index))};
-      save_case(finding->smallest, finding->saved);
-    }
-  }
+  Outcome outcome;
+  outcome.hunt.verdicts.resize(laws().size());
+  judge_saved_cases(a, o, outcome);
+  if (outcome.reports.empty() || a.keep_going) hunt_cases(a, o, outcome);
+  // Said before it is written.
   if (a.json) {
-    print_out(result_json(a, o, result, regressions, finding).dump(2) + "\n");
+    print_out(result_json(a, o, outcome).dump(2) + "\n");
   } else {
-    const bool broken = finding.has_value();
-    if (broken) print_finding(*finding);
-    if (!a.quiet || !result.passed()) print_summary(a, o, result, regressions, broken);
+    for (const Report& report : outcome.reports) print_out(text_of(report));
   }
-  if (finding) return kBroken;
-  if (result.interrupted) return kInterrupted;
-  return result.passed() ? kHeld : kBroken;
+  for (const Report& report : outcome.reports) save(report, !a.json);
+  if (!a.json && (!a.quiet || !outcome.reports.empty() || !outcome.hunt.passed())) {
+    print_summary(a, o, outcome);
+  }
+  if (!outcome.reports.empty()) return kBroken;
+  if (outcome.hunt.interrupted) return kInterrupted;
+  return outcome.hunt.passed() ? kHeld : kBroken;
 }
 
 }  // namespace
@@ -256,10 +286,7 @@ void add_check(CLI::App& app, Action& chosen) {
       ->capture_default_str()
       ->type_name("S");
   command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
-  command
-      ->add_option("--law", a->law,
-                   "Judge by this law alone (a run that fails is reported all the same)")
-      ->type_name("NAME");
+  a->laws.add_options(*command);
   command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
       ->capture_default_str()
       ->type_name("MIX");
@@ -270,11 +297,13 @@ void add_check(CLI::App& app, Action& chosen) {
       ->type_name("DIR");
   command
       ->add_option("--regressions", a->regressions,
-                   "Cases to run first (default: those of the sources)")
+                   "Saved cases to judge first (default: those of the sources)")
       ->type_name("DIR");
   command->add_flag("--no-regressions", a->no_regressions, "Go straight to the hunt");
+  command->add_flag("--keep-going", a->keep_going,
+                    "Go on after a violation; report each distinct finding with its count");
   command->add_flag("--json", a->json, "JSON instead of text");
-  command->add_flag("--quiet", a->quiet, "Say something only when a law is broken");
+  command->add_flag("--quiet", a->quiet, "Print only what goes wrong");
   command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });
 }
 

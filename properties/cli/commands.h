@@ -12,7 +12,7 @@
 #include "properties/case/case.h"
 #include "properties/generate/mix.h"
 #include "properties/laws/law.h"
-#include "properties/subjects/subject.h"
+#include "properties/record/subject.h"
 
 namespace rematch::cli {
 
@@ -45,7 +45,20 @@ void set_program_name(const std::string& name);
 /// Throws UsageError that lists the known names.
 Mix parse_mix(std::string_view name);
 std::string_view to_string(Mix mix);
-const Law* parse_law(std::string_view name);
+
+/// The laws to judge by, as named on the command line.
+struct LawChoice {
+  std::vector<std::string> named;
+  std::vector<std::string> without;
+
+  void add_options(CLI::App& command);
+  /// Throws UsageError that lists the laws, or when none is left.
+  LawSet chosen() const;
+  /// The laws about failures that are not left out by name: judged whatever else is.
+  LawSet failures() const;
+  /// The options that choose them again, each with a blank before it.
+  std::string options() const;
+};
 
 /// A whole number below 2^64. Throws UsageError that names `option`; `or_else` completes what was
 /// expected.
@@ -74,6 +87,8 @@ struct CaseChoice {
   void add_options(CLI::App& command);
   Case load() const;
   std::string name() const;
+  /// What chooses it again on a command line.
+  std::string options() const;
 };
 
 }  // namespace rematch::cli

@@ -66,12 +66,46 @@ Mix parse_mix(std::string_view name) {
 
 std::string_view to_string(Mix mix) { return mix == Mix::standard ? "standard" : "wide"; }
 
-const Law* parse_law(std::string_view name) {
-  if (name.empty()) return nullptr;
-  if (const Law* law = find_law(name)) return law;
+namespace {
+
+std::size_t law_named(std::string_view option, std::string_view name) {
+  if (const Law* law = find_law(name)) return index_of(*law);
   std::string known;
   for (const Law& law : laws()) known += fmt::format("\n  {}", law.name);
-  throw UsageError(fmt::format("--law: no law is named \"{}\"; known laws:{}", name, known));
+  throw UsageError(fmt::format("{}: no law is named \"{}\"; known laws:{}", option, name, known));
+}
+
+}  // namespace
+
+void LawChoice::add_options(CLI::App& command) {
+  command
+      .add_option("--law", named,
+                  "Judge by this law only, and report failures; may be given several times")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command.add_option("--without", without, "Leave out this law; may be given several times")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+}
+
+LawSet LawChoice::chosen() const {
+  LawSet chosen = named.empty() ? all_laws() : LawSet();
+  for (const std::string& name : named) chosen.set(law_named("--law", name));
+  for (const std::string& name : without) {
+    const std::size_t law = law_named("--without", name);
+    if (std::find(named.begin(), named.end(), name) != named.end()) {
+      throw UsageError(fmt::format("--law and --without both name {}", name));
+    }
+    chosen.reset(law);
+  }
+  if (chosen.none()) throw UsageError("--without: no law is left");
+  return chosen;
+}
+
+LawSet LawChoice::failures() const {
+  LawSet failures = failure_laws();
+  for (const std::string& name : without) failures.reset(law_named("--without", name));
+  return failures;
 }
 
 std::uint64_t parse_whole(std::string_view option, const std::string& text, std::uint64_t least,
@@ -126,6 +160,18 @@ Case CaseChoice::load() const {
   }
   return generate_case(parse_mix(mix), parse_whole("--seed", seed, 0),
                        parse_whole("--case", number, 0));
+}
+
+std::string LawChoice::options() const {
+  std::string text;
+  for (const std::string& name : named) text += " --law " + name;
+  for (const std::string& name : without) text += " --without " + name;
+  return text;
+}
+
+std::string CaseChoice::options() const {
+  if (!file.empty()) return shell_word(file);
+  return fmt::format("--mix {} --seed {} --case {}", mix, seed, number);
 }
 
 std::string CaseChoice::name() const {

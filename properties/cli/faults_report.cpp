@@ -63,10 +63,6 @@ Number last(const std::vector<Number>& sorted) {
   return sorted.empty() ? 0 : sorted.back();
 }
 
-std::string counted(std::size_t n, std::string_view noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
-}
-
 std::string summary(const KillReport& report) {
   const Totals totals(report);
   const std::size_t hunts = report.hunts();

@@ -12,7 +12,7 @@ namespace rematch::cli {
 namespace {
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 all held, 1 a law was broken, 2 usage or bad input, 130 interrupted.
+    R"(Exit status: 0 all laws kept, 1 a law was violated or nothing was judged, 2 usage or bad input, 130 interrupted.
 `rematch NAME` for any other NAME runs the program rematch-NAME beside this one; `rematch scenario` answers questions
 that people asked about checkpointing.
 
@@ -59,10 +59,13 @@ int run(int argc, char** argv) {
   add_faults(app, chosen);
   if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
     try_external(argc, argv);
-    throw UsageError(fmt::format(
-        "no command \"{}\"; known: check, replay, show, laws, and programs named rematch-NAME "
-        "beside this one",
-        argv[1]));
+    std::string known;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      known += command->get_name() + ", ";
+    }
+    throw UsageError(
+        fmt::format("no command \"{}\"; known: {}and programs named rematch-NAME beside this one",
+                    argv[1], known));
   }
   try {
     app.parse(argc, argv);

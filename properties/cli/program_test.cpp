@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "ci/testing/shell.h"
@@ -19,6 +20,8 @@ using testing::contains;
 using testing::Outcome;
 using testing::run_interrupted;
 using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -26,6 +29,13 @@ using Json = nlohmann::json;
 /// Runs the program.
 Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_directory_path()) {
   return run_line("'" REMATCH_PROGRAM "' " + arguments, folder);
+}
+
+/// What a program printed as JSON, without what it said on stderr.
+Json json_in(const std::string& out) {
+  const std::size_t begin = out.find("{\n");
+  return Json::parse(out.begin() + static_cast<std::ptrdiff_t>(begin),
+                     out.begin() + static_cast<std::ptrdiff_t>(out.rfind("}\n") + 1));
 }
 
 Json check_json(const std::string& arguments) {
@@ -48,8 +58,8 @@ TEST_CASE("check prints the same JSON for one job and for two, apart from times"
   const Json one = check_json("--cases 3000 --seed 9 --jobs 1");
   CHECK(one == check_json("--cases 3000 --seed 9 --jobs 2"));
   CHECK(one["cases"] == 3000);
-  CHECK(one["failure"].is_null());
-  CHECK(one["regressions"] > 0);
+  CHECK(one["findings"].empty());
+  CHECK(one["saved_cases"] > 0);
   CHECK(one["laws"].size() == laws().size());
   CHECK(one["record_hash"] != check_json("--cases 3000 --seed 10")["record_hash"]);
 }
@@ -58,7 +68,8 @@ TEST_CASE("check ends with a summary that says how much was looked at") {
   const Outcome o = run("check --mix standard --cases 2500 --jobs 2");
   CHECK(o.status == 0);
   CHECK(contains(o.out, "2,500 cases of the standard mix, seed 1"));
-  CHECK(contains(o.out, "all laws held"));
+  CHECK(contains(o.out, "all laws kept"));
+  CHECK(contains(o.out, "judged no case (not observed): cross-device"));
   CHECK(contains(o.out, "dropout"));
   // No colour and no progress bar outside of a terminal.
   CHECK_FALSE(contains(o.out, "\033"));
@@ -76,6 +87,8 @@ TEST_CASE("an interrupted check keeps what it found and exits with 130") {
 TEST_CASE("replay judges a case law by law and shows both runs") {
   const Outcome o = run("replay " + regression("replay_draws_anew"));
   CHECK(o.status == 0);
+  CHECK(contains(o.out, "all laws kept; "));
+  CHECK(contains(o.out, "again: "));
   for (const Law& law : laws()) CHECK(contains(o.out, law.name));
   CHECK(contains(o.out, "checkpointed"));
   CHECK(contains(o.out, "backward: 0'"));
@@ -111,37 +124,105 @@ TEST_CASE("show draws the bytes over time in the terminal and as SVG") {
   CHECK(run("show --seed 1 --case 8 --svg /nowhere/a.svg").status == 2);
 }
 
-TEST_CASE("a check of a wrong engine exits with 1, and the line it prints breaks the same law") {
-  const fs::path folder =
-      fs::temp_directory_path() / ("rematch a check " + std::to_string(getpid()));
+TEST_CASE("a check of a wrong engine exits with 1, and each line it prints violates the same law") {
+  const ScratchFolder scratch;
+  const fs::path folder = scratch.path() / "a check";
   fs::create_directory(folder);
   const Outcome found = run("check --subject engine:R1 --no-regressions --json", folder);
   CHECK(found.status == 1);
-  const Json failure = Json::parse(found.out)["failure"];
-  CHECK(failure["law"] == "dropout-masks");
-  CHECK(failure["case"]["layers"].size() <= 4);
-  for (const char* line : {"replay", "original"}) {
-    const Outcome again = run_line(failure[line], folder);
+  const Json finding = json_in(found.out)["findings"].at(0);
+  CHECK(finding["law"] == "dropout-masks");
+  CHECK(finding["case"]["layers"].size() <= 4);
+  for (const char* line : {"again", "unshrunk"}) {
+    const Outcome again = run_line(finding[line], folder);
     INFO(line << ": " << again.out);
     CHECK(again.status == 1);
-    CHECK(contains(again.out, "BROKEN  dropout-masks"));
+    CHECK(contains(again.out, "VIOLATED      dropout-masks"));
   }
 
   const Outcome text = run("check --subject engine:R1 --no-regressions", folder);
   CHECK(text.status == 1);
-  CHECK(contains(text.out, "BROKEN dropout-masks"));
-  CHECK(contains(text.out, failure["replay"].get<std::string>()));
-  CHECK_FALSE(contains(text.out, "all laws held"));
-  fs::remove_all(folder);
+  CHECK(contains(text.out, "VIOLATED dropout-masks"));
+  CHECK(contains(text.out, finding["again"].get<std::string>()));
+  CHECK_FALSE(contains(text.out, "all laws kept"));
 }
 
-TEST_CASE("a regression that breaks ends the check before the hunt") {
+TEST_CASE("two hunts in one folder, even at once, keep each their finding") {
+  const ScratchFolder folder;
+  const std::string check = "'" REMATCH_PROGRAM "' check --no-regressions --json --subject ";
+  run_line(check + "engine:R1 > r1.out & " + check + "engine:G3 > g3.out & " + check +
+               "engine:G3 --seed 2 > g3b.out & " + check + "engine:R1 > r1b.out & wait",
+           folder.path());
+  std::set<std::string> files;
+  for (const char* name : {"r1.out", "g3.out", "g3b.out", "r1b.out"}) {
+    const Json finding = Json::parse(text_of(folder.path() / name))["findings"].at(0);
+    INFO(name << ": " << finding["law"]);
+    CHECK((finding["law"] == "dropout-masks") == (name[0] == 'r'));
+    files.insert(finding["file"].get<std::string>());
+    const Outcome again = run_line(finding["again"], folder.path());
+    CHECK(again.status == 1);
+    CHECK(contains(again.out, "VIOLATED      " + finding["law"].get<std::string>()));
+  }
+  // The same hunt twice has the same file, with the same content.
+  CHECK(files.size() == 3);
+}
+
+TEST_CASE("a finding that cannot be saved is reported all the same") {
+  for (const char* format : {"", "--json"}) {
+    const Outcome o =
+        run("check --subject engine:R1 --no-regressions --save /proc " + std::string(format));
+    INFO(o.out);
+    CHECK(o.status == 1);
+    CHECK(contains(o.out, "dropout-masks"));
+    CHECK(contains(o.out, "cannot write"));
+    CHECK(contains(o.out, "the finding stands"));
+    CHECK(contains(o.out, R"("kind": "dropout")"));
+  }
+}
+
+TEST_CASE("a check that keeps going reports each distinct finding once, with its count") {
+  const ScratchFolder folder;
+  const Outcome o = run(
+      "check --subject engine:R1 --no-regressions --keep-going --cases 200 --json", folder.path());
+  CHECK(o.status == 1);
+  const Json j = json_in(o.out);
+  CHECK(j["cases"] == 200);
+  CHECK(j["violating_cases"] > 20);
+  CHECK(j["findings"].size() > 1);
+  std::set<std::string> models;
+  for (const Json& finding : j["findings"]) {
+    Json model = finding["case"];
+    model.erase("seed");
+    CHECK(models.insert(finding["law"].get<std::string>() + model.dump()).second);
+    CHECK(finding["cases"] >= 1);
+    CHECK(std::filesystem::exists(folder.path() / finding["file"].get<std::string>()));
+  }
+}
+
+TEST_CASE("laws can be chosen and left out by name") {
+  const Json one = check_json("--cases 100 --law outputs --law losses");
+  CHECK(one["laws"].size() == 4);
+  const Json most = check_json("--cases 100 --without live-bytes --without peak-bytes");
+  CHECK(most["laws"].size() == laws().size() - 2);
+  CHECK_FALSE(most["laws"].contains("live-bytes"));
+}
+
+TEST_CASE("a check in which nothing was judged is not green, and says why") {
+  const Outcome o = run("check --law repeatable --cases 100");
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, "judged no case (n/a): repeatable"));
+  CHECK(contains(o.out, "nothing was checked"));
+  CHECK_FALSE(contains(o.out, "all laws kept"));
+  CHECK(run("replay --law repeatable --seed 1 --case 1").status == 1);
+}
+
+TEST_CASE("a saved case that violates a law ends the check before the hunt") {
   const Outcome o =
       run("check --subject engine:R1 --regressions " REMATCH_SOURCE_DIR "/properties/regressions");
   CHECK(o.status == 1);
   CHECK(contains(o.out, ".json"));
-  CHECK(contains(o.out, "0 cases"));
-  CHECK_FALSE(contains(o.out, "all laws held"));
+  CHECK(contains(o.out, " 0 cases"));
+  CHECK_FALSE(contains(o.out, "all laws kept"));
   CHECK_FALSE(contains(o.out, "unshrunk"));
 }
 
@@ -181,7 +262,9 @@ TEST_CASE("laws lists every law with its sentence") {
 TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "subcommand"},
-      {"frobnicate", "known: check, replay, show, laws"},
+      {"frobnicate", "known: check, replay, show, laws, faults"},
+      {"check --law outputs --without outputs", "both name outputs"},
+      {"check --without no-such-law", "parameter-gradients"},
       {"check --mix narrow", "standard or wide"},
       {"check --law no-such-law", "parameter-gradients"},
       {"check --seed -1", "--seed"},

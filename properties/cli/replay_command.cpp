@@ -5,11 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/cli/chart.h"
 #include "properties/cli/commands.h"
+#include "properties/cli/run_progress.h"
 #include "properties/cli/terminal.h"
-#include "properties/generate/words.h"
 #include "properties/hunt/replay.h"
 
 namespace rematch::cli {
@@ -19,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct ReplayArguments {
   CaseChoice choice;
-  std::string law;
+  LawChoice laws;
   SubjectChoice subject;
   bool json = false;
 };
@@ -51,25 +52,33 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-Json replay_json(const Replay& r) {
+/// Calls visit(law, verdict, violation or nullptr) for each law that was asked.
+template <class Visit>
+void for_each_verdict(const Replay& r, const LawSet& asked, Visit visit) {
+  auto violation = r.verdicts.violations.begin();
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    if (!asked[i]) continue;
+    const Verdict verdict = r.verdicts.by_law[i];
+    visit(laws()[i], verdict, verdict == Verdict::violated ? &*violation++ : nullptr);
+  }
+}
+
+Json replay_json(const Replay& r, const LawSet& asked) {
   Json j;
   j["case"] = Json::parse(to_json(r.c));
   Json verdicts = Json::array();
-  for (const LawVerdict& v : r.verdicts) {
-    Json law;
-    law["law"] = v.law->name;
-    law["held"] = v.checked ? Json(!v.breach) : Json();
-    if (v.breach) {
-      law["place"] = v.breach->place;
-      law["expected"] = v.breach->expected;
-      law["got"] = v.breach->got;
+  for_each_verdict(r, asked, [&](const Law& law, Verdict verdict, const Violation* violation) {
+    Json entry{{"law", law.name}, {"verdict", to_string(verdict)}};
+    if (violation != nullptr) {
+      entry["place"] = violation->place;
+      entry["expected"] = violation->expected;
+      entry["got"] = violation->got;
     }
-    verdicts.push_back(law);
-  }
+    verdicts.push_back(entry);
+  });
   j["verdicts"] = verdicts;
-  if (r.no_answer) j["no_answer"] = {{"place", r.no_answer->place}, {"got", r.no_answer->got}};
-  for (const auto& [name, record] : {std::pair<const char*, const Record*>{"plain", &r.plain},
-                                     {"checkpointed", &r.checkpointed}}) {
+  for (const auto& [name, record] : {std::pair<const char*, const Record*>{"plain", &r.seen.plain},
+                                     {"checkpointed", &r.seen.checkpointed}}) {
     Json run;
     run["hash"] = fmt::format("{:016x}", record->hash());
     run["peak_bytes"] = record->peak_bytes;
@@ -82,8 +91,8 @@ Json replay_json(const Replay& r) {
 
 void print_side_by_side(const Replay& r) {
   const Paint paint(colour_wanted(1));
-  const std::vector<std::string> left = order_of_work(r.plain);
-  const std::vector<std::string> right = order_of_work(r.checkpointed);
+  const std::vector<std::string> left = order_of_work(r.seen.plain);
+  const std::vector<std::string> right = order_of_work(r.seen.checkpointed);
   const int width = std::max(20, (terminal_width(1) - 6) / 2);
   print_out("\n  " + paint.bold(padded("plain", width)) + "  " + paint.bold("checkpointed") +
             "   (layers in order of work; ' marks a replay)\n");
@@ -91,57 +100,100 @@ void print_side_by_side(const Replay& r) {
     print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
               (i < right.size() ? cut(right[i], width) : "") + "\n");
   }
-  const std::array<std::span<const TimelinePoint>, 2> timelines{r.plain.timeline,
-                                                                r.checkpointed.timeline};
+  const std::array<std::span<const TimelinePoint>, 2> timelines{r.seen.plain.timeline,
+                                                                r.seen.checkpointed.timeline};
   const ChartScale scale = common_scale(timelines, width);
-  const std::vector<std::string> plain = lines_of(chart(r.plain.timeline, scale, paint));
+  const std::vector<std::string> plain = lines_of(chart(r.seen.plain.timeline, scale, paint));
   const std::vector<std::string> checkpointed =
-      lines_of(chart(r.checkpointed.timeline, scale, paint));
+      lines_of(chart(r.seen.checkpointed.timeline, scale, paint));
   print_out("\n");
   for (std::size_t i = 0; i < std::max(plain.size(), checkpointed.size()); ++i) {
     print_out("  " + padded(i < plain.size() ? plain[i] : "", width) + "  " +
               (i < checkpointed.size() ? checkpointed[i] : "") + "\n");
   }
-  print_out("  " + padded("peak " + bytes_text(r.plain.peak_bytes), width) + "  peak " +
-            bytes_text(r.checkpointed.peak_bytes) + "\n");
-  for (const Record* record : {&r.plain, &r.checkpointed}) {
+  print_out("  " + padded("peak " + bytes_text(r.seen.plain.peak_bytes), width) + "  peak " +
+            bytes_text(r.seen.checkpointed.peak_bytes) + "\n");
+  for (const Record* record : {&r.seen.plain, &r.seen.checkpointed}) {
     if (record->error) {
       print_out(fmt::format("  {} run ended in {}: {}\n",
-                            record == &r.plain ? "plain" : "checkpointed", record->error->kind,
+                            record == &r.seen.plain ? "plain" : "checkpointed", record->error->kind,
                             record->error->message));
     }
   }
 }
 
+void print_verdicts(const Replay& r, const LawSet& asked) {
+  const Paint paint(colour_wanted(1));
+  for_each_verdict(r, asked, [&](const Law& law, Verdict verdict, const Violation* violation) {
+    constexpr int kWidth = 12;
+    const bool bad = verdict == Verdict::violated;
+    const std::string word = padded(bad ? "VIOLATED" : to_string(verdict), kWidth);
+    print_out(fmt::format("  {}  {}\n",
+                          bad                        ? paint.red(word)
+                          : verdict == Verdict::kept ? paint.green(word)
+                                                     : paint.dim(word),
+                          law.name));
+    if (violation == nullptr) return;
+    const std::string margin(kWidth + 4, ' ');
+    print_out(fmt::format("{0}at        {1}\n{0}expected  {2}\n{0}got       {3}\n", margin,
+                          violation->place, violation->expected, violation->got));
+  });
+}
+
+LawSet violated(const Replay& r) {
+  LawSet violated;
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    violated[i] = r.verdicts.by_law[i] == Verdict::violated;
+  }
+  return violated;
+}
+
+/// "3 laws violated, dropout-masks first; 20 kept, 4 n/a, 1 not observed".
+std::string verdict_of(const Replay& r, const LawSet& asked) {
+  std::array<std::size_t, kVerdictCount> counts{};
+  for_each_verdict(r, asked, [&](const Law&, Verdict verdict, const Violation*) {
+    ++counts[static_cast<std::size_t>(verdict)];
+  });
+  const Paint paint(colour_wanted(1));
+  const std::string rest =
+      fmt::format("{} kept, {} n/a, {} not observed", counts[0], counts[2], counts[3]);
+  if (const Violation* first = r.verdicts.first()) {
+    return paint.red(fmt::format("{} violated{}", counted(counts[1], "law"),
+                                 counts[1] > 1 ? ", the first " + std::string(first->law)
+                                               : ": " + std::string(first->law))) +
+           "; " + rest;
+  }
+  if (counts[0] == 0) return paint.red("no law had anything to judge") + "; " + rest;
+  return paint.green("all laws kept") + "; " + rest;
+}
+
 int run_replay(const ReplayArguments& a) {
-  const Law* only = parse_law(a.law);
+  const LawSet chosen = a.laws.chosen();
+  const LawSet asked = chosen | a.laws.failures();
   const Case c = a.choice.load();
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Replay r = replay(c, *subject, only);
-  const Breach* breach = r.breach();
+  Replay r;
+  {
+    RunProgress progress(a.json);
+    r = replay(c, *subject, asked, [&](std::string_view run) { progress.note(run); });
+  }
+  bool judged = false;
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    judged = judged || (chosen[i] && r.verdicts.by_law[i] == Verdict::kept);
+  }
+  const int status = r.verdicts.kept() && judged ? kHeld : kBroken;
   if (a.json) {
-    print_out(replay_json(r).dump(2) + "\n");
-    return breach != nullptr ? kBroken : kHeld;
+    print_out(replay_json(r, asked).dump(2) + "\n");
+    return status;
   }
-  const Paint paint(colour_wanted(1));
-  print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
-  for (const LawVerdict& v : r.verdicts) {
-    const std::string verdict = v.breach    ? paint.red("BROKEN")
-                                : v.checked ? paint.green("held  ")
-                                            : paint.dim("no say");
-    print_out(fmt::format("  {}  {}\n", verdict, v.law->name));
-    if (v.breach) {
-      print_out(
-          fmt::format("          at        {}\n          expected  {}\n          got       {}\n",
-                      v.breach->place, v.breach->expected, v.breach->got));
-    }
-  }
-  if (r.no_answer) {
-    print_out(
-        fmt::format("  {}  {}: {}\n", paint.red("BROKEN"), r.no_answer->place, r.no_answer->got));
-  }
+  print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
+  print_verdicts(r, asked);
   print_side_by_side(r);
-  return breach != nullptr ? kBroken : kHeld;
+  print_out("\n" + verdict_of(r, chosen | (asked & violated(r))) + "\n");
+  print_out("again: " +
+            again("replay" + a.laws.options() + a.subject.options() + " " + a.choice.options()) +
+            "\n");
+  return status;
 }
 
 }  // namespace
@@ -150,7 +202,7 @@ void add_replay(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("replay", "Run one case again and judge it law by law");
   auto a = std::make_shared<ReplayArguments>();
   a->choice.add_options(*command);
-  command->add_option("--law", a->law, "Judge by this law alone")->type_name("NAME");
+  a->laws.add_options(*command);
   a->subject.add_options(*command);
   command->add_flag("--json", a->json, "JSON instead of text");
   command->callback([&chosen, a] { chosen = [a] { return run_replay(*a); }; });

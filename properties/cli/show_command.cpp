@@ -4,12 +4,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/cli/chart.h"
 #include "properties/cli/commands.h"
+#include "properties/cli/run_progress.h"
 #include "properties/cli/svg.h"
 #include "properties/cli/terminal.h"
-#include "properties/generate/words.h"
 #include "properties/hunt/replay.h"
 
 namespace rematch::cli {
@@ -35,20 +36,20 @@ Json points(const Record& record) {
 Json show_json(const Replay& r) {
   Json j;
   j["case"] = Json::parse(to_json(r.c));
-  j["forecast"] = {{"executions", r.forecast.executions},
-                   {"computations", r.forecast.computations},
-                   {"saved_bytes", r.forecast.saved_bytes},
-                   {"plain_saved_bytes", r.forecast.plain_saved_bytes},
-                   {"offloaded_bytes", r.forecast.offloaded_bytes},
-                   {"frozen_layers", r.forecast.frozen_layers},
-                   {"words_per_forward", r.forecast.words_per_forward}};
+  j["forecast"] = {{"executions", r.seen.forecast.executions},
+                   {"computations", r.seen.forecast.computations},
+                   {"saved_bytes", r.seen.forecast.saved_bytes},
+                   {"plain_saved_bytes", r.seen.forecast.plain_saved_bytes},
+                   {"offloaded_bytes", r.seen.forecast.offloaded_bytes},
+                   {"frozen_layers", r.seen.forecast.frozen_layers},
+                   {"words_per_forward", r.seen.forecast.words_per_forward}};
   j["timeline_fields"] = {"live", "saved", "layer", "execution", "phase"};
-  j["plain"] = {{"peak_bytes", r.plain.peak_bytes},
-                {"reserved_bytes", r.plain.reserved_bytes},
-                {"timeline", points(r.plain)}};
-  j["checkpointed"] = {{"peak_bytes", r.checkpointed.peak_bytes},
-                       {"reserved_bytes", r.checkpointed.reserved_bytes},
-                       {"timeline", points(r.checkpointed)}};
+  j["plain"] = {{"peak_bytes", r.seen.plain.peak_bytes},
+                {"reserved_bytes", r.seen.plain.reserved_bytes},
+                {"timeline", points(r.seen.plain)}};
+  j["checkpointed"] = {{"peak_bytes", r.seen.checkpointed.peak_bytes},
+                       {"reserved_bytes", r.seen.checkpointed.reserved_bytes},
+                       {"timeline", points(r.seen.checkpointed)}};
   return j;
 }
 
@@ -62,13 +63,21 @@ void write_file(const std::string& path, const std::string& text) {
 int show(const ShowArguments& a) {
   const Case c = a.choice.load();
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Replay r = observe(c, *subject);
+  Replay r;
+  {
+    RunProgress progress(a.json);
+    r = replay(c, *subject, failure_laws(), [&](std::string_view run) { progress.note(run); });
+  }
   std::error_code ignored;
   if (!a.svg.empty() && std::filesystem::equivalent(a.svg, a.choice.file, ignored)) {
     throw UsageError(fmt::format("--svg: {} is the case itself; name another file", a.svg));
   }
   if (!a.svg.empty()) {
-    write_file(a.svg, memory_svg(r.plain.timeline, r.checkpointed.timeline, a.choice.name()));
+    write_file(a.svg,
+               memory_svg(r.seen.plain.timeline, r.seen.checkpointed.timeline, a.choice.name()));
+  }
+  for (const Violation& v : r.verdicts.violations) {
+    print_error(fmt::format("rematch: this case violates {}: {}\n", v.law, v.got));
   }
   if (a.json) {
     print_out(show_json(r).dump(2) + "\n");
@@ -77,39 +86,39 @@ int show(const ShowArguments& a) {
   const Paint paint(colour_wanted(1));
   print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
   std::string runs;
-  for (const int n : r.forecast.executions) runs += fmt::format(" {}", n);
+  for (const int n : r.seen.forecast.executions) runs += fmt::format(" {}", n);
   print_out(fmt::format("forecast: runs of each layer per forward:{}\n", runs));
   print_out(fmt::format("          saved after one forward: {}, plain {}\n",
-                        bytes_text(r.forecast.saved_bytes),
-                        bytes_text(r.forecast.plain_saved_bytes)));
+                        bytes_text(r.seen.forecast.saved_bytes),
+                        bytes_text(r.seen.forecast.plain_saved_bytes)));
   if (r.c.plan.offload) {
     print_out(fmt::format("          in host memory after one forward: {}\n",
-                          bytes_text(r.forecast.offloaded_bytes)));
+                          bytes_text(r.seen.forecast.offloaded_bytes)));
   }
-  if (r.forecast.computations != r.forecast.executions) {
+  if (r.seen.forecast.computations != r.seen.forecast.executions) {
     std::string computed;
-    for (const int n : r.forecast.computations) computed += fmt::format(" {}", n);
+    for (const int n : r.seen.forecast.computations) computed += fmt::format(" {}", n);
     print_out(fmt::format("          of these runs compute:{} (the others are views, or kept)\n",
                           computed));
   }
-  if (!r.forecast.frozen_layers.empty()) {
+  if (!r.seen.forecast.frozen_layers.empty()) {
     std::string frozen;
-    for (const int layer : r.forecast.frozen_layers) frozen += fmt::format(" {}", layer);
+    for (const int layer : r.seen.forecast.frozen_layers) frozen += fmt::format(" {}", layer);
     print_out(fmt::format("          {} layers{} (no input of their segment requires grad)\n",
                           paint.yellow("frozen:"), frozen));
   }
-  const std::array<std::span<const TimelinePoint>, 2> timelines{r.plain.timeline,
-                                                                r.checkpointed.timeline};
+  const std::array<std::span<const TimelinePoint>, 2> timelines{r.seen.plain.timeline,
+                                                                r.seen.checkpointed.timeline};
   const ChartScale scale = common_scale(timelines, terminal_width(1));
   print_out("\n" + paint.bold("plain") +
-            fmt::format(", peak {}\n", bytes_text(r.plain.peak_bytes)));
-  print_out(chart(r.plain.timeline, scale, paint));
+            fmt::format(", peak {}\n", bytes_text(r.seen.plain.peak_bytes)));
+  print_out(chart(r.seen.plain.timeline, scale, paint));
   print_out("\n" + paint.bold("checkpointed") +
-            fmt::format(", peak {}\n", bytes_text(r.checkpointed.peak_bytes)));
-  print_out(chart(r.checkpointed.timeline, scale, paint));
+            fmt::format(", peak {}\n", bytes_text(r.seen.checkpointed.peak_bytes)));
+  print_out(chart(r.seen.checkpointed.timeline, scale, paint));
   print_out(fmt::format("\nreserved from {}: {} (requested bytes are those above)\n",
                         a.subject.device == "cpu" ? "the system" : "the device",
-                        bytes_text(r.checkpointed.reserved_bytes)));
+                        bytes_text(r.seen.checkpointed.reserved_bytes)));
   if (!a.svg.empty()) print_out(fmt::format("picture in {}\n", a.svg));
   return kHeld;
 }

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "properties/subjects/record.h"
+#include "properties/record/record.h"
 
 namespace rematch::cli {
 

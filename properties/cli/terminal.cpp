@@ -45,6 +45,11 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
+std::string counted(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(static_cast<std::int64_t>(number)), noun,
+                     number == 1 ? "" : "s");
+}
+
 std::string bytes_text(std::int64_t bytes) {
   if (bytes < 10 * 1024) return grouped(bytes) + " B";
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
@@ -138,10 +143,17 @@ constexpr double kQuietSeconds = 2;
 
 }  // namespace
 
-StatusLine::StatusLine(bool quiet) : on_(!quiet && isatty(STDERR_FILENO) == 1) {}
+StatusLine::StatusLine(bool quiet) : on_(!quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void StatusLine::show(double seconds, std::optional<double> fraction, std::string_view text) {
-  if (!on_ || seconds < kQuietSeconds) return;
+  if (!on_ || seconds < (terminal_ ? kQuietSeconds : next_line_)) return;
+  if (!terminal_) {
+    constexpr double kBetweenLines = 30;
+    next_line_ = seconds + kBetweenLines;
+    const std::string share = fraction ? fmt::format("{:.0f} %, ", *fraction * 100) : "";
+    print_error(fmt::format("{}{}\n", share, text));
+    return;
+  }
   std::string line;
   if (fraction) {
     constexpr int kBar = 24;

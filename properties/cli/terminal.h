@@ -46,6 +46,9 @@ class Paint {
 /// "12,345,678".
 std::string grouped(std::int64_t number);
 
+/// "1 case", "1,234 cases".
+std::string counted(std::uint64_t number, std::string_view noun);
+
 /// "1,234 B", and from 10 KiB on "1.2 MiB (1,234,567 B)".
 std::string bytes_text(std::int64_t bytes);
 
@@ -79,7 +82,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// One status line on stderr, redrawn in place: only on a terminal, only after two seconds.
+/// A status line on stderr, from two seconds on: redrawn in place on a terminal; elsewhere, in a
+/// log say, a line of its own after ten seconds and then every thirty.
 class StatusLine {
  public:
   explicit StatusLine(bool quiet);
@@ -92,7 +96,9 @@ class StatusLine {
 
  private:
   bool on_;
+  bool terminal_;
   bool drawn_ = false;
+  double next_line_ = 10;
 };
 
 /// Writes to stdout. A reader that went away (a closed pipe) is no error.

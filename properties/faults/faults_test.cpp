@@ -3,6 +3,7 @@
 #include <set>
 
 #include "properties/faults/fault.h"
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/subjects/engine_subject.h"
 
@@ -16,16 +17,16 @@ TEST_CASE("every fault is caught, and its shrunk case breaks the same law by its
     options.cases = 5000;
     options.make_subject = [&] { return std::make_unique<EngineSubject>(fault.make); };
     const HuntResult result = hunt(options);
-    REQUIRE(result.failure.has_value());
-    const Case& smallest = result.failure->smallest;
+    REQUIRE(result.findings.size() == 1);
+    const Case& smallest = result.findings[0].smallest;
     CHECK(smallest.layers.size() <= 4);
     EngineSubject wrong(fault.make);
     EngineSubject right;
-    Bench bench;
-    const Verdict again = judge(smallest, wrong, bench);
-    REQUIRE(again.breach.has_value());
-    CHECK(again.breach->law == result.failure->breach.law);
-    CHECK(judge(smallest, right, bench).held());
+    Workspace workspace;
+    const Verdicts again = judge(smallest, wrong, workspace);
+    REQUIRE_FALSE(again.kept());
+    CHECK(again.first()->law == result.findings[0].violation.law);
+    CHECK(judge(smallest, right, workspace).kept());
   }
 }
 
@@ -39,8 +40,8 @@ TEST_CASE("faults that no gradient shows are caught by laws about counts, bytes 
     REQUIRE(fault != nullptr);
     options.make_subject = [fault] { return std::make_unique<EngineSubject>(fault->make); };
     const HuntResult result = hunt(options);
-    REQUIRE(result.failure);
-    return result.failure->breach.law;
+    REQUIRE(result.findings.size() == 1);
+    return result.findings[0].violation.law;
   };
   CHECK(caught_by("P3") == "executions");
   CHECK(caught_by("P9") == "requires-grad-map");

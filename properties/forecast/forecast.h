@@ -5,7 +5,7 @@
 
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
-#include "properties/subjects/record.h"
+#include "properties/record/record.h"
 
 namespace rematch {
 

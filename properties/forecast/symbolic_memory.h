@@ -8,7 +8,7 @@
 #include "properties/forecast/byte_rules.h"
 #include "properties/forecast/layer_rules.h"
 #include "properties/forecast/symbolic_heap.h"
-#include "properties/subjects/record.h"
+#include "properties/record/record.h"
 
 namespace rematch {
 

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "engine/random/philox.h"
+#include "properties/case/features.h"
 
 namespace rematch {
 
@@ -12,7 +14,9 @@ namespace rematch {
 /// that the choices are the same on every machine.
 class DrawSource {
  public:
-  DrawSource(std::uint64_t seed, std::uint64_t index) : stream_{seed, index} {}
+  /// `within`: the features that the case may have.
+  DrawSource(std::uint64_t seed, std::uint64_t index, const FeatureSet& within = FeatureSet::all())
+      : stream_{seed, index}, within_(within) {}
 
   std::uint32_t word() {
     if (next_ == kBlock) {
@@ -34,10 +38,30 @@ class DrawSource {
 
   /// true in `percent` of 100 draws.
   bool chance(double percent) { return word() < percent * (0x1p32 / 100); }
+  /// The same, and false where the case may not have `feature`. It draws in any case, so that a
+  /// restriction changes as little else as possible.
+  bool chance(double percent, Feature feature) { return chance(percent) && may(feature); }
+  bool may(Feature feature) const { return within_.contains(feature); }
+  /// Takes one of two alternatives, the first in `percent` of 100 draws, where the case may have
+  /// both; else the one that it may have.
+  bool first(double percent, Feature one, Feature other) {
+    return (chance(percent) && may(one)) || !may(other);
+  }
 
   template <class T, std::size_t N>
   const T& pick(const std::array<T, N>& choices) {
     return choices[below(N)];
+  }
+
+  /// One of the layer kinds that the case may have; if there are none, of all.
+  template <std::size_t N>
+  LayerKind pick_kind(const std::array<LayerKind, N>& kinds) {
+    std::array<LayerKind, N> allowed = kinds;
+    const auto end = std::remove_if(allowed.begin(), allowed.end(), [this](LayerKind kind) {
+      return !may(static_cast<Feature>(kind));
+    });
+    const auto count = static_cast<std::uint32_t>(end - allowed.begin());
+    return count > 0 ? allowed[below(count)] : kinds[below(N)];
   }
 
   /// Position i with probability weights[i] / their sum; at least one is positive.
@@ -51,12 +75,22 @@ class DrawSource {
     return i;
   }
 
+  /// The same among those that the case may have by `features`; if there are none, among all.
+  template <std::size_t N>
+  std::size_t weighted(const std::array<int, N>& weights, const std::array<Feature, N>& features) {
+    std::array<int, N> allowed = weights;
+    for (std::size_t i = 0; i < N; ++i) allowed[i] = may(features[i]) ? weights[i] : 0;
+    const bool any = std::any_of(allowed.begin(), allowed.end(), [](int w) { return w > 0; });
+    return weighted(any ? allowed : weights);
+  }
+
  private:
   static constexpr std::size_t kBlock = 4;
   PhiloxStream stream_;
   std::uint64_t block_ = 0;
   std::array<std::uint32_t, kBlock> words_{};
   std::size_t next_ = kBlock;
+  FeatureSet within_;
 };
 
 }  // namespace rematch

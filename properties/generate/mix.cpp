@@ -1,5 +1,9 @@
 #include "properties/generate/mix.h"
 
+#include <stdexcept>
+#include <string>
+
+#include "properties/case/geometry.h"
 #include "properties/generate/draw_source.h"
 #include "properties/generate/parts.h"
 
@@ -15,8 +19,10 @@ std::string_view to_string(Mix mix) {
   return "?";
 }
 
-Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index) {
-  DrawSource draw(seed, index);
+namespace {
+
+/// A case of any mix that keeps to the source's features as far as its parts know them.
+Case draw_case(Mix mix, DrawSource& draw) {
   Case c;
   c.seed = draw.word();
   if (mix == Mix::standard) {
@@ -30,6 +36,25 @@ Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index) {
   draw_in_place(draw, c);
   draw_mishap(draw, c);
   return c;
+}
+
+}  // namespace
+
+Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const FeatureSet& within) {
+  FeatureSet found;
+  // The parts do most of it: what is left is drawn again.
+  constexpr std::uint64_t kAttempts = 1000;
+  for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
+    DrawSource draw(seed, index ^ attempt << 48, within);
+    Case c = draw_case(mix, draw);
+    if (within.is_full()) return c;
+    found = features_of(c, validate(c));
+    if (within.contains_all(found)) return c;
+  }
+  std::string missing;
+  found.without(within).for_each([&](Feature f) { missing += " " + std::string(to_string(f)); });
+  throw std::invalid_argument("[generate] no case of the " + std::string(to_string(mix)) +
+                              " mix does without:" + missing);
 }
 
 }  // namespace rematch

@@ -37,6 +37,67 @@ TEST_CASE("every generated case is valid and its plain loss requires grad") {
   }
 }
 
+TEST_CASE("each mix keeps its promise on every feature") {
+  constexpr int kDraws = 20000;
+  for (const Mix mix : {Mix::standard, Mix::wide}) {
+    std::array<int, kFeatureCount> found{};
+    for (std::uint64_t i = 0; i < kDraws; ++i) {
+      const Case c = generate_case(mix, 23, i);
+      const FeatureSet features = features_of(c, validate(c));
+      for (std::size_t f = 0; f < kFeatureCount; ++f)
+        found[f] += features.contains(Feature(f)) ? 1 : 0;
+    }
+    for (std::size_t f = 0; f < kFeatureCount; ++f) {
+      INFO(to_string(mix) << " " << to_string(Feature(f)) << " " << found[f]);
+      CHECK(found[f] >= floor(mix, Feature(f)) * kDraws);
+    }
+  }
+}
+
+TEST_CASE("the wide mix promises every feature, at least one case in 200") {
+  for (std::size_t f = 0; f < kFeatureCount; ++f) {
+    INFO(to_string(Feature(f)));
+    CHECK(floor(Mix::wide, Feature(f)) >= 0.005);
+  }
+}
+
+TEST_CASE("cases have features within the given ones only, and each that is left") {
+  // Every feature that can be left out by itself, then several at once.
+  std::vector<FeatureSet> restrictions;
+  for (std::size_t f = 0; f < kFeatureCount; ++f) {
+    restrictions.push_back(FeatureSet::all().without({Feature(f)}));
+  }
+  using enum Feature;
+  restrictions.push_back(FeatureSet::all().without({non_reentrant, images, adam, float64, mishap}));
+  restrictions.push_back(FeatureSet::all().without({reentrant, eval_mode, explicit_segments}));
+  for (const FeatureSet& within : restrictions) {
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const Case c = generate_case(Mix::wide, 19, i, within);
+      const FeatureSet found = features_of(c, validate(c));
+      INFO(to_json(c));
+      REQUIRE(within.contains_all(found));
+    }
+  }
+}
+
+TEST_CASE("what cannot be drawn is an error that names it") {
+  try {
+    generate_case(Mix::standard, 1, 1, FeatureSet::all().without({Feature::sgd}));
+    FAIL("no error");
+  } catch (const std::invalid_argument& error) {
+    CHECK(std::string(error.what()) == "[generate] no case of the standard mix does without: sgd");
+  }
+}
+
+TEST_CASE("nothing is promised of what a subject cannot do") {
+  const FeatureSet within = FeatureSet::all().without({Feature::non_reentrant, Feature::relu});
+  CHECK(floor(Mix::wide, Feature::selective, within) == 0);
+  CHECK(floor(Mix::wide, Feature::kept_draw_before_draw, within) == 0);
+  CHECK(floor(Mix::wide, Feature::in_place_at_segment_end, within) == 0);
+  CHECK(floor(Mix::wide, Feature::nested_3, within) > 0);
+  CHECK(floor(Mix::wide, Feature::nested_3, within) < floor(Mix::wide, Feature::nested_3));
+}
+
 TEST_CASE("a generated case depends on mix, seed and index alone, on every machine") {
   // A change of these numbers changes what every seed in old reports means: say so in the log.
   CHECK(fingerprint(Mix::standard, 1) == 0xb5351613a7ab9585U);

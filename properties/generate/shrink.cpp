@@ -16,8 +16,12 @@ namespace {
 /// Hands mended, valid and strictly simpler cases to `visit` until it returns true.
 class Descent {
  public:
-  Descent(const Case& c, const std::function<bool(Case&&)>& visit)
-      : c_(c), complexity_(complexity(c)), needs_grad_(loss_requires_grad(c)), visit_(visit) {}
+  Descent(const Case& c, const FeatureSet& within, const std::function<bool(Case&&)>& visit)
+      : c_(c),
+        within_(within),
+        complexity_(complexity(c)),
+        needs_grad_(loss_requires_grad(c)),
+        visit_(visit) {}
 
   bool offer(Case candidate) {
     repair(candidate);
@@ -27,7 +31,10 @@ class Descent {
     }
     if (!(complexity(candidate) < complexity_)) return false;
     try {
-      validate(candidate);
+      const Geometry geometry = validate(candidate);
+      if (!within_.is_full() && !within_.contains_all(features_of(candidate, geometry))) {
+        return false;
+      }
     } catch (const std::invalid_argument&) {
       return false;
     }
@@ -59,28 +66,30 @@ class Descent {
   }
 
   const Case& c_;
+  const FeatureSet& within_;
   Complexity complexity_;
   bool needs_grad_;
   const std::function<bool(Case&&)>& visit_;
 };
 
-bool visit_candidates(const Case& c, const std::function<bool(Case&&)>& visit) {
-  return Descent(c, visit).run();
+bool visit_candidates(const Case& c, const FeatureSet& within,
+                      const std::function<bool(Case&&)>& visit) {
+  return Descent(c, within, visit).run();
 }
 
 }  // namespace
 
-std::vector<Case> shrink_candidates(const Case& c) {
+std::vector<Case> shrink_candidates(const Case& c, const FeatureSet& within) {
   std::vector<Case> candidates;
-  visit_candidates(c, [&](Case&& candidate) {
+  visit_candidates(c, within, [&](Case&& candidate) {
     candidates.push_back(std::move(candidate));
     return false;
   });
   return candidates;
 }
 
-Case shrink(Case failing, const std::function<bool(const Case&)>& still_fails,
-            ShrinkBudget budget) {
+Case shrink(Case failing, const std::function<bool(const Case&)>& still_fails, ShrinkBudget budget,
+            const FeatureSet& within) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(budget.seconds);
   int steps = 0;
@@ -89,7 +98,7 @@ Case shrink(Case failing, const std::function<bool(const Case&)>& still_fails,
   while (found && !spent) {
     Case smaller;
     found = false;
-    visit_candidates(failing, [&](Case&& candidate) {
+    visit_candidates(failing, within, [&](Case&& candidate) {
       spent = steps >= budget.steps || Clock::now() >= end;
       if (spent) return true;
       ++steps;

@@ -4,21 +4,19 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
+#include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
 #include "properties/generate/arbitrary.h"
 #include "properties/generate/check_property.h"
 #include "properties/generate/draw_source.h"
 #include "properties/generate/edit.h"
-#include "properties/generate/features.h"
 #include "properties/generate/parts.h"
 
 namespace rematch {
 namespace {
 
-bool has(const Case& c, Feature feature) {
-  return features_of(c, validate(c)).test(static_cast<std::size_t>(feature));
-}
+bool has(const Case& c, Feature feature) { return features_of(c, validate(c)).contains(feature); }
 
 /// The smallest case that still has `feature`, from the first generated case that has it.
 Case smallest_with(Feature feature) {

@@ -19,7 +19,7 @@ void draw_perceptron(DrawSource& draw, Case& c) {
   const int layers = draw.range(1, 10);
   c.layers.reserve(static_cast<std::size_t>(layers));
   for (int i = 0; i < layers; ++i) {
-    LayerSpec& layer = append(c, draw.pick(kinds));
+    LayerSpec& layer = append(c, draw.pick_kind(kinds));
     if (layer.kind == linear) layer.features = draw.range(1, 32);
     if (layer.kind == dropout) layer.p = draw.pick(probabilities);
   }
@@ -33,7 +33,7 @@ void draw_convolutional(DrawSource& draw, Case& c) {
   const int layers = draw.range(1, 5);
   c.layers.reserve(static_cast<std::size_t>(layers) + 2);
   for (int i = 0; i < layers; ++i) {
-    LayerKind kind = draw.pick(kinds);
+    LayerKind kind = draw.pick_kind(kinds);
     if (kind == max_pool2d && pixels < 4) kind = dropout;
     LayerSpec& layer = append(c, kind);
     if (kind == conv2d) {
@@ -54,14 +54,16 @@ void draw_convolutional(DrawSource& draw, Case& c) {
 }  // namespace
 
 void draw_standard(DrawSource& draw, Case& c) {
-  if (draw.chance(50)) {
+  if (draw.chance(50) || !draw.may(Feature::images)) {
     draw_perceptron(draw, c);
   } else {
     draw_convolutional(draw, c);
   }
   SequentialSpec& plan = c.plan.sequential.emplace();
   plan.segments = draw.range(1, static_cast<int>(c.layers.size()));
-  plan.choice.variant = draw.chance(50) ? Variant::reentrant : Variant::non_reentrant;
+  plan.choice.variant = draw.first(50, Feature::reentrant, Feature::non_reentrant)
+                            ? Variant::reentrant
+                            : Variant::non_reentrant;
   c.protocol.input_requires_grad = true;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "properties/case/geometry.h"
@@ -13,20 +14,30 @@ namespace {
 using Extents = std::array<std::int64_t, 4>;
 
 constexpr int kMostLayers = 24;
+constexpr std::size_t kKinds = static_cast<std::size_t>(LayerKind::duplicate) + 1;
+/// By kind, in its order.
+using Weights = std::array<int, kKinds>;
+constexpr Weights kOnRows{85, 0, 0, 0, 15, 20, 30, 8, 8, 8, 6, 26, 8, 8, 2, 24, 12, 14, 12};
+constexpr Weights kOnImages{0, 75, 12, 12, 20, 8, 30, 6, 6, 6, 5, 22, 8, 8, 0, 22, 12, 12, 12};
 constexpr std::int64_t kWidest = 24;
 
 /// Draws layer after layer, so that each fits the value that it meets.
 class WideModel {
  public:
-  WideModel(DrawSource& draw, Case& c) : draw_(draw), c_(c) {}
+  WideModel(DrawSource& draw, Case& c)
+      : draw_(draw), c_(c), on_rows_(allowed(kOnRows)), on_images_(allowed(kOnImages)) {}
 
   void run() {
     constexpr std::array ranges{std::pair{2, 5}, std::pair{6, 11}, std::pair{12, kMostLayers}};
     const auto [low, high] = ranges[draw_.weighted(std::array{60, 30, 10})];
     const int layers = draw_.range(low, high);
-    const bool image = draw_.chance(50);
-    several_streams_ = draw_.chance(30);
-    const int flatten_at = image && draw_.chance(60) ? draw_.range(1, layers - 1) : -1;
+    const bool rows = any(on_rows_);
+    const bool image = (draw_.chance(50, Feature::images) || !rows) && any(on_images_);
+    if (!rows && !image) throw std::invalid_argument("[generate] no layer kind may be drawn");
+    several_streams_ = draw_.chance(30, Feature::named_stream);
+    const int flatten_at = image && draw_.chance(60) && rows && draw_.may(Feature::flatten)
+                               ? draw_.range(1, layers - 1)
+                               : -1;
     draw_input(image);
     c_.layers.reserve(static_cast<std::size_t>(layers));
     for (int i = 0; i < layers; ++i) {
@@ -40,6 +51,16 @@ class WideModel {
   }
 
  private:
+  Weights allowed(Weights weights) const {
+    for (std::size_t i = 0; i < kKinds; ++i) {
+      if (!draw_.may(static_cast<Feature>(i))) weights[i] = 0;
+    }
+    return weights;
+  }
+  static bool any(const Weights& weights) {
+    return std::any_of(weights.begin(), weights.end(), [](int w) { return w > 0; });
+  }
+
   struct Value {
     ValueRef ref;
     Extents dims{};
@@ -73,20 +94,18 @@ class WideModel {
     remember({static_cast<int>(c_.layers.size()) - 1, 0}, x_);
     return layer;
   }
+  /// In the place of a layer that does not fit here.
+  void append_simple() {
+    using enum LayerKind;
+    append(draw_.may(Feature::relu) ? relu : draw_.pick_kind(std::array{tanh, gelu, sigmoid}));
+  }
   void remember_second(const Extents& dims) {
     remember({static_cast<int>(c_.layers.size()) - 1, 1}, dims);
   }
 
   void draw_layer() {
     using enum LayerKind;
-    constexpr std::array kinds{linear,     conv2d,  max_pool2d, avg_pool2d,     batch_norm,
-                               layer_norm, relu,    gelu,       tanh,           sigmoid,
-                               softmax,    dropout, rrelu,      gaussian_noise, flatten,
-                               add,        concat,  split,      duplicate};
-    constexpr std::array on_rows{85, 0, 0, 0, 15, 20, 30, 8, 8, 8, 6, 26, 8, 8, 2, 24, 12, 14, 12};
-    constexpr std::array on_images{0, 75, 12, 12, 20, 8,  30, 6,  6, 6,
-                                   5, 22, 8,  8,  0,  22, 12, 12, 12};
-    const LayerKind kind = kinds[draw_.weighted(rank_ == 2 ? on_rows : on_images)];
+    const auto kind = static_cast<LayerKind>(draw_.weighted(rank_ == 2 ? on_rows_ : on_images_));
     switch (kind) {
       case linear:
         return draw_linear();
@@ -102,7 +121,8 @@ class WideModel {
         return draw_split();
       case batch_norm: {
         const std::int64_t per_channel = x_[0] * (rank_ == 4 ? x_[2] * x_[3] : 1);
-        append(c_.protocol.train && per_channel == 1 ? relu : batch_norm);
+        if (c_.protocol.train && per_channel == 1) return append_simple();
+        append(batch_norm);
         return;
       }
       case dropout:
@@ -129,7 +149,7 @@ class WideModel {
 
   /// An earlier owner of a weight that fits `kind` with the current input, or -1.
   int find_owner(LayerKind kind, std::int64_t kernel) {
-    if (!draw_.chance(50)) return -1;
+    if (!draw_.chance(50, Feature::tied_weight)) return -1;
     int found = -1;
     for (std::size_t i = 0; i < c_.layers.size(); ++i) {
       const LayerSpec& l = c_.layers[i];
@@ -211,7 +231,7 @@ class WideModel {
     const auto partners =
         std::count_if(all.begin(), all.end(), [&](const Value& v) { return fits(v, kind); });
     if (partners == 0) {
-      append(LayerKind::relu);
+      append_simple();
       return;
     }
     // The oldest partner makes the longest skip.
@@ -227,7 +247,7 @@ class WideModel {
 
   void draw_split() {
     if (x_[1] < 2) {
-      append(LayerKind::relu);
+      append_simple();
       return;
     }
     const std::int64_t first = draw_.chance(40) && x_[1] % 2 == 0
@@ -244,9 +264,9 @@ class WideModel {
     const int layers = static_cast<int>(c_.layers.size());
     int begin = 0;
     int end = 0;
-    if (draw_.chance(20)) {
+    if (draw_.chance(20, Feature::frozen_parameters)) {
       end = draw_.range(1, layers);
-    } else if (draw_.chance(12)) {
+    } else if (draw_.chance(12, Feature::frozen_parameters)) {
       begin = draw_.range(0, layers - 1);
       end = begin + 1;
     }
@@ -262,6 +282,8 @@ class WideModel {
 
   DrawSource& draw_;
   Case& c_;
+  Weights on_rows_;
+  Weights on_images_;
   Extents x_{};
   int rank_ = 0;
   bool several_streams_ = false;

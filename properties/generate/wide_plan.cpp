@@ -15,22 +15,31 @@ class WidePlan {
       : draw_(draw), c_(c), layers_(static_cast<int>(c.layers.size())) {}
 
   void run() {
-    variants_ = draw_.weighted(std::array{35, 35, 30});
-    fresh_draws_ = draw_.chance(4);
-    c_.plan.offload = draw_.chance(12);
-    const std::size_t form = draw_.weighted(std::array{30, 69, 1});
+    variants_ = draw_.weighted(
+        std::array{35, 35, 30},
+        std::array{Feature::reentrant, Feature::non_reentrant, Feature::mixed_variants});
+    fresh_draws_ = draw_.chance(4, Feature::fresh_draws);
+    c_.plan.offload = draw_.chance(12, Feature::offload);
+    std::size_t form = draw_.weighted(std::array{30, 69, 1});
+    if (form == 0 && !draw_.may(Feature::sequential)) form = 1;
+    if (form == 1 && !draw_.may(Feature::explicit_segments)) form = 0;
     if (form == 0) {
       SequentialSpec& s = c_.plan.sequential.emplace();
       s.segments = draw_.range(1, layers_);
-      s.last_stored = draw_.chance(60);
+      s.last_stored = draw_.first(60, Feature::last_stored, Feature::last_checkpointed);
       s.choice = draw_choice(0, layers_);
     } else if (form == 1) {
-      c_.plan.segments = draw_segments(0, layers_, 1 + static_cast<int>(draw_.weighted(kDepths)));
+      c_.plan.segments = draw_segments(0, layers_, draw_depth());
     }
   }
 
  private:
-  static constexpr std::array<int, 4> kDepths{55, 22, 13, 10};
+  int draw_depth() {
+    constexpr std::array kDeeper{Feature::nested_2, Feature::nested_3, Feature::nested_4};
+    std::size_t depth = draw_.weighted(std::array{55, 22, 13, 10});
+    while (depth > 0 && !draw_.may(kDeeper[depth - 1])) --depth;
+    return 1 + static_cast<int>(depth);
+  }
 
   bool draws(int begin, int end) const {
     return c_.protocol.train &&
@@ -43,19 +52,21 @@ class WidePlan {
     if (reentrant) {
       choice.variant = Variant::reentrant;
     } else {
-      choice.early_stop = draw_.chance(80);
-      const std::size_t check = draw_.weighted(std::array{80, 10, 10});
+      choice.early_stop = draw_.first(80, Feature::early_stop, Feature::early_stop_off);
+      const std::size_t check = draw_.weighted(
+          std::array{80, 10, 10},
+          std::array{Feature::metadata_check, Feature::no_check, Feature::values_check});
       if (check == 1) choice.determinism = CheckKind::none;
       // Fresh draws change values, also those of segments nested in a replay: no such check.
       if (check == 2 && !fresh_draws_) choice.determinism = CheckKind::values;
     }
-    if (!reentrant && c_.protocol.backwards == 1) {
+    if (!reentrant && c_.protocol.backwards == 1 && draw_.may(Feature::selective)) {
       // Where one kept draw can go before another lies the best known trap.
       const bool trap = draw_count(begin, end) >= 2;
       if (draw_.chance(trap ? 90 : 15)) draw_keep(begin, end, trap && draw_.chance(85), choice);
     }
     const double off = !draws(begin, end) ? 25 : fresh_draws_ ? 70 : 0;
-    choice.preserve_rng = !draw_.chance(off);
+    choice.preserve_rng = !draw_.chance(off, Feature::preserve_rng_off);
     return choice;
   }
 
@@ -126,36 +137,41 @@ void draw_wide_plan(DrawSource& draw, Case& c) { WidePlan(draw, c).run(); }
 void draw_wide_protocol(DrawSource& draw, Case& c) {
   ProtocolSpec& p = c.protocol;
   p.steps = 1 + static_cast<int>(draw.weighted(std::array{60, 30, 10}));
+  if (!draw.may(Feature::several_steps)) p.steps = 1;
   p.microbatches = 1 + static_cast<int>(draw.weighted(std::array{65, 23, 12}));
-  p.forwards_first = p.microbatches > 1 && draw.chance(50);
-  p.backwards = draw.chance(14) ? 2 : 1;
-  p.prior_gradients = draw.chance(15);
-  p.zero_grad = draw.chance(75);
-  p.train = draw.chance(88);
-  p.input_requires_grad = draw.chance(60);
-  p.loss = draw.chance(75) ? LossKind::mse : LossKind::cross_entropy;
-  p.optimizer = draw.chance(70) ? OptimizerKind::sgd : OptimizerKind::adam;
+  if (!draw.may(Feature::accumulation)) p.microbatches = 1;
+  p.forwards_first = p.microbatches > 1 && draw.chance(50, Feature::forwards_first);
+  p.backwards = draw.chance(14, Feature::retain_graph) ? 2 : 1;
+  p.prior_gradients = draw.chance(15, Feature::prior_gradients);
+  p.zero_grad = draw.chance(75) || !draw.may(Feature::gradients_kept);
+  p.train = draw.chance(88) || !draw.may(Feature::eval_mode);
+  p.input_requires_grad = draw.first(60, Feature::trainable_input, Feature::frozen_input);
+  p.loss = draw.first(75, Feature::mse, Feature::cross_entropy) ? LossKind::mse
+                                                                : LossKind::cross_entropy;
+  p.optimizer =
+      draw.first(70, Feature::sgd, Feature::adam) ? OptimizerKind::sgd : OptimizerKind::adam;
   p.learning_rate = draw.pick(std::array{0.05, 0.05, 0.1, 0.01});
-  if (p.optimizer == OptimizerKind::sgd && draw.chance(35)) p.momentum = 0.9;
-  p.reevaluate = draw.chance(20);
-  if (draw.chance(30)) c.dtype = DType::float64;
-  if (c.dtype == DType::float32 && draw.chance(22)) {
-    p.autocast = draw.chance(60) ? AutocastSpan::forward : AutocastSpan::both;
-    p.cast_cache = draw.chance(70);
+  if (p.optimizer == OptimizerKind::sgd && draw.chance(35, Feature::momentum)) p.momentum = 0.9;
+  p.reevaluate = draw.chance(20, Feature::reevaluate);
+  if (draw.first(30, Feature::float64, Feature::float32)) c.dtype = DType::float64;
+  if (c.dtype == DType::float32 && draw.chance(22, Feature::autocast)) {
+    const bool both = !draw.chance(60) && draw.may(Feature::autocast_backward);
+    p.autocast = both ? AutocastSpan::both : AutocastSpan::forward;
+    p.cast_cache = draw.chance(70) || !draw.may(Feature::cast_cache_off);
   }
-  if (draw.chance(15)) c.data = DataKind::small_integers;
+  if (draw.chance(15, Feature::small_integers)) c.data = DataKind::small_integers;
 }
 
 void draw_in_place(DrawSource& draw, Case& c) {
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     LayerSpec& layer = c.layers[i];
-    if (layer.kind != LayerKind::relu || !draw.chance(65)) continue;
+    if (layer.kind != LayerKind::relu || !draw.chance(65, Feature::in_place)) continue;
     layer.in_place = in_place_hazard(c, static_cast<int>(i)) == nullptr;
   }
 }
 
 void draw_mishap(DrawSource& draw, Case& c) {
-  if (!preserves_rng_everywhere(c) || !draw.chance(28)) return;
+  if (!preserves_rng_everywhere(c) || !draw.chance(28, Feature::mishap)) return;
   MishapSpec m;
   m.kind = draw.pick(std::array{MishapKind::input_changed, MishapKind::weight_changed,
                                 MishapKind::weight_changed, MishapKind::op_exchanged,

@@ -8,10 +8,13 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 
 #include "properties/case/geometry.h"
+#include "properties/hunt/findings.h"
+#include "properties/hunt/gather.h"
 
 namespace rematch {
 namespace {
@@ -33,36 +36,43 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
 struct Tally {
   std::uint64_t cases = 0;
   std::array<std::uint64_t, kFeatureCount> features{};
-  /// How often each law was checked.
-  std::vector<std::uint64_t> checks;
+  std::vector<VerdictCounts> verdicts;
+  std::vector<std::uint64_t> first_violated;
   std::uint64_t record_hash = 0;
-  /// The chunk ends with this failing case.
-  std::optional<HuntFailure> failure;
+  /// In the order of the cases; of each law the first so many that are to be shrunk.
+  std::vector<ViolatingCase> violating;
 
-  explicit Tally(std::size_t laws) : checks(laws) {}
+  Tally() : verdicts(laws().size()), first_violated(laws().size()) {}
 
-  void add(const Tally& chunk) {
+  void add(Tally chunk, std::size_t kept_per_law) {
     cases += chunk.cases;
     record_hash += chunk.record_hash;
     for (std::size_t i = 0; i < features.size(); ++i) features[i] += chunk.features[i];
-    for (std::size_t i = 0; i < checks.size(); ++i) checks[i] += chunk.checks[i];
-    if (chunk.failure) failure = chunk.failure;
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      for (std::size_t v = 0; v < kVerdictCount; ++v) verdicts[i][v] += chunk.verdicts[i][v];
+    }
+    for (ViolatingCase& found : chunk.violating) {
+      const std::size_t law = index_of(*find_law(found.violation.law));
+      if (first_violated[law]++ < kept_per_law) violating.push_back(std::move(found));
+    }
   }
 };
 
 /// What the workers share. Chunks are handed out in order and every chunk handed out is finished,
-/// unless an earlier one failed; tallies are added up in order too, up to the first failure. So
-/// the cases that count are always 0 .. n - 1, and which thread ran them is forgotten.
+/// unless an earlier one ended the hunt; tallies are added up in order too, up to that one. So the
+/// cases that count are always 0 .. n - 1, and which thread ran them is forgotten.
 class Campaign {
  public:
-  explicit Campaign(const HuntOptions& options) : options_(options), total_(laws().size()) {}
+  explicit Campaign(const HuntOptions& options) : options_(options) {}
 
   void work() {
     try {
       const std::unique_ptr<Subject> subject = options_.make_subject();
-      Bench bench;
+      const FeatureSet within = subject->implements();
+      note_within(within);
+      Workspace workspace;
       while (const std::optional<std::uint64_t> chunk = next_chunk()) {
-        commit(*chunk, run_chunk(*chunk, *subject, bench));
+        commit(*chunk, run_chunk(*chunk, *subject, within, workspace));
       }
     } catch (...) {
       const std::lock_guard lock(mutex_);
@@ -81,13 +91,17 @@ class Campaign {
         !done_.wait_for(lock, std::chrono::milliseconds(100), [&] { return finished_ == jobs; })) {
       if (!options_.progress) continue;
       lock.unlock();
-      report(false);
+      report({});
       lock.lock();
     }
   }
 
-  void report(bool shrinking) const {
-    if (options_.progress) options_.progress({judged_.load(), elapsed(), shrinking});
+  void report(HuntProgress progress) const {
+    if (!options_.progress) return;
+    progress.cases = judged_.load();
+    progress.seconds = elapsed();
+    progress.violations = violations_.load();
+    options_.progress(progress);
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
@@ -103,6 +117,7 @@ class Campaign {
   }
 
   const Tally& total() const { return total_; }
+  const FeatureSet& within() const { return within_; }
   bool interrupted() const { return interrupted_; }
 
  private:
@@ -118,136 +133,137 @@ class Campaign {
     return next_++;
   }
 
-  Tally run_chunk(std::uint64_t chunk, Subject& subject, Bench& bench) {
-    Tally tally(laws().size());
+  bool ends_with(const Tally& tally) const {
+    return !options_.keep_going && !tally.violating.empty();
+  }
+
+  void note_within(const FeatureSet& within) {
+    const std::lock_guard lock(mutex_);
+    within_ = within;
+  }
+
+  Tally run_chunk(std::uint64_t chunk, Subject& subject, const FeatureSet& within,
+                  Workspace& workspace) {
+    Tally tally;
     const std::uint64_t begin = chunk * kChunk;
     std::uint64_t end = begin + kChunk;
     if (options_.cases) end = std::min(end, *options_.cases);
-    for (std::uint64_t index = begin; index < end && !tally.failure; ++index) {
-      if (first_failed_.load() < chunk) break;
-      run_case(index, subject, bench, tally);
+    for (std::uint64_t index = begin; index < end && !ends_with(tally); ++index) {
+      if (last_chunk_.load() < chunk) break;
+      const Case c = options_.generate ? options_.generate(index)
+                                       : generate_case(options_.mix, options_.seed, index, within);
+      run_case(index, c, subject, workspace, tally);
       judged_.fetch_add(1, std::memory_order_relaxed);
     }
     return tally;
   }
 
-  void run_case(std::uint64_t index, Subject& subject, Bench& bench, Tally& tally) {
-    const Case c = options_.generate ? options_.generate(index)
-                                     : generate_case(options_.mix, options_.seed, index);
-    Verdict verdict = judge_or_catch(c, subject, bench, options_.only);
-    if (options_.only != nullptr && options_.pass_over_failures && verdict.breach &&
-        verdict.breach->law != options_.only->name) {
-      verdict.breach.reset();
-    }
+  void run_case(std::uint64_t index, const Case& c, Subject& subject, Workspace& workspace,
+                Tally& tally) {
+    const LawSet asked = options_.judged();
+    const Verdicts verdicts = judge(c, subject, workspace, asked);
     ++tally.cases;
-    for (std::size_t i = 0; i < tally.checks.size(); ++i) {
-      tally.checks[i] += verdict.checked[i] ? 1U : 0U;
+    for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
+      if (asked[i]) ++tally.verdicts[i][static_cast<std::size_t>(verdicts.by_law[i])];
     }
     tally.record_hash +=
-        mixed(mixed(mixed(index) ^ bench.plain.hash()) ^ bench.checkpointed.hash());
-    if (!verdict.breach || verdict.breach->law != kNoAnswer) {
-      const FeatureSet features = features_of(c, validate(c));
-      for (std::size_t i = 0; i < kFeatureCount; ++i) tally.features[i] += features[i] ? 1U : 0U;
-    }
-    if (verdict.breach) tally.failure = HuntFailure{index, c, c, *std::move(verdict.breach)};
+        mixed(mixed(mixed(index) ^ workspace.plain.hash()) ^ workspace.checkpointed.hash());
+    features_of(c, workspace.geometry).for_each([&](Feature feature) {
+      ++tally.features[static_cast<std::size_t>(feature)];
+    });
+    if (verdicts.kept()) return;
+    violations_.fetch_add(1, std::memory_order_relaxed);
+    tally.violating.push_back({index, c, *verdicts.first()});
+    say(tally.violating.back());
+  }
+
+  void say(const ViolatingCase& violating) {
+    if (!options_.found) return;
+    const std::lock_guard lock(mutex_);
+    const std::size_t law = index_of(*find_law(violating.violation.law));
+    if (said_[law]) return;
+    said_.set(law);
+    options_.found(violating);
   }
 
   void commit(std::uint64_t chunk, Tally tally) {
     const std::lock_guard lock(mutex_);
-    if (tally.failure) {
+    if (ends_with(tally)) {
       closed_ = true;
-      first_failed_.store(std::min(first_failed_.load(), chunk));
+      last_chunk_.store(std::min(last_chunk_.load(), chunk));
     }
     waiting_.emplace(chunk, std::move(tally));
     for (auto first = waiting_.begin(); first != waiting_.end() && first->first == committed_;
          first = waiting_.erase(first), ++committed_) {
-      if (!total_.failure) total_.add(first->second);
+      if (!ends_with(total_)) total_.add(std::move(first->second), options_.shrunk_per_law);
     }
   }
 
   const HuntOptions& options_;
   const Clock::time_point started_ = Clock::now();
   std::atomic<std::uint64_t> judged_{0};
-  std::atomic<std::uint64_t> first_failed_{UINT64_MAX};
+  std::atomic<std::uint64_t> violations_{0};
+  /// The first chunk that ended the hunt.
+  std::atomic<std::uint64_t> last_chunk_{UINT64_MAX};
   std::mutex mutex_;
   std::condition_variable done_;
   int finished_ = 0;
   bool closed_ = false;
   bool interrupted_ = false;
+  /// Laws whose first violation was said.
+  LawSet said_;
   std::exception_ptr error_;
   std::uint64_t next_ = 0;
   /// Chunks that ended before one handed out earlier did.
   std::map<std::uint64_t, Tally> waiting_;
   std::uint64_t committed_ = 0;
   Tally total_;
+  /// What the subjects implement, each the same.
+  FeatureSet within_;
 };
 
-/// Whether law `a` is nearer to the cause than `b`, a law about events: those tell of a fault even
-/// where numbers happen to hide it from the laws before them.
-bool is_nearer(std::string_view a, std::string_view b) {
-  const Law* const first = find_law(a);
-  const Law* const second = find_law(b);
-  return first != nullptr && second != nullptr && second->needs == Needs::events && first < second;
-}
-
-void shrink_failure(const HuntOptions& options, HuntFailure& failure) {
-  const std::unique_ptr<Subject> subject = options.make_subject();
-  Bench bench;
-  const auto breach_of = [&](const Case& c) {
-    return judge_or_catch(c, *subject, bench, options.only).breach;
-  };
-  const std::string_view law = failure.breach.law;
-  const auto still_fails = [&](const Case& c) {
-    if (options.stop != nullptr && options.stop->load()) return false;
-    const std::optional<Breach> breach = breach_of(c);
-    return breach && (breach->law == law || is_nearer(breach->law, law));
-  };
-  failure.smallest = shrink(failure.original, still_fails, options.shrink);
-  // A case that fails only in its worker (state shared between threads, say) does not fail here:
-  // then the breach that was seen stands, for the case as it was.
-  if (std::optional<Breach> breach = breach_of(failure.smallest)) {
-    failure.breach = *std::move(breach);
-  } else {
-    failure.smallest = failure.original;
+bool judged_anything(const Tally& tally, const LawSet& by) {
+  for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
+    const VerdictCounts& counts = tally.verdicts[i];
+    const std::uint64_t judged = counts[static_cast<std::size_t>(Verdict::kept)] +
+                                 counts[static_cast<std::size_t>(Verdict::violated)];
+    if (by[i] && judged > 0) return true;
   }
+  return false;
 }
 
-std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally) {
+/// `within`: what the subject implements.
+std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally,
+                                       const FeatureSet& within) {
   std::vector<std::string> shortfalls;
   if (tally.cases == 0) {
     shortfalls.emplace_back("no case was run, so nothing was checked");
     return shortfalls;
   }
-  if (tally.cases < options.floors_from || tally.failure) return shortfalls;
-  for (std::size_t i = 0; i < kFeatureCount; ++i) {
-    const auto feature = static_cast<Feature>(i);
-    const double promised = floor(options.mix, feature);
-    const double share = static_cast<double>(tally.features[i]) / static_cast<double>(tally.cases);
-    if (share < promised) {
-      shortfalls.push_back(fmt::format(
-          "feature {} was in {:.2f} % of {} cases, but mix {} promises at least {:.2f} %: the hunt "
-          "looked less closely than it claims",
-          to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
-    }
+  if (tally.violating.empty() && !judged_anything(tally, options.laws)) {
+    shortfalls.emplace_back(
+        "none of the laws had anything to judge, so nothing was checked (n/a: the cases give no "
+        "occasion; not observed: the subject does not record what the law reads)");
+    return shortfalls;
   }
+  if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
+  within.for_each([&](Feature feature) {
+    const double promised = floor(options.mix, feature, within);
+    const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
+    const double share = found / static_cast<double>(tally.cases);
+    if (share >= promised) return;
+    shortfalls.push_back(fmt::format(
+        "feature {} was in {:.2f} % of {} cases, but mix {} promises at least {:.2f} %: the hunt "
+        "looked less closely than it claims",
+        to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
+  });
   return shortfalls;
 }
 
 }  // namespace
 
-Verdict judge_or_catch(const Case& c, Subject& subject, Bench& bench, const Law* only) {
-  bench.plain.clear();
-  bench.checkpointed.clear();
-  Verdict verdict;
-  try {
-    verdict = judge(c, subject, bench, only);
-  } catch (const CaseTooLarge&) {
-    throw;
-  } catch (const std::exception& error) {
-    verdict.breach = Breach{kNoAnswer, "the whole run", "two records that laws can be checked on",
-                            fmt::format("exception: {}", error.what())};
-  }
-  return verdict;
+std::uint64_t HuntResult::violations() const {
+  return std::accumulate(first_violated.begin(), first_violated.end(), std::uint64_t{0});
 }
 
 HuntResult hunt(const HuntOptions& options) {
@@ -275,15 +291,21 @@ HuntResult hunt(const HuntOptions& options) {
   const Tally& total = campaign.total();
   result.cases = total.cases;
   result.features = total.features;
-  result.checks = total.checks;
+  result.verdicts = total.verdicts;
+  result.first_violated = total.first_violated;
   result.record_hash = total.record_hash;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
-  result.shortfalls = shortfalls_of(options, total);
-  if (total.failure) {
-    campaign.report(true);
-    result.failure = total.failure;
-    shrink_failure(options, *result.failure);
+  result.shortfalls = shortfalls_of(options, total, campaign.within());
+  const auto report = [&](std::size_t done) {
+    HuntProgress progress;
+    progress.shrunk = done;
+    progress.to_shrink = total.violating.size();
+    campaign.report(progress);
+  };
+  if (!total.violating.empty()) {
+    report(0);
+    result.findings = shrink_all(options, total.violating, report);
   }
   return result;
 }

@@ -1,5 +1,6 @@
 #include "properties/hunt/hunt.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <mutex>
 #include <set>
@@ -26,6 +27,26 @@ class Miscounting final : public Subject {
  private:
   EngineSubject engine_;
   std::function<bool(const Case&)> chosen_;
+};
+
+/// Counts one run too many in models with a norm, and one byte too many in those with a tanh.
+class TwoFaults final : public Subject {
+ public:
+  std::string_view name() const override { return "two faults"; }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    engine_.run(c, geometry, request, record);
+    if (!request.checkpointed || record.error) return;
+    const auto has = [&](LayerKind kind) {
+      return std::any_of(c.layers.begin(), c.layers.end(),
+                         [kind](const LayerSpec& l) { return l.kind == kind; });
+    };
+    if (has(LayerKind::layer_norm) || has(LayerKind::batch_norm)) ++record.executions.at(0).count;
+    if (has(LayerKind::tanh)) ++record.bytes.at(0).saved;
+  }
+
+ private:
+  EngineSubject engine_;
 };
 
 class Throwing final : public Subject {
@@ -55,16 +76,24 @@ HuntOptions miscounting(std::uint64_t cases, int jobs, std::function<bool(const 
 void check_equal(const HuntResult& a, const HuntResult& b) {
   CHECK(a.cases == b.cases);
   CHECK(a.features == b.features);
-  CHECK(a.checks == b.checks);
+  CHECK(a.verdicts == b.verdicts);
+  CHECK(a.first_violated == b.first_violated);
   CHECK(a.record_hash == b.record_hash);
   CHECK(a.shortfalls == b.shortfalls);
-  REQUIRE(a.failure.has_value() == b.failure.has_value());
-  if (!a.failure) return;
-  CHECK(a.failure->index == b.failure->index);
-  CHECK(a.failure->original == b.failure->original);
-  CHECK(a.failure->smallest == b.failure->smallest);
-  CHECK(a.failure->breach.law == b.failure->breach.law);
-  CHECK(a.failure->breach.place == b.failure->breach.place);
+  REQUIRE(a.findings.size() == b.findings.size());
+  for (std::size_t i = 0; i < a.findings.size(); ++i) {
+    CHECK(a.findings[i].index == b.findings[i].index);
+    CHECK(a.findings[i].count == b.findings[i].count);
+    CHECK(a.findings[i].original == b.findings[i].original);
+    CHECK(a.findings[i].smallest == b.findings[i].smallest);
+    CHECK(a.findings[i].violation.law == b.findings[i].violation.law);
+    CHECK(a.findings[i].violation.place == b.findings[i].violation.place);
+  }
+}
+
+bool drops(const Case& c) {
+  return std::any_of(c.layers.begin(), c.layers.end(),
+                     [](const LayerSpec& l) { return l.kind == LayerKind::dropout; });
 }
 
 }  // namespace
@@ -76,20 +105,69 @@ TEST_CASE("the result of a hunt does not depend on the number of jobs") {
   check_equal(one, hunt(correct(500, 7)));
 }
 
-TEST_CASE("a failure is that of the lowest case, whatever the number of jobs") {
-  // Every case with a dropout fails, so that late workers find failures, too.
-  const auto drops = [](const Case& c) {
-    return std::any_of(c.layers.begin(), c.layers.end(),
-                       [](const LayerSpec& l) { return l.kind == LayerKind::dropout; });
-  };
+TEST_CASE("a finding is that of the lowest case, whatever the number of jobs") {
+  // Every case with a dropout violates, so that late workers find violations, too.
   const HuntResult one = hunt(miscounting(1000, 1, drops));
-  REQUIRE(one.failure);
-  CHECK(one.failure->index + 1 == one.cases);
-  for (std::uint64_t i = 0; i < one.failure->index; ++i) {
+  REQUIRE(one.findings.size() == 1);
+  CHECK(one.findings[0].index + 1 == one.cases);
+  CHECK(one.violations() == 1);
+  for (std::uint64_t i = 0; i < one.findings[0].index; ++i) {
     CHECK_FALSE(drops(generate_case(Mix::wide, 1, i)));
   }
-  CHECK(one.failure->smallest.layers.size() == 1);
+  CHECK(one.findings[0].smallest.layers.size() == 1);
   check_equal(one, hunt(miscounting(1000, 4, drops)));
+}
+
+TEST_CASE("a hunt that keeps going judges every case and counts what violates") {
+  HuntOptions options = miscounting(300, 1, drops);
+  options.keep_going = true;
+  options.shrunk_per_law = 5;
+  const HuntResult one = hunt(options);
+  CHECK(one.cases == 300);
+  std::uint64_t expected = 0;
+  for (std::uint64_t i = 0; i < 300; ++i) expected += drops(generate_case(Mix::wide, 1, i)) ? 1 : 0;
+  CHECK(one.violations() == expected);
+  CHECK(one.first_violated[index_of(*find_law("executions"))] == expected);
+  // All shrink to one model.
+  REQUIRE(one.findings.size() == 1);
+  CHECK(one.findings[0].count == 5);
+  CHECK(one.findings[0].smallest.layers.size() == 1);
+  options.jobs = 4;
+  check_equal(one, hunt(options));
+}
+
+TEST_CASE("findings of different laws, and of different models, are told apart") {
+  HuntOptions options = correct(200);
+  options.keep_going = true;
+  options.make_subject = [] { return std::make_unique<TwoFaults>(); };
+  const HuntResult result = hunt(options);
+  std::set<LayerKind> norms;
+  std::uint64_t shrunk = 0;
+  for (const Finding& f : result.findings) {
+    shrunk += f.count;
+    if (f.violation.law == "executions") norms.insert(f.smallest.layers.back().kind);
+  }
+  CHECK(norms == std::set{LayerKind::layer_norm, LayerKind::batch_norm});
+  CHECK(result.findings.front().violation.law == "executions");
+  CHECK(result.findings.front().count >= result.findings[1].count);
+  CHECK(result.findings.back().violation.law == "saved-bytes");
+  // Of each law 32 are shrunk; few of them are different.
+  CHECK(shrunk <= 64);
+  CHECK(result.findings.size() < 10);
+}
+
+TEST_CASE("the first violation of each law is said before anything is shrunk") {
+  HuntOptions options = miscounting(1000, 2, drops);
+  options.shrink.steps = 0;
+  std::vector<std::uint64_t> said;
+  options.found = [&](const ViolatingCase& found) {
+    CHECK(found.violation.law == "executions");
+    CHECK(drops(found.c));
+    said.push_back(found.index);
+  };
+  const HuntResult result = hunt(options);
+  CHECK(said.size() == 1);
+  CHECK(result.findings.size() == 1);
 }
 
 TEST_CASE("every case of a hunt is run once") {
@@ -118,7 +196,7 @@ TEST_CASE("a promised feature that stays below its floor fails the hunt, by name
   options.floors_from = 50;
   options.generate = [](std::uint64_t) { return tanh_chain(2); };
   const HuntResult result = hunt(options);
-  CHECK_FALSE(result.failure);
+  CHECK(result.findings.empty());
   CHECK_FALSE(result.passed());
   bool named = false;
   for (const std::string& s : result.shortfalls) named = named || s.find("conv2d") < s.size();
@@ -150,9 +228,9 @@ TEST_CASE("a subject that throws is a finding, not an end of the hunt") {
   HuntOptions options = correct(10, 2);
   options.make_subject = [] { return std::make_unique<Throwing>(); };
   const HuntResult result = hunt(options);
-  REQUIRE(result.failure);
-  CHECK(result.failure->breach.law == kNoAnswer);
-  CHECK(result.failure->breach.got.find("fell over") != std::string::npos);
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].violation.law == "survives");
+  CHECK(result.findings[0].violation.got.find("fell over") != std::string::npos);
 }
 
 TEST_CASE("a subject that cannot be made ends the hunt with its error") {
@@ -163,13 +241,25 @@ TEST_CASE("a subject that cannot be made ends the hunt with its error") {
   CHECK_THROWS_AS(hunt(options), std::invalid_argument);
 }
 
-TEST_CASE("a hunt for one law checks that law alone") {
+TEST_CASE("a hunt judges by the laws that are asked for, and by those about failures") {
   HuntOptions options = correct(100);
-  options.only = find_law("outputs");
+  options.laws = laws_named({"outputs", "losses"});
   const HuntResult result = hunt(options);
+  CHECK(result.passed());
   for (std::size_t i = 0; i < laws().size(); ++i) {
-    CHECK(result.checks[i] == (laws()[i].name == "outputs" ? 100 : 0));
+    const bool asked = options.laws[i] || laws()[i].judges_failures;
+    CHECK(result.verdicts[i] == (asked ? VerdictCounts{100, 0, 0, 0} : VerdictCounts{0, 0, 0, 0}));
   }
+}
+
+TEST_CASE("a hunt in which no law had anything to judge does not pass") {
+  HuntOptions options = correct(100);
+  options.laws = laws_named({"repeatable"});
+  const HuntResult result = hunt(options);
+  CHECK(result.findings.empty());
+  CHECK_FALSE(result.passed());
+  REQUIRE(result.shortfalls.size() == 1);
+  CHECK(result.shortfalls[0].find("nothing was checked") != std::string::npos);
 }
 
 TEST_CASE("a hunt's arguments are checked") {

@@ -51,25 +51,22 @@ Kill hunt_fault(const Fault& fault, const KillOptions& options) {
   for (int seed = 1; seed <= options.seeds && !stopped(options); ++seed) {
     const HuntResult result = hunt(hunt_for(fault, options, seed));
     kill.seconds += result.seconds;
-    kill.cases.push_back(result.failure ? result.failure->index + 1 : 0);
-    if (!result.failure) continue;
-    kill.layers.push_back(static_cast<int>(result.failure->smallest.layers.size()));
-    ++kill.laws[result.failure->breach.law];
+    kill.cases.push_back(result.findings.empty() ? 0 : result.findings[0].index + 1);
+    if (result.findings.empty()) continue;
+    kill.layers.push_back(static_cast<int>(result.findings[0].smallest.layers.size()));
+    ++kill.laws[result.findings[0].violation.law];
   }
   return kill;
 }
 
 LawsThatFind find_laws(const Fault& fault, const KillOptions& options) {
+  HuntOptions o = hunt_for(fault, options, 1);
+  o.keep_going = true;
+  o.shrunk_per_law = 0;
+  const HuntResult result = hunt(o);
   LawsThatFind row{&fault, {}};
-  for (const Law& law : laws()) {
-    if (stopped(options)) break;
-    HuntOptions o = hunt_for(fault, options, 1);
-    o.only = &law;
-    o.pass_over_failures = true;
-    // Shrinking would tell nothing here.
-    o.shrink.steps = 0;
-    const HuntResult result = hunt(o);
-    row.finds.push_back(result.failure && result.failure->breach.law == law.name);
+  for (const VerdictCounts& counts : result.verdicts) {
+    row.finds.push_back(counts[static_cast<std::size_t>(Verdict::violated)] > 0);
   }
   return row;
 }

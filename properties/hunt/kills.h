@@ -51,8 +51,9 @@ struct Kill {
 /// Hunts each of `faults`, which must run. One that `stop` interrupted is left out.
 std::vector<Kill> hunt_faults(const std::vector<const Fault*>& faults, const KillOptions& options);
 
-/// For each fault which laws break by themselves within `options.cases` cases of seed 1, in the
-/// order of laws(). A case that ends in an error breaks the law about errors and no other.
+/// For each fault which laws any of `options.cases` cases of seed 1 violates, in the order of
+/// laws(), whether others are violated before them or not. A case that ends in an error violates
+/// the law about errors and no other.
 struct LawsThatFind {
   const Fault* fault = nullptr;
   std::vector<bool> finds;

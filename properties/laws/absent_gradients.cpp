@@ -11,36 +11,39 @@ std::string text_of(const Observation* o) {
 }
 
 /// `forecast` is nullopt where only the plain run can tell.
-std::optional<Breach> compare(const Observation* plain, const Observation* checkpointed,
-                              std::optional<bool> forecast, auto place) {
+std::optional<Violation> compare(const Observation* plain, const Observation* checkpointed,
+                                 std::optional<bool> forecast, auto place) {
   if (plain != nullptr && checkpointed != nullptr && plain->present == checkpointed->present &&
       (!forecast || *forecast == plain->present)) {
     return std::nullopt;
   }
   std::string expected = text_of(plain);
   if (forecast) expected += *forecast ? " (forecast: present)" : " (forecast: absent)";
-  return Breach{kName, place(), std::move(expected), text_of(checkpointed)};
+  return Violation{kName, place(), std::move(expected), text_of(checkpointed)};
 }
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   const ProtocolSpec& p = e.c.protocol;
   Finder plain(e.plain.observations);
   Finder checkpointed(e.checkpointed.observations);
+  const bool parameters = e.observed.contains(Observable::parameter_gradients);
+  const int count = parameters ? static_cast<int>(e.geometry.parameters.size()) : 0;
   for (int step = 0; step < p.steps; ++step) {
-    for (int index = 0; index < static_cast<int>(e.geometry.parameters.size()); ++index) {
+    for (int index = 0; index < count; ++index) {
       const auto here = [&](const Observation& o) {
         return o.quantity == Quantity::parameter_gradient && o.step == step && o.index == index;
       };
       std::optional<bool> forecast;
       if (e.forecast.hooks[static_cast<std::size_t>(index)] > 0) forecast = true;
       if (!forecast && !p.prior_gradients) forecast = false;
-      auto breach = compare(plain.find(here), checkpointed.find(here), forecast, [&] {
+      auto violation = compare(plain.find(here), checkpointed.find(here), forecast, [&] {
         return "step " + std::to_string(step) + ", gradient of " +
                parameter_name(e.c, e.geometry, index);
       });
-      if (breach) return breach;
+      if (violation) return violation;
     }
   }
+  if (!e.observed.contains(Observable::input_gradients)) return std::nullopt;
   return for_each_forward(p, [&](int step, int pass) {
     const auto here = [&](const Observation& o) {
       return o.quantity == Quantity::input_gradient && o.step == step && o.pass == pass;
@@ -53,10 +56,12 @@ std::optional<Breach> check(const Evidence& e) {
 }  // namespace
 
 extern const Law absent_gradients_law;
-const Law absent_gradients_law{
-    kName,
-    "A gradient is absent (which is not zero) exactly where it is in the plain run, and where the "
-    "forecast says so.",
-    check};
+const Law absent_gradients_law{.name = kName,
+                               .statement =
+                                   "A gradient is absent (which is not zero) exactly where it is "
+                                   "in the plain run, and where the "
+                                   "forecast says so.",
+                               .check = check,
+                               .reads = {Observable::absent_gradients}};
 
 }  // namespace rematch

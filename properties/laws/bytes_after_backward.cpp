@@ -5,14 +5,14 @@ namespace {
 
 constexpr std::string_view kName = "bytes-after-backward";
 
-Breach breach(int step, int pass, const char* tag, const char* run, std::int64_t expected,
-              std::string got) {
+Violation violation(int step, int pass, const char* tag, const char* run, std::int64_t expected,
+                    std::string got) {
   return {kName, place_of(step, pass) + ", " + tag + " bytes of the " + run,
           std::to_string(expected), std::move(got)};
 }
 
-std::optional<Breach> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
-                              std::int64_t offloaded_per_forward, const char* run) {
+std::optional<Violation> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
+                                 std::int64_t offloaded_per_forward, const char* run) {
   // What a replay brought back belongs to one backward, whether the graph is kept or not.
   std::int64_t retained = 0;
   for (const ByteReading& r : record.bytes) {
@@ -22,44 +22,45 @@ std::optional<Breach> compare(const Evidence& e, const Record& record, std::int6
     const std::int64_t kept = per_forward * graphs;
     const std::int64_t offloaded = offloaded_per_forward * graphs;
     if (r.saved != kept) {
-      return breach(r.step, r.pass, "saved (graph retained)", run, kept, std::to_string(r.saved));
+      return violation(r.step, r.pass, "saved (graph retained)", run, kept,
+                       std::to_string(r.saved));
     }
     if (r.offloaded != offloaded) {
-      return breach(r.step, r.pass, "offloaded (graph retained)", run, offloaded,
-                    std::to_string(r.offloaded));
+      return violation(r.step, r.pass, "offloaded (graph retained)", run, offloaded,
+                       std::to_string(r.offloaded));
     }
   }
   const ProtocolSpec& p = e.c.protocol;
   const std::int64_t promised = std::int64_t{p.steps} * p.microbatches * (p.backwards - 1);
   if (e.forecast.output_flags[0] && retained != promised) {
-    return Breach{kName, std::string("readings with the graph retained, ") + run,
-                  std::to_string(promised), std::to_string(retained)};
+    return Violation{kName, std::string("readings with the graph retained, ") + run,
+                     std::to_string(promised), std::to_string(retained)};
   }
   Finder readings(record.bytes);
-  return for_each_forward(p, [&](int step, int pass) -> std::optional<Breach> {
+  return for_each_forward(p, [&](int step, int pass) -> std::optional<Violation> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
       return r.moment == Moment::after_backward && r.step == step && r.pass == pass && !r.retained;
     });
     const int graphs = graphs_after_backward(p, pass);
     const std::int64_t saved = per_forward * graphs;
     if (reading == nullptr || reading->saved != saved) {
-      return breach(
+      return violation(
           step, pass, "saved", run, saved,
           reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded));
     }
     const std::int64_t offloaded = offloaded_per_forward * graphs;
     if (reading->offloaded != offloaded) {
-      return breach(step, pass, "offloaded", run, offloaded, std::to_string(reading->offloaded));
+      return violation(step, pass, "offloaded", run, offloaded, std::to_string(reading->offloaded));
     }
     // Graphs that wait hold values of their own; without any, nothing may be left.
     if (graphs == 0 && reading->temporaries != 0) {
-      return breach(step, pass, "temporary", run, 0, std::to_string(reading->temporaries));
+      return violation(step, pass, "temporary", run, 0, std::to_string(reading->temporaries));
     }
     return std::nullopt;
   });
 }
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   const Forecast& f = e.forecast;
   if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
     return b;
@@ -71,10 +72,12 @@ std::optional<Breach> check(const Evidence& e) {
 
 extern const Law bytes_after_backward_law;
 const Law bytes_after_backward_law{
-    kName,
-    "The last backward of a forward leaves no saved, offloaded or temporary bytes behind, save "
-    "those of "
-    "forwards that still wait; a backward that retains its graph leaves what the forward left.",
-    check};
+    .name = kName,
+    .statement =
+        "The last backward of a forward leaves no saved, offloaded or temporary bytes behind, save "
+        "those of "
+        "forwards that still wait; a backward that retains its graph leaves what the forward left.",
+    .check = check,
+    .reads = {Observable::saved_bytes}};
 
 }  // namespace rematch

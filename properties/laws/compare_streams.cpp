@@ -11,7 +11,7 @@ std::string text_of(const StreamReading& r) {
 
 }  // namespace
 
-std::optional<Breach> compare_streams(const Evidence& e, Moment moment, std::string_view law) {
+std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::string_view law) {
   // Every record has the default stream; how many more there are, the records tell.
   int streams = 1;
   for (const Record* record : {&e.plain, &e.checkpointed}) {
@@ -19,7 +19,7 @@ std::optional<Breach> compare_streams(const Evidence& e, Moment moment, std::str
   }
   Finder plain(e.plain.streams);
   Finder checkpointed(e.checkpointed.streams);
-  const auto judge_at = [&](int step, int pass) -> std::optional<Breach> {
+  const auto judge_at = [&](int step, int pass) -> std::optional<Violation> {
     const bool comparable = moment == Moment::after_forward ? comparable_forward(e, step, pass)
                                                             : e.forecast.values_comparable;
     for (int stream = 0; comparable && stream < streams; ++stream) {
@@ -29,15 +29,15 @@ std::optional<Breach> compare_streams(const Evidence& e, Moment moment, std::str
       const StreamReading* expected = plain.find(here);
       const StreamReading* got = checkpointed.find(here);
       if (expected != nullptr && got != nullptr && *expected == *got) continue;
-      return Breach{law, place_of(step, pass) + ", stream " + std::to_string(stream),
-                    expected != nullptr ? text_of(*expected) : "a reading in both runs",
-                    got != nullptr ? text_of(*got) : std::string(kNotRecorded)};
+      return Violation{law, place_of(step, pass) + ", stream " + std::to_string(stream),
+                       expected != nullptr ? text_of(*expected) : "a reading in both runs",
+                       got != nullptr ? text_of(*got) : std::string(kNotRecorded)};
     }
     return std::nullopt;
   };
   if (moment != Moment::after_step) return for_each_forward(e.c.protocol, judge_at);
   for (int step = 0; step < e.c.protocol.steps; ++step) {
-    if (std::optional<Breach> breach = judge_at(step, 0)) return breach;
+    if (std::optional<Violation> violation = judge_at(step, 0)) return violation;
   }
   return std::nullopt;
 }

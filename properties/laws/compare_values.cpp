@@ -81,8 +81,8 @@ std::string form_of(const Observation& o) {
 }
 
 /// Both hold bytes of equal form that are not all equal.
-Breach first_difference(const Evidence& e, const Observation& a, const Observation& b,
-                        std::string_view law, std::string place) {
+Violation first_difference(const Evidence& e, const Observation& a, const Observation& b,
+                           std::string_view law, std::string place) {
   const std::byte* expected = e.plain.bytes_of(a).data();
   const std::byte* got = e.checkpointed.bytes_of(b).data();
   const std::size_t item = size_of(a.dtype);
@@ -102,7 +102,8 @@ Breach first_difference(const Evidence& e, const Observation& a, const Observati
 
 }  // namespace
 
-std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::string_view law) {
+std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
+                                        std::string_view law) {
   const ProtocolSpec& p = e.c.protocol;
   const bool per_forward = quantity == Quantity::output || quantity == Quantity::loss ||
                            quantity == Quantity::input_gradient;
@@ -112,7 +113,6 @@ std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::
   if (quantity == Quantity::parameter || quantity == Quantity::parameter_gradient) {
     count = e.geometry.parameters.size();
   }
-  if (quantity == Quantity::reevaluation && !p.reevaluate) return std::nullopt;
   const int first_step = quantity == Quantity::reevaluation ? p.steps - 1 : 0;
   const int passes = per_forward ? p.microbatches : 1;
 
@@ -130,12 +130,12 @@ std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::
           return (per_forward ? place_of(step, pass) : "step " + std::to_string(step)) + ", " +
                  name_of(e, quantity, index);
         };
-        if (a == nullptr) return Breach{law, place(), "a value", "none in the plain run"};
-        if (b == nullptr) return Breach{law, place(), form_of(*a), std::string(kNotRecorded)};
+        if (a == nullptr) return Violation{law, place(), "a value", "none in the plain run"};
+        if (b == nullptr) return Violation{law, place(), form_of(*a), std::string(kNotRecorded)};
         if (is_gradient(quantity) && (!a->present || !b->present)) continue;
         if (a->present != b->present || a->dtype != b->dtype || !(a->shape == b->shape) ||
             a->bytes != b->bytes) {
-          return Breach{law, place(), form_of(*a), form_of(*b)};
+          return Violation{law, place(), form_of(*a), form_of(*b)};
         }
         if (a->bytes == 0 || !comparable(e, quantity, step, pass, index)) continue;
         const auto expected = e.plain.bytes_of(*a);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/laws/slope.h"
 #include "properties/subjects/engine_subject.h"
@@ -15,7 +16,7 @@ class Scaled final : public Subject {
  public:
   Scaled(Quantity quantity, double factor) : quantity_(quantity), factor_(factor) {}
   std::string_view name() const override { return "scaled"; }
-  bool displaces() const override { return true; }
+  Observables observes() const override { return engine_.observes(); }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);
@@ -62,17 +63,17 @@ Case one_layer() {
 TEST_CASE("gradients that plain and checkpointed run count twice alike are caught and shrunk") {
   for (const Quantity q : {Quantity::parameter_gradient, Quantity::input_gradient}) {
     const HuntResult result = hunt_for(q, 2);
-    REQUIRE(result.failure);
-    CHECK(result.failure->breach.law == "derivatives");
-    CHECK(result.failure->smallest.layers.size() <= 4);
+    REQUIRE(result.findings.size() == 1);
+    CHECK(result.findings[0].violation.law == "derivatives");
+    CHECK(result.findings[0].smallest.layers.size() <= 4);
   }
 }
 
 TEST_CASE("gradients that are off by one part in a thousand are caught") {
   for (const Quantity q : {Quantity::parameter_gradient, Quantity::input_gradient}) {
     const HuntResult result = hunt_for(q, 1.001);
-    REQUIRE(result.failure);
-    CHECK(result.failure->breach.law == "derivatives");
+    REQUIRE(result.findings.size() == 1);
+    CHECK(result.findings[0].violation.law == "derivatives");
   }
 }
 
@@ -91,10 +92,9 @@ TEST_CASE("a slope is measured in float64 on continuous data, where nothing is d
 
 TEST_CASE("the law of derivatives counts every backward and leaves prior gradients out") {
   EngineSubject engine;
-  Bench bench;
+  Workspace workspace;
   Case c = one_layer();
-  const Law* law = find_law("derivatives");
-  REQUIRE(law != nullptr);
+  const LawSet derivatives = laws_named({"derivatives"});
   for (const bool prior : {false, true}) {
     for (const int backwards : {1, 3}) {
       for (const int microbatches : {1, 2}) {
@@ -102,9 +102,7 @@ TEST_CASE("the law of derivatives counts every backward and leaves prior gradien
         c.protocol.backwards = backwards;
         c.protocol.microbatches = microbatches;
         c.protocol.input_requires_grad = true;
-        const Verdict verdict = judge(c, engine, bench, law);
-        CHECK(verdict.held());
-        CHECK(verdict.checked.count() == 1);
+        CHECK(judge(c, engine, workspace, derivatives).count(Verdict::kept) == 1);
       }
     }
   }

@@ -3,9 +3,8 @@
 
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/generate/mix.h"
-#include "properties/laws/law.h"
+#include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
-#include "properties/subjects/layer_agreement.h"
 
 namespace rematch {
 namespace {
@@ -16,12 +15,11 @@ class ClaimsDevice : public Subject {
  public:
   std::string_view name() const override { return "claims a device"; }
   bool on_device() const override { return true; }
+  bool may_vary() const override { return true; }
+  Observables observes() const override { return Observables::all(); }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);
-  }
-  std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry) override {
-    return engine_.compare_layers(c, geometry);
   }
 
  private:
@@ -48,52 +46,62 @@ class Unsteady final : public ClaimsDevice {
 
 class Inexact final : public ClaimsDevice {
  public:
-  std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry) override {
-    std::vector<LayerAgreement> all = ClaimsDevice::compare_layers(c, geometry);
-    all.front().holds = false;
-    all.front().device = 0.25;
-    return all;
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    ClaimsDevice::run(c, geometry, request, record);
+    if (!request.compare_layers) return;
+    record.agreements.front().holds = false;
+    record.agreements.front().device = 0.25;
   }
 };
+
+std::vector<Agreement> agreements_of(const Case& c) {
+  EngineSubject engine;
+  Record record;
+  RunRequest request;
+  request.compare_layers = true;
+  engine.run(c, validate(c), request, record);
+  return record.agreements;
+}
 
 Case two_layers() { return case_of({2, 3}, {dense(4), layer(LayerKind::dropout)}); }
 
 }  // namespace
 
-TEST_CASE("on a device every law about it is checked, elsewhere none is") {
-  Bench bench;
+TEST_CASE("on a device every law about it is judged, elsewhere none is") {
+  Workspace workspace;
   ClaimsDevice device;
   EngineSubject host;
   for (const char* name : {"repeatable", "cross-device"}) {
-    CHECK(judge(two_layers(), device, bench, find_law(name)).checked.count() == 1);
-    CHECK(judge(two_layers(), host, bench, find_law(name)).checked.none());
+    const LawSet law = laws_named({name});
+    CHECK(judge(two_layers(), device, workspace, law).count(Verdict::kept) == 1);
+    CHECK(judge(two_layers(), host, workspace, law).count(Verdict::kept) == 0);
   }
 }
 
 TEST_CASE("a run that differs when it is repeated is caught") {
-  Bench bench;
+  Workspace workspace;
   Unsteady device;
-  const Verdict verdict = judge(two_layers(), device, bench);
-  REQUIRE(verdict.breach);
-  CHECK(verdict.breach->law == "repeatable");
-  CHECK(verdict.breach->place.find("parameter 0") != std::string::npos);
+  const Verdicts verdicts = judge(two_layers(), device, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "repeatable");
+  CHECK(verdicts.first()->place.find("parameter 0") != std::string::npos);
 }
 
 TEST_CASE("a layer that is off on the device is caught by name") {
-  Bench bench;
+  Workspace workspace;
   Inexact device;
-  const Verdict verdict = judge(two_layers(), device, bench);
-  REQUIRE(verdict.breach);
-  CHECK(verdict.breach->law == "cross-device");
-  CHECK(verdict.breach->place.find("layer 0 (linear) by itself, output 0") != std::string::npos);
-  CHECK(verdict.breach->got == "0.25");
+  const Verdicts verdicts = judge(two_layers(), device, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "cross-device");
+  CHECK(verdicts.first()->place.find("layer 0 (linear) by itself, output 0") != std::string::npos);
+  CHECK(verdicts.first()->got == "0.25");
 }
 
 TEST_CASE("every layer of the wide mix agrees with itself") {
-  EngineSubject engine;
   for (std::uint64_t i = 0; i < 300; ++i) {
     const Case c = generate_case(Mix::wide, 3, i);
-    for (const LayerAgreement& a : engine.compare_layers(c, validate(c))) {
+    for (const Agreement& a : agreements_of(c)) {
       INFO("case " << i << ", layer " << a.layer << ", " << a.what);
       CHECK(a.holds);
     }
@@ -101,9 +109,7 @@ TEST_CASE("every layer of the wide mix agrees with itself") {
 }
 
 TEST_CASE("products have the bound of their sums, all else must have the same bits") {
-  EngineSubject engine;
-  const Case c = two_layers();
-  for (const LayerAgreement& a : engine.compare_layers(c, validate(c))) {
+  for (const Agreement& a : agreements_of(two_layers())) {
     INFO("layer " << a.layer << ", " << a.what);
     if (a.layer == 1) {
       CHECK(a.bound == 0);

@@ -74,72 +74,68 @@ class DrawTable {
   const Draw* stray_ = nullptr;
 };
 
-std::optional<Breach> check_forward(const Evidence& e, const DrawTable& plain,
-                                    const DrawTable& checkpointed, int step, int pass) {
+std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain,
+                                       const DrawTable& checkpointed, int step, int pass) {
   for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     const bool draws = e.forecast.layer_words[index] != 0;
-    const auto breach = [&](const char* what, std::string expected, std::string got) {
-      return Breach{kName, place_of(e.c, step, pass, layer) + what, std::move(expected),
-                    std::move(got)};
+    const auto violation = [&](const char* what, std::string expected, std::string got) {
+      return Violation{kName, place_of(e.c, step, pass, layer) + what, std::move(expected),
+                       std::move(got)};
     };
     const int expected_plain = draws ? 1 : 0;
     if (const int n = plain.count(step, pass, layer); n != expected_plain) {
-      return breach(", draws of the plain run", std::to_string(expected_plain), std::to_string(n));
+      return violation(", draws of the plain run", std::to_string(expected_plain),
+                       std::to_string(n));
     }
     // A layer whose results are recalled draws nothing.
     const int expected_draws = draws ? e.forecast.computations[index] : 0;
     if (const int n = checkpointed.count(step, pass, layer); n != expected_draws) {
-      return breach(", draws", std::to_string(expected_draws), std::to_string(n));
+      return violation(", draws", std::to_string(expected_draws), std::to_string(n));
     }
     if (!draws) continue;
     const Draw* a = plain.of_forward(step, pass, layer);
     const Draw* b = checkpointed.of_forward(step, pass, layer);
     if (a == nullptr || b == nullptr) {
-      return breach(", forward", a != nullptr ? text_of(*a) : std::string(kNotRecorded),
-                    b != nullptr ? text_of(*b) : std::string(kNotRecorded));
+      return violation(", forward", a != nullptr ? text_of(*a) : std::string(kNotRecorded),
+                       b != nullptr ? text_of(*b) : std::string(kNotRecorded));
     }
     const auto words = (static_cast<std::uint64_t>(b->elements) + 3) / 4 * 4;
     if (b->stream != e.c.layers[index].stream) {
-      return breach(", forward, stream", std::to_string(e.c.layers[index].stream),
-                    std::to_string(b->stream));
+      return violation(", forward, stream", std::to_string(e.c.layers[index].stream),
+                       std::to_string(b->stream));
     }
     if (words != e.forecast.layer_words[index]) {
-      return breach(", forward, words drawn", std::to_string(e.forecast.layer_words[index]),
-                    std::to_string(words));
+      return violation(", forward, words drawn", std::to_string(e.forecast.layer_words[index]),
+                       std::to_string(words));
     }
     const bool hash = step <= e.forecast.exact_until_step || !depends_on_values(e, *b);
     if (comparable_forward(e, step, pass) && !same_draw(*a, *b, hash)) {
-      return breach(", forward", text_of(*a), text_of(*b));
+      return violation(", forward", text_of(*a), text_of(*b));
     }
   }
   return std::nullopt;
 }
 
-std::optional<Breach> check(const Evidence& e) {
-  const auto& words = e.forecast.layer_words;
-  const bool draws = std::any_of(words.begin(), words.end(), [](auto w) { return w != 0; });
-  if (!draws && e.plain.draws.empty() && e.checkpointed.draws.empty()) {
-    return std::nullopt;
-  }
+std::optional<Violation> check(const Evidence& e) {
   const DrawTable plain(e, e.plain);
   const DrawTable checkpointed(e, e.checkpointed);
   for (const DrawTable* table : {&plain, &checkpointed}) {
     if (const Draw* d = table->stray()) {
-      return Breach{kName,
-                    place_of(d->step, d->pass) + ", layer " + std::to_string(d->layer) +
-                        ", execution " + std::to_string(d->execution),
-                    "no such place", text_of(*d)};
+      return Violation{kName,
+                       place_of(d->step, d->pass) + ", layer " + std::to_string(d->layer) +
+                           ", execution " + std::to_string(d->execution),
+                       "no such place", text_of(*d)};
     }
   }
-  auto breach = for_each_forward(e.c.protocol, [&](int step, int pass) {
+  auto violation = for_each_forward(e.c.protocol, [&](int step, int pass) {
     return check_forward(e, plain, checkpointed, step, pass);
   });
-  if (breach || !e.forecast.values_comparable) return breach;
+  if (violation || !e.forecast.values_comparable) return violation;
   for (const Draw& d : e.checkpointed.draws) {
     const Draw& forward = *checkpointed.of_forward(d.step, d.pass, d.layer);
     if (d.execution == 0 || same_draw(forward, d, true)) continue;
-    return Breach{
+    return Violation{
         kName,
         place_of(e.c, d.step, d.pass, d.layer) + ", execution " + std::to_string(d.execution),
         text_of(forward), text_of(d)};
@@ -147,13 +143,22 @@ std::optional<Breach> check(const Evidence& e) {
   return std::nullopt;
 }
 
+bool applies(const Evidence& e) {
+  const auto& words = e.forecast.layer_words;
+  return std::any_of(words.begin(), words.end(), [](auto w) { return w != 0; }) ||
+         !e.plain.draws.empty() || !e.checkpointed.draws.empty();
+}
+
 }  // namespace
 
 extern const Law dropout_masks_law;
-const Law dropout_masks_law{
-    kName,
-    "Every replay of a random layer draws what its forward drew, and every forward what the plain "
-    "run drew.",
-    check};
+const Law dropout_masks_law{.name = kName,
+                            .statement =
+                                "Every replay of a random layer draws what its forward drew, and "
+                                "every forward what the plain "
+                                "run drew.",
+                            .check = check,
+                            .reads = {Observable::draws},
+                            .applies = applies};
 
 }  // namespace rematch

@@ -5,10 +5,7 @@
 namespace rematch {
 
 std::string event_name(const Case& c, const LiveReading& r) {
-  const auto layer = [&] {
-    return "layer " + std::to_string(r.layer) + " (" +
-           std::string(to_string(c.layers[static_cast<std::size_t>(r.layer)].kind)) + ")";
-  };
+  const auto layer = [&] { return layer_name(c, r.layer); };
   switch (r.event) {
     case Event::layer:
       return "after " + layer() + ", execution " + std::to_string(r.execution);

@@ -33,13 +33,13 @@ std::string place_of(const Case& c, const LiveReading& reading, std::string_view
 std::string event_name(const Case& c, const LiveReading& reading);
 
 /// Calls check(expected, got, number) for the events of a record beside those that the forecast
-/// promises, up to the first breach; either may be nullptr, for an event that is missing or too
+/// promises, up to the first violation; either may be nullptr, for an event that is missing or too
 /// many. The forecast tells of two steps at most: the second stands for all that follow.
 /// Events that are not `relevant` are passed over in both.
 template <class Relevant, class Check>
-std::optional<Breach> for_each_event(const std::vector<LiveReading>& expected,
-                                     const std::vector<LiveReading>& got, int steps,
-                                     Relevant relevant, Check check) {
+std::optional<Violation> for_each_event(const std::vector<LiveReading>& expected,
+                                        const std::vector<LiveReading>& got, int steps,
+                                        Relevant relevant, Check check) {
   const auto next = [&](std::size_t at) {
     while (at < got.size() && !relevant(got[at])) ++at;
     return at;
@@ -53,7 +53,7 @@ std::optional<Breach> for_each_event(const std::vector<LiveReading>& expected,
       if (!relevant(expected[i])) continue;
       const LiveReading* const seen = at < got.size() ? &got[at] : nullptr;
       const Promise promise{&expected[i], step};
-      if (std::optional<Breach> breach = check(&promise, seen, at)) return breach;
+      if (std::optional<Violation> violation = check(&promise, seen, at)) return violation;
       at = next(at + 1);
     }
   }
@@ -64,16 +64,16 @@ std::optional<Breach> for_each_event(const std::vector<LiveReading>& expected,
 inline bool any_event(const LiveReading& /*reading*/) { return true; }
 
 /// Judges all events of both runs by check(promise, got or nullptr, run, number); events that
-/// nobody promised are breaches of `law` by themselves.
+/// nobody promised are violations of `law` by themselves.
 template <class Check>
-std::optional<Breach> judge_events(const Evidence& e, std::string_view law, Check check) {
+std::optional<Violation> judge_events(const Evidence& e, std::string_view law, Check check) {
   const auto judge_run = [&](const std::vector<LiveReading>& expected, const Record& record,
                              std::string_view run) {
     const auto judge = [&](const Promise* wanted, const LiveReading* got,
-                           std::size_t number) -> std::optional<Breach> {
+                           std::size_t number) -> std::optional<Violation> {
       if (wanted != nullptr) return check(*wanted, got, run, number);
-      return Breach{law, "events of the " + std::string(run), std::to_string(number),
-                    std::to_string(record.live.size())};
+      return Violation{law, "events of the " + std::string(run), std::to_string(number),
+                       std::to_string(record.live.size())};
     };
     return for_each_event(expected, record.live, e.c.protocol.steps, any_event, judge);
   };

@@ -7,40 +7,44 @@ namespace {
 
 constexpr std::string_view kName = "executions";
 
-std::optional<Breach> compare(const Evidence& e, const Record& record, const char* run,
-                              bool checkpointed) {
+std::optional<Violation> compare(const Evidence& e, const Record& record, const char* run,
+                                 bool checkpointed) {
   const auto layers = static_cast<int>(e.c.layers.size());
   const std::size_t expected_entries = static_cast<std::size_t>(e.c.protocol.steps) *
                                        static_cast<std::size_t>(e.c.protocol.microbatches) *
                                        e.c.layers.size();
   Finder counts(record.executions);
-  auto breach = for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
-    for (int layer = 0; layer < layers; ++layer) {
-      const ExecutionCount* entry = counts.find([&](const ExecutionCount& x) {
-        return x.step == step && x.pass == pass && x.layer == layer;
+  auto violation =
+      for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
+        for (int layer = 0; layer < layers; ++layer) {
+          const ExecutionCount* entry = counts.find([&](const ExecutionCount& x) {
+            return x.step == step && x.pass == pass && x.layer == layer;
+          });
+          const int expected =
+              checkpointed ? e.forecast.executions[static_cast<std::size_t>(layer)] : 1;
+          const int computed = e.forecast.computations[static_cast<std::size_t>(layer)];
+          const int expected_computed = checkpointed ? computed : std::min(computed, 1);
+          if (entry == nullptr || entry->count != expected) {
+            return Violation{
+                kName, place_of(e.c, step, pass, layer) + ", " + run, std::to_string(expected),
+                entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
+          }
+          if (entry->computed == expected_computed ||
+              !e.observed.contains(Observable::computations)) {
+            continue;
+          }
+          return Violation{kName, place_of(e.c, step, pass, layer) + ", computations of the " + run,
+                           std::to_string(expected_computed), std::to_string(entry->computed)};
+        }
+        return std::nullopt;
       });
-      const int expected =
-          checkpointed ? e.forecast.executions[static_cast<std::size_t>(layer)] : 1;
-      const int computed = e.forecast.computations[static_cast<std::size_t>(layer)];
-      const int expected_computed = checkpointed ? computed : std::min(computed, 1);
-      if (entry == nullptr || entry->count != expected) {
-        return Breach{kName, place_of(e.c, step, pass, layer) + ", " + run,
-                      std::to_string(expected),
-                      entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
-      }
-      if (entry->computed == expected_computed) continue;
-      return Breach{kName, place_of(e.c, step, pass, layer) + ", computations of the " + run,
-                    std::to_string(expected_computed), std::to_string(entry->computed)};
-    }
-    return std::nullopt;
-  });
-  if (breach || record.executions.size() == expected_entries) return breach;
-  return Breach{kName, std::string("entries of the ") + run, std::to_string(expected_entries),
-                std::to_string(record.executions.size())};
+  if (violation || record.executions.size() == expected_entries) return violation;
+  return Violation{kName, std::string("entries of the ") + run, std::to_string(expected_entries),
+                   std::to_string(record.executions.size())};
 }
 
-std::optional<Breach> check(const Evidence& e) {
-  if (auto breach = compare(e, e.checkpointed, "checkpointed run", true)) return breach;
+std::optional<Violation> check(const Evidence& e) {
+  if (auto violation = compare(e, e.checkpointed, "checkpointed run", true)) return violation;
   return compare(e, e.plain, "plain run", false);
 }
 
@@ -48,9 +52,11 @@ std::optional<Breach> check(const Evidence& e) {
 
 extern const Law executions_law;
 const Law executions_law{
-    kName,
-    "Every layer runs as often as the forecast counts, once for the forward and once for each "
-    "replay that reaches it, and computes each time unless a policy kept its results.",
-    check};
+    .name = kName,
+    .statement =
+        "Every layer runs as often as the forecast counts, once for the forward and once for each "
+        "replay that reaches it, and computes each time unless a policy kept its results.",
+    .check = check,
+    .reads = {Observable::executions}};
 
 }  // namespace rematch

@@ -5,9 +5,9 @@ namespace {
 
 constexpr std::string_view kName = "hooks";
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   Finder counts(e.checkpointed.hooks);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
     for (int p = 0; p < static_cast<int>(e.geometry.parameters.size()); ++p) {
       const HookCount* entry = counts.find(
           [&](const HookCount& h) { return h.step == step && h.pass == pass && h.parameter == p; });
@@ -15,21 +15,26 @@ std::optional<Breach> check(const Evidence& e) {
       // A hook that never fired need not be mentioned.
       const int got = entry != nullptr ? entry->count : 0;
       if (got == expected) continue;
-      return Breach{kName, place_of(step, pass) + ", " + parameter_name(e.c, e.geometry, p),
-                    std::to_string(expected),
-                    entry != nullptr ? std::to_string(got) : std::string(kNotRecorded)};
+      return Violation{kName, place_of(step, pass) + ", " + parameter_name(e.c, e.geometry, p),
+                       std::to_string(expected),
+                       entry != nullptr ? std::to_string(got) : std::string(kNotRecorded)};
     }
     return std::nullopt;
   });
 }
 
+bool applies(const Evidence& e) { return !e.geometry.parameters.empty(); }
+
 }  // namespace
 
 extern const Law hooks_law;
-const Law hooks_law{
-    kName,
-    "A parameter's gradient hook fires once a backward, and once more for every reentrant region "
-    "that accumulates into it by itself.",
-    check};
+const Law hooks_law{.name = kName,
+                    .statement =
+                        "A parameter's gradient hook fires once a backward, and once more for "
+                        "every reentrant region "
+                        "that accumulates into it by itself.",
+                    .check = check,
+                    .reads = {Observable::hooks},
+                    .applies = applies};
 
 }  // namespace rematch

@@ -7,21 +7,20 @@ namespace {
 
 constexpr std::string_view kName = "last-segment";
 
-std::optional<Breach> check(const Evidence& e) {
-  if (!e.c.plan.sequential || !e.c.plan.sequential->last_stored) return std::nullopt;
+std::optional<Violation> check(const Evidence& e) {
   // All segments but the last have floor(n / k) layers; the last one takes the remainder.
   const int layers = static_cast<int>(e.c.layers.size());
   const int segments = e.c.plan.sequential->segments;
   const int first = (segments - 1) * (layers / segments);
   for (const ExecutionCount& x : e.checkpointed.executions) {
     if (x.layer < first || x.layer >= layers || x.count == 1) continue;
-    return Breach{kName, place_of(e.c, x.step, x.pass, x.layer) + ", executions", "1",
-                  std::to_string(x.count)};
+    return Violation{kName, place_of(e.c, x.step, x.pass, x.layer) + ", executions", "1",
+                     std::to_string(x.count)};
   }
   for (const Draw& d : e.checkpointed.draws) {
     if (d.layer < first || d.layer >= layers || d.execution == 0) continue;
-    return Breach{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a replay",
-                  "a draw in execution " + std::to_string(d.execution)};
+    return Violation{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a replay",
+                     "a draw in execution " + std::to_string(d.execution)};
   }
   // Where the segment before it is replayed, the border lies where the formula says.
   if (first == 0) return std::nullopt;
@@ -33,16 +32,21 @@ std::optional<Breach> check(const Evidence& e) {
       std::any_of(e.checkpointed.executions.begin(), e.checkpointed.executions.end(),
                   [&](const ExecutionCount& x) { return x.layer < first && x.count > 1; });
   if (any) return std::nullopt;
-  return Breach{kName, "layers before " + std::to_string(first), "replayed", "never replayed"};
+  return Violation{kName, "layers before " + std::to_string(first), "replayed", "never replayed"};
 }
+
+bool applies(const Evidence& e) { return e.c.plan.sequential && e.c.plan.sequential->last_stored; }
 
 }  // namespace
 
 extern const Law last_segment_law;
 const Law last_segment_law{
-    kName,
-    "The stored last segment of a sequential plan, floor(n / k) layers and the remainder, runs "
-    "once and is never replayed.",
-    check};
+    .name = kName,
+    .statement =
+        "The stored last segment of a sequential plan, floor(n / k) layers and the remainder, runs "
+        "once and is never replayed.",
+    .check = check,
+    .reads = {Observable::executions},
+    .applies = applies};
 
 }  // namespace rematch

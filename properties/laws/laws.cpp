@@ -1,11 +1,14 @@
+#include <algorithm>
 #include <array>
+#include <exception>
+#include <stdexcept>
+#include <tuple>
 
 #include "properties/laws/law.h"
-#include "properties/laws/slope.h"
-#include "properties/subjects/layer_agreement.h"
 
-// Causes before consequences: the first law that is broken names a failure.
+// Causes before consequences: the first law that is violated names a failure.
 #define REMATCH_EACH_LAW(LAW) \
+  LAW(survives)               \
   LAW(errors)                 \
   LAW(mishaps)                \
   LAW(requires_grad_map)      \
@@ -41,10 +44,45 @@ namespace rematch {
 REMATCH_EACH_LAW(REMATCH_DECLARE)
 #undef REMATCH_DECLARE
 
+namespace {
+
+bool has(const Evidence& e, Extra extra) {
+  switch (extra) {
+    case Extra::repeat:
+      return e.repeat != nullptr;
+    case Extra::layers:
+      return e.layers != nullptr;
+    case Extra::slope:
+      return e.slope != nullptr;
+  }
+  return false;
+}
+
+Verdict judge_one(const Law& law, const Evidence& e, std::vector<Violation>& violations) {
+  if (!e.observed.contains_all(law.reads)) return Verdict::not_observed;
+  if (e.failed() && !law.judges_failures) return Verdict::not_applicable;
+  bool complete = true;
+  law.extras.for_each([&](Extra extra) { complete = complete && has(e, extra); });
+  if (!complete || (law.applies != nullptr && !law.applies(e))) return Verdict::not_applicable;
+  std::optional<Violation> violation;
+  try {
+    violation = law.check(e);
+  } catch (const std::exception& error) {
+    violation = Violation{law.name, "the record", "one that can be judged",
+                          std::string("exception: ") + error.what()};
+  }
+  if (!violation) return Verdict::kept;
+  violations.push_back(*std::move(violation));
+  return Verdict::violated;
+}
+
+}  // namespace
+
 std::span<const Law> laws() {
 #define REMATCH_LIST(name) name##_law,
   static const std::array table{REMATCH_EACH_LAW(REMATCH_LIST)};
 #undef REMATCH_LIST
+  static_assert(std::tuple_size_v<decltype(table)> <= kMaxLaws);
   return table;
 }
 
@@ -55,82 +93,56 @@ const Law* find_law(std::string_view name) {
   return nullptr;
 }
 
-namespace {
+std::size_t index_of(const Law& law) { return static_cast<std::size_t>(&law - laws().data()); }
 
-/// What single laws need beside the two records, gathered when they ask for it.
-class More {
- public:
-  More(Subject& subject, Bench& bench) : subject_(subject), bench_(bench) {}
-
-  /// false: this case has none of it.
-  bool gather(Needs needs, Evidence& e) {
-    switch (needs) {
-      case Needs::nothing:
-        return true;
-      case Needs::events:
-        return subject_.observes_events();
-      case Needs::slope:
-        if (!subject_.displaces() || !has_slope(e.c, e.forecast)) return false;
-        slope_ = measure_slope(e.c, e.geometry, subject_, bench_.plain, bench_.scratch);
-        e.slope = slope_ ? &*slope_ : nullptr;
-        return e.slope != nullptr;
-      case Needs::repeat: {
-        if (!subject_.on_device()) return false;
-        RunRequest request;
-        request.checkpointed = true;
-        subject_.run(e.c, e.geometry, request, bench_.scratch);
-        e.repeat = &bench_.scratch;
-        return true;
-      }
-      case Needs::layers:
-        if (!subject_.on_device()) return false;
-        layers_ = subject_.compare_layers(e.c, e.geometry);
-        e.layers = &layers_;
-        return true;
-    }
-    return false;
-  }
-
- private:
-  Subject& subject_;
-  Bench& bench_;
-  std::optional<SlopeSamples> slope_;
-  std::vector<LayerAgreement> layers_;
-};
-
-}  // namespace
-
-void require_fitting(const Record& plain) {
-  if (!plain.error || plain.error->kind != "out_of_memory") return;
-  throw CaseTooLarge("the case is too large to be run: " + plain.error->message);
+LawSet all_laws() {
+  LawSet all;
+  for (std::size_t i = 0; i < laws().size(); ++i) all.set(i);
+  return all;
 }
 
-Verdict judge(const Case& c, Subject& subject, Bench& bench, const Law* only) {
-  const Geometry geometry = validate(c);
-  const Forecast expected = forecast(c, geometry, subject.on_device());
-  RunRequest request;
-  request.detached_layers = expected.frozen_layers;
-  subject.run(c, geometry, request, bench.plain);
-  require_fitting(bench.plain);
-  request.detached_layers.clear();
-  request.checkpointed = true;
-  subject.run(c, geometry, request, bench.checkpointed);
-
-  Evidence evidence{c, geometry, expected, bench.plain, bench.checkpointed};
-  More more(subject, bench);
-  Verdict verdict;
-  // A run that failed left a record that ends somewhere; only the law about errors can read it.
-  const Law* errors = find_law("errors");
-  const bool failed = bench.plain.error || bench.checkpointed.error;
-  for (const Law& law : laws()) {
-    const bool asked = only == nullptr || only->name == law.name || (failed && &law == errors);
-    if (!asked || (failed && &law != errors)) continue;
-    if (!more.gather(law.needs, evidence)) continue;
-    verdict.checked.set(static_cast<std::size_t>(&law - laws().data()));
-    verdict.breach = law.check(evidence);
-    if (verdict.breach) break;
+LawSet laws_named(std::initializer_list<std::string_view> names) {
+  LawSet named;
+  for (const std::string_view name : names) {
+    const Law* law = find_law(name);
+    if (law == nullptr) throw std::invalid_argument("no law is named " + std::string(name));
+    named.set(index_of(*law));
   }
-  return verdict;
+  return named;
+}
+
+LawSet failure_laws() {
+  LawSet failures;
+  for (std::size_t i = 0; i < laws().size(); ++i) failures[i] = laws()[i].judges_failures;
+  return failures;
+}
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kept:
+      return "kept";
+    case Verdict::violated:
+      return "violated";
+    case Verdict::not_applicable:
+      return "n/a";
+    case Verdict::not_observed:
+      return "not observed";
+  }
+  return "?";
+}
+
+std::size_t Verdicts::count(Verdict verdict) const {
+  return static_cast<std::size_t>(std::count(
+      by_law.begin(), by_law.begin() + static_cast<std::ptrdiff_t>(laws().size()), verdict));
+}
+
+Verdicts judge(const Evidence& evidence, const LawSet& asked) {
+  Verdicts verdicts;
+  verdicts.by_law.fill(Verdict::not_applicable);
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    if (asked[i]) verdicts.by_law[i] = judge_one(laws()[i], evidence, verdicts.violations);
+  }
+  return verdicts;
 }
 
 }  // namespace rematch

@@ -17,11 +17,11 @@ bool is_live(const LiveReading& got, const LiveReading& promised) {
   return got.live == promised.live;
 }
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   return judge_events(
       e, kName,
       [&](const Promise& wanted, const LiveReading* got, std::string_view run,
-          std::size_t number) -> std::optional<Breach> {
+          std::size_t number) -> std::optional<Violation> {
         const LiveReading& promised = *wanted.reading;
         if (got != nullptr && wanted.is_event_of(*got) && got->entered == promised.entered &&
             is_live(*got, promised) && got->offloaded == promised.offloaded) {
@@ -29,28 +29,31 @@ std::optional<Breach> check(const Evidence& e) {
         }
         const std::string place = place_of(e.c, wanted.in_step(), run, number);
         if (got == nullptr)
-          return Breach{kName, place, text_of(promised), std::string(kNotRecorded)};
+          return Violation{kName, place, text_of(promised), std::string(kNotRecorded)};
         if (!wanted.is_event_of(*got)) {
-          return Breach{kName, place, "this event",
-                        place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+          return Violation{kName, place, "this event",
+                           place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
         }
         if (got->entered != promised.entered) {
-          return Breach{kName, place + ", when it was entered",
-                        std::to_string(promised.entered) + " bytes",
-                        std::to_string(got->entered) + " bytes"};
+          return Violation{kName, place + ", when it was entered",
+                           std::to_string(promised.entered) + " bytes",
+                           std::to_string(got->entered) + " bytes"};
         }
-        return Breach{kName, place, text_of(promised), text_of(*got)};
+        return Violation{kName, place, text_of(promised), text_of(*got)};
       });
 }
 
 }  // namespace
 
 extern const Law live_bytes_law;
-const Law live_bytes_law{
-    kName,
-    "At every event of a run, after each layer, each node's backward, each gradient, each forward, "
-    "backward and step, exactly those bytes are live that the forecast counts (where early stop "
-    "leaves a layer, its results may be live as well).",
-    check, Needs::events};
+const Law live_bytes_law{.name = kName,
+                         .statement =
+                             "At every event of a run, after each layer, each node's backward, "
+                             "each gradient, each forward, "
+                             "backward and step, exactly those bytes are live that the forecast "
+                             "counts (where early stop "
+                             "leaves a layer, its results may be live as well).",
+                         .check = check,
+                         .reads = {Observable::live_bytes}};
 
 }  // namespace rematch

@@ -10,12 +10,12 @@ constexpr std::string_view kName = "one-segment-alive";
 
 // What a run holds beyond the forecast when a replay begins: it may not grow from one replay of a
 // backward to the next. What was there at the first is the business of other laws.
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   bool replayed = false;
   std::int64_t first = 0;
   std::size_t replay = 0;
   const auto judge = [&](const Promise* promise, const LiveReading* got,
-                         std::size_t number) -> std::optional<Breach> {
+                         std::size_t number) -> std::optional<Violation> {
     // Events that are missing or too many are no business of this law.
     if (promise == nullptr || got == nullptr) return std::nullopt;
     const LiveReading* const wanted = promise->reading;
@@ -25,11 +25,11 @@ std::optional<Breach> check(const Evidence& e) {
     if (begins && wanted->event == Event::layer && got->event == Event::layer) {
       const std::int64_t beyond = got->entered - wanted->entered;
       if (replayed && beyond > first) {
-        return Breach{kName,
-                      "when a replay begins, before " +
-                          place_of(e.c, promise->in_step(), "checkpointed run", number),
-                      std::to_string(wanted->entered + first) + " bytes",
-                      std::to_string(got->entered) + " bytes"};
+        return Violation{kName,
+                         "when a replay begins, before " +
+                             place_of(e.c, promise->in_step(), "checkpointed run", number),
+                         std::to_string(wanted->entered + first) + " bytes",
+                         std::to_string(got->entered) + " bytes"};
       }
       if (!replayed) first = beyond;
       replayed = true;
@@ -41,13 +41,18 @@ std::optional<Breach> check(const Evidence& e) {
                         any_event, judge);
 }
 
+bool applies(const Evidence& e) { return e.forecast.replays.size() > 1; }
+
 }  // namespace
 
 extern const Law one_segment_alive_law;
-const Law one_segment_alive_law{
-    kName,
-    "When a replay begins, nothing that an earlier one of the same backward recomputed is live any "
-    "more, save what the forecast counts as handed on.",
-    check, Needs::events};
+const Law one_segment_alive_law{.name = kName,
+                                .statement =
+                                    "When a replay begins, nothing that an earlier one of the same "
+                                    "backward recomputed is live any "
+                                    "more, save what the forecast counts as handed on.",
+                                .check = check,
+                                .reads = {Observable::live_bytes},
+                                .applies = applies};
 
 }  // namespace rematch

@@ -5,13 +5,16 @@ namespace {
 
 constexpr std::string_view kName = "outputs";
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   return compare_values(e, Quantity::output, kName);
 }
 
 }  // namespace
 
 extern const Law outputs_law;
-const Law outputs_law{kName, "Every forward returns the same bits as the plain run.", check};
+const Law outputs_law{.name = kName,
+                      .statement = "Every forward returns the same bits as the plain run.",
+                      .check = check,
+                      .reads = {Observable::outputs}};
 
 }  // namespace rematch

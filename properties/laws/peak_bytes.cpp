@@ -9,18 +9,18 @@ namespace {
 
 constexpr std::string_view kName = "peak-bytes";
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   // What was live when early stop left a layer, for the next peak begins with it.
   std::int64_t left = 0;
   return judge_events(
       e, kName,
       [&](const Promise& wanted, const LiveReading* got, std::string_view run,
-          std::size_t number) -> std::optional<Breach> {
+          std::size_t number) -> std::optional<Violation> {
         const std::int64_t before =
             std::exchange(left, wanted->stops && got != nullptr ? got->live : 0);
         const std::int64_t promised = std::max(wanted->peak, before);
         if (got != nullptr && got->peak == promised) return std::nullopt;
-        return Breach{
+        return Violation{
             kName, "since the event before " + place_of(e.c, wanted.in_step(), run, number),
             std::to_string(promised) + " bytes",
             got != nullptr ? std::to_string(got->peak) + " bytes" : std::string(kNotRecorded)};
@@ -30,11 +30,14 @@ std::optional<Breach> check(const Evidence& e) {
 }  // namespace
 
 extern const Law peak_bytes_law;
-const Law peak_bytes_law{
-    kName,
-    "Between one event and the next no more bytes are live at once than the forecast counts, and "
-    "no fewer (where early stop left a layer, what it left is among them): the peak of a step is "
-    "the highest of them.",
-    check, Needs::events};
+const Law peak_bytes_law{.name = kName,
+                         .statement =
+                             "Between one event and the next no more bytes are live at once than "
+                             "the forecast counts, and "
+                             "no fewer (where early stop left a layer, what it left is among "
+                             "them): the peak of a step is "
+                             "the highest of them.",
+                         .check = check,
+                         .reads = {Observable::live_bytes}};
 
 }  // namespace rematch

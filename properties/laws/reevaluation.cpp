@@ -5,17 +5,22 @@ namespace {
 
 constexpr std::string_view kName = "reevaluation";
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   return compare_values(e, Quantity::reevaluation, kName);
 }
+
+bool applies(const Evidence& e) { return e.c.protocol.reevaluate; }
 
 }  // namespace
 
 extern const Law reevaluation_law;
 const Law reevaluation_law{
-    kName,
-    "The trained model gives the same bits as the plainly trained one on an input that "
-    "neither has seen.",
-    check};
+    .name = kName,
+    .statement =
+        "The trained model gives the same bits as the plainly trained one on an input that "
+        "neither has seen.",
+    .check = check,
+    .reads = {Observable::reevaluation},
+    .applies = applies};
 
 }  // namespace rematch

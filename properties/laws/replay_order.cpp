@@ -6,24 +6,24 @@ namespace {
 
 constexpr std::string_view kName = "replay-order";
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   // What a run does with bytes, and how many nodes it makes, is not asked here.
   const auto is_layer = [](const LiveReading& r) { return r.event == Event::layer; };
   const auto judge = [&](const Promise* wanted, const LiveReading* got,
-                         std::size_t number) -> std::optional<Breach> {
+                         std::size_t number) -> std::optional<Violation> {
     const auto place = [&](const LiveReading& r) {
       return place_of(e.c, r, "checkpointed run", number);
     };
     if (wanted == nullptr) {
-      return Breach{kName, place(*got), "no run of a layer any more", event_name(e.c, *got)};
+      return Violation{kName, place(*got), "no run of a layer any more", event_name(e.c, *got)};
     }
     if (got == nullptr) {
-      return Breach{kName, place(wanted->in_step()), "this run of the layer",
-                    std::string(kNotRecorded)};
+      return Violation{kName, place(wanted->in_step()), "this run of the layer",
+                       std::string(kNotRecorded)};
     }
     if (wanted->is_event_of(*got)) return std::nullopt;
-    return Breach{kName, place(wanted->in_step()), "this run of the layer",
-                  place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+    return Violation{kName, place(wanted->in_step()), "this run of the layer",
+                     place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }
@@ -31,10 +31,12 @@ std::optional<Breach> check(const Evidence& e) {
 }  // namespace
 
 extern const Law replay_order_law;
-const Law replay_order_law{
-    kName,
-    "Layers run in the order that the forecast gives: in a backward the last segment is replayed "
-    "first, the layers of each in the order of the forward, each once.",
-    check, Needs::events};
+const Law replay_order_law{.name = kName,
+                           .statement =
+                               "Layers run in the order that the forecast gives: in a backward the "
+                               "last segment is replayed "
+                               "first, the layers of each in the order of the forward, each once.",
+                           .check = check,
+                           .reads = {Observable::execution_order}};
 
 }  // namespace rematch

@@ -18,9 +18,7 @@ std::string hash_text(std::uint64_t hash) {
   return text;
 }
 
-std::optional<Breach> check(const Evidence& e) {
-  // A replay that draws afresh computes something else, and is meant to.
-  if (!e.forecast.values_comparable) return std::nullopt;
+std::optional<Violation> check(const Evidence& e) {
   // The first of each place is the forward's, or that of the first replay that saves.
   thread_local std::vector<const LayerValue*> order;
   order.clear();
@@ -47,16 +45,24 @@ std::optional<Breach> check(const Evidence& e) {
   const auto text = [](const LayerValue& v) {
     return (v.op.empty() ? "" : std::string(v.op) + ", ") + hash_text(v.hash);
   };
-  return Breach{kName, std::move(place), text(*right), text(*wrong)};
+  return Violation{kName, std::move(place), text(*right), text(*wrong)};
+}
+
+bool applies(const Evidence& e) {
+  // A replay that draws afresh computes something else, and is meant to.
+  return e.forecast.values_comparable;
 }
 
 }  // namespace
 
 extern const Law replayed_values_law;
-const Law replayed_values_law{
-    kName,
-    "What a layer's ops compute and its graph saves in a replay has the bits that it had before; "
-    "the first that has not is named.",
-    check};
+const Law replayed_values_law{.name = kName,
+                              .statement =
+                                  "What a layer's ops compute and its graph saves in a replay has "
+                                  "the bits that it had before; "
+                                  "the first that has not is named.",
+                              .check = check,
+                              .reads = {Observable::recomputed_values},
+                              .applies = applies};
 
 }  // namespace rematch

@@ -9,16 +9,16 @@ std::string text_of(bool requires_grad) {
   return requires_grad ? "requires grad" : "requires no grad";
 }
 
-std::optional<Breach> compare(bool expected, std::optional<bool> got, std::string place) {
+std::optional<Violation> compare(bool expected, std::optional<bool> got, std::string place) {
   if (got == expected) return std::nullopt;
-  return Breach{kName, std::move(place), text_of(expected),
-                got ? text_of(*got) : std::string(kNotRecorded)};
+  return Violation{kName, std::move(place), text_of(expected),
+                   got ? text_of(*got) : std::string(kNotRecorded)};
 }
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   Finder flags(e.checkpointed.grad_flags);
   Finder observations(e.checkpointed.observations);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
     for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
       const auto& expected = e.forecast.grad_flags[static_cast<std::size_t>(layer)];
       for (int output = 0; output < static_cast<int>(expected.size()); ++output) {
@@ -31,7 +31,9 @@ std::optional<Breach> check(const Evidence& e) {
                        place_of(e.c, step, pass, layer) + ", output " + std::to_string(output));
       }
     }
-    for (int index = 0; index < static_cast<int>(e.forecast.output_flags.size()); ++index) {
+    const bool outputs = e.observed.contains(Observable::outputs);
+    const auto count = static_cast<int>(outputs ? e.forecast.output_flags.size() : 0);
+    for (int index = 0; index < count; ++index) {
       const Observation* o = observations.find([&](const Observation& x) {
         return x.quantity == Quantity::output && x.step == step && x.pass == pass &&
                x.index == index;
@@ -48,9 +50,11 @@ std::optional<Breach> check(const Evidence& e) {
 }  // namespace
 
 extern const Law requires_grad_map_law;
-const Law requires_grad_map_law{
-    kName,
-    "What requires grad, inside the model and at its end, is what the rules of each variant say.",
-    check};
+const Law requires_grad_map_law{.name = kName,
+                                .statement =
+                                    "What requires grad, inside the model and at its end, is what "
+                                    "the rules of each variant say.",
+                                .check = check,
+                                .reads = {Observable::grad_flags}};
 
 }  // namespace rematch

@@ -5,8 +5,8 @@ namespace {
 
 constexpr std::string_view kName = "rng-after-backward";
 
-std::optional<Breach> check(const Evidence& e) {
-  if (auto breach = compare_streams(e, Moment::after_backward, kName)) return breach;
+std::optional<Violation> check(const Evidence& e) {
+  if (auto violation = compare_streams(e, Moment::after_backward, kName)) return violation;
   if (!e.forecast.values_comparable) return std::nullopt;
   const ProtocolSpec& p = e.c.protocol;
   const int last_pass = p.microbatches - 1;
@@ -19,11 +19,11 @@ std::optional<Breach> check(const Evidence& e) {
              s.stream == r.stream;
     });
     if (forward != nullptr && forward->seed == r.seed && forward->offset == r.offset) continue;
-    return Breach{kName, place_of(r.step, r.pass) + ", stream " + std::to_string(r.stream),
-                  forward == nullptr
-                      ? std::string(kNotRecorded)
-                      : "as after the forward: offset " + std::to_string(forward->offset),
-                  "offset " + std::to_string(r.offset)};
+    return Violation{kName, place_of(r.step, r.pass) + ", stream " + std::to_string(r.stream),
+                     forward == nullptr
+                         ? std::string(kNotRecorded)
+                         : "as after the forward: offset " + std::to_string(forward->offset),
+                     "offset " + std::to_string(r.offset)};
   }
   return std::nullopt;
 }
@@ -32,9 +32,11 @@ std::optional<Breach> check(const Evidence& e) {
 
 extern const Law rng_after_backward_law;
 const Law rng_after_backward_law{
-    kName,
-    "A backward, whatever it replays, leaves all random streams as it found them and where the "
-    "plain run has them.",
-    check};
+    .name = kName,
+    .statement =
+        "A backward, whatever it replays, leaves all random streams as it found them and where the "
+        "plain run has them.",
+    .check = check,
+    .reads = {Observable::rng_state}};
 
 }  // namespace rematch

@@ -7,36 +7,38 @@ namespace {
 
 constexpr std::string_view kName = "rng-after-forward";
 
-std::optional<Breach> check_stream(const Evidence& e, int stream) {
+std::optional<Violation> check_stream(const Evidence& e, int stream) {
   const std::uint64_t words = e.forecast.words_per_forward[static_cast<std::size_t>(stream)];
   const std::uint64_t start = e.forecast.words_of_trial[static_cast<std::size_t>(stream)];
   Finder readings(e.checkpointed.streams);
   const StreamReading* previous = nullptr;
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
     const StreamReading* reading = readings.find([&](const StreamReading& r) {
       return r.moment == Moment::after_forward && r.step == step && r.pass == pass &&
              r.stream == stream;
     });
     const StreamReading* before = std::exchange(previous, reading);
     if (reading == nullptr) {
-      return Breach{kName, place_of(step, pass) + ", stream " + std::to_string(stream), "a reading",
-                    std::string(kNotRecorded)};
+      return Violation{kName, place_of(step, pass) + ", stream " + std::to_string(stream),
+                       "a reading", std::string(kNotRecorded)};
     }
     const std::uint64_t expected = (before == nullptr ? start : before->offset) + words;
     if (reading->offset == expected) return std::nullopt;
-    return Breach{kName, place_of(step, pass) + ", stream " + std::to_string(stream),
-                  "offset " + std::to_string(expected) + " (the forward before it plus " +
-                      std::to_string(words) + " words)",
-                  "offset " + std::to_string(reading->offset)};
+    return Violation{kName, place_of(step, pass) + ", stream " + std::to_string(stream),
+                     "offset " + std::to_string(expected) + " (the forward before it plus " +
+                         std::to_string(words) + " words)",
+                     "offset " + std::to_string(reading->offset)};
   });
 }
 
-std::optional<Breach> check(const Evidence& e) {
-  if (auto breach = compare_streams(e, Moment::after_forward, kName)) return breach;
-  if (!e.forecast.values_comparable) return std::nullopt;
+std::optional<Violation> check(const Evidence& e) {
+  if (auto violation = compare_streams(e, Moment::after_forward, kName)) return violation;
+  if (!e.forecast.values_comparable || !e.observed.contains(Observable::rng_offsets)) {
+    return std::nullopt;
+  }
   // Backwards in between leave no trace, so one forward's offset follows from the one before it.
   for (std::size_t stream = 0; stream < e.forecast.words_per_forward.size(); ++stream) {
-    if (auto breach = check_stream(e, static_cast<int>(stream))) return breach;
+    if (auto violation = check_stream(e, static_cast<int>(stream))) return violation;
   }
   return std::nullopt;
 }
@@ -45,9 +47,11 @@ std::optional<Breach> check(const Evidence& e) {
 
 extern const Law rng_after_forward_law;
 const Law rng_after_forward_law{
-    kName,
-    "A forward leaves all random streams where the plain run does, and advances each by the "
-    "words that its layers draw from it.",
-    check};
+    .name = kName,
+    .statement =
+        "A forward leaves all random streams where the plain run does, and advances each by the "
+        "words that its layers draw from it.",
+    .check = check,
+    .reads = {Observable::rng_state}};
 
 }  // namespace rematch

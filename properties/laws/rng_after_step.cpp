@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kName = "rng-after-step";
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   return compare_streams(e, Moment::after_step, kName);
 }
 
@@ -13,6 +13,9 @@ std::optional<Breach> check(const Evidence& e) {
 
 extern const Law rng_after_step_law;
 const Law rng_after_step_law{
-    kName, "After every step all random streams are where the plain run has them.", check};
+    .name = kName,
+    .statement = "After every step all random streams are where the plain run has them.",
+    .check = check,
+    .reads = {Observable::rng_state}};
 
 }  // namespace rematch

@@ -5,10 +5,10 @@ namespace {
 
 constexpr std::string_view kName = "saved-bytes";
 
-std::optional<Breach> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
-                              std::int64_t offloaded_per_forward, const char* run) {
+std::optional<Violation> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
+                                 std::int64_t offloaded_per_forward, const char* run) {
   Finder readings(record.bytes);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Breach> {
+  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
       return r.moment == Moment::after_forward && r.step == step && r.pass == pass;
     });
@@ -17,17 +17,17 @@ std::optional<Breach> compare(const Evidence& e, const Record& record, std::int6
     if (reading != nullptr && reading->saved == expected) {
       const std::int64_t offloaded = offloaded_per_forward * graphs;
       if (reading->offloaded == offloaded) return std::nullopt;
-      return Breach{kName,
-                    place_of(step, pass) + ", in host memory after the forward of the " + run,
-                    std::to_string(offloaded), std::to_string(reading->offloaded)};
+      return Violation{kName,
+                       place_of(step, pass) + ", in host memory after the forward of the " + run,
+                       std::to_string(offloaded), std::to_string(reading->offloaded)};
     }
-    return Breach{kName, place_of(step, pass) + ", after the forward of the " + run,
-                  std::to_string(expected),
-                  reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded)};
+    return Violation{
+        kName, place_of(step, pass) + ", after the forward of the " + run, std::to_string(expected),
+        reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded)};
   });
 }
 
-std::optional<Breach> check(const Evidence& e) {
+std::optional<Violation> check(const Evidence& e) {
   const Forecast& f = e.forecast;
   if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
     return b;
@@ -38,10 +38,13 @@ std::optional<Breach> check(const Evidence& e) {
 }  // namespace
 
 extern const Law saved_bytes_law;
-const Law saved_bytes_law{kName,
-                          "After a forward exactly those bytes are saved, and those lie in host "
-                          "memory, that the forecast "
-                          "counts, for each graph that waits for its backward.",
-                          check};
+const Law saved_bytes_law{
+    .name = kName,
+    .statement =
+        "After a forward exactly those bytes are saved, and those lie in host "
+        "memory, that the forecast "
+        "counts, for each graph that waits for its backward.",
+    .check = check,
+    .reads = {Observable::saved_bytes}};
 
 }  // namespace rematch

@@ -1,33 +1,59 @@
 #pragma once
 
-#include <optional>
+#include <vector>
 
-#include "properties/laws/law.h"
+#include "properties/case/case.h"
+#include "properties/forecast/forecast.h"
+#include "properties/record/record.h"
 
 namespace rematch {
 
-/// How far displaced runs go: small enough that few kinks lie in between, large enough that the
-/// rounding of a loss near 1 (2^-53) leaves 36 of the 53 bits of a difference quotient.
-inline constexpr double kDisplacement = 0x1p-17;
-
-/// The summed loss of the first step, once per backward pass, as a function of the distance along
-/// the case's direction: at 0 and at the displacement, whole and half, on both sides.
-struct SlopeSamples {
-  double middle = 0;
-  double forward = 0;
-  double backward = 0;
-  double half_forward = 0;
-  double half_backward = 0;
-  /// The sum of the losses' absolute values at 0.
-  double magnitude = 0;
+/// The summed loss of the first step, once per backward pass, at four places along the case's
+/// direction (properties/record/direction.h).
+struct SlopeSample {
+  double distance = 0;
+  double forward = 0;        ///< At `distance`.
+  double backward = 0;       ///< At -`distance`.
+  double half_forward = 0;   ///< At `distance` / 2.
+  double half_backward = 0;  ///< At -`distance` / 2.
 };
+
+/// What the slope of a loss is measured by.
+struct SlopeSamples {
+  /// What the recorded gradients of the first step promise along the direction.
+  double promised = 0;
+  /// The summed loss at the case itself.
+  double middle = 0;
+  /// The largest numbers that enter the losses: see magnitude_of().
+  double magnitude = 0;
+  /// At one distance; at all of kDistances where the first disagrees with the promise.
+  std::vector<SlopeSample> around;
+};
+
+/// How far displaced runs go. The first is small enough that few kinks lie in between, and large
+/// enough that the rounding of a loss near 1 (2^-53) leaves 36 of the 53 bits of a difference
+/// quotient. The others see rounding errors less, or fewer kinks.
+inline constexpr double kDistances[] = {0x1p-17, 0x1p-13, 0x1p-21};
 
 /// Whether a slope can be measured: in float64, where no part of the model is a constant to the
 /// reference run, and not on integers, which sit on the kinks.
 bool has_slope(const Case& c, const Forecast& forecast);
 
-/// Four displaced runs. `plain` is the record of the undisplaced one. nullopt when a run fails.
-std::optional<SlopeSamples> measure_slope(const Case& c, const Geometry& geometry, Subject& subject,
-                                          const Record& plain, Record& scratch);
+/// The losses of the first step, summed once per backward.
+double first_step_loss(const Case& c, const Record& record);
+/// The sum over the first step's losses of |loss| and of the largest |output|: a loss is a
+/// difference of numbers as large as the outputs, and rounded like them.
+double magnitude_of(const Case& c, const Record& record);
+/// The product of gradients and direction, over all arrays of the first step.
+double promised_slope(const Case& c, const Record& plain);
+
+/// The slope by the inner difference quotient, and how far from the true one it may be.
+struct Quotient {
+  double slope = 0;
+  double bound = 0;
+};
+Quotient quotient_of(const SlopeSamples& samples, const SlopeSample& sample);
+/// Whether the promise lies within the bound, or there is no finite bound.
+bool agrees(const SlopeSamples& samples, const SlopeSample& sample);
 
 }  // namespace rematch

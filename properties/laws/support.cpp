@@ -6,16 +6,23 @@ std::string place_of(int step, int pass) {
   return "step " + std::to_string(step) + ", pass " + std::to_string(pass);
 }
 
+std::string layer_name(const Case& c, int layer) {
+  // A record may tell of layers that do not exist.
+  const bool known = layer >= 0 && layer < static_cast<int>(c.layers.size());
+  return "layer " + std::to_string(layer) + " (" +
+         (known ? std::string(to_string(c.layers[static_cast<std::size_t>(layer)].kind)) : "none") +
+         ")";
+}
+
 std::string place_of(const Case& c, int step, int pass, int layer) {
-  return place_of(step, pass) + ", layer " + std::to_string(layer) + " (" +
-         std::string(to_string(c.layers[static_cast<std::size_t>(layer)].kind)) + ")";
+  return place_of(step, pass) + ", " + layer_name(c, layer);
 }
 
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter) {
   const ParameterInfo& info = geometry.parameters[static_cast<std::size_t>(parameter)];
+  const LayerKind kind = c.layers[static_cast<std::size_t>(info.layer)].kind;
   return "parameter " + std::to_string(parameter) + " (layer " + std::to_string(info.layer) + " " +
-         std::string(to_string(c.layers[static_cast<std::size_t>(info.layer)].kind)) + " " +
-         std::string(info.role) + ")";
+         std::string(to_string(kind)) + " " + std::string(info.role) + ")";
 }
 
 bool comparable_forward(const Evidence& e, int step, int pass) {

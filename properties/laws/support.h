@@ -13,6 +13,8 @@ namespace rematch {
 
 /// "step 0, pass 1".
 std::string place_of(int step, int pass);
+/// "layer 3 (linear)"; "layer 99 (none)" where there is no such layer.
+std::string layer_name(const Case& c, int layer);
 /// "step 0, pass 1, layer 3 (linear)".
 std::string place_of(const Case& c, int step, int pass, int layer);
 /// "parameter 2 (layer 3 linear weight)".
@@ -21,10 +23,10 @@ std::string parameter_name(const Case& c, const Geometry& geometry, int paramete
 /// Judges all observations of one quantity that the protocol promises: each must be in both
 /// records, with equal dtype and shape and the same bits. Gradients that are absent in one of them
 /// are left to the law about absence, values that the forecast calls inexact are passed over.
-std::optional<Breach> compare_values(const Evidence& e, Quantity quantity, std::string_view law);
+std::optional<Violation> compare_values(const Evidence& e, Quantity quantity, std::string_view law);
 
 /// Judges the random streams at one moment: both records must hold the same readings.
-std::optional<Breach> compare_streams(const Evidence& e, Moment moment, std::string_view law);
+std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::string_view law);
 
 /// False once values of this forward may legitimately differ because an earlier replay drew
 /// without its random state.
@@ -63,12 +65,12 @@ class Finder {
 
 inline constexpr std::string_view kNotRecorded = "not recorded";
 
-/// Calls check(step, pass) for every forward of the protocol, up to the first breach.
+/// Calls check(step, pass) for every forward of the protocol, up to the first violation.
 template <class Check>
-std::optional<Breach> for_each_forward(const ProtocolSpec& p, Check check) {
+std::optional<Violation> for_each_forward(const ProtocolSpec& p, Check check) {
   for (int step = 0; step < p.steps; ++step) {
     for (int pass = 0; pass < p.microbatches; ++pass) {
-      if (std::optional<Breach> breach = check(step, pass)) return breach;
+      if (std::optional<Violation> violation = check(step, pass)) return violation;
     }
   }
   return std::nullopt;

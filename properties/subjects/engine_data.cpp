@@ -9,7 +9,7 @@
 #include "engine/random/philox.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
-#include "properties/subjects/direction.h"
+#include "properties/record/direction.h"
 
 namespace rematch {
 namespace {

@@ -21,7 +21,7 @@
 #include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
-#include "properties/subjects/direction.h"
+#include "properties/record/direction.h"
 #include "properties/subjects/engine_data.h"
 
 namespace rematch {

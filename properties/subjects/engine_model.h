@@ -7,8 +7,8 @@
 #include "engine/checkpoint/sequential.h"
 #include "engine/memory/ledger.h"
 #include "engine/tensor/tensor.h"
+#include "properties/record/subject.h"
 #include "properties/subjects/engine_subject.h"
-#include "properties/subjects/subject.h"
 
 namespace rematch {
 

@@ -16,7 +16,7 @@
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/view.h"
-#include "properties/subjects/direction.h"
+#include "properties/record/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 #include "properties/subjects/layer_agreement.h"
@@ -314,14 +314,20 @@ EngineSubject::EngineSubject(CheckpointFunction checkpoint)
 
 EngineSubject::~EngineSubject() = default;
 
-std::vector<LayerAgreement> EngineSubject::compare_layers(const Case& c, const Geometry& geometry) {
-  if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
-  return rematch::compare_layers(c, geometry, host_ledger_, ledger_);
+Observables EngineSubject::observes() const {
+  Observables all = Observables::all();
+  if (!on_device()) all.erase(Observable::host_agreement);
+  return all;
 }
 
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {
   record.clear();
+  if (request.compare_layers) {
+    if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
+    record.agreements = compare_layers(c, geometry, host_ledger_, ledger_);
+    return;
+  }
   if (make_parts_ != nullptr) parts_ = make_parts_();
   // What an earlier run leaked is not laid to this one.
   if (ledger_->live() != 0) ledger_ = new_ledger(device());

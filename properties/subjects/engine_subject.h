@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "properties/subjects/subject.h"
+#include "properties/record/subject.h"
 
 namespace rematch {
 
@@ -35,9 +35,9 @@ class EngineSubject final : public Subject {
   ~EngineSubject() override;
   std::string_view name() const override { return "engine"; }
   Device device() const { return ledger_->device(); }
+  Observables observes() const override;
+  bool may_vary() const override { return on_device(); }
   bool on_device() const override { return device() != Device::cpu; }
-  std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry) override;
-  bool displaces() const override { return true; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 

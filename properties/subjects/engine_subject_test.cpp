@@ -3,8 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
-#include "properties/laws/law.h"
 
 namespace rematch {
 namespace {
@@ -22,7 +22,7 @@ TEST_CASE("the engine's own checkpoint() handed in as another one keeps every la
     options.mix = mix;
     options.cases = 500;
     options.make_subject = [] { return std::make_unique<EngineSubject>(checkpoint); };
-    CHECK_FALSE(hunt(options).failure.has_value());
+    CHECK(hunt(options).findings.empty());
   }
 }
 
@@ -35,17 +35,17 @@ TEST_CASE(
   });
   Case c = case_of({2, 3}, {dense(3), layer(LayerKind::tanh), dense(3), layer(LayerKind::tanh)});
   c.plan.segments = {segment(0, 2, Variant::non_reentrant), segment(2, 3, Variant::non_reentrant)};
-  Bench bench;
-  const Verdict verdict = judge(c, subject, bench);
-  REQUIRE(verdict.breach);
+  Workspace workspace;
+  const Verdicts verdicts = judge(c, subject, workspace);
+  REQUIRE_FALSE(verdicts.kept());
   // Nothing was checkpointed: the values are right, the counts are not.
-  CHECK(verdict.breach->law == "executions");
+  CHECK(verdicts.first()->law == "executions");
   CHECK(calls == 2);
 
   c.plan.segments.clear();
   c.plan.sequential = SequentialSpec{.segments = 4, .last_stored = true, .choice = {}};
   calls = 0;
-  CHECK(judge(c, subject, bench).breach);
+  CHECK_FALSE(judge(c, subject, workspace).kept());
   CHECK(calls == 3);
 }
 

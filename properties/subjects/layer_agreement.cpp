@@ -10,7 +10,7 @@
 #include "engine/cuda/device.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/tensor/host_fill.h"
-#include "properties/subjects/direction.h"
+#include "properties/record/direction.h"
 #include "properties/subjects/engine_model.h"
 
 namespace rematch {
@@ -124,9 +124,9 @@ struct Slack {
   double absolute = 0;
 };
 
-LayerAgreement worst_of(int layer, const NamedValues& host, const NamedValues& device,
-                        const NamedValues* magnitudes, const Slack& slack) {
-  LayerAgreement worst{layer, host.what, 0, 0, 0, 0, true};
+Agreement worst_of(int layer, const NamedValues& host, const NamedValues& device,
+                   const NamedValues* magnitudes, const Slack& slack) {
+  Agreement worst{layer, host.what, 0, 0, 0, 0, true};
   double most = -1;
   for (std::size_t i = 0; i < host.values.size(); ++i) {
     const double a = host.values[i];
@@ -149,16 +149,16 @@ LayerAgreement worst_of(int layer, const NamedValues& host, const NamedValues& d
 
 }  // namespace
 
-std::vector<LayerAgreement> compare_layers(const Case& c, const Geometry& geometry,
-                                           const std::shared_ptr<Ledger>& host,
-                                           const std::shared_ptr<Ledger>& device) {
+std::vector<Agreement> compare_layers(const Case& c, const Geometry& geometry,
+                                      const std::shared_ptr<Ledger>& host,
+                                      const std::shared_ptr<Ledger>& device) {
   // A sum of n terms and its n products, added in any order and with or without fused steps, is
   // within n u / (1 - n u) of the exact one, relative to the sum of the magnitudes of its terms
   // (Higham, Accuracy and Stability of Numerical Algorithms, chapters 3 and 4). Two such sums are
   // within twice that. The sum of magnitudes is itself computed, and may come out too small by the
   // same factor.
   const double u = c.dtype == DType::float32 ? 0x1p-24 : 0x1p-53;
-  std::vector<LayerAgreement> all;
+  std::vector<Agreement> all;
   for (int layer = 0; layer < static_cast<int>(c.layers.size()); ++layer) {
     const auto on_host = run_alone(c, geometry, layer, host, false);
     const auto on_device = run_alone(c, geometry, layer, device, false);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/memory/resource.h"
-#include "properties/subjects/subject.h"
+#include "properties/record/subject.h"
 
 namespace rematch {
 

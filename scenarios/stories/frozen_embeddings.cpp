@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "properties/case/json.h"
-#include "properties/laws/law.h"
+#include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 #include "scenarios/support/judging.h"
@@ -38,9 +38,9 @@ struct Outcome {
 
 Outcome outcome_of(const Case& c, bool checkpointed) {
   EngineSubject engine;
-  Bench bench;
+  Workspace workspace;
   Outcome outcome;
-  outcome.kept = judge(c, engine, bench).held();
+  outcome.kept = judge(c, engine, workspace).kept();
   const Geometry geometry = validate(c);
   for (const Observation& o : record_of(c, engine, checkpointed).observations) {
     if (o.quantity == Quantity::loss) outcome.differentiable = o.requires_grad;

@@ -14,7 +14,7 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "properties/case/json.h"
-#include "properties/laws/law.h"
+#include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 
@@ -163,13 +163,13 @@ void run(const Options& /*options*/, Report& report) {
     "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]},
     "protocol": {"steps": 2}})");
   EngineSubject engine;
-  Bench bench;
-  const Verdict verdict = judge(c, engine, bench);
-  report.claim(verdict.held(),
+  Workspace workspace;
+  const Verdicts verdicts = judge(c, engine, workspace);
+  report.claim(verdicts.kept(),
                fmt::format("The engine's own rrelu, the operation of the report, saves what is "
                            "filled: last in its region and with early stop it keeps all {} laws "
                            "that apply.",
-                           verdict.checked.count()));
+                           verdicts.count(Verdict::kept)));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
 #include "properties/case/json.h"
-#include "properties/laws/law.h"
+#include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 #include "scenarios/support/judging.h"
@@ -86,13 +86,14 @@ Order compare(Variant variant, bool prior, int seeds) {
   }
   c.protocol.prior_gradients = prior;
   EngineSubject engine;
-  Bench bench;
+  Workspace workspace;
   Order order;
   for (int seed = 1; seed <= seeds; ++seed) {
     c.seed = static_cast<std::uint64_t>(seed);
-    order.kept = order.kept && judge(c, engine, bench).held();
-    const std::vector<double> plain = values_of(bench.plain, Quantity::parameter_gradient);
-    const std::vector<double> ours = values_of(bench.checkpointed, Quantity::parameter_gradient);
+    order.kept = order.kept && judge(c, engine, workspace).kept();
+    const std::vector<double> plain = values_of(workspace.plain, Quantity::parameter_gradient);
+    const std::vector<double> ours =
+        values_of(workspace.checkpointed, Quantity::parameter_gradient);
     if (plain != ours) ++order.different_runs;
     double scale = 0;
     double apart = 0;

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "properties/generate/words.h"
-#include "properties/laws/law.h"
+#include "properties/case/describe.h"
+#include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch::scenarios {
@@ -63,22 +63,21 @@ void tell_case(const Case& c, Report& report) {
 
 void claim_law_finds(const Case& c, Subject& wrong, std::string_view who, std::string_view law,
                      Report& report) {
-  const Law* asked = find_law(law);
-  if (asked == nullptr) throw std::invalid_argument(fmt::format("no law is called {}", law));
-  Bench bench;
-  const std::optional<Breach> breach = judge(c, wrong, bench, asked).breach;
+  Workspace workspace;
+  const Verdicts alone = judge(c, wrong, workspace, laws_named({law}) | failure_laws());
+  const Violation* const violation = alone.first();
   EngineSubject right;
-  const Verdict held = judge(c, right, bench);
-  const bool found = breach && breach->law == law;
+  const Verdicts held = judge(c, right, workspace);
+  const bool found = violation && violation->law == law;
   report.claim(
-      found && held.held(),
+      found && held.kept(),
       fmt::format(
           "The law `{}` finds {}: {}. The engine keeps all {} laws that apply to this case.", law,
           who,
-          found
-              ? fmt::format("{}, expected {}, got {}", breach->place, breach->expected, breach->got)
-              : "it does not",
-          held.checked.count()));
+          found ? fmt::format("{}, expected {}, got {}", violation->place, violation->expected,
+                              violation->got)
+                : "it does not",
+          held.count(Verdict::kept)));
 }
 
 }  // namespace rematch::scenarios

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "properties/case/case.h"
-#include "properties/subjects/subject.h"
+#include "properties/record/subject.h"
 #include "scenarios/report/report.h"
 
 namespace rematch::scenarios {

@@ -172,10 +172,13 @@ Synthetic::Synthetic(Case made)
   Maker(c, geometry, forecast, true, checkpointed).make();
 }
 
-std::optional<Breach> Synthetic::judge(std::string_view law) const {
-  const Law* found = find_law(law);
-  if (found == nullptr) throw std::invalid_argument("no law " + std::string(law));
-  return found->check(evidence());
+std::optional<Violation> Synthetic::judge(std::string_view law) const {
+  const Verdicts verdicts = rematch::judge(evidence(), laws_named({law}));
+  return verdicts.kept() ? std::nullopt : std::optional(*verdicts.first());
+}
+
+Verdict Synthetic::verdict(std::string_view law) const {
+  return rematch::judge(evidence(), laws_named({law})).by_law[index_of(*find_law(law))];
 }
 
 Observation& observation(Record& record, Quantity quantity, int index) {

@@ -15,14 +15,22 @@ struct Synthetic {
   Synthetic(const Synthetic&) = delete;
   Synthetic& operator=(const Synthetic&) = delete;
 
-  Evidence evidence() const { return {c, geometry, forecast, plain, checkpointed}; }
-  std::optional<Breach> judge(std::string_view law) const;
+  Evidence evidence() const {
+    Evidence e{c, geometry, forecast, observed, plain, checkpointed};
+    e.crash = crash;
+    return e;
+  }
+  /// By one law.
+  std::optional<Violation> judge(std::string_view law) const;
+  Verdict verdict(std::string_view law) const;
 
   Case c;
   Geometry geometry;
   Forecast forecast;
   Record plain;
   Record checkpointed;
+  Observables observed = Observables::all();
+  std::optional<std::string> crash;
 };
 
 /// The first observation of this quantity.

@@ -1,4 +1,4 @@
-#include "properties/subjects/record.h"
+#include "properties/record/record.h"
 
 #include <bit>
 #include <cstring>
@@ -63,6 +63,7 @@ void Record::clear() {
   error.reset();
   trial.reset();
   timeline.clear();
+  agreements.clear();
 }
 
 std::uint64_t Record::hash() const {

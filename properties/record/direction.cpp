@@ -1,4 +1,4 @@
-#include "properties/subjects/direction.h"
+#include "properties/record/direction.h"
 
 #include "engine/random/philox.h"
 

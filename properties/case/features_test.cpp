@@ -1,6 +1,5 @@
-#include "properties/generate/features.h"
+#include "properties/case/features.h"
 
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 #include <string>
@@ -10,9 +9,7 @@
 namespace rematch {
 namespace {
 
-bool has(const Case& c, Feature feature) {
-  return features_of(c, validate(c)).test(static_cast<std::size_t>(feature));
-}
+bool has(const Case& c, Feature feature) { return features_of(c, validate(c)).contains(feature); }
 
 Case read(const std::string& layers, const std::string& plan, const std::string& protocol = "") {
   return case_from_json(R"({"format": 1, "input": [2, 4], "layers": [)" + layers +
@@ -28,30 +25,15 @@ TEST_CASE("every feature has a name of its own, layer kinds theirs") {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < kFeatureCount; ++i) names.insert(to_string(Feature(i)));
   CHECK(names.size() == kFeatureCount);
-  CHECK(to_string(Feature::duplicate) == to_string(LayerKind::duplicate));
-}
-
-TEST_CASE("each mix keeps its promise on every feature") {
-  constexpr int kDraws = 20000;
-  for (const Mix mix : {Mix::standard, Mix::wide}) {
-    std::array<int, kFeatureCount> found{};
-    for (std::uint64_t i = 0; i < kDraws; ++i) {
-      const Case c = generate_case(mix, 23, i);
-      const FeatureSet features = features_of(c, validate(c));
-      for (std::size_t f = 0; f < kFeatureCount; ++f) found[f] += features.test(f) ? 1 : 0;
-    }
-    for (std::size_t f = 0; f < kFeatureCount; ++f) {
-      INFO(to_string(mix) << " " << to_string(Feature(f)) << " " << found[f]);
-      CHECK(found[f] >= floor(mix, Feature(f)) * kDraws);
-    }
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(LayerKind::duplicate); ++i) {
+    CHECK(to_string(Feature(i)) == to_string(LayerKind(i)));
   }
-}
-
-TEST_CASE("the wide mix promises every feature, at least one case in 200") {
-  for (std::size_t f = 0; f < kFeatureCount; ++f) {
-    INFO(to_string(Feature(f)));
-    CHECK(floor(Mix::wide, Feature(f)) >= 0.005);
-  }
+  // The names of the others lie in a list beside the enum: these stand at its corners.
+  CHECK(to_string(Feature::frozen_first_block) == "frozen_first_block");
+  CHECK(to_string(Feature::offload) == "offload");
+  CHECK(to_string(Feature::small_integers) == "small_integers");
+  CHECK(feature_named("nested_3") == Feature::nested_3);
+  CHECK_FALSE(feature_named("no_such_feature"));
 }
 
 TEST_CASE("a reentrant segment on a frozen input is a frozen first block, others are not") {

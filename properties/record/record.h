@@ -168,6 +168,20 @@ struct TrialReading {
   std::string left_behind;
 };
 
+/// One array that a layer computes by itself, forward or backward, on the host and on a device: the
+/// element that uses most of its bound.
+struct Agreement {
+  int layer = 0;
+  /// "output 0", "gradient of operand 1", "gradient of weight".
+  std::string what;
+  std::int64_t element = 0;
+  double host = 0;
+  double device = 0;
+  /// How far apart the two may be; 0: they must have the same bits.
+  double bound = 0;
+  bool holds = true;
+};
+
 struct RecordedError {
   std::string kind;  ///< "invalid_argument", "checkpoint_error", "out_of_memory", ...
   std::string message;
@@ -203,13 +217,15 @@ struct Record {
   /// Only when the protocol has a mishap.
   std::optional<TrialReading> trial;
   std::vector<TimelinePoint> timeline;
+  /// Only when asked for; then there is nothing else.
+  std::vector<Agreement> agreements;
 
   std::span<const std::byte> bytes_of(const Observation& o) const {
     return std::span(data).subspan(o.offset, o.bytes);
   }
   /// Empties the record and keeps its memory for the next run.
   void clear();
-  /// 64-bit hash over everything but the values and the timeline; equal runs give equal hashes.
+  /// 64-bit hash over everything but values, timeline and agreements; equal runs give equal hashes.
   std::uint64_t hash() const;
 };
 

@@ -1,17 +1,19 @@
 #pragma once
 
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "properties/case/case.h"
+#include "properties/case/enum_set.h"
 #include "properties/case/geometry.h"
-#include "properties/generate/mix.h"
 
 namespace rematch {
 
-/// What a case exercises. The first block tells one feature per layer kind, in its order.
+/// What a case exercises, and what a subject may lack (properties/record/subject.h). The first
+/// block tells one feature per layer kind, in its order.
 enum class Feature : std::uint8_t {
   linear,
   conv2d,
@@ -32,6 +34,8 @@ enum class Feature : std::uint8_t {
   concat,
   split,
   duplicate,
+  /// The model input has rank 4.
+  images,
   /// More than one value crosses the end of a checkpointed segment.
   multi_output_segment,
   /// An output 1 that no layer uses.
@@ -46,6 +50,8 @@ enum class Feature : std::uint8_t {
   same_tensor_twice,
   /// The model input does not require grad.
   frozen_input,
+  trainable_input,
+  frozen_parameters,
   /// The first layers with parameters are frozen, a later one is not.
   frozen_prefix,
   /// A reentrant segment with trainable parameters sees no input that requires grad.
@@ -62,10 +68,13 @@ enum class Feature : std::uint8_t {
   reentrant,
   non_reentrant,
   mixed_variants,
+  early_stop,
   early_stop_off,
   preserve_rng_off,
   /// preserve_rng is off for a segment that draws: the replay's masks are fresh.
   fresh_draws,
+  no_check,
+  metadata_check,
   values_check,
   /// A policy keeps the results of an op.
   selective,
@@ -102,23 +111,29 @@ enum class Feature : std::uint8_t {
   /// In a checkpointed segment.
   mishap_in_segment,
   reevaluate,
+  sgd,
   adam,
   momentum,
+  mse,
   cross_entropy,
+  float32,
   float64,
   small_integers,
 };
 
 inline constexpr std::size_t kFeatureCount = static_cast<std::size_t>(Feature::small_integers) + 1;
-using FeatureSet = std::bitset<kFeatureCount>;
+using FeatureSet = EnumSet<Feature, kFeatureCount>;
 
 /// "long_skip".
 std::string_view to_string(Feature feature);
+/// nullopt when there is none of that name.
+std::optional<Feature> feature_named(std::string_view name);
 
 /// `geometry` is validate(c).
 FeatureSet features_of(const Case& c, const Geometry& geometry);
 
-/// The fraction of the mix's cases, at least, that have the feature; 0 where nothing is promised.
-double floor(Mix mix, Feature feature);
+/// Layers whose trainable parameters a reentrant segment freezes, because none of its inputs
+/// requires grad; ascending. `geometry` is validate(c).
+std::vector<int> frozen_layers(const Case& c, const Geometry& geometry);
 
 }  // namespace rematch

@@ -1,4 +1,4 @@
-#include "properties/subjects/record.h"
+#include "properties/record/record.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <functional>

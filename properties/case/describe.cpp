@@ -1,4 +1,4 @@
-#include "properties/generate/words.h"
+#include "properties/case/describe.h"
 
 #include <array>
 #include <charconv>

@@ -1,0 +1,365 @@
+#include "properties/case/features.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "properties/case/policy.h"
+#include "properties/case/rules.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::array<std::string_view, kFeatureCount> kNames{"linear",
+                                                             "conv2d",
+                                                             "max_pool2d",
+                                                             "avg_pool2d",
+                                                             "batch_norm",
+                                                             "layer_norm",
+                                                             "relu",
+                                                             "gelu",
+                                                             "tanh",
+                                                             "sigmoid",
+                                                             "softmax",
+                                                             "dropout",
+                                                             "rrelu",
+                                                             "gaussian_noise",
+                                                             "flatten",
+                                                             "add",
+                                                             "concat",
+                                                             "split",
+                                                             "duplicate",
+                                                             "images",
+                                                             "multi_output_segment",
+                                                             "unused_output",
+                                                             "long_skip",
+                                                             "tied_weight",
+                                                             "tied_three_times",
+                                                             "same_tensor_twice",
+                                                             "frozen_input",
+                                                             "trainable_input",
+                                                             "frozen_parameters",
+                                                             "frozen_prefix",
+                                                             "frozen_first_block",
+                                                             "stateful_layer",
+                                                             "in_place",
+                                                             "in_place_at_segment_end",
+                                                             "odd_size",
+                                                             "nested_2",
+                                                             "nested_3",
+                                                             "nested_4",
+                                                             "reentrant",
+                                                             "non_reentrant",
+                                                             "mixed_variants",
+                                                             "early_stop",
+                                                             "early_stop_off",
+                                                             "preserve_rng_off",
+                                                             "fresh_draws",
+                                                             "no_check",
+                                                             "metadata_check",
+                                                             "values_check",
+                                                             "selective",
+                                                             "kept_draw_before_draw",
+                                                             "named_stream",
+                                                             "autocast",
+                                                             "autocast_backward",
+                                                             "cast_cache_off",
+                                                             "cast_weight_shared",
+                                                             "offload",
+                                                             "draws_in_checkpointed_segment",
+                                                             "two_drawing_segments",
+                                                             "sequential",
+                                                             "explicit_segments",
+                                                             "last_stored",
+                                                             "last_checkpointed",
+                                                             "segments_1",
+                                                             "several_steps",
+                                                             "accumulation",
+                                                             "forwards_first",
+                                                             "prior_gradients",
+                                                             "gradients_kept",
+                                                             "retain_graph",
+                                                             "eval_mode",
+                                                             "mishap",
+                                                             "mishap_in_segment",
+                                                             "reevaluate",
+                                                             "sgd",
+                                                             "adam",
+                                                             "momentum",
+                                                             "mse",
+                                                             "cross_entropy",
+                                                             "float32",
+                                                             "float64",
+                                                             "small_integers"};
+
+static_assert(static_cast<int>(Feature::duplicate) == static_cast<int>(LayerKind::duplicate));
+
+class FeatureScan {
+ public:
+  FeatureScan(const Case& c, const Geometry& g) : c_(c), g_(g), segments_(segments_of(c)) {}
+
+  FeatureSet run() {
+    scan_layers();
+    scan_parameters();
+    scan_skips();
+    int drawing = 0;
+    for (const SegmentSpec& s : segments_) {
+      scan_segment(s, 1);
+      if (draws(s.begin, s.end)) ++drawing;
+    }
+    mark(Feature::two_drawing_segments, drawing >= 2);
+    mark(Feature::mixed_variants, has(Feature::reentrant) && has(Feature::non_reentrant));
+    mark(Feature::frozen_first_block, !frozen_layers(c_, g_).empty());
+    scan_plan();
+    scan_protocol();
+    return found_;
+  }
+
+ private:
+  void mark(Feature feature, bool present) {
+    if (present) found_.insert(feature);
+  }
+  bool has(Feature feature) const { return found_.contains(feature); }
+  const LayerSpec& layer(int i) const { return c_.layers[static_cast<std::size_t>(i)]; }
+  int layers() const { return static_cast<int>(c_.layers.size()); }
+  const std::vector<ValueRef>& live(int b) const { return g_.live[static_cast<std::size_t>(b)]; }
+
+  bool draws_at(int i) const { return c_.protocol.train && draws_in_training(layer(i)); }
+  bool draws(int begin, int end) const {
+    for (int i = begin; i < end; ++i) {
+      if (draws_at(i)) return true;
+    }
+    return false;
+  }
+
+  void scan_layers() {
+    mark(Feature::images, c_.input.size() == 4);
+    for (int i = 0; i < layers(); ++i) {
+      const LayerSpec& l = layer(i);
+      found_.insert(static_cast<Feature>(l.kind));
+      mark(Feature::in_place, l.in_place);
+      mark(Feature::named_stream, draws_at(i) && l.stream != 0);
+      const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
+      mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
+      if (!l.from) continue;
+      const bool twin = i > 0 && layer(i - 1).kind == LayerKind::duplicate;
+      mark(Feature::same_tensor_twice, l.from->layer == i - 1 && (l.from->output == 0 || twin));
+    }
+    for (const ValueRef v : live(layers())) {
+      // What is live at the end and no layer reads.
+      const bool read = std::any_of(c_.layers.begin(), c_.layers.end(),
+                                    [v](const LayerSpec& l) { return l.from == v; });
+      mark(Feature::unused_output, v.output == 1 && !read);
+    }
+  }
+
+  void scan_parameters() {
+    bool frozen_before = false;
+    bool trainable_before = false;
+    for (const ParameterInfo& p : g_.parameters) {
+      mark(Feature::tied_weight, p.uses >= 2);
+      mark(Feature::tied_three_times, p.uses >= 3);
+      mark(Feature::frozen_prefix, frozen_before && !trainable_before && !p.frozen);
+      frozen_before = frozen_before || p.frozen;
+      trainable_before = trainable_before || !p.frozen;
+    }
+    mark(Feature::frozen_parameters, frozen_before);
+    mark(Feature::frozen_input, !c_.protocol.input_requires_grad);
+    mark(Feature::trainable_input, c_.protocol.input_requires_grad);
+  }
+
+  /// The number of the plan's part (segment or plain run) in which each layer lies.
+  std::vector<int> parts() const {
+    std::vector<int> part(c_.layers.size());
+    int number = -1;
+    int cursor = 0;
+    const auto fill = [&](int end) {
+      if (cursor < end) ++number;
+      for (; cursor < end; ++cursor) part[static_cast<std::size_t>(cursor)] = number;
+    };
+    for (const SegmentSpec& s : segments_) {
+      fill(s.begin);
+      fill(s.end);
+    }
+    fill(layers());
+    return part;
+  }
+
+  void scan_skips() {
+    const bool skips = std::any_of(c_.layers.begin(), c_.layers.end(),
+                                   [](const LayerSpec& l) { return l.from.has_value(); });
+    if (!skips) return;
+    const std::vector<int> part = parts();
+    for (std::size_t i = 0; i < c_.layers.size(); ++i) {
+      const LayerSpec& l = c_.layers[i];
+      if (!l.from) continue;
+      const int made = l.from->layer < 0 ? -1 : part[static_cast<std::size_t>(l.from->layer)];
+      mark(Feature::long_skip, part[i] - made >= 3);
+    }
+  }
+
+  void scan_choice(const CheckpointChoice& choice) {
+    const bool reentrant = choice.variant == Variant::reentrant;
+    mark(reentrant ? Feature::reentrant : Feature::non_reentrant, true);
+    mark(Feature::early_stop, !reentrant && choice.early_stop);
+    mark(Feature::early_stop_off, !choice.early_stop);
+    mark(Feature::preserve_rng_off, !choice.preserve_rng);
+    mark(Feature::no_check, choice.determinism == CheckKind::none);
+    mark(Feature::metadata_check, !reentrant && choice.determinism == CheckKind::metadata);
+    mark(Feature::values_check, choice.determinism == CheckKind::values);
+  }
+
+  void scan_segment(const SegmentSpec& s, int depth) {
+    const CheckpointChoice& choice = s.choice;
+    const bool drawn = draws(s.begin, s.end);
+    scan_choice(choice);
+    mark(Feature::fresh_draws, !choice.preserve_rng && drawn);
+    mark(Feature::draws_in_checkpointed_segment, drawn);
+    if (!choice.keep.empty()) scan_policy(s);
+    mark(Feature::nested_2, depth >= 2);
+    mark(Feature::nested_3, depth >= 3);
+    mark(Feature::nested_4, depth >= 4);
+    mark(Feature::multi_output_segment, live(s.end).size() > 1);
+    for (const int boundary : {s.begin, s.end}) {
+      mark(Feature::same_tensor_twice,
+           boundary > 0 && layer(boundary - 1).kind == LayerKind::duplicate);
+    }
+    mark(Feature::in_place_at_segment_end, layer(s.end - 1).in_place);
+    for (int i = s.begin; i < s.end; ++i) {
+      mark(Feature::stateful_layer, layer(i).kind == LayerKind::batch_norm && c_.protocol.train);
+    }
+    for (const SegmentSpec& inner : s.nested) scan_segment(inner, depth + 1);
+  }
+
+  void scan_policy(const SegmentSpec& s) {
+    bool kept_draw = false;
+    for (int i = s.begin; i < s.end; ++i) {
+      const bool kept = kept_by_policy(c_, s, i);
+      mark(Feature::selective, kept);
+      mark(Feature::kept_draw_before_draw, kept_draw && draws_at(i) && !kept);
+      kept_draw = kept_draw || (kept && draws_at(i));
+    }
+  }
+
+  void scan_plan() {
+    mark(Feature::offload, c_.plan.offload);
+    mark(Feature::explicit_segments, !c_.plan.segments.empty());
+    if (!c_.plan.sequential) return;
+    const SequentialSpec& s = *c_.plan.sequential;
+    mark(Feature::sequential, true);
+    // Even where it leaves nothing to checkpoint.
+    scan_choice(s.choice);
+    mark(s.last_stored ? Feature::last_stored : Feature::last_checkpointed, true);
+    mark(Feature::segments_1, s.segments == 1);
+  }
+
+  bool mishap_in_segment() const {
+    const MishapSpec& m = c_.protocol.mishap;
+    if (m.kind != MishapKind::input_changed && !has_layer(m.kind)) return false;
+    return std::any_of(segments_.begin(), segments_.end(),
+                       [&](const SegmentSpec& s) { return s.begin <= m.layer && m.layer < s.end; });
+  }
+
+  void scan_protocol() {
+    const ProtocolSpec& p = c_.protocol;
+    mark(Feature::several_steps, p.steps > 1);
+    mark(Feature::accumulation, p.microbatches > 1);
+    mark(Feature::forwards_first, p.forwards_first && p.microbatches > 1);
+    mark(Feature::prior_gradients, p.prior_gradients);
+    mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
+    mark(Feature::retain_graph, p.backwards > 1);
+    mark(Feature::eval_mode, !p.train);
+    mark(Feature::mishap, p.mishap.kind != MishapKind::none);
+    mark(Feature::mishap_in_segment, mishap_in_segment());
+    mark(Feature::reevaluate, p.reevaluate);
+    const bool products = has(Feature::linear) || has(Feature::conv2d);
+    const bool autocast = p.autocast != AutocastSpan::off && products;
+    mark(Feature::autocast, autocast);
+    mark(Feature::autocast_backward, autocast && p.autocast == AutocastSpan::both);
+    mark(Feature::cast_cache_off, autocast && !p.cast_cache);
+    mark(Feature::cast_weight_shared, autocast && has(Feature::tied_weight));
+    mark(p.optimizer == OptimizerKind::adam ? Feature::adam : Feature::sgd, true);
+    mark(Feature::momentum, p.momentum > 0);
+    mark(p.loss == LossKind::mse ? Feature::mse : Feature::cross_entropy, true);
+    mark(c_.dtype == DType::float64 ? Feature::float64 : Feature::float32, true);
+    mark(Feature::small_integers, c_.data == DataKind::small_integers);
+  }
+
+  const Case& c_;
+  const Geometry& g_;
+  std::vector<SegmentSpec> segments_;
+  FeatureSet found_;
+};
+
+/// Moves requires_grad through a model, to where a reentrant segment that sees none of it cuts it
+/// off.
+class GradFlow {
+ public:
+  GradFlow(const Case& c, const Geometry& g) : c_(c), g_(g), flags_(c.layers.size() + 1) {}
+
+  std::vector<int> frozen() {
+    follow(0, static_cast<int>(c_.layers.size()), segments_of(c_));
+    return std::move(frozen_);
+  }
+
+ private:
+  bool& at(ValueRef v) {
+    const int row = v.layer + 1;
+    return flags_[static_cast<std::size_t>(row)][static_cast<std::size_t>(v.output)];
+  }
+  const LayerSpec& layer(int i) const { return c_.layers[static_cast<std::size_t>(i)]; }
+  bool trains(int i) const { return has_parameters(layer(i).kind) && !layer(i).frozen; }
+
+  void follow(int begin, int end, std::span<const SegmentSpec> segments) {
+    auto next = segments.begin();
+    for (int i = begin; i < end;) {
+      if (next == segments.end() || i < next->begin) {
+        const bool flag = at({i - 1, 0}) || trains(i) || (layer(i).from && at(*layer(i).from));
+        at({i, 0}) = at({i, 1}) = flag;
+        ++i;
+        continue;
+      }
+      const SegmentSpec& s = *next++;
+      i = s.end;
+      if (s.choice.variant == Variant::non_reentrant) {
+        follow(s.begin, s.end, s.nested);
+        continue;
+      }
+      bool any = false;
+      for (const ValueRef v : g_.live[static_cast<std::size_t>(s.begin)]) any = any || at(v);
+      for (const ValueRef v : g_.live[static_cast<std::size_t>(s.end)]) at(v) = any;
+      for (int k = s.begin; k < s.end; ++k) {
+        if (!any && trains(k)) frozen_.push_back(k);
+      }
+    }
+  }
+
+  const Case& c_;
+  const Geometry& g_;
+  /// Of the outputs of each layer, the model input first.
+  std::vector<std::array<bool, 2>> flags_;
+  std::vector<int> frozen_;
+};
+
+}  // namespace
+
+std::string_view to_string(Feature feature) { return kNames[static_cast<std::size_t>(feature)]; }
+
+std::optional<Feature> feature_named(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Feature>(found - kNames.begin());
+}
+
+std::vector<int> frozen_layers(const Case& c, const Geometry& geometry) {
+  // Every layer reads the one before it, so a gradient that the input wants passes all of them.
+  if (c.protocol.input_requires_grad) return {};
+  return GradFlow(c, geometry).frozen();
+}
+
+FeatureSet features_of(const Case& c, const Geometry& geometry) {
+  return FeatureScan(c, geometry).run();
+}
+
+}  // namespace rematch

@@ -1,0 +1,132 @@
+#include "properties/hunt/findings.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <tuple>
+
+#include "properties/hunt/gather.h"
+
+namespace rematch {
+namespace {
+
+/// Whether law `a` is nearer to the cause than `b`, a law about bytes and events: those tell of a
+/// fault even where numbers happen to hide it from the laws before them.
+bool is_nearer(std::string_view a, std::string_view b) {
+  const Law* const first = find_law(a);
+  const Law* const second = find_law(b);
+  if (first == nullptr || second == nullptr) return false;
+  const bool about_events = second->reads.contains(Observable::live_bytes) ||
+                            second->reads.contains(Observable::execution_order);
+  return about_events && index_of(*first) < index_of(*second);
+}
+
+Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
+                   Workspace& workspace) {
+  const auto violation_of = [&](const Case& c) -> std::optional<Violation> {
+    const Verdicts verdicts = judge(c, subject, workspace, options.judged());
+    return verdicts.kept() ? std::nullopt : std::optional(*verdicts.first());
+  };
+  const std::string_view law = violating.violation.law;
+  const auto still_fails = [&](const Case& c) {
+    if (options.stop != nullptr && options.stop->load()) return false;
+    try {
+      const std::optional<Violation> violation = violation_of(c);
+      return violation && (violation->law == law || is_nearer(violation->law, law));
+    } catch (const CaseTooLarge&) {
+      return false;
+    }
+  };
+  Finding finding{violating.violation, violating.index, violating.c, violating.c};
+  finding.smallest = shrink(violating.c, still_fails, options.shrink, subject.implements());
+  // A case that violates only in its worker (state shared between threads, say) does not do so
+  // here: then the violation that was seen stands, for the case as it was.
+  if (std::optional<Violation> violation = violation_of(finding.smallest)) {
+    finding.violation = *std::move(violation);
+  } else {
+    finding.smallest = violating.c;
+  }
+  return finding;
+}
+
+/// By law, then by how often they were found, then by the first case.
+bool comes_before(const Finding& a, const Finding& b) {
+  const auto place = [](const Finding& f) {
+    return std::tuple(index_of(*find_law(f.violation.law)), ~f.count, f.index);
+  };
+  return place(a) < place(b);
+}
+
+std::vector<Finding> group(std::vector<Finding> all) {
+  std::vector<Finding> groups;
+  for (Finding& f : all) {
+    const auto same = [&](const Finding& g) {
+      Case smallest = g.smallest;
+      smallest.seed = f.smallest.seed;
+      return g.violation.law == f.violation.law && smallest == f.smallest;
+    };
+    const auto known = std::find_if(groups.begin(), groups.end(), same);
+    if (known == groups.end()) {
+      groups.push_back(std::move(f));
+    } else {
+      ++known->count;
+    }
+  }
+  std::sort(groups.begin(), groups.end(), comes_before);
+  return groups;
+}
+
+}  // namespace
+
+std::vector<Finding> shrink_all(const HuntOptions& options,
+                                const std::vector<ViolatingCase>& violating,
+                                const std::function<void(std::size_t done)>& progress) {
+  std::vector<Finding> findings(violating.size());
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t next = 0;
+  std::size_t done = 0;
+  int running = static_cast<int>(
+      std::min(violating.size(), static_cast<std::size_t>(std::max(options.jobs, 1))));
+  std::exception_ptr thrown;
+  const auto work = [&] {
+    try {
+      const std::unique_ptr<Subject> subject = options.make_subject();
+      Workspace workspace;
+      std::unique_lock lock(mutex);
+      while (next < violating.size() && !thrown) {
+        const std::size_t at = next++;
+        lock.unlock();
+        Finding finding = shrink_one(options, violating[at], *subject, workspace);
+        lock.lock();
+        findings[at] = std::move(finding);
+        ++done;
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!thrown) thrown = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    --running;
+    changed.notify_all();
+  };
+  {
+    std::vector<std::jthread> workers;
+    workers.reserve(static_cast<std::size_t>(running));
+    for (int i = running; i > 0; --i) workers.emplace_back(work);
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; })) {
+      const std::size_t now = done;
+      lock.unlock();
+      progress(now);
+      lock.lock();
+    }
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  return group(std::move(findings));
+}
+
+}  // namespace rematch

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "properties/hunt/hunt.h"
+
+namespace rematch {
+
+/// Shrinks each of the cases, on as many threads as the hunt has, and puts those together that
+/// shrink to one model under one law. Calls `progress(done)` now and then, from this thread.
+std::vector<Finding> shrink_all(const HuntOptions& options,
+                                const std::vector<ViolatingCase>& violating,
+                                const std::function<void(std::size_t done)>& progress);
+
+}  // namespace rematch

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include "properties/case/geometry.h"
+#include "properties/forecast/forecast.h"
+#include "properties/laws/law.h"
+#include "properties/laws/slope.h"
+#include "properties/record/subject.h"
+
+namespace rematch {
+
+/// What evidence refers to. A worker reuses it from case to case, so that memory is not asked for
+/// again; it must outlive the evidence and hold that of one case only.
+struct Workspace {
+  Geometry geometry;
+  Forecast forecast;
+  Record plain;
+  Record checkpointed;
+  Record repeat;
+  Record layers;
+  Record displaced;
+  SlopeSamples slope;
+};
+
+struct GatherOptions {
+  /// Runs that none of these laws ask for are left out.
+  LawSet laws = all_laws();
+  /// Both runs record their timelines.
+  bool timelines = false;
+  /// Called before each run with what it is: "plain run".
+  std::function<void(std::string_view run)> on_run;
+};
+
+/// The plain run of a case asks for more memory than a run may use: there is nothing to judge.
+class CaseTooLarge : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs the case once in each way that the laws ask for. Throws std::invalid_argument for an
+/// invalid case, and CaseTooLarge. An exception of the subject is part of the evidence.
+Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
+                const GatherOptions& options = {});
+
+/// Gathers what the laws ask for, and judges by them.
+Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
+               const LawSet& laws = all_laws());
+
+}  // namespace rematch

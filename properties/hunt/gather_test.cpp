@@ -1,0 +1,185 @@
+#include "properties/hunt/gather.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+
+#include "properties/laws/testing/synthetic.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+using namespace testing;
+
+/// Hands out two prepared records.
+class Prepared final : public Subject {
+ public:
+  explicit Prepared(Case c) : records(std::move(c)) {}
+  std::string_view name() const override { return "prepared"; }
+  void run(const Case&, const Geometry&, const RunRequest& request, Record& record) override {
+    detached = request.checkpointed ? detached : request.detached_layers;
+    record = request.checkpointed ? records.checkpointed : records.plain;
+  }
+
+  Synthetic records;
+  std::vector<int> detached;
+};
+
+/// The engine, counting how often it runs what.
+class Counting final : public Subject {
+ public:
+  std::string_view name() const override { return "counting"; }
+  Observables observes() const override { return engine_.observes(); }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    const char* kind = request.checkpointed ? "checkpointed" : "plain";
+    ++runs[request.displacement != 0 ? "displaced" : kind];
+    engine_.run(c, geometry, request, record);
+  }
+
+  std::map<std::string, int> runs;
+
+ private:
+  EngineSubject engine_;
+};
+
+}  // namespace
+
+TEST_CASE("a case is run once plain and once checkpointed, whatever the number of laws") {
+  Counting subject;
+  Workspace workspace;
+  judge(synthetic_case(), subject, workspace);
+  CHECK(subject.runs == std::map<std::string, int>{{"plain", 1}, {"checkpointed", 1}});
+}
+
+TEST_CASE("only laws about the slope have displaced runs made") {
+  Case c = synthetic_case();
+  c.dtype = DType::float64;
+  Counting subject;
+  Workspace workspace;
+  judge(c, subject, workspace, all_laws() & ~laws_named({"derivatives"}));
+  CHECK(subject.runs["displaced"] == 0);
+  judge(c, subject, workspace, laws_named({"derivatives"}));
+  CHECK(subject.runs["displaced"] == 4);
+}
+
+TEST_CASE("each run is announced by its name") {
+  EngineSubject engine;
+  Workspace workspace;
+  GatherOptions options;
+  std::string runs;
+  options.on_run = [&](std::string_view run) { runs += std::string(run) + "; "; };
+  gather(synthetic_case(), engine, workspace, options);
+  CHECK(runs == "plain run; checkpointed run; ");
+}
+
+TEST_CASE("every law gets its verdict from one gathering, also after a violation") {
+  Prepared subject(synthetic_case());
+  Workspace workspace;
+  Verdicts verdicts = judge(subject.records.c, subject, workspace);
+  CHECK(verdicts.kept());
+  CHECK(verdicts.first() == nullptr);
+  // Of these there is nothing in two prepared records.
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 3);
+
+  ++subject.records.checkpointed.hooks[0].count;
+  ++subject.records.checkpointed.executions[0].count;
+  verdicts = judge(subject.records.c, subject, workspace);
+  REQUIRE(verdicts.violations.size() == 2);
+  CHECK(verdicts.first()->law == "executions");
+  CHECK(verdicts.violations[1].law == "hooks");
+  CHECK(verdicts.count(Verdict::violated) == 2);
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 5);
+  CHECK(judge(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
+  CHECK_FALSE(judge(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
+}
+
+TEST_CASE("a law that reads what the subject does not observe says so, and is not violated") {
+  class Blind final : public Subject {
+   public:
+    explicit Blind(bool admits) : admits_(admits) {}
+    std::string_view name() const override { return "blind"; }
+    Observables observes() const override {
+      const Observables all = engine_.observes();
+      return admits_ ? all.without({Observable::live_bytes, Observable::execution_order}) : all;
+    }
+    void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+             Record& record) override {
+      engine_.run(c, geometry, request, record);
+      record.live.clear();
+    }
+
+   private:
+    bool admits_;
+    EngineSubject engine_;
+  };
+  Workspace workspace;
+  Blind honest(true);
+  const Verdicts verdicts = judge(synthetic_case(), honest, workspace);
+  CHECK(verdicts.kept());
+  CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::not_observed);
+  CHECK(verdicts.by_law[index_of(*find_law("replay-order"))] == Verdict::not_observed);
+  Blind forgetful(false);
+  CHECK_FALSE(judge(synthetic_case(), forgetful, workspace).kept());
+}
+
+TEST_CASE("of a run that failed only laws about failures say anything") {
+  Prepared subject(synthetic_case());
+  Workspace workspace;
+  subject.records.checkpointed.clear();
+  subject.records.checkpointed.error = RecordedError{"error", "broke down"};
+  const Verdicts verdicts = judge(subject.records.c, subject, workspace);
+  REQUIRE(verdicts.violations.size() == 1);
+  CHECK(verdicts.first()->law == "errors");
+  CHECK(verdicts.first()->got == "error: broke down");
+  CHECK(verdicts.count(Verdict::kept) == 1);
+  CHECK(judge(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
+}
+
+TEST_CASE("an exception of the subject violates the law that it survives, and no other") {
+  class Falling final : public Subject {
+   public:
+    std::string_view name() const override { return "falling"; }
+    void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+             Record& record) override {
+      if (request.checkpointed) throw std::runtime_error("fell over");
+      engine_.run(c, geometry, request, record);
+    }
+
+   private:
+    EngineSubject engine_;
+  };
+  Falling subject;
+  Workspace workspace;
+  // What an earlier case left must not count as this one's.
+  EngineSubject engine;
+  judge(synthetic_case(), engine, workspace);
+  const Verdicts verdicts = judge(synthetic_case(), subject, workspace);
+  REQUIRE(verdicts.violations.size() == 1);
+  CHECK(verdicts.first()->law == "survives");
+  CHECK(verdicts.first()->got == "checkpointed run: exception: fell over");
+  CHECK(workspace.checkpointed.observations.empty());
+}
+
+TEST_CASE("a record that cannot be read violates the law that tried to") {
+  Prepared subject(synthetic_case());
+  Workspace workspace;
+  for (LiveReading& r : subject.records.checkpointed.live) r.layer = 99;
+  for (LayerValue& v : subject.records.checkpointed.values) v.layer = -5;
+  subject.records.checkpointed.values[1].hash ^= 1;
+  const Verdicts verdicts = judge(subject.records.c, subject, workspace);
+  CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::violated);
+  CHECK(verdicts.by_law[index_of(*find_law("replayed-values"))] == Verdict::violated);
+}
+
+TEST_CASE("the reference run detaches the frozen first block") {
+  Case c = synthetic_case();
+  c.protocol.input_requires_grad = false;
+  c.plan.sequential->choice.variant = Variant::reentrant;
+  Prepared subject(c);
+  Workspace workspace;
+  judge(c, subject, workspace);
+  CHECK(subject.detached == std::vector<int>{0});
+}
+
+}  // namespace rematch
