@@ -174,6 +174,12 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
   const auto index = static_cast<std::size_t>(layer);
   const std::vector<ValueRef>& before = geometry_.live[index];
   const std::vector<ValueRef>& after = geometry_.live[index + 1];
+  // A checkpoint() under test may hand over anything.
+  if (live.size() != before.size()) {
+    throw std::invalid_argument("[model] layer " + std::to_string(layer) + " takes " +
+                                std::to_string(before.size()) + " values, got " +
+                                std::to_string(live.size()));
+  }
   const auto find = [&](ValueRef value) -> const Tensor& {
     const auto at = std::find(before.begin(), before.end(), value);
     return live[static_cast<std::size_t>(at - before.begin())];
