@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
+#include <stdexcept>
+#include <string>
 
-#include "properties/forecast/symbolic_memory.h"
-#include "properties/forecast/symbolic_run.h"
+#include "properties/case/features.h"
+#include "properties/case/rules.h"
+#include "properties/forecast/engine_facts.h"
+#include "properties/forecast/protocol.h"
 
 namespace rematch {
 namespace {
-
-constexpr int kNever = std::numeric_limits<int>::max();
 
 bool checks_values(std::span<const SegmentSpec> segments) {
   return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
@@ -20,33 +21,17 @@ bool checks_values(std::span<const SegmentSpec> segments) {
   });
 }
 
-void note_counts(Forecast& f, const SymbolicRun& run, int backwards) {
-  // The run made one forward and one backward; every further backward replays the same again.
-  f.executions = run.executions();
-  for (int& count : f.executions) count = 1 + (count - 1) * backwards;
-  f.computations = run.computations();
-  for (int& count : f.computations) {
-    if (count > 0) count = 1 + (count - 1) * backwards;
-  }
-  f.hooks = run.hooks();
-  for (int& count : f.hooks) count *= backwards;
+/// The random words of an execution: its elements, rounded up to whole Philox blocks of 4.
+std::uint64_t words_of(const LayerFacts& facts) {
+  return (static_cast<std::uint64_t>(facts.drawn) + 3) / 4 * 4;
 }
 
-void note_flags(Forecast& f, const SymbolicRun& run, const Geometry& geometry) {
-  f.grad_flags.resize(geometry.outputs.size());
-  for (std::size_t i = 0; i < geometry.outputs.size(); ++i) {
-    for (std::size_t k = 0; k < geometry.outputs[i].size(); ++k) {
-      f.grad_flags[i].push_back(run.flag({static_cast<int>(i), static_cast<int>(k)}));
-    }
-  }
-  for (const char flag : run.output_flags()) f.output_flags.push_back(flag != 0);
-}
-
-void note_words(Forecast& f, const Case& c, const SymbolicRun& run) {
+void note_words(Forecast& f, const Case& c, const Facts& facts) {
+  f.layer_words.clear();
   f.words_per_forward.assign(static_cast<std::size_t>(streams_of(c)), 0);
-  for (const LayerRule& rule : run.rules()) {
-    f.layer_words.push_back(rule.words);
-    f.words_per_forward[static_cast<std::size_t>(rule.stream)] += rule.words;
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    f.layer_words.push_back(words_of(facts.layers[i]));
+    f.words_per_forward[static_cast<std::size_t>(c.layers[i].stream)] += f.layer_words.back();
   }
 }
 
@@ -63,6 +48,7 @@ void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segm
   const auto replayed = [&](int layer) {
     return f.executions[static_cast<std::size_t>(layer)] > 1;
   };
+  f.trial_fails = false;
   f.words_of_trial.assign(f.words_per_forward.size(), 0);
   switch (m.kind) {
     case MishapKind::none:
@@ -91,65 +77,103 @@ void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segm
   f.words_of_trial = f.words_per_forward;
 }
 
-/// First step in which the gradient of a parameter is summed in another order than in the plain
-/// run, given whether a single backward does so on an empty gradient and on an older one. Within a
-/// step the first backward finds the gradient as the step before left it, all others find it
-/// filled; what holds for one backward on a filled gradient holds for each.
-int first_inexact_step(const ProtocolSpec& p, bool exact_on_empty, bool exact_on_older) {
-  const bool several = p.microbatches * static_cast<std::int64_t>(p.backwards) > 1;
-  const auto exact = [&](bool starts_empty) {
-    return (starts_empty ? exact_on_empty : exact_on_older) && (!several || exact_on_older);
+/// Facts come from subjects, too.
+void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
+  using What = SavedTensorFact::What;
+  using When = SavedTensorFact::When;
+  const auto fail = [](std::size_t layer, const char* what) {
+    throw std::invalid_argument("[facts] layer " + std::to_string(layer) + ": " + what);
   };
-  if (!exact(!p.prior_gradients)) return 0;
-  if (p.steps > 1 && !exact(p.zero_grad)) return 1;
-  return kNever;
+  if (facts.layers.size() != c.layers.size()) {
+    throw std::invalid_argument("[facts] expected those of " + std::to_string(c.layers.size()) +
+                                " layers, got " + std::to_string(facts.layers.size()));
+  }
+  for (std::size_t i = 0; i < facts.layers.size(); ++i) {
+    const LayerFacts& f = facts.layers[i];
+    const auto within = [](int first, int count, std::size_t size) {
+      return first >= 0 && count >= 0 && static_cast<std::size_t>(first) <= size &&
+             static_cast<std::size_t>(count) <= size - static_cast<std::size_t>(first);
+    };
+    if (!within(f.first_saved, f.saved, facts.saved_tensors.size()) ||
+        !within(f.first_own, f.own, facts.own_bytes.size())) {
+      fail(i, "a range that is not there");
+    }
+    if (f.drawn < 0 || f.workspace < 0) fail(i, "a negative number of elements or bytes");
+    const int operands = c.layers[i].from ? 2 : 1;
+    const int parameters = static_cast<int>(geometry.layer_parameters[i].size());
+    const int outputs = static_cast<int>(geometry.outputs[i].size());
+    for (const SavedTensorFact& s : facts.saved_by(f)) {
+      const int things[] = {operands, outputs, parameters, f.own};
+      if (s.index < 0 || s.index >= things[static_cast<std::size_t>(s.what)]) {
+        fail(i, "saves an operand, output, parameter or tensor of its own that it does not have");
+      }
+      const int asked = s.when == When::operand_requires_grad     ? operands
+                        : s.when == When::parameter_requires_grad ? parameters
+                                                                  : s.of + 1;
+      if (s.of < 0 || s.of >= asked) fail(i, "asks an operand or parameter that it does not have");
+      if (f.aliases_operand && !f.identity && s.what == What::own) {
+        fail(i, "has a tensor of its own, but computes nothing");
+      }
+    }
+    for (const std::int64_t bytes : facts.own_of(f)) {
+      if (bytes < 0) fail(i, "a negative number of elements or bytes");
+    }
+  }
+}
+
+/// Where gradients are the same sums as in the plain run, in the same order.
+void note_exactness(Forecast& f, const Trace& checkpointed, const Trace& plain,
+                    std::size_t parameters) {
+  f.exact_until_step = Forecast::kAlways;
+  f.exact_inputs = checkpointed.input_gradients == plain.input_gradients;
+  f.exact_parameters.assign(parameters, true);
+  for (std::size_t i = 0; i < plain.parameter_gradients.size(); ++i) {
+    if (checkpointed.parameter_gradients[i] == plain.parameter_gradients[i]) continue;
+    f.exact_parameters[i % parameters] = false;
+    f.exact_until_step = std::min(f.exact_until_step, static_cast<int>(i / parameters));
+  }
 }
 
 }  // namespace
 
-Forecast forecast(const Case& c, const Geometry& geometry, bool on_device) {
-  thread_local SymbolicRun run;
-  thread_local SymbolicMemory memory;
-  thread_local std::vector<std::uint64_t> on_empty;
-  thread_local std::vector<std::uint64_t> on_older;
-  Forecast f;
+void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forecast& f) {
+  thread_local SymbolicProtocol protocol;
+  thread_local Trace trace;
+  thread_local Trace plain;
+  check_facts(c, geometry, facts);
   const std::vector<SegmentSpec> segments = segments_of(c);
+  f.frozen_layers = frozen_layers(c, geometry);
+  protocol.bind(c, geometry, facts);
+  protocol.run({}, f.frozen_layers, false, plain);
+  protocol.run(segments, {}, c.plan.offload, trace, facts.measured ? &plain : nullptr);
 
-  run.bind(c, geometry);
-  run.forward(segments, {}, c.plan.offload);
-  run.backward();
-  note_counts(f, run, c.protocol.backwards);
-  note_flags(f, run, geometry);
-  note_words(f, c, run);
+  // Swapped, so that memory goes back and forth instead of being asked for again.
+  f.executions.swap(trace.executions);
+  f.computations.swap(trace.computations);
+  f.hooks.swap(trace.hooks);
+  f.grad_flags.swap(trace.grad_flags);
+  f.output_flags.swap(trace.output_flags);
+  f.live.swap(trace.live);
+  f.plain_live.swap(plain.live);
+  f.recomputations.swap(trace.recomputations);
+  f.saved_bytes = trace.saved_bytes;
+  f.offloaded_bytes = trace.offloaded_bytes;
+  f.plain_saved_bytes = plain.saved_bytes;
+  f.saves_known = !facts.saves_unknown && !trace.facts_unknown;
+  // What is recomputed depends on what is saved.
+  const bool may_draw_afresh = !f.saves_known && !preserves_rng_everywhere(c);
+  f.values_comparable = !trace.drew_afresh && !may_draw_afresh;
+  f.may_fail = !f.values_comparable && checks_values(segments);
+  note_words(f, c, facts);
   note_trial(f, c, segments);
-  f.frozen_layers = run.frozen();
-  f.saved_bytes = run.saved_bytes();
-  f.offloaded_bytes = run.offloaded_bytes();
-  f.values_comparable = !run.drew_afresh();
-  f.may_fail = run.drew_afresh() && checks_values(segments);
-  on_empty = run.gradients_on_empty();
-  on_older = run.gradients_on_older();
-  const std::uint64_t input_gradient = run.input_gradient();
+  note_exactness(f, trace, plain, geometry.parameters.size());
+}
 
-  memory.bind(c, geometry, run.rules(), !on_device);
-  // As many events as a case of either mix has, or nearly.
-  f.live.reserve(128);
-  f.plain_live.reserve(128);
-  memory.run(segments, {}, c.plan.offload, f.live);
-  f.replays = memory.replays();
-  memory.run({}, f.frozen_layers, false, f.plain_live);
-
-  run.forward({}, f.frozen_layers, false);
-  run.backward();
-  f.plain_saved_bytes = run.saved_bytes();
-  f.exact_inputs = input_gradient == run.input_gradient();
-  f.exact_parameters.resize(geometry.parameters.size());
-  for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
-    const int step = first_inexact_step(c.protocol, on_empty[p] == run.gradients_on_empty()[p],
-                                        on_older[p] == run.gradients_on_older()[p]);
-    f.exact_parameters[p] = step == kNever;
-    f.exact_until_step = std::min(f.exact_until_step, step);
-  }
+Forecast forecast(const Case& c, const Geometry& geometry) {
+  Facts facts;
+  engine_facts(c, geometry, true, facts);
+  Forecast f;
+  forecast(c, geometry, facts, f);
   return f;
 }
 

@@ -5,12 +5,13 @@
 
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
+#include "properties/record/facts.h"
 #include "properties/record/record.h"
 
 namespace rematch {
 
-/// What closed-form arithmetic on the case says its checkpointed record must show, computed from
-/// the case alone, never from a run.
+/// What the record of a case's checkpointed run must show, by abstract interpretation of the case
+/// (graph.h), never from a run of it.
 struct Forecast {
   /// Expected executions of each layer for one forward with all its backwards.
   std::vector<int> executions;
@@ -37,8 +38,11 @@ struct Forecast {
   /// checkpointed, and in the reference run.
   std::vector<LiveReading> live;
   std::vector<LiveReading> plain_live;
-  /// Which of the checkpointed run's events is the first of a replay.
-  std::vector<std::size_t> replays;
+  /// Which of the checkpointed run's events is the first of a recomputation.
+  std::vector<std::size_t> recomputations;
+  /// false: a layer saved something under the plan of which its facts, measured in the plain run,
+  /// say nothing. Then bytes, and where early stop ends a recomputation, are not known.
+  bool saves_known = true;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.
@@ -64,11 +68,14 @@ struct Forecast {
   bool exact_inputs = true;
   /// From the first optimizer step that uses an inexact gradient on, everything downstream is
   /// inexact too: this is the last step (inclusive) whose other values must agree to the bit.
-  int exact_until_step = 1 << 20;
+  int exact_until_step = kAlways;
+  static constexpr int kAlways = 1 << 20;
 };
 
-/// `geometry` is validate(c). Every backward of a forward counts alike. `on_device`: of a subject
-/// whose kernels have workspaces of their own.
-Forecast forecast(const Case& c, const Geometry& geometry, bool on_device = false);
+/// `geometry` is validate(c); `facts`: of the subject's layers. Overwrites `forecast`. Throws
+/// std::invalid_argument where the facts contradict the case.
+void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forecast& forecast);
+/// Of the reference engine on the host.
+Forecast forecast(const Case& c, const Geometry& geometry);
 
 }  // namespace rematch

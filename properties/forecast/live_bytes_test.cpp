@@ -73,7 +73,7 @@ TEST_CASE("a non-reentrant segment holds two values in its forward and all of th
                     {Event::graph, -1, 0, 0, 48, 52},
                     {Event::step, -1, 0, 0, 0, 48},
                 });
-  CHECK(f.replays == std::vector<std::size_t>{5});
+  CHECK(f.recomputations == std::vector<std::size_t>{5});
 }
 
 TEST_CASE("a reentrant segment holds its output and that output's gradient all through its own") {

@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "properties/case/features.h"
+#include "properties/forecast/engine_facts.h"
+
 namespace rematch {
 namespace {
 
@@ -15,18 +18,24 @@ class Gathering {
   Evidence run() {
     Workspace& w = workspace_;
     w.geometry = validate(c_);
-    w.forecast = forecast(c_, w.geometry, subject_.on_device());
     Evidence e{c_, w.geometry, w.forecast, subject_.observes(), w.plain, w.checkpointed};
     // A crash must not leave an earlier case's record for this one's.
     w.plain.clear();
     w.checkpointed.clear();
     RunRequest request;
     request.timeline = options_.timelines;
-    request.detached_layers = w.forecast.frozen_layers;
-    if (!run_once("plain run", request, w.plain, e)) return e;
+    request.layer_values = e.observed.contains(Observable::saved_tensors);
+    request.detached_layers = frozen_layers(c_, w.geometry);
+    const bool ran = run_once("plain run", request, w.plain, e);
     if (w.plain.error && w.plain.error->kind == "out_of_memory") {
       throw CaseTooLarge("the case is too large to be run: " + w.plain.error->message);
     }
+    if (!subject_.facts(c_, w.geometry, w.plain, w.facts)) {
+      engine_facts(c_, w.geometry, true, w.facts);
+    }
+    forecast(c_, w.geometry, w.facts, w.forecast);
+    if (!ran) return e;
+    request.layer_values = false;
     request.detached_layers.clear();
     request.checkpointed = true;
     if (!run_once("checkpointed run", request, w.checkpointed, e) || e.failed()) return e;

@@ -17,6 +17,7 @@ namespace rematch {
 /// again; it must outlive the evidence and hold that of one case only.
 struct Workspace {
   Geometry geometry;
+  Facts facts;
   Forecast forecast;
   Record plain;
   Record checkpointed;

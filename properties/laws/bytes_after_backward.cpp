@@ -68,6 +68,8 @@ std::optional<Violation> check(const Evidence& e) {
   return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
 }
 
+bool applies(const Evidence& e) { return e.forecast.saves_known; }
+
 }  // namespace
 
 extern const Law bytes_after_backward_law;
@@ -78,6 +80,7 @@ const Law bytes_after_backward_law{
         "those of "
         "forwards that still wait; a backward that retains its graph leaves what the forward left.",
     .check = check,
-    .reads = {Observable::saved_bytes}};
+    .reads = {Observable::saved_bytes},
+    .applies = applies};
 
 }  // namespace rematch

@@ -14,7 +14,6 @@ using namespace testing;
 class ClaimsDevice : public Subject {
  public:
   std::string_view name() const override { return "claims a device"; }
-  bool on_device() const override { return true; }
   bool may_vary() const override { return true; }
   Observables observes() const override { return Observables::all(); }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,

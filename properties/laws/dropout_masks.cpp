@@ -145,6 +145,7 @@ std::optional<Violation> check(const Evidence& e) {
 
 bool applies(const Evidence& e) {
   const auto& words = e.forecast.layer_words;
+  if (!e.forecast.saves_known) return false;
   return std::any_of(words.begin(), words.end(), [](auto w) { return w != 0; }) ||
          !e.plain.draws.empty() || !e.checkpointed.draws.empty();
 }

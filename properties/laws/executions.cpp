@@ -48,6 +48,8 @@ std::optional<Violation> check(const Evidence& e) {
   return compare(e, e.plain, "plain run", false);
 }
 
+bool applies(const Evidence& e) { return e.forecast.saves_known; }
+
 }  // namespace
 
 extern const Law executions_law;
@@ -57,6 +59,7 @@ const Law executions_law{
         "Every layer runs as often as the forecast counts, once for the forward and once for each "
         "replay that reaches it, and computes each time unless a policy kept its results.",
     .check = check,
-    .reads = {Observable::executions}};
+    .reads = {Observable::executions},
+    .applies = applies};
 
 }  // namespace rematch

@@ -43,6 +43,8 @@ std::optional<Violation> check(const Evidence& e) {
       });
 }
 
+bool applies(const Evidence& e) { return e.forecast.saves_known; }
+
 }  // namespace
 
 extern const Law live_bytes_law;
@@ -54,6 +56,7 @@ const Law live_bytes_law{.name = kName,
                              "counts (where early stop "
                              "leaves a layer, its results may be live as well).",
                          .check = check,
-                         .reads = {Observable::live_bytes}};
+                         .reads = {Observable::live_bytes},
+                         .applies = applies};
 
 }  // namespace rematch

@@ -19,7 +19,7 @@ std::optional<Violation> check(const Evidence& e) {
     // Events that are missing or too many are no business of this law.
     if (promise == nullptr || got == nullptr) return std::nullopt;
     const LiveReading* const wanted = promise->reading;
-    const std::vector<std::size_t>& replays = e.forecast.replays;
+    const std::vector<std::size_t>& replays = e.forecast.recomputations;
     while (replay < replays.size() && replays[replay] < number) ++replay;
     const bool begins = replay < replays.size() && replays[replay] == number;
     if (begins && wanted->event == Event::layer && got->event == Event::layer) {
@@ -41,7 +41,10 @@ std::optional<Violation> check(const Evidence& e) {
                         any_event, judge);
 }
 
-bool applies(const Evidence& e) { return e.forecast.replays.size() > 1; }
+bool applies(const Evidence& e) {
+  if (!e.forecast.saves_known) return false;
+  return e.forecast.recomputations.size() > 1;
+}
 
 }  // namespace
 

@@ -27,6 +27,8 @@ std::optional<Violation> check(const Evidence& e) {
       });
 }
 
+bool applies(const Evidence& e) { return e.forecast.saves_known; }
+
 }  // namespace
 
 extern const Law peak_bytes_law;
@@ -38,6 +40,7 @@ const Law peak_bytes_law{.name = kName,
                              "them): the peak of a step is "
                              "the highest of them.",
                          .check = check,
-                         .reads = {Observable::live_bytes}};
+                         .reads = {Observable::live_bytes},
+                         .applies = applies};
 
 }  // namespace rematch

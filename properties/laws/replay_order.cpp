@@ -28,6 +28,8 @@ std::optional<Violation> check(const Evidence& e) {
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }
 
+bool applies(const Evidence& e) { return e.forecast.saves_known; }
+
 }  // namespace
 
 extern const Law replay_order_law;
@@ -37,6 +39,7 @@ const Law replay_order_law{.name = kName,
                                "last segment is replayed "
                                "first, the layers of each in the order of the forward, each once.",
                            .check = check,
-                           .reads = {Observable::execution_order}};
+                           .reads = {Observable::execution_order},
+                           .applies = applies};
 
 }  // namespace rematch

@@ -35,6 +35,8 @@ std::optional<Violation> check(const Evidence& e) {
   return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
 }
 
+bool applies(const Evidence& e) { return e.forecast.saves_known; }
+
 }  // namespace
 
 extern const Law saved_bytes_law;
@@ -45,6 +47,7 @@ const Law saved_bytes_law{
         "memory, that the forecast "
         "counts, for each graph that waits for its backward.",
     .check = check,
-    .reads = {Observable::saved_bytes}};
+    .reads = {Observable::saved_bytes},
+    .applies = applies};
 
 }  // namespace rematch

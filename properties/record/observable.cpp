@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, kObservableCount> kNames{"outputs",
                                                                 "hooks",
                                                                 "saved_bytes",
                                                                 "live_bytes",
+                                                                "saved_tensors",
                                                                 "injected_failures",
                                                                 "displacement",
                                                                 "host_agreement"};

@@ -31,6 +31,7 @@ enum class Observable : std::uint8_t {
   hooks,                ///< Record::hooks.
   saved_bytes,          ///< Record::bytes.
   live_bytes,           ///< Record::live, all events with their bytes.
+  saved_tensors,        ///< RunRequest::layer_values is understood, memory and bytes included.
   injected_failures,    ///< Record::trial.
   displacement,         ///< RunRequest::displacement is understood.
   host_agreement,       ///< RunRequest::compare_layers is understood.

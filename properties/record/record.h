@@ -64,6 +64,10 @@ struct LayerValue {
   std::string_view op;
   /// Hash over shape, dtype and bits.
   std::uint64_t hash = 0;
+  /// Names the memory that it lies in, within the run: two tensors with one name share it. 0: the
+  /// subject does not tell, or it is memory of the model or of its input, which is not counted.
+  std::uint64_t memory = 0;
+  std::int64_t bytes = 0;
 };
 
 enum class Moment : std::uint8_t { after_forward, after_backward, after_step };
@@ -201,7 +205,8 @@ struct Record {
   std::vector<Observation> observations;
   std::vector<std::byte> data;
   std::vector<Draw> draws;
-  /// Of the checkpointed run. No part of the hash: the bits of a NaN depend on the compiler.
+  /// Of the checkpointed run, and of the plain one if asked for. No part of the hash: the bits of a
+  /// NaN depend on the compiler.
   std::vector<LayerValue> values;
   std::vector<StreamReading> streams;
   std::vector<ByteReading> bytes;

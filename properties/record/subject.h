@@ -6,6 +6,7 @@
 #include "properties/case/case.h"
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
+#include "properties/record/facts.h"
 #include "properties/record/observable.h"
 #include "properties/record/record.h"
 
@@ -19,6 +20,9 @@ struct RunRequest {
   /// whose first blocks the reentrant variant freezes is the plain run with those blocks detached.
   std::vector<int> detached_layers;
   bool timeline = false;
+  /// Record::values is filled in plain runs, too. Asked of subjects that observe saved_tensors
+  /// only.
+  bool layer_values = false;
   /// Not 0: run only the forwards of the first step, with every parameter and input that requires
   /// grad moved by this much along its direction (properties/record/direction.h), and record the
   /// losses. Asked of subjects that observe displacement only.
@@ -39,13 +43,19 @@ class Subject {
   virtual FeatureSet implements() const { return FeatureSet::all(); }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
-    return Observables::all().without({Observable::displacement, Observable::host_agreement});
+    return Observables::all().without(
+        {Observable::saved_tensors, Observable::displacement, Observable::host_agreement});
   }
   /// Whether runs of one case may differ, because the code alone does not fix the order of the work
   /// (a device, say): the checkpointed run is then repeated and compared.
   virtual bool may_vary() const { return false; }
-  /// Whether it runs on a device, whose kernels have workspaces of their own.
-  virtual bool on_device() const { return false; }
+  /// Says in `facts` what each layer saves, draws and computes here. Asked after the plain run, of
+  /// which `plain` is the record, so that it may be measured there (forecast/measured_facts.h).
+  /// false: the reference engine's facts on the host are true of this subject as well.
+  virtual bool facts(const Case& /*c*/, const Geometry& /*geometry*/, const Record& /*plain*/,
+                     Facts& /*facts*/) const {
+    return false;
+  }
   /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless may_vary().
   /// An error of the implementation under test goes into record.error; an exception counts as a
   /// crash, and violates the law `survives`. `geometry` is validate(c). Different threads use

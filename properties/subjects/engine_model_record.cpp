@@ -14,12 +14,15 @@ void EngineModel::on_compute(std::string_view /*op*/) {
 }
 
 void EngineModel::note_value(std::string_view op, bool saved, int index, const Tensor& t) {
-  // A value is of use only where the layer runs again.
-  if (!request_.checkpointed || current_pass_->step == kNoStep) return;
+  // To compare, a value is of use only where the layer runs again.
+  const bool wanted = request_.checkpointed || request_.layer_values;
+  if (!wanted || current_pass_->step == kNoStep) return;
   const auto layer = static_cast<std::size_t>(current_layer_);
+  const Storage& storage = *t.storage();
+  const bool counts = storage.temporary();
   record_.values.push_back({current_pass_->step, current_pass_->pass, current_layer_,
-                            current_pass_->executions[layer] - 1, saved, index, op,
-                            tensor_hash(t)});
+                            current_pass_->executions[layer] - 1, saved, index, op, tensor_hash(t),
+                            counts ? storage.id() : 0, counts ? storage.bytes() : 0});
 }
 
 void EngineModel::on_results(std::string_view op, std::span<const Tensor> results) {

@@ -16,6 +16,7 @@
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/view.h"
+#include "properties/forecast/engine_facts.h"
 #include "properties/record/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
@@ -315,9 +316,15 @@ EngineSubject::EngineSubject(CheckpointFunction checkpoint)
 EngineSubject::~EngineSubject() = default;
 
 Observables EngineSubject::observes() const {
-  Observables all = Observables::all();
+  Observables all = Observables::all().without({Observable::saved_tensors});
   if (!on_device()) all.erase(Observable::host_agreement);
   return all;
+}
+
+bool EngineSubject::facts(const Case& c, const Geometry& geometry, const Record& /*plain*/,
+                          Facts& facts) const {
+  engine_facts(c, geometry, !on_device(), facts);
+  return true;
 }
 
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,

@@ -35,9 +35,11 @@ class EngineSubject final : public Subject {
   ~EngineSubject() override;
   std::string_view name() const override { return "engine"; }
   Device device() const { return ledger_->device(); }
+  bool on_device() const { return device() != Device::cpu; }
   Observables observes() const override;
   bool may_vary() const override { return on_device(); }
-  bool on_device() const override { return device() != Device::cpu; }
+  bool facts(const Case& c, const Geometry& geometry, const Record& plain,
+             Facts& facts) const override;
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 

@@ -28,9 +28,14 @@ class Block {
   std::int64_t bytes() const { return state_->bytes; }
   /// No other handle is on the block, so that its memory may be taken over.
   bool alone() const { return state_->handles == 1; }
-  /// Belongs to the graph alone: what an offload takes away.
+  /// Belongs to the graph alone, not to the model or the caller: what an offload takes away, and
+  /// what counts as saved.
   bool temporary() const { return state_->temporary; }
   inline void reset() noexcept;
+
+  /// The graph saves it, as often as it says so and until it has let go as often.
+  inline void hold() const;
+  inline void let_go() const;
 
   /// Blocks of two heaps may know each other, a copy and its source: until either is released.
   Block twin() const {
@@ -49,6 +54,7 @@ class Block {
   struct State {
     std::int64_t bytes = 0;
     int handles = 0;
+    int holds = 0;
     bool temporary = true;
     SymbolicHeap* heap = nullptr;
     State* twin = nullptr;
@@ -64,13 +70,15 @@ class SymbolicHeap {
     Block block;
     block.state_ = free_.back();
     free_.pop_back();
-    *block.state_ = {bytes, 1, temporary, this, nullptr};
+    *block.state_ = {bytes, 1, 0, temporary, this, nullptr};
     live_ += bytes;
     peak_ = std::max(peak_, live_);
     return block;
   }
   std::int64_t live() const { return live_; }
   std::int64_t peak() const { return peak_; }
+  /// Live bytes that a graph saves.
+  std::int64_t saved() const { return saved_; }
   void reset_peak() { peak_ = live_; }
 
  private:
@@ -83,9 +91,18 @@ class SymbolicHeap {
 
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
+  std::int64_t saved_ = 0;
   std::deque<Block::State> states_;
   std::vector<Block::State*> free_;
 };
+
+inline void Block::hold() const {
+  if (state_->holds++ == 0 && state_->temporary) state_->heap->saved_ += state_->bytes;
+}
+
+inline void Block::let_go() const {
+  if (--state_->holds == 0 && state_->temporary) state_->heap->saved_ -= state_->bytes;
+}
 
 inline void Block::reset() noexcept {
   State* const state = std::exchange(state_, nullptr);

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "properties/forecast/graph.h"
+
+namespace rematch {
+
+/// A symbolic run of a case's protocol: its steps, forwards, losses, backwards and optimizer on a
+/// SymbolicGraph. Two steps at most: all later ones are like the second.
+class SymbolicProtocol final : private SymbolicGraph::Listener {
+ public:
+  /// Takes a case; all must outlive the runs.
+  void bind(const Case& c, const Geometry& geometry, const Facts& facts);
+  /// Runs under these segments, with parameters of layers in `detached` as constants. `measured`:
+  /// of the run in which the facts were measured, if they were.
+  void run(std::span<const SegmentSpec> segments, std::span<const int> detached, bool offload,
+           Trace& trace, const Trace* measured = nullptr);
+
+ private:
+  /// A forward whose backward is to come. The graphs of several lie on each other, the last one on
+  /// top.
+  struct Forward {
+    Block input;
+    int leaf = -1;
+    Block loss;
+    SymbolicEdge root;
+    SymbolicGraph::Mark graph;
+    std::vector<int> executions;
+  };
+
+  void run_step(int step);
+  void run_forward(int microbatch);
+  void run_loss(Forward& forward, const Shape& shape, const Block& target);
+  void run_backward(int microbatch);
+  void step_optimizer();
+  void note_gradients();
+  void note(Event event) { on_event(event, -1, 0, 0, false); }
+  void on_event(Event event, int layer, int execution, std::int64_t entered, bool stops) override;
+  bool is_first(int microbatch) const { return step_ == 0 && microbatch == 0; }
+  Forward& forward(int microbatch) { return forwards_[static_cast<std::size_t>(microbatch)]; }
+
+  const Case* case_ = nullptr;
+  const Geometry* geometry_ = nullptr;
+  bool offload_ = false;
+  Trace* trace_ = nullptr;
+  int step_ = 0;
+  int microbatch_ = 0;
+  std::int64_t item_ = 0;
+
+  // The graph goes before the heaps that it counts on.
+  SymbolicHeap heap_;
+  SymbolicHeap host_;
+  SymbolicGraph graph_;
+  Block model_;
+  /// Of the optimizer, by parameter.
+  std::vector<Block> state_;
+  std::vector<Forward> forwards_;
+};
+
+}  // namespace rematch
