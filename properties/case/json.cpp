@@ -2,9 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "properties/case/geometry.h"
+#include "properties/case/json_fields.h"
 
 namespace rematch {
 namespace {
@@ -36,162 +34,17 @@ constexpr std::array kSpans{AutocastSpan::off, AutocastSpan::forward, AutocastSp
 constexpr std::array kData{DataKind::normal, DataKind::small_integers};
 constexpr std::array kDTypes{DType::float32, DType::float64};
 
+constexpr std::string_view kWhat = "case";
+
 [[noreturn]] void fail(const std::string& path, const std::string& expected,
                        const std::string& got) {
-  throw std::invalid_argument("[case] " + path + ": expected " + expected + ", got " + got);
+  json_fail(kWhat, path, expected, got);
 }
 
-/// A value as it may stand in a message: short, and printable whatever came.
-std::string show(const Json& value, std::size_t longest = 60) {
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "an array of " + std::to_string(value.size());
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > longest) text = text.substr(0, longest) + "...";
-  return text;
-}
-
-void check_nesting(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char ch = text[i];
-    if (in_string) {
-      if (ch == '\\') ++i;
-      if (ch == '"') in_string = false;
-    } else if (ch == '"') {
-      in_string = true;
-    } else if (ch == '[' || ch == '{') {
-      if (++depth > kMaxCaseTextNesting) {
-        fail("text", "at most " + std::to_string(kMaxCaseTextNesting) + " levels of nesting",
-             "more");
-      }
-    } else if (ch == ']' || ch == '}') {
-      --depth;
-    }
-  }
-}
-
-Json parse(std::string_view text) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&keys](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get_ref<const std::string&>()).second) {
-      fail(show(parsed), "each field once", "it twice in one object");
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::exception& e) {
-    std::string what = e.what();
-    what = what.substr(what.find("] ") + 2);
-    fail("text", "JSON", show(Json(what), 200));
-  }
-}
-
-/// Reads the fields of one JSON object; finish() complains of those that nobody asked for.
-class Fields {
+class Fields : public JsonFields {
  public:
-  Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
-    if (!object.is_object()) fail(path_.empty() ? "text" : path_, "an object", show(object));
-  }
-
-  std::string path(const char* name) const { return path_.empty() ? name : path_ + "." + name; }
-
-  const Json* find(const char* name) {
-    const auto it = object_.find(name);
-    if (it == object_.end()) return nullptr;
-    ++seen_;
-    known_.push_back(name);
-    return &*it;
-  }
-
-  const Json& need(const char* name) {
-    const Json* value = find(name);
-    if (value == nullptr) fail(path(name), "a value", "none");
-    return *value;
-  }
-
-  void read(const char* name, bool& to) {
-    const Json* value = find(name);
-    if (value == nullptr) return;
-    if (!value->is_boolean()) fail(path(name), "true or false", show(*value));
-    to = value->get<bool>();
-  }
-
-  template <class Integer>
-  requires std::is_integral_v<Integer>
-  void read(const char* name, Integer& to) {
-    if (const Json* value = find(name)) to = integer<Integer>(*value, path(name));
-  }
-
-  void read(const char* name, double& to) {
-    const Json* value = find(name);
-    if (value == nullptr) return;
-    if (!value->is_number()) fail(path(name), "a number", show(*value));
-    to = value->get<double>();
-  }
-
-  template <class Enum>
-  void read(const char* name, Enum& to, std::span<const Enum> choices) {
-    const Json* value = find(name);
-    if (value == nullptr) return;
-    std::string expected;
-    for (const Enum choice : choices) {
-      if (value->is_string() && value->get_ref<const std::string&>() == to_string(choice)) {
-        to = choice;
-        return;
-      }
-      expected += (expected.empty() ? "one of " : ", ") + std::string(to_string(choice));
-    }
-    fail(path(name), expected, show(*value));
-  }
-
-  template <class Integer>
-  static Integer integer(const Json& value, const std::string& path) {
-    using Limits = std::numeric_limits<Integer>;
-    if (!value.is_number_integer()) fail(path, "an integer", show(value));
-    const bool fits = value.is_number_unsigned()
-                          ? std::in_range<Integer>(value.get<std::uint64_t>())
-                          : std::in_range<Integer>(value.get<std::int64_t>());
-    if (!fits) {
-      fail(path,
-           "an integer in " + std::to_string(Limits::min()) + ".." + std::to_string(Limits::max()),
-           show(value));
-    }
-    return value.get<Integer>();
-  }
-
-  void finish() const {
-    if (seen_ == object_.size()) return;
-    for (const auto& [name, value] : object_.items()) {
-      bool is_known = false;
-      for (const char* k : known_) is_known = is_known || name == k;
-      if (!is_known) {
-        fail(path_.empty() ? "text" : path_, "known fields only",
-             "unknown field " + show(Json(name)));
-      }
-    }
-  }
-
- private:
-  const Json& object_;
-  std::string path_;
-  std::size_t seen_ = 0;
-  std::vector<const char*> known_;
+  Fields(const Json& object, std::string path) : JsonFields(kWhat, object, std::move(path)) {}
 };
-
-std::string indexed(const std::string& path, std::size_t i) {
-  return path + "[" + std::to_string(i) + "]";
-}
-
-void need_array(const Json& value, const std::string& path, std::size_t longest) {
-  if (!value.is_array()) fail(path, "an array", show(value));
-  if (value.size() > longest)
-    fail(path, "at most " + std::to_string(longest) + " elements", show(value));
-}
 
 LayerSpec read_layer(const Json& json, const std::string& path) {
   LayerSpec layer;
@@ -210,9 +63,9 @@ LayerSpec read_layer(const Json& json, const std::string& path) {
   f.read("stream", layer.stream);
   if (const Json* from = f.find("from")) {
     const std::string where = f.path("from");
-    if (!from->is_array() || from->size() != 2) fail(where, "[layer, output]", show(*from));
-    layer.from = ValueRef{Fields::integer<int>((*from)[0], indexed(where, 0)),
-                          Fields::integer<int>((*from)[1], indexed(where, 1))};
+    if (!from->is_array() || from->size() != 2) fail(where, "[layer, output]", show_json(*from));
+    layer.from = ValueRef{f.integer<int>((*from)[0], indexed(where, 0)),
+                          f.integer<int>((*from)[1], indexed(where, 1))};
   }
   f.finish();
   return layer;
@@ -225,7 +78,7 @@ void read_choice(Fields& f, CheckpointChoice& choice) {
   f.read("determinism", choice.determinism, std::span<const CheckKind>(kChecks));
   const Json* keep = f.find("keep");
   if (keep == nullptr) return;
-  need_array(*keep, f.path("keep"), kMaxKeep);
+  need_array(kWhat, *keep, f.path("keep"), kMaxKeep);
   for (std::size_t i = 0; i < keep->size(); ++i) {
     Fields spec((*keep)[i], indexed(f.path("keep"), i));
     KeepSpec& k = choice.keep.emplace_back();
@@ -237,14 +90,14 @@ void read_choice(Fields& f, CheckpointChoice& choice) {
 }
 
 std::vector<SegmentSpec> read_segments(const Json& json, const std::string& path) {
-  need_array(json, path, static_cast<std::size_t>(kMaxLayers));
+  need_array(kWhat, json, path, static_cast<std::size_t>(kMaxLayers));
   std::vector<SegmentSpec> segments;
   segments.reserve(json.size());
   for (std::size_t i = 0; i < json.size(); ++i) {
     Fields f(json[i], indexed(path, i));
     SegmentSpec s;
-    s.begin = Fields::integer<int>(f.need("begin"), f.path("begin"));
-    s.end = Fields::integer<int>(f.need("end"), f.path("end"));
+    s.begin = f.integer<int>(f.need("begin"), f.path("begin"));
+    s.end = f.integer<int>(f.need("end"), f.path("end"));
     read_choice(f, s.choice);
     if (const Json* nested = f.find("nested")) s.nested = read_segments(*nested, f.path("nested"));
     f.finish();
@@ -259,7 +112,7 @@ PlanSpec read_plan(const Json& json) {
   if (const Json* sequential = f.find("sequential")) {
     Fields s(*sequential, f.path("sequential"));
     plan.sequential.emplace();
-    plan.sequential->segments = Fields::integer<int>(s.need("segments"), s.path("segments"));
+    plan.sequential->segments = s.integer<int>(s.need("segments"), s.path("segments"));
     s.read("last_stored", plan.sequential->last_stored);
     read_choice(s, plan.sequential->choice);
     s.finish();
@@ -296,19 +149,19 @@ ProtocolSpec read_protocol(const Json& json) {
   return p;
 }
 
-std::uint64_t read_seed(const Json& json) {
-  if (!json.is_string()) return Fields::integer<std::uint64_t>(json, "seed");
+std::uint64_t read_seed(const Fields& f, const Json& json) {
+  if (!json.is_string()) return f.integer<std::uint64_t>(json, "seed");
   const std::string& text = json.get_ref<const std::string&>();
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    fail("seed", "decimal digits of an integer below 2^64", show(json));
+    fail("seed", "decimal digits of an integer below 2^64", show_json(json));
   }
   return seed;
 }
 
-void check_format(const Json& json) {
-  const int format = Fields::integer<int>(json, "format");
+void check_format(const Fields& f, const Json& json) {
+  const int format = f.integer<int>(json, "format");
   if (format == Case::kFormat) return;
   const bool newer = format > Case::kFormat;
   fail("format", std::to_string(Case::kFormat),
@@ -319,25 +172,20 @@ void check_format(const Json& json) {
 }  // namespace
 
 Case case_from_json(std::string_view text) {
-  if (text.size() > kMaxCaseTextBytes) {
-    fail("text", "at most " + std::to_string(kMaxCaseTextBytes) + " bytes",
-         std::to_string(text.size()));
-  }
-  check_nesting(text);
-  const Json json = parse(text);
+  const Json json = parse_json(kWhat, text, kMaxCaseTextBytes, kMaxCaseTextNesting);
   Fields f(json, "");
-  check_format(f.need("format"));
+  check_format(f, f.need("format"));
   Case c;
-  if (const Json* seed = f.find("seed")) c.seed = read_seed(*seed);
+  if (const Json* seed = f.find("seed")) c.seed = read_seed(f, *seed);
   f.read("dtype", c.dtype, std::span<const DType>(kDTypes));
   f.read("data", c.data, std::span<const DataKind>(kData));
   const Json& input = f.need("input");
-  need_array(input, "input", Shape::kMaxRank);
+  need_array(kWhat, input, "input", Shape::kMaxRank);
   for (std::size_t i = 0; i < input.size(); ++i) {
-    c.input.push_back(Fields::integer<std::int64_t>(input[i], indexed("input", i)));
+    c.input.push_back(f.integer<std::int64_t>(input[i], indexed("input", i)));
   }
   const Json& layers = f.need("layers");
-  need_array(layers, "layers", static_cast<std::size_t>(kMaxLayers));
+  need_array(kWhat, layers, "layers", static_cast<std::size_t>(kMaxLayers));
   c.layers.reserve(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
     c.layers.push_back(read_layer(layers[i], indexed("layers", i)));

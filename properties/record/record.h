@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/tensor/dtype.h"
@@ -61,7 +60,7 @@ struct LayerValue {
   bool saved = false;
   int index = 0;
   /// Of a result: the op.
-  std::string_view op;
+  std::string op;
   /// Hash over shape, dtype and bits.
   std::uint64_t hash = 0;
   /// Names the memory that it lies in, within the run: two tensors with one name share it. 0: the

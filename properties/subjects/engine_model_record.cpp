@@ -21,8 +21,9 @@ void EngineModel::note_value(std::string_view op, bool saved, int index, const T
   const Storage& storage = *t.storage();
   const bool counts = storage.temporary();
   record_.values.push_back({current_pass_->step, current_pass_->pass, current_layer_,
-                            current_pass_->executions[layer] - 1, saved, index, op, tensor_hash(t),
-                            counts ? storage.id() : 0, counts ? storage.bytes() : 0});
+                            current_pass_->executions[layer] - 1, saved, index, std::string(op),
+                            tensor_hash(t), counts ? storage.id() : 0,
+                            counts ? storage.bytes() : 0});
 }
 
 void EngineModel::on_results(std::string_view op, std::span<const Tensor> results) {

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace rematch {
+
+/// Reading JSON that may come from anywhere: every complaint is a std::invalid_argument with the
+/// place, what was expected and what came: "[case] layers[3].kernel: expected an integer, got 2.5".
+
+[[noreturn]] void json_fail(std::string_view what, const std::string& path,
+                            const std::string& expected, const std::string& got);
+
+/// A value as it may stand in a message: short, and printable whatever came.
+std::string show_json(const nlohmann::json& value, std::size_t longest = 60);
+
+/// Parses text of at most `most_bytes` and `most_nesting` levels, in which no object has a field
+/// twice.
+nlohmann::json parse_json(std::string_view what, std::string_view text, std::size_t most_bytes,
+                          int most_nesting);
+
+/// Checks that a value is an array of at most `longest` elements.
+void need_array(std::string_view what, const nlohmann::json& value, const std::string& path,
+                std::size_t longest);
+
+/// "path[3]".
+std::string indexed(const std::string& path, std::size_t i);
+
+/// Reads the fields of one JSON object; finish() complains of those that were not asked for.
+class JsonFields {
+ public:
+  using Json = nlohmann::json;
+
+  /// `what` begins every complaint: "case".
+  JsonFields(std::string_view what, const Json& object, std::string path);
+
+  std::string path(const char* name) const { return path_.empty() ? name : path_ + "." + name; }
+
+  /// nullptr when there is no such field.
+  const Json* find(const char* name);
+  const Json& need(const char* name);
+
+  void read(const char* name, bool& to);
+  void read(const char* name, double& to);
+  void read(const char* name, std::string& to, std::size_t longest);
+
+  template <class Integer>
+  requires std::is_integral_v<Integer>
+  void read(const char* name, Integer& to) {
+    if (const Json* value = find(name)) to = integer<Integer>(*value, path(name));
+  }
+
+  template <class Enum>
+  void read(const char* name, Enum& to, std::span<const Enum> choices) {
+    const Json* value = find(name);
+    if (value == nullptr) return;
+    std::string expected;
+    for (const Enum choice : choices) {
+      if (value->is_string() && value->get_ref<const std::string&>() == to_string(choice)) {
+        to = choice;
+        return;
+      }
+      expected += (expected.empty() ? "one of " : ", ") + std::string(to_string(choice));
+    }
+    fail(path(name), expected, show_json(*value));
+  }
+
+  template <class Integer>
+  Integer integer(const Json& value, const std::string& path) const {
+    using Limits = std::numeric_limits<Integer>;
+    if (!value.is_number_integer()) fail(path, "an integer", show_json(value));
+    const bool fits = value.is_number_unsigned()
+                          ? std::in_range<Integer>(value.get<std::uint64_t>())
+                          : std::in_range<Integer>(value.get<std::int64_t>());
+    if (!fits) {
+      fail(path,
+           "an integer in " + std::to_string(Limits::min()) + ".." + std::to_string(Limits::max()),
+           show_json(value));
+    }
+    return value.get<Integer>();
+  }
+
+  void finish() const;
+
+  [[noreturn]] void fail(const std::string& path, const std::string& expected,
+                         const std::string& got) const {
+    json_fail(what_, path, expected, got);
+  }
+
+ private:
+  std::string_view what_;
+  const Json& object_;
+  std::string path_;
+  std::size_t seen_ = 0;
+  std::vector<const char*> known_;
+};
+
+}  // namespace rematch
