@@ -60,7 +60,7 @@ struct LayerSpec {
   bool frozen = false;
   /// linear, conv2d: shares weight and bias with this earlier layer of the same kind and shapes.
   int tied_to = -1;
-  /// dropout, rrelu, gaussian_noise: the random stream that it draws from, in 0..3.
+  /// dropout, rrelu, gaussian_noise: the random stream that it draws from, in 0..255.
   int stream = 0;
   /// add, concat (along dimension 1): the second operand; any earlier value, also operand 1 again.
   std::optional<ValueRef> from;

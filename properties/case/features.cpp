@@ -91,9 +91,20 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{"linear",
                                                              "cross_entropy",
                                                              "float32",
                                                              "float64",
-                                                             "small_integers"};
+                                                             "small_integers",
+                                                             "more_than_a_few"};
 
 static_assert(static_cast<int>(Feature::duplicate) == static_cast<int>(LayerKind::duplicate));
+
+// What a case has at most, unless it has more than a few of something.
+constexpr std::size_t kFewLayers = 24;
+constexpr std::size_t kFewValues = 16;
+constexpr int kFewUses = 16;
+constexpr int kFewForwards = 3;
+constexpr int kFewBackwards = 2;
+constexpr int kFewLevels = 4;
+constexpr int kFewStreams = 3;
+constexpr std::int64_t kFewElements = std::int64_t{1} << 18;
 
 class FeatureScan {
  public:
@@ -113,6 +124,7 @@ class FeatureScan {
     mark(Feature::frozen_first_block, !frozen_layers(c_, g_).empty());
     scan_plan();
     scan_protocol();
+    mark(Feature::more_than_a_few, is_large());
     return found_;
   }
 
@@ -220,6 +232,7 @@ class FeatureScan {
     mark(Feature::nested_2, depth >= 2);
     mark(Feature::nested_3, depth >= 3);
     mark(Feature::nested_4, depth >= 4);
+    depth_ = std::max(depth_, depth);
     mark(Feature::multi_output_segment, live(s.end).size() > 1);
     for (const int boundary : {s.begin, s.end}) {
       mark(Feature::same_tensor_twice,
@@ -240,6 +253,19 @@ class FeatureScan {
       mark(Feature::kept_draw_before_draw, kept_draw && draws_at(i) && !kept);
       kept_draw = kept_draw || (kept && draws_at(i));
     }
+  }
+
+  bool is_large() const {
+    const ProtocolSpec& p = c_.protocol;
+    const auto any = [](const auto& list, auto test) {
+      return std::any_of(list.begin(), list.end(), test);
+    };
+    return c_.layers.size() > kFewLayers || depth_ > kFewLevels || p.steps > kFewForwards ||
+           p.microbatches > kFewForwards || p.backwards > kFewBackwards ||
+           any(c_.layers, [](const LayerSpec& l) { return l.stream > kFewStreams; }) ||
+           any(g_.live, [](const auto& values) { return values.size() > kFewValues; }) ||
+           any(g_.parameters, [](const ParameterInfo& q) { return q.uses > kFewUses; }) ||
+           any(g_.outputs, [](const auto& shapes) { return shapes[0].elements() > kFewElements; });
   }
 
   void scan_plan() {
@@ -289,6 +315,7 @@ class FeatureScan {
   const Case& c_;
   const Geometry& g_;
   std::vector<SegmentSpec> segments_;
+  int depth_ = 0;
   FeatureSet found_;
 };
 

@@ -119,9 +119,12 @@ enum class Feature : std::uint8_t {
   float32,
   float64,
   small_integers,
+  /// More layers, nesting, streams, live values, uses of a weight, forwards or backwards than other
+  /// cases have, or a tensor above 1 MiB.
+  more_than_a_few,
 };
 
-inline constexpr std::size_t kFeatureCount = static_cast<std::size_t>(Feature::small_integers) + 1;
+inline constexpr std::size_t kFeatureCount = static_cast<std::size_t>(Feature::more_than_a_few) + 1;
 using FeatureSet = EnumSet<Feature, kFeatureCount>;
 
 /// "long_skip".

@@ -12,7 +12,7 @@ namespace rematch {
 /// Limits that keep a hostile case file from asking for the moon.
 inline constexpr int kMaxLayers = 4096;
 inline constexpr int kMaxNesting = 64;
-inline constexpr int kMaxStreams = 4;
+inline constexpr int kMaxStreams = 256;
 inline constexpr std::size_t kMaxKeep = 64;
 inline constexpr std::int64_t kMaxCaseElements = std::int64_t{1} << 31;
 

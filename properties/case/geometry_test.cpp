@@ -180,8 +180,8 @@ TEST_CASE("a number that is no number of its kind is refused") {
   c.protocol.momentum = std::numeric_limits<double>::quiet_NaN();
   rejects(c, "protocol: momentum");
   c = four_layers();
-  c.protocol.steps = 17;
-  rejects(c, "protocol: steps, expected 1..16, got 17");
+  c.protocol.steps = 1025;
+  rejects(c, "protocol: steps, expected 1..1024, got 1025");
   c = four_layers();
   c.dtype = DType::int32;
   rejects(c, "dtype: expected float32 or float64, got int32");

@@ -135,7 +135,7 @@ TEST_CASE("policies and named streams survive, and say what is wrong with them")
           "keep belongs to the non_reentrant");
   rejects(with(R"("end": 2,)", R"("end": 2, "nested": [{"begin": 0, "end": 1}],)"),
           "keeps results, expected no nested segments");
-  rejects(with(R"("stream": 3)", R"("stream": 4)"), "layer 0: stream, expected 0..3, got 4");
+  rejects(with(R"("stream": 3)", R"("stream": 256)"), "layer 0: stream, expected 0..255, got 256");
   rejects(with(R"({"kind": "tanh"})", R"({"kind": "tanh", "stream": 1})"), "stream does not apply");
   rejects(with(R"("plan")", R"("protocol": {"backwards": 2}, "plan")"), "serves one backward");
 }

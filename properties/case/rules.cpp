@@ -256,9 +256,9 @@ void check_protocol(const Case& c) {
   if (p.mishap.kind != MishapKind::none && !preserves_rng_everywhere(c)) {
     fail("protocol: a mishap needs segments with preserve_rng", "true", "false");
   }
-  check_int("steps", p.steps, 1, 16);
-  check_int("microbatches", p.microbatches, 1, 16);
-  check_int("backwards", p.backwards, 1, 4);
+  check_int("steps", p.steps, 1, 1024);
+  check_int("microbatches", p.microbatches, 1, 1024);
+  check_int("backwards", p.backwards, 1, 64);
   if (!std::isfinite(p.learning_rate) || p.learning_rate < 0 || p.learning_rate > 1e3) {
     fail("protocol: learning_rate", "a number in [0, 1000]", std::to_string(p.learning_rate));
   }

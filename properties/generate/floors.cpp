@@ -105,6 +105,7 @@ constexpr std::array<Row, kFeatureCount> kRows{{
     {float32, 100, 35},
     {float64, 0, 14},
     {small_integers, 0, 7.5},
+    {more_than_a_few, 0, 0.05},
 }};
 
 constexpr bool in_order() {

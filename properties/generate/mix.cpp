@@ -21,8 +21,12 @@ std::string_view to_string(Mix mix) {
 
 namespace {
 
-/// A case of any mix that keeps to the source's features as far as its parts know them.
-Case draw_case(Mix mix, DrawSource& draw) {
+/// Percent of the wide mix: often enough for every hunt, rarely enough to cost little.
+constexpr double kTail = 0.5;
+
+/// A case of any mix that keeps to the sources' features as far as its parts know them. `tail`
+/// decides of rare cases, so that all others are what they are without it.
+Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   Case c;
   c.seed = draw.word();
   if (mix == Mix::standard) {
@@ -31,6 +35,10 @@ Case draw_case(Mix mix, DrawSource& draw) {
   }
   if (draw.chance(12)) c.seed = c.seed << 32 | draw.word();
   draw_wide_protocol(draw, c);
+  if (tail.chance(kTail, Feature::more_than_a_few)) {
+    draw_wide_tail(tail, c);
+    return c;
+  }
   draw_wide_model(draw, c);
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
@@ -45,8 +53,10 @@ Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Featu
   // The parts do most of it: what is left is drawn again.
   constexpr std::uint64_t kAttempts = 1000;
   for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
-    DrawSource draw(seed, index ^ attempt << 48, within);
-    Case c = draw_case(mix, draw);
+    const std::uint64_t stream = index ^ attempt << 48;
+    DrawSource draw(seed, stream, within);
+    DrawSource tail(~seed, stream, within);
+    Case c = draw_case(mix, draw, tail);
     if (within.is_full()) return c;
     found = features_of(c, validate(c));
     if (within.contains_all(found)) return c;

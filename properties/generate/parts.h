@@ -14,6 +14,8 @@ void draw_wide_protocol(DrawSource& draw, Case& c);
 void draw_wide_model(DrawSource& draw, Case& c);
 void draw_wide_plan(DrawSource& draw, Case& c);
 void draw_in_place(DrawSource& draw, Case& c);
+/// In the place of model, plan and protocol: a small case with more than a few of something.
+void draw_wide_tail(DrawSource& draw, Case& c);
 /// The very last: it needs all else.
 void draw_mishap(DrawSource& draw, Case& c);
 

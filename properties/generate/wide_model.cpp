@@ -144,7 +144,7 @@ class WideModel {
   }
 
   void draw_stream() {
-    if (several_streams_) c_.layers.back().stream = draw_.range(0, kMaxStreams - 1);
+    if (several_streams_) c_.layers.back().stream = draw_.range(0, 3);
   }
 
   /// An earlier owner of a weight that fits `kind` with the current input, or -1.

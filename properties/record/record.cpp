@@ -89,10 +89,12 @@ std::uint64_t Record::hash() const {
   }
   h.add(live.size());
   for (const LiveReading& l : live) {
-    // Both fit: geometry.h limits layers, case.cpp steps and passes.
-    const auto place = static_cast<std::uint64_t>(l.layer + 1) << 32 |
-                       static_cast<std::uint64_t>(l.event) << 16 |
-                       static_cast<std::uint64_t>(l.step) << 8 | static_cast<std::uint64_t>(l.pass);
+    // All fit: case/rules.cpp limits layers, steps and microbatches.
+    const auto step = static_cast<std::uint64_t>(l.step);
+    const auto pass = static_cast<std::uint64_t>(l.pass);
+    const auto place = static_cast<std::uint64_t>(l.layer + 1) << 32 | pass >> 8 << 26 |
+                       step >> 8 << 20 | static_cast<std::uint64_t>(l.event) << 16 |
+                       (step & 0xff) << 8 | (pass & 0xff);
     h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
           l.offloaded);
   }
