@@ -12,7 +12,9 @@ int list_laws(bool json) {
   if (json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Law& law : laws()) {
-      list.push_back({{"name", law.name}, {"statement", law.statement}});
+      nlohmann::ordered_json reads = nlohmann::ordered_json::array();
+      law.reads.for_each([&](Observable o) { reads.push_back(to_string(o)); });
+      list.push_back({{"name", law.name}, {"statement", law.statement}, {"reads", reads}});
     }
     print_out(list.dump(2) + "\n");
     return kHeld;

@@ -69,7 +69,7 @@ void counted_twice(Report& report) {
 struct Order {
   int different_runs = 0;
   double largest = 0;  ///< Relative to the largest gradient of the run.
-  bool kept = true;    ///< All laws held.
+  bool kept = true;    ///< All laws are kept.
 };
 
 /// Compares the gradient of a weight that three checkpointed segments share with the plain run's,
