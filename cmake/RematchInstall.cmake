@@ -7,6 +7,7 @@ foreach(room engine properties)
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
     PATTERN "json_fields.h" EXCLUDE
+    PATTERN "entries.h" EXCLUDE
     PATTERN "testing" EXCLUDE)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions

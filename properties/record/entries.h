@@ -1,0 +1,161 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "properties/record/record.h"
+
+namespace rematch::entries {
+
+/// The names and fields of a record's entries, for their reader and their writer alike: a visitor
+/// is called with each field's name and value.
+
+/// The names of enum values, in their order.
+inline constexpr std::array kQuantities{
+    "output",    "loss",   "input_gradient", "parameter_gradient",
+    "parameter", "buffer", "reevaluation"};
+inline constexpr std::array kMoments{"after_forward", "after_backward", "after_step"};
+inline constexpr std::array kEvents{"layer",    "node",  "gradient", "forward",
+                                    "backward", "graph", "step"};
+inline constexpr std::array kDTypes{"float32", "float64", "int32", "uint8", "bfloat16"};
+inline constexpr const auto& names_of(Quantity) { return kQuantities; }
+inline constexpr const auto& names_of(Moment) { return kMoments; }
+inline constexpr const auto& names_of(Event) { return kEvents; }
+inline constexpr const auto& names_of(DType) { return kDTypes; }
+
+template <class V, class E>
+void place(V& v, E& e) {
+  v("step", e.step);
+  v("microbatch", e.pass);
+}
+template <class V>
+void fields(V& v, Draw& d) {
+  place(v, d);
+  v("layer", d.layer);
+  v("execution", d.execution);
+  v("stream", d.stream);
+  v("offset", d.offset);
+  v("elements", d.elements);
+  v("hash", d.hash);
+}
+template <class V>
+void fields(V& v, LayerValue& l) {
+  place(v, l);
+  v("layer", l.layer);
+  v("execution", l.execution);
+  v("saved", l.saved);
+  v("index", l.index);
+  v("op", l.op);
+  v("hash", l.hash);
+  v("memory", l.memory);
+  v("bytes", l.bytes);
+}
+template <class V>
+void fields(V& v, StreamReading& s) {
+  v("moment", s.moment);
+  place(v, s);
+  v("stream", s.stream);
+  v("seed", s.seed);
+  v("offset", s.offset);
+}
+template <class V>
+void fields(V& v, ByteReading& b) {
+  v("moment", b.moment);
+  place(v, b);
+  v("saved", b.saved);
+  v("temporaries", b.temporaries);
+  v("retained", b.retained);
+  v("offloaded", b.offloaded);
+}
+template <class V>
+void fields(V& v, LiveReading& l) {
+  v("event", l.event);
+  place(v, l);
+  v("layer", l.layer);
+  v("execution", l.execution);
+  v("entered", l.entered);
+  v("live", l.live);
+  v("peak", l.peak);
+  v("offloaded", l.offloaded);
+}
+template <class V>
+void fields(V& v, ExecutionCount& e) {
+  place(v, e);
+  v("layer", e.layer);
+  v("count", e.count);
+  v("computed", e.computed);
+}
+template <class V>
+void fields(V& v, HookCount& h) {
+  place(v, h);
+  v("parameter", h.parameter);
+  v("count", h.count);
+}
+template <class V>
+void fields(V& v, GradFlag& g) {
+  place(v, g);
+  v("layer", g.layer);
+  v("output", g.output);
+  v("requires_grad", g.requires_grad);
+}
+template <class V>
+void fields(V& v, TimelinePoint& t) {
+  v("live", t.live);
+  v("saved", t.saved);
+  v("layer", t.layer);
+  v("phase", t.phase);
+  v("execution", t.execution);
+}
+template <class V>
+void fields(V& v, Agreement& a) {
+  v("layer", a.layer);
+  v("what", a.what);
+  v("element", a.element);
+  v("host", a.host);
+  v("device", a.device);
+  v("bound", a.bound);
+  v("holds", a.holds);
+}
+template <class V>
+void fields(V& v, TrialReading& t) {
+  v("failed", t.failed);
+  v("message", t.message);
+  v("left_bytes", t.left_bytes);
+  v("left_behind", t.left_behind);
+}
+template <class V>
+void fields(V& v, RecordedError& e) {
+  v("kind", e.kind);
+  v("message", e.message);
+}
+/// But its array.
+template <class V>
+void fields(V& v, Observation& o) {
+  v("quantity", o.quantity);
+  place(v, o);
+  v("index", o.index);
+  v("present", o.present);
+  v("requires_grad", o.requires_grad);
+  v("dtype", o.dtype);
+}
+/// The lists of a record, but the observations.
+template <class V, class R>
+void lists(V& v, R& r) {
+  v("draws", r.draws);
+  v("values", r.values);
+  v("streams", r.streams);
+  v("bytes", r.bytes);
+  v("live", r.live);
+  v("executions", r.executions);
+  v("hooks", r.hooks);
+  v("grad_flags", r.grad_flags);
+  v("timeline", r.timeline);
+  v("agreements", r.agreements);
+}
+template <class V, class R>
+void scalars(V& v, R& r) {
+  v("peak_bytes", r.peak_bytes);
+  v("reserved_bytes", r.reserved_bytes);
+}
+
+}  // namespace rematch::entries
