@@ -1,0 +1,106 @@
+// Regions in regions, many levels deep.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
+#include "engine/testing/ambient_snapshot.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using testing::AmbientSnapshot;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::values_off_zero;
+
+enum class Kinds { plain, non_reentrant, reentrant, alternating };
+
+/// Levels that work, draw and save on their way in and out, each with a weight of its own.
+class Nesting {
+ public:
+  Nesting(int depth, Kinds kinds) : kinds_(kinds) {
+    for (int i = 0; i <= depth; ++i) {
+      weights_.push_back(
+          values_off_zero({2}, static_cast<std::uint64_t>(i) + 1).set_requires_grad(true));
+    }
+  }
+
+  Tensor run(const Tensor& x) { return level(0, x); }
+  int innermost_runs() const { return runs_; }
+  const Tensors& weights() const { return weights_; }
+
+ private:
+  Tensor level(std::size_t i, const Tensor& x) {
+    const bool innermost = i + 1 == weights_.size();
+    if (innermost) ++runs_;
+    const Tensor h = dropout(tanh(mul(x, weights_[i])), 0.25);
+    if (innermost) return h;
+    const Function inside = [this, i](const Tensors& in) -> Tensors {
+      return {level(i + 1, in[0])};
+    };
+    return dropout(tanh(around(i, inside, h)), 0.25);
+  }
+
+  Tensor around(std::size_t i, const Function& inside, const Tensor& h) const {
+    if (kinds_ == Kinds::plain) return inside({h})[0];
+    const bool reentrant =
+        kinds_ == Kinds::reentrant || (kinds_ == Kinds::alternating && i % 2 == 0);
+    return checkpoint(inside, {h}, {.reentrant = reentrant})[0];
+  }
+
+  Kinds kinds_;
+  Tensors weights_;
+  int runs_ = 0;
+};
+
+struct Outcome {
+  Tensors tensors;
+  AmbientSnapshot before;
+  AmbientSnapshot after;
+  int runs = 0;
+};
+
+Outcome train(int depth, Kinds kinds) {
+  ambient().streams.seed(7);
+  Nesting net(depth, kinds);
+  const Tensor x = values_off_zero({2}, 100).set_requires_grad(true);
+  const Tensor y = net.run(x);
+  Outcome o;
+  o.before = AmbientSnapshot::now();
+  backward(sum(y));
+  o.after = AmbientSnapshot::now();
+  o.runs = net.innermost_runs();
+  o.tensors = {y.detach(), x.grad()};
+  for (const Tensor& w : net.weights()) o.tensors.push_back(w.grad());
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope,
+                 "a nesting of any depth and of any mix of variants trains as the plain run does") {
+  const int depth = GENERATE(2, 5, 17, 65, 129);
+  const Kinds kinds = GENERATE(Kinds::non_reentrant, Kinds::reentrant, Kinds::alternating);
+  const Outcome plain = train(depth, Kinds::plain);
+  const Outcome nested = train(depth, kinds);
+  CAPTURE(depth, static_cast<int>(kinds));
+  REQUIRE(nested.tensors.size() == plain.tensors.size());
+  for (std::size_t i = 0; i < plain.tensors.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(same_bits(nested.tensors[i], plain.tensors[i]));
+  }
+  CHECK(nested.after == nested.before);
+  CHECK(nested.after == plain.after);
+  CHECK(plain.runs == 1);
+  // What comes after the inner region saves, so that early stop spares no level.
+  CHECK(nested.runs == depth + 1);
+}
+
+}  // namespace rematch
