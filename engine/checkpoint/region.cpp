@@ -39,7 +39,7 @@ std::string quoted_name(const Tensor& t) {
   return "\"" + std::string(t.name()) + "\" (" + text_of(t) + ")";
 }
 
-std::string changed_text(const std::string& what, std::uint32_t expected, std::uint32_t got) {
+std::string changed_text(const std::string& what, std::uint64_t expected, std::uint64_t got) {
   return what + " was changed in place since the forward: version " + std::to_string(expected) +
          " expected, got " + std::to_string(got) + "; the replay would compute with the new values";
 }

@@ -73,7 +73,7 @@ class Region {
     /// results of all ops so far.
     std::int64_t place = 0;
     std::uint64_t storage = 0;
-    std::uint32_t version = 0;
+    std::uint64_t version = 0;
   };
 
   /// Tells where tensors come from while the function runs.
@@ -147,7 +147,7 @@ class Region {
   };
   struct Kept {
     std::vector<Tensor> results;
-    std::vector<std::uint32_t> versions;
+    std::vector<std::uint64_t> versions;
   };
 
   bool wants(std::string_view op);

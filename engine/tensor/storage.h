@@ -40,8 +40,9 @@ class Storage {
     return (id_ ^ id) >> kIdBitsOfThread != 0 || id_ < id;
   }
 
-  std::uint32_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  /// In-place writes so far: in 64 bits no count is reached twice.
+  std::uint64_t version() const { return version_; }
+  void bump_version(std::uint64_t writes = 1) { version_ += writes; }
   /// To be called before work is queued that writes to memory which others have seen.
   void before_write() const { ledger_->memory().before_write(data_); }
 
@@ -59,7 +60,7 @@ class Storage {
   std::shared_ptr<Ledger> ledger_;
   std::byte* data_;
   std::int64_t bytes_;
-  std::uint32_t version_ = 0;
+  std::uint64_t version_ = 0;
   std::int32_t saves_ = 0;
   Tag tag_;
 };
