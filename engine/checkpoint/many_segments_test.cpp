@@ -73,7 +73,7 @@ TEST_CASE_METHOD(LedgerScope, "thousands of layers in any number of segments tra
   backward(checkpoint_sequential(layers, k, {x}, LastSegment::stored, {.reentrant = reentrant})[0]);
   std::vector<int> expected(n, 1);
   std::fill_n(expected.begin(), n / k * (k - 1), 2);
-  CHECK(runs == expected);
+  CHECK((runs == expected));
   backward(compose(layers)({plain})[0]);
   CHECK(same_bits(x.grad(), plain.grad()));
 }

@@ -16,6 +16,17 @@ namespace rematch::testing {
 
 namespace detail {
 
+class FanBackward final : public Node {
+ public:
+  explicit FanBackward(const Tensors& operands) : Node(1) {
+    for (const Tensor& t : operands) edges.push_back(gradient_edge(t));
+  }
+  std::string_view name() const override { return "FanBackward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    for (Tensor& g : grads_in) g = grads_out[0];
+  }
+};
+
 /// d x^i / dx = i x^(i-1), from the saved results.
 class PowersBackward final : public Node {
  public:
@@ -77,6 +88,13 @@ Tensor squares(const std::array<Tensor, sizeof...(I)>& x, std::index_sequence<I.
 }
 
 }  // namespace detail
+
+/// A tensor of one element whose node hands the gradient that comes to each of the operands.
+inline Tensor fan(const Tensors& operands) {
+  Tensor y = Tensor::ones({1}, DType::float64);
+  set_history(y, std::make_shared<detail::FanBackward>(operands));
+  return y;
+}
 
 /// x, x^2, ..., x^N by one op and one node; x is float64 and has one element. Saves its results.
 template <std::size_t N>
