@@ -7,7 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/dropout.h"
+#include "engine/ops/noise.h"
 #include "engine/testing/ambient_snapshot.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -18,7 +18,6 @@ namespace {
 using testing::AmbientSnapshot;
 using testing::LedgerScope;
 using testing::same_bits;
-using testing::values_off_zero;
 
 enum class Kinds { plain, non_reentrant, reentrant, alternating };
 
@@ -27,8 +26,7 @@ class Nesting {
  public:
   Nesting(int depth, Kinds kinds) : kinds_(kinds) {
     for (int i = 0; i <= depth; ++i) {
-      weights_.push_back(
-          values_off_zero({2}, static_cast<std::uint64_t>(i) + 1).set_requires_grad(true));
+      weights_.push_back(testing::variable({1 + i / 1024.0, 1 - i / 1024.0}, {2}));
     }
   }
 
@@ -40,12 +38,12 @@ class Nesting {
   Tensor level(std::size_t i, const Tensor& x) {
     const bool innermost = i + 1 == weights_.size();
     if (innermost) ++runs_;
-    const Tensor h = dropout(tanh(mul(x, weights_[i])), 0.25);
+    const Tensor h = rrelu(tanh(mul(x, weights_[i])), 0.75, 1.25);
     if (innermost) return h;
     const Function inside = [this, i](const Tensors& in) -> Tensors {
       return {level(i + 1, in[0])};
     };
-    return dropout(tanh(around(i, inside, h)), 0.25);
+    return rrelu(tanh(around(i, inside, h)), 0.75, 1.25);
   }
 
   Tensor around(std::size_t i, const Function& inside, const Tensor& h) const {
@@ -70,12 +68,13 @@ struct Outcome {
 Outcome train(int depth, Kinds kinds) {
   ambient().streams.seed(7);
   Nesting net(depth, kinds);
-  const Tensor x = values_off_zero({2}, 100).set_requires_grad(true);
+  const Tensor x = testing::variable({-0.5, -0.25}, {2});
   const Tensor y = net.run(x);
   Outcome o;
   o.before = AmbientSnapshot::now();
   backward(sum(y));
   o.after = AmbientSnapshot::now();
+  CHECK(testing::all_nonzero(x.grad()));
   o.runs = net.innermost_runs();
   o.tensors = {y.detach(), x.grad()};
   for (const Tensor& w : net.weights()) o.tensors.push_back(w.grad());
