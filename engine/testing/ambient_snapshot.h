@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,18 @@ struct AmbientSnapshot {
   std::optional<bool> early_stop;
 
   friend bool operator==(const AmbientSnapshot&, const AmbientSnapshot&) = default;
+
+  friend std::ostream& operator<<(std::ostream& to, const AmbientSnapshot& s) {
+    to << "grad " << s.grad_enabled << ", streams";
+    for (const Generator& g : s.streams) to << ' ' << g.seed << '/' << g.stream << '/' << g.offset;
+    for (const std::string& name : s.stream_names) to << " \"" << name << '"';
+    to << ", autocast " << s.autocast << ' ' << to_string(s.autocast_dtype) << ' '
+       << s.autocast_caches << ' ' << s.cache << ", hooks " << s.hooks << ", ops " << s.ops
+       << ", ledger " << s.ledger << ", observer " << s.observer << ", replaying " << s.replaying
+       << ", backward " << s.backward_id << ", group " << s.backward_group << ", early stop ";
+    if (s.early_stop) return to << *s.early_stop;
+    return to << "undecided";
+  }
 
   static AmbientSnapshot of(const Ambient& state) {
     AmbientSnapshot s;
