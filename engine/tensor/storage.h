@@ -52,7 +52,7 @@ class Storage {
   void drop() noexcept;
 
  private:
-  /// An id counts the storages of a thread in its low bits, and threads in those above.
+  /// An id counts a thread's storages in its low bits (a day's at one in 80 ns), then threads.
   static constexpr int kIdBitsOfThread = 40;
   static std::uint64_t& id_counter();
 
