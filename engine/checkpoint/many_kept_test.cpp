@@ -50,7 +50,7 @@ CheckpointOptions keeping(int p) {
 const CheckpointOptions kKeepAll{.policy = [](const OpInstance&) { return Keep::must_save; }};
 
 std::vector<int> places(int n) {
-  if (n > 1000) return {256, n - 1};
+  if (n > 1000) return {n - 1};
   std::vector<int> all;
   for (int i = 0; i < n; ++i) all.push_back(i);
   return all;

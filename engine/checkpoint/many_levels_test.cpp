@@ -1,6 +1,11 @@
 // Regions in regions, many levels deep.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/autograd/backward.h"
@@ -9,12 +14,14 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/noise.h"
 #include "engine/testing/ambient_snapshot.h"
+#include "engine/testing/computed_ops.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
 using testing::AmbientSnapshot;
 using testing::LedgerScope;
 using testing::same_bits;
@@ -29,6 +36,11 @@ class Nesting {
       weights_.push_back(testing::variable({1 + i / 1024.0, 1 - i / 1024.0}, {2}));
     }
   }
+
+  /// Of the region at level i; by default all alike.
+  std::function<CheckpointOptions(std::size_t)> options = [](std::size_t) {
+    return CheckpointOptions{};
+  };
 
   Tensor run(const Tensor& x) { return level(0, x); }
   int innermost_runs() const { return runs_; }
@@ -50,7 +62,9 @@ class Nesting {
     if (kinds_ == Kinds::plain) return inside({h})[0];
     const bool reentrant =
         kinds_ == Kinds::reentrant || (kinds_ == Kinds::alternating && i % 2 == 0);
-    return checkpoint(inside, {h}, {.reentrant = reentrant})[0];
+    CheckpointOptions here = options(i);
+    here.reentrant = reentrant;
+    return checkpoint(inside, {h}, here)[0];
   }
 
   Kinds kinds_;
@@ -100,6 +114,65 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(plain.runs == 1);
   // What comes after the inner region saves, so that early stop spares no level.
   CHECK(nested.runs == depth + 1);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by whichever of many levels looks") {
+  const int depth = GENERATE(2, 5, 17, 65);
+  const int step = depth > 20 ? 9 : 1;
+  // -1: all of them look.
+  for (int looks = -1; looks < depth; looks += looks < 0 ? 1 : step) {
+    CAPTURE(depth, looks);
+    // What is inside a reentrant region records in its replay, and sees the weight as it is then.
+    Nesting net(depth, Kinds::non_reentrant);
+    net.options = [&](std::size_t i) {
+      const bool here = looks < 0 || i == static_cast<std::size_t>(looks);
+      return CheckpointOptions{.determinism =
+                                   here ? DeterminismCheck::metadata : DeterminismCheck::none};
+    };
+    const Tensor y = sum(net.run(testing::variable({-0.5, -0.25}, {2})));
+    // Read in the innermost function, that is, in every region.
+    Tensor innermost = net.weights().back();
+    innermost.set_name("innermost");
+    {
+      const GradMode off(false);
+      scale_(innermost, 1);
+    }
+    CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"innermost\" (float64 [2]), operand 1 of "
+                                                     "mul, was changed in place"));
+    // The forward, and the replays from the outermost region on.
+    CHECK(net.innermost_runs() == 2 + std::max(looks, 0));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "what a policy keeps at one of many levels is used in its replay") {
+  const int depth = GENERATE(2, 5, 17, 65);
+  const auto computed_with = [&](int keeps) {
+    ambient().streams.seed(7);
+    Nesting net(depth, Kinds::non_reentrant);
+    net.options = [&](std::size_t i) {
+      CheckpointOptions options;
+      if (i != static_cast<std::size_t>(keeps)) return options;
+      // The draw of the innermost function: all levels within draw once before it.
+      options.policy = [depth, i](const OpInstance& op) {
+        const bool innermost = op.op == "rrelu" && op.index == depth - 1 - static_cast<int>(i);
+        return innermost ? Keep::must_save : Keep::must_recompute;
+      };
+      return options;
+    };
+    const Tensor x = testing::variable({-0.5, -0.25}, {2});
+    const testing::ComputedOps computed;
+    backward(sum(net.run(x)));
+    return std::pair(computed.count, x.grad());
+  };
+  const auto [all, gradient] = computed_with(-1);
+  CHECK(testing::all_nonzero(gradient));
+  const int step = depth > 20 ? 9 : 1;
+  for (int keeps = 0; keeps < depth; keeps += step) {
+    CAPTURE(depth, keeps);
+    const auto [computed, got] = computed_with(keeps);
+    CHECK(computed == all - 1);
+    CHECK(same_bits(got, gradient));
+  }
 }
 
 }  // namespace rematch
