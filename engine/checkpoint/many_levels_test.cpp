@@ -145,7 +145,7 @@ TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by whichever of many 
 }
 
 TEST_CASE_METHOD(LedgerScope, "what a policy keeps at one of many levels is used in its replay") {
-  const int depth = GENERATE(2, 5, 17, 65);
+  const int depth = GENERATE(2, 5, 17, 33);
   const auto computed_with = [&](int keeps) {
     ambient().streams.seed(7);
     Nesting net(depth, Kinds::non_reentrant);
