@@ -76,7 +76,7 @@ TEST_CASE_METHOD(OffloadFixture, "many saves of one storage share a copy, also t
   CHECK(host().allocations() == 1);
 }
 
-TEST_CASE_METHOD(OffloadFixture, "each of many versions of one storage has a copy of its own") {
+TEST_CASE_METHOD(OffloadFixture, "each of many versions of one storage has its own copy") {
   const int n = sizes();
   Tensors weights;
   Tensor c = constant(1);

@@ -91,7 +91,7 @@ TEST_CASE_METHOD(LedgerScope, "every hook of a tensor is held to the shape that 
   CHECK_NOTHROW(backward(y));
 }
 
-TEST_CASE_METHOD(LedgerScope, "every leaf's hooks run, and each leaf has a gradient of its own") {
+TEST_CASE_METHOD(LedgerScope, "every leaf's hooks run, and each leaf has its own gradient") {
   const int n = sizes();
   Tensors leaves;
   std::vector<int> order;

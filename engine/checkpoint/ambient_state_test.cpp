@@ -155,7 +155,7 @@ TEST_CASE_METHOD(LedgerScope, "a backward through regions in regions leaves noth
   };
   CHECK(same(seen[1], seen[0]));
   CHECK(same(after, before));
-  // And within, after each node of this pass; a reentrant region's replay has passes of its own.
+  // And within, after each node of this pass; a reentrant region's replay runs its own passes.
   int nodes = 0;
   for (const AmbientSnapshot& s : state.after_nodes()) {
     if (s.backward_id != seen[0].backward_id) continue;

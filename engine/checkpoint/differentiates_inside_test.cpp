@@ -160,7 +160,7 @@ TEST_CASE_METHOD(LedgerScope,
              train(Call::plain, Call::plain, passes, {}));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a function may differentiate through regions inside of its own") {
+TEST_CASE_METHOD(LedgerScope, "a function may differentiate through regions inside it") {
   const Call outer = outer_calls();
   const Call inner = inner_calls();
   const Inside passes = insides();
@@ -213,7 +213,7 @@ TEST_CASE_METHOD(LedgerScope, "passes inside take autocast from where their forw
   CHECK(same_bits(run(outer, inner), run(Call::plain, Call::plain)));
 }
 
-TEST_CASE_METHOD(LedgerScope, "an error in a pass inside of a function leaves it as it was") {
+TEST_CASE_METHOD(LedgerScope, "an error in a pass inside a function leaves it as it was") {
   const Call outer = outer_calls();
   const Call inner = inner_calls();
   const int failing = GENERATE(1, 2, 3);

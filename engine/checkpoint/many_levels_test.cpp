@@ -28,7 +28,7 @@ using testing::same_bits;
 
 enum class Kinds { plain, non_reentrant, reentrant, alternating };
 
-/// Levels that work, draw and save on their way in and out, each with a weight of its own.
+/// Levels that work, draw and save on their way in and out, each with its own weight.
 class Nesting {
  public:
   Nesting(int depth, Kinds kinds) : kinds_(kinds) {
@@ -116,7 +116,7 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(nested.runs == depth + 1);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by whichever of many levels looks") {
+TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by any of many levels that looks") {
   const int depth = GENERATE(2, 5, 17, 65);
   const int step = depth > 20 ? 9 : 1;
   // -1: all of them look.

@@ -57,7 +57,7 @@ std::vector<std::size_t> roots_of(const Tensors& outputs, const Choice& used) {
   return chosen;
 }
 
-/// Walks back from these outputs, each with a gradient of its own.
+/// Walks back from these outputs, each with its own gradient.
 void walk(const Tensors& outputs, const std::vector<std::size_t>& chosen) {
   Tensors roots;
   Tensors gradients;
@@ -70,7 +70,7 @@ void walk(const Tensors& outputs, const std::vector<std::size_t>& chosen) {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "each input and output of a checkpoint has a gradient of its own") {
+TEST_CASE_METHOD(LedgerScope, "each input and output of a checkpoint has its own gradient") {
   const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U, 1025U);
   const bool reentrant = GENERATE(false, true);
   // Inputs with their two neighbours' outputs.
@@ -94,7 +94,7 @@ TEST_CASE_METHOD(LedgerScope, "each input and output of a checkpoint has a gradi
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "each result of an op in a region has a gradient of its own") {
+TEST_CASE_METHOD(LedgerScope, "each result of an op in a region has its own gradient") {
   testing::with_count(GENERATE(2, 5, 17, 65, 257), [&]<std::size_t N>() {
     const int variant = GENERATE(0, 1, 2);
     const std::size_t used = GENERATE(0U, 1U, 8U, 64U, 256U);
@@ -133,7 +133,7 @@ TEST_CASE_METHOD(LedgerScope, "each result of an op in a region has a gradient o
   });
 }
 
-TEST_CASE_METHOD(LedgerScope, "each operand of an op in a region has a gradient of its own") {
+TEST_CASE_METHOD(LedgerScope, "each operand of an op in a region has its own gradient") {
   testing::with_count(GENERATE(2, 5, 17, 65, 257), [&]<std::size_t N>() {
     const int variant = GENERATE(0, 1, 2);
     const Choice trained = GENERATE(Choice{0, 1}, Choice{1, 3});

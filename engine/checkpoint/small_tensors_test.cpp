@@ -162,7 +162,8 @@ TEST_CASE_METHOD(OffloadFixture, "regions of bfloat16 hold bfloat16 and give its
   CHECK(testing::all_nonzero(x.grad()));
 }
 
-TEST_CASE_METHOD(OffloadFixture, "empty tensors have no bytes, one hash a shape, and copies") {
+TEST_CASE_METHOD(OffloadFixture,
+                 "an empty tensor has no bytes, a hash that depends on its shape, and clones") {
   const DType dtype = dtypes();
   const Tensor a = Tensor::ones({0, 3}, dtype);
   const Tensor b = Tensor::ones({3, 0}, dtype);

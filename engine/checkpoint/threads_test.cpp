@@ -1,4 +1,4 @@
-// Threads: each has an ambient state of its own, and a graph may go from one to another.
+// Threads: each has its own ambient state, and a graph may go from one to another.
 #include <algorithm>
 #include <barrier>
 #include <catch2/catch_test_macros.hpp>
@@ -45,8 +45,8 @@ struct Seen {
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 
-/// Three steps in an ambient state of its own, in which everything depends on `number`. Calls
-/// `together` where all threads shall be at once.
+/// Three steps in a fresh ambient state, in which everything depends on `number`. Calls `together`
+/// where all threads shall be at once.
 Seen train(int number, const std::function<void()>& together) {
   const Ambient outer = ambient();
   ambient() = Ambient{};
@@ -110,7 +110,7 @@ void on_threads(int n, const std::function<void(int)>& work) {
   for (std::thread& t : threads) t.join();
 }
 
-/// What `work` does on a thread of its own that shares the ledger, one at a time.
+/// Does `work` on another thread that shares the ledger, and waits for it.
 void elsewhere(const std::function<void()>& work) {
   const std::shared_ptr<Ledger> ledger = ambient().ledger;
   on_threads(1, [&](int) {

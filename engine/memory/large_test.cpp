@@ -171,7 +171,7 @@ TEST_CASE_METHOD(LargeMemory, "a checkpoint of inputs past 2^32 bytes holds them
   CHECK(ledger().peak() == 8 * n);
 }
 
-TEST_CASE_METHOD(LargeMemory, "what is offloaded past 2^32 bytes is copied whole, to and fro") {
+TEST_CASE_METHOD(LargeMemory, "a tensor past 2^32 bytes is offloaded and brought back whole") {
   FakeMemory::Notes host_notes;
   const auto host = std::make_shared<Ledger>(std::make_unique<FakeMemory>(host_notes));
   const std::int64_t bytes = 5 * kTwo32;

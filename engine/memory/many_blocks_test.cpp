@@ -14,7 +14,7 @@ namespace {
 
 using SizeClass = BlockCache::SizeClass;
 
-/// An address that nobody reads.
+/// An address, which is never read.
 void* address(std::size_t i) { return reinterpret_cast<void*>(64 * (i + 1)); }
 
 /// Sizes of n different classes, from 64 bytes to terabytes.

@@ -117,7 +117,7 @@ DType dtypes() { return GENERATE(DType::float32, DType::float64); }
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "each of many parameters has state and a count of steps of its own") {
+TEST_CASE_METHOD(LedgerScope, "each of many parameters has its own state and count of steps") {
   const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
   // Parameter i gets its first gradient in step i modulo 7, and none in every fifth step.
   check_training(rules(), dtypes(), n, 20, [](std::size_t i, int step) {

@@ -51,7 +51,7 @@ bool keeps(const Generator& g, std::int64_t i, double p) {
 
 }  // namespace
 
-TEST_CASE("each of many streams has a name, a place and a state of its own") {
+TEST_CASE("each of many streams has its own name, place and state") {
   const int n = GENERATE(2, 5, 17, 65, 257, 2049);
   Streams streams = many(n, 42);
   REQUIRE(streams.size() == n);
@@ -96,7 +96,7 @@ TEST_CASE_METHOD(LedgerScope, "each of many streams draws what its subsequence s
                     ContainsSubstring("a position below " + std::to_string(n)));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a mask is that of the 64-bit seed and counter") {
+TEST_CASE_METHOD(LedgerScope, "a mask uses all 64 bits of the seed and of the counter") {
   const std::uint64_t offset = offsets();
   const std::uint64_t seed = GENERATE(std::uint64_t{3}, kTwo32 + 3, 0 - std::uint64_t{3});
   const DType dtype = GENERATE(DType::float32, DType::float64);
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(LedgerScope, "a mask is that of the 64-bit seed and counter") {
   CHECK(g == Generator{seed, 0, offset + kElements});
 }
 
-TEST_CASE_METHOD(LedgerScope, "noise is that of the 64-bit seed, stream and counter") {
+TEST_CASE_METHOD(LedgerScope, "noise uses all 64 bits of the seed, the stream and the counter") {
   const std::uint64_t offset = offsets();
   const std::uint64_t stream = GENERATE(std::uint64_t{0}, kTwo32 + 1);
   const Generator before{kTwo32 + 5, stream, offset};
@@ -152,7 +152,7 @@ TEST_CASE_METHOD(LedgerScope, "noise is that of the 64-bit seed, stream and coun
   }
 }
 
-TEST_CASE("a draw of more than 2^32 words takes as many") {
+TEST_CASE("a draw takes as many words as it is asked for, also past 2^32") {
   Generator g{1, 2, 0};
   for (const std::uint64_t words : {kTwo32 - 1, kTwo32, kTwo32 + 1, 3 * kTwo32, kTwo32 * 256}) {
     const std::uint64_t before = g.offset;
