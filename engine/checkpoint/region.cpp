@@ -95,7 +95,7 @@ Region::Operand Region::Sources::of(const Tensor& t) const {
     const auto result = std::find(results_.rbegin(), results_.rend(), found.storage);
     if (result != results_.rend()) {
       found.origin = Origin::result;
-      found.place = results_.rend() - result - 1;
+      found.place = results_.rend() - result;
     }
   }
   return found;

@@ -228,11 +228,16 @@ TEST_CASE_METHOD(LedgerScope, "a parameter that modules share counts once, under
   Generator g{3, 11, 0};
   const auto first = square_linear(3, g);
   Modules modules{std::make_shared<nn::LayerNorm>(3, DType::float64), first};
+  // The weight is shared, the bias is not.
   for (std::size_t i = 0; i < n; ++i) {
-    modules.push_back(std::make_shared<nn::Linear>(first->parameters()[0], Tensor()));
+    Tensor bias = nn::parameter({3}, DType::float64).set_name("bias");
+    modules.push_back(std::make_shared<nn::Linear>(first->parameters()[0], bias));
   }
   const nn::Sequential net(modules);
-  CHECK(net.parameters().size() == 4);
+  REQUIRE(net.parameters().size() == 4 + n);
+  for (std::size_t i = 0; i < n; ++i) {
+    CHECK(net.parameters()[4 + i].name() == std::to_string(2 + i) + ".bias");
+  }
   CHECK(first->parameters()[0].name() == "1.weight");
   CHECK(first->parameters()[1].name() == "1.bias");
 }
