@@ -24,7 +24,7 @@ class CastCache {
 
  private:
   struct Entry {
-    std::uint32_t version = 0;
+    std::uint64_t version = 0;
     Tensor values;
   };
   /// By the id of the storage, which is never given twice.

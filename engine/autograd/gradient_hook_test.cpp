@@ -6,7 +6,6 @@
 #include <string>
 
 #include "engine/autograd/backward.h"
-#include "engine/autograd/node.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/join.h"
 #include "engine/testing/ledger_scope.h"
@@ -38,31 +37,6 @@ TEST_CASE_METHOD(LedgerScope, "hooks of one tensor run in the order they were re
   x.register_hook(note(log, 'd'));
   backward(y);
   CHECK(log == "abcd");
-}
-
-/// A node of many operands, each of which gets the gradient that came.
-class Fan final : public Node {
- public:
-  explicit Fan(const Tensors& operands) : Node(1) {
-    for (const Tensor& t : operands) edges.push_back(gradient_edge(t));
-  }
-  std::string_view name() const override { return "Fan"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    for (Tensor& g : grads_in) g = grads_out[0];
-  }
-};
-
-TEST_CASE_METHOD(LedgerScope, "leaves that become ready together go in the order of the operands") {
-  Tensors leaves;
-  std::string log;
-  for (int i = 0; i < 8; ++i) {
-    leaves.push_back(variable({1}, {1}));
-    leaves.back().register_hook(note(log, static_cast<char>('a' + i)));
-  }
-  Tensor fan = tensor({1}, {1});
-  set_history(fan, std::make_shared<Fan>(leaves));
-  backward(fan);
-  CHECK(log == "abcdefgh");
 }
 
 TEST_CASE_METHOD(LedgerScope, "hooks run in every backward, from the output to the leaves") {

@@ -85,7 +85,7 @@ TEST_CASE_METHOD(LedgerScope, "an accumulated gradient is written under the eyes
   const Tensor w = variable({3, 4}, {2});
   // Its vjp for w reads the gradient.
   const Tensor later = sum(mul(w, x.grad()));
-  const std::uint32_t version = x.grad().version();
+  const std::uint64_t version = x.grad().version();
   backward(sum(scale(x, 2)));
   CHECK(x.grad().version() == version + 1);
   CHECK_THROWS_AS(backward(later), std::runtime_error);

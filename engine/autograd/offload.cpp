@@ -59,7 +59,7 @@ class Offload::Copy : public std::enable_shared_from_this<Copy> {
   std::shared_ptr<Copies> copies_;
   std::weak_ptr<Storage> source_;
   const Storage* key_;
-  std::uint32_t version_;
+  std::uint64_t version_;
   Storage values_;
 };
 

@@ -73,7 +73,7 @@ class SavedTensor {
  private:
   Tensor tensor_;
   std::unique_ptr<PackedTensor> packed_;
-  std::uint32_t version_ = 0;
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace rematch

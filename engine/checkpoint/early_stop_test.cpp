@@ -73,6 +73,58 @@ TEST_CASE_METHOD(LedgerScope, "a scope counts where the forward runs, not where 
   CHECK(tail->runs() == 1);
 }
 
+TEST_CASE_METHOD(LedgerScope, "inside a reentrant checkpoint the scope around backward counts") {
+  // The inside records in the replay alone, see EarlyStop.
+  const bool around_forward = GENERATE(false, true);
+  const bool around_backward = GENERATE(false, true);
+  const int levels = GENERATE(1, 2, 3);
+  int tails = 0;
+  Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tanh(in[0]);
+    ++tails;
+    return {y};
+  };
+  f = [inner = f](const Tensors& in) { return checkpoint(inner, in); };
+  for (int i = 0; i < levels; ++i) {
+    f = [inner = f](const Tensors& in) { return checkpoint(inner, in, {.reentrant = true}); };
+  }
+  Tensor loss;
+  {
+    const EarlyStop scope(around_forward ? std::optional(false) : std::nullopt);
+    loss = f({variable({0.5}, {1})})[0];
+  }
+  CHECK(tails == 1);
+  const EarlyStop scope(around_backward ? std::optional(false) : std::nullopt);
+  backward(loss);
+  // Each reentrant level runs the inside once more; its own replay comes to the tail if it does not
+  // stop early.
+  CHECK(tails == 1 + levels + (around_backward ? 1 : 0));
+}
+
+TEST_CASE_METHOD(LedgerScope, "inside a non-reentrant checkpoint the scope around forward counts") {
+  const bool around_forward = GENERATE(false, true);
+  const bool around_backward = GENERATE(false, true);
+  int tails = 0;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor y = tanh(in[0]);
+    ++tails;
+    return {y};
+  };
+  const Function g = [&](const Tensors& in) -> Tensors {
+    const Tensors h = checkpoint(f, {tanh(in[0])});
+    return {tanh(h[0])};
+  };
+  Tensor loss;
+  {
+    const EarlyStop scope(around_forward ? std::optional(false) : std::nullopt);
+    loss = checkpoint(g, {variable({0.5}, {1})})[0];
+  }
+  const EarlyStop scope(around_backward ? std::optional(false) : std::nullopt);
+  backward(loss);
+  // The forward, the replay of what is around, and that of the inside if it does not stop early.
+  CHECK(tails == 2 + (around_forward ? 1 : 0));
+}
+
 TEST_CASE_METHOD(LedgerScope, "a scope left by an exception decides no more") {
   try {
     const EarlyStop off(false);

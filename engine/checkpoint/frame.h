@@ -42,7 +42,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     std::uint64_t backward = 0;  ///< Or the group's.
     /// By placeholder; undefined when not there (any more).
     std::vector<Tensor> recomputed;
-    std::vector<std::uint32_t> versions;
+    std::vector<std::uint64_t> versions;
   };
 
   Pass& pass_for(std::uint64_t backward, BackwardGroup* group);

@@ -100,7 +100,7 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   bool any = false;
   for (const Tensor& t : inputs) any = any || t.requires_grad();
   EntryState entry(mechanics, any && options.preserve_rng);
-  std::vector<std::uint32_t> versions;
+  std::vector<std::uint64_t> versions;
   versions.reserve(inputs.size());
   for (const Tensor& t : inputs) versions.push_back(t.version());
   auto region = std::make_unique<Region>(any ? options.determinism : DeterminismCheck::none,

@@ -39,7 +39,7 @@ std::string quoted_name(const Tensor& t) {
   return "\"" + std::string(t.name()) + "\" (" + text_of(t) + ")";
 }
 
-std::string changed_text(const std::string& what, std::uint32_t expected, std::uint32_t got) {
+std::string changed_text(const std::string& what, std::uint64_t expected, std::uint64_t got) {
   return what + " was changed in place since the forward: version " + std::to_string(expected) +
          " expected, got " + std::to_string(got) + "; the replay would compute with the new values";
 }
@@ -92,24 +92,17 @@ Region::Operand Region::Sources::of(const Tensor& t) const {
     found.origin = Origin::input;
     found.place = input - inputs_.begin();
   } else if (!found.outside) {
-    const auto result = std::find_if(results_.rbegin(), results_.rend(), [&](const auto& entry) {
-      return entry.first == found.storage;
-    });
+    const auto result = std::find(results_.rbegin(), results_.rend(), found.storage);
     if (result != results_.rend()) {
       found.origin = Origin::result;
-      found.place = result->second;
+      found.place = results_.rend() - result;
     }
   }
   return found;
 }
 
-void Region::Sources::add_results(std::size_t step, std::span<const Tensor> results) {
-  // More results than any op has.
-  constexpr std::int64_t kMost = 8;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    results_.emplace_back(results[i].storage()->id(),
-                          static_cast<std::int64_t>(step) * kMost + static_cast<std::int64_t>(i));
-  }
+void Region::Sources::add_results(std::span<const Tensor> results) {
+  for (const Tensor& t : results) results_.push_back(t.storage()->id());
 }
 
 Region::Forward::Forward(Region& region, std::span<const Tensor> inputs)
@@ -137,7 +130,7 @@ bool Region::Forward::recall(const OpCall& call, std::span<Tensor> results) {
 
 void Region::Forward::done(const OpCall& call, std::span<const Tensor> results) {
   if (outer_ != nullptr) outer_->done(call, results);
-  sources_.add_results(region_.steps_.size() - 1, results);
+  sources_.add_results(results);
   const int kept = region_.steps_.back().kept;
   if (kept < 0) return;
   Kept& entry = region_.kept_[static_cast<std::size_t>(kept)];
@@ -218,7 +211,7 @@ bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
 }
 
 void Region::Replay::done(const OpCall& /*call*/, std::span<const Tensor> results) {
-  sources_.add_results(steps_ - 1, results);
+  sources_.add_results(results);
 }
 
 void Region::Replay::check_step(const OpCall& call) const {

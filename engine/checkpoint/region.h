@@ -69,11 +69,11 @@ class Region {
     Origin origin{};
     /// other: made before the function ran, or on another thread.
     bool outside = false;
-    /// input: its number, the first of those with one storage; result: of which op, and which of
-    /// its results.
+    /// input: its number, the first of those with one storage; result: its number among the
+    /// results of all ops so far.
     std::int64_t place = 0;
     std::uint64_t storage = 0;
-    std::uint32_t version = 0;
+    std::uint64_t version = 0;
   };
 
   /// Tells where tensors come from while the function runs.
@@ -81,13 +81,13 @@ class Region {
    public:
     explicit Sources(std::span<const Tensor> inputs);
     Operand of(const Tensor& t) const;
-    void add_results(std::size_t step, std::span<const Tensor> results);
+    void add_results(std::span<const Tensor> results);
     const std::vector<std::uint64_t>& inputs() const { return inputs_; }
 
    private:
     std::uint64_t began_;
     std::vector<std::uint64_t> inputs_;
-    std::vector<std::pair<std::uint64_t, std::int64_t>> results_;
+    std::vector<std::uint64_t> results_;
   };
 
   /// Notes the ops of the forward, as seen by the watchers around it as well.
@@ -147,7 +147,7 @@ class Region {
   };
   struct Kept {
     std::vector<Tensor> results;
-    std::vector<std::uint32_t> versions;
+    std::vector<std::uint64_t> versions;
   };
 
   bool wants(std::string_view op);

@@ -3,12 +3,19 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
+#include <utility>
 
 #include "engine/autograd/backward.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/conv2d.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
+#include "engine/ops/noise.h"
+#include "engine/ops/pool2d.h"
+#include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -53,6 +60,76 @@ TEST_CASE_METHOD(LedgerScope, "equal generators initialise equal layers, whateve
   const nn::Conv2d third(2, 3, 3, 1, 0, true, DType::float32, &b);
   CHECK(same_bits(first.parameters()[0], second.parameters()[0]));
   CHECK_FALSE(same_bits(first.parameters()[0], third.parameters()[0]));
+}
+
+TEST_CASE_METHOD(LedgerScope, "each layer computes its op with the arguments that it was given") {
+  using namespace nn;
+  const Tensor x = values_off_zero({2, 3, 7, 7}, 1);
+  const auto check = [](Module& layer, const Tensor& in, const Tensor& expected) {
+    CHECK(same_bits(layer(in), expected));
+    CHECK(same_bits(layer.function()({in})[0], expected));
+  };
+  Generator g{1, 0, 0};
+  for (const bool bias : {true, false}) {
+    Conv2d conv(3, 4, 3, 2, 1, bias, DType::float64, &g);
+    REQUIRE(conv.parameters().size() == (bias ? 2 : 1));
+    for (const Tensor& p : conv.parameters()) {
+      // PyTorch's default range: +- 1 / sqrt(in channels * kernel * kernel).
+      for (const double v : p.to_vector()) CHECK(std::abs(v) <= 1 / std::sqrt(27.0));
+    }
+    const Tensor b = bias ? conv.parameters()[1] : Tensor();
+    const Tensor expected = conv2d(x, conv.parameters()[0], b, 2, 1);
+    check(conv, x, expected);
+    Conv2d tied(conv.parameters()[0], b, 2, 1);
+    CHECK(tied.parameters().size() == conv.parameters().size());
+    check(tied, x, expected);
+  }
+  Pool2d max(PoolKind::max, 3, 2, 1);
+  check(max, x, max_pool2d(x, 3, 2, 1));
+  Pool2d average(PoolKind::average, 2, 3);
+  check(average, x, avg_pool2d(x, 2, 3, 0));
+  Flatten flat;
+  check(flat, x, reshape(x, {2, 147}));
+  LayerNorm norm(7, DType::float64);
+  check(norm, x, layer_norm(x, norm.parameters()[0], norm.parameters()[1]));
+
+  const std::pair<ActivationKind, Tensor> activations[] = {
+      {ActivationKind::relu, relu(x)},       {ActivationKind::gelu, gelu(x)},
+      {ActivationKind::tanh, tanh(x)},       {ActivationKind::sigmoid, sigmoid(x)},
+      {ActivationKind::softmax, softmax(x)},
+  };
+  for (const auto& [kind, expected] : activations) {
+    Activation layer(kind);
+    check(layer, x, expected);
+  }
+  Tensor written = x.clone();
+  Activation in_place(ActivationKind::relu_in_place);
+  CHECK(is_same(in_place(written), written));
+  CHECK(same_bits(written, relu(x)));
+}
+
+TEST_CASE_METHOD(LedgerScope, "each random layer draws in training alone, by its amount") {
+  using nn::RandomKind;
+  const Tensor x = values_off_zero({64}, 1);
+  const auto drawn = [](const auto& draw) {
+    ambient().streams.seed(7);
+    return draw();
+  };
+  const auto check = [&](RandomKind kind, double amount, const auto& op, const Tensor& evaluated) {
+    nn::RandomLayer layer(kind, amount);
+    CHECK(same_bits(drawn([&] { return layer(x); }), drawn(op)));
+    CHECK(ambient().streams.at(0).offset == 64);
+    layer.set_training(false);
+    CHECK(same_bits(drawn([&] { return layer(x); }), evaluated));
+    CHECK(ambient().streams.at(0).offset == 0);
+  };
+  check(
+      RandomKind::dropout, 0.25, [&] { return dropout(x, 0.25); }, x);
+  check(
+      RandomKind::rrelu, 0, [&] { return rrelu(x, 1.0 / 8, 1.0 / 3); },
+      leaky_relu(x, (1.0 / 8 + 1.0 / 3) / 2));
+  check(
+      RandomKind::gaussian_noise, 0.5, [&] { return gaussian_noise(x, 0.5); }, x);
 }
 
 TEST_CASE_METHOD(LedgerScope, "a tied layer adds its gradient to the parameter it shares") {

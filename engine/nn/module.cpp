@@ -7,12 +7,12 @@
 namespace rematch::nn {
 namespace {
 
-/// Appends what is not there yet: tied layers hold the same parameter.
-void append_new(Tensors& all, const Tensors& more) {
-  for (const Tensor& t : more) {
-    const auto same = [&](const Tensor& other) { return is_same(t, other); };
-    if (std::none_of(all.begin(), all.end(), same)) all.push_back(t);
-  }
+/// Appends `t` unless it is there already: tied layers hold the same parameter.
+bool append_new(Tensors& all, const Tensor& t) {
+  const auto same = [&](const Tensor& other) { return is_same(t, other); };
+  if (std::any_of(all.begin(), all.end(), same)) return false;
+  all.push_back(t);
+  return true;
 }
 
 }  // namespace
@@ -32,12 +32,11 @@ Function Module::function() {
 Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules)
     : modules_(std::move(modules)) {
   for (std::size_t i = 0; i < modules_.size(); ++i) {
-    const auto& m = modules_[i];
-    for (Tensor p : m->parameters()) {
-      if (!p.name().empty()) p.set_name(std::to_string(i) + "." + std::string(p.name()));
+    for (Tensor p : modules_[i]->parameters()) {
+      if (!append_new(parameters_, p) || p.name().empty()) continue;
+      p.set_name(std::to_string(i) + "." + std::string(p.name()));
     }
-    append_new(parameters_, m->parameters());
-    append_new(buffers_, m->buffers());
+    for (const Tensor& b : modules_[i]->buffers()) append_new(buffers_, b);
   }
 }
 

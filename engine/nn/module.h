@@ -36,7 +36,9 @@ class Module {
   bool training_ = true;
 };
 
-/// Modules one after the other. A parameter that several of them share counts once.
+/// Modules one after the other. A parameter that several of them share counts once. Parameters with
+/// a name get their place before it: "0.weight", in a sequence in a sequence "2.0.weight"; a shared
+/// one is named after the first of its places.
 class Sequential final : public Module {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);

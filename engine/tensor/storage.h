@@ -40,8 +40,9 @@ class Storage {
     return (id_ ^ id) >> kIdBitsOfThread != 0 || id_ < id;
   }
 
-  std::uint32_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  /// In-place writes so far: in 64 bits no count is reached twice.
+  std::uint64_t version() const { return version_; }
+  void bump_version(std::uint64_t writes = 1) { version_ += writes; }
   /// To be called before work is queued that writes to memory which others have seen.
   void before_write() const { ledger_->memory().before_write(data_); }
 
@@ -51,7 +52,7 @@ class Storage {
   void drop() noexcept;
 
  private:
-  /// An id counts the storages of a thread in its low bits, and threads in those above.
+  /// An id counts a thread's storages in its low bits (a day's at one in 80 ns), then threads.
   static constexpr int kIdBitsOfThread = 40;
   static std::uint64_t& id_counter();
 
@@ -59,7 +60,7 @@ class Storage {
   std::shared_ptr<Ledger> ledger_;
   std::byte* data_;
   std::int64_t bytes_;
-  std::uint32_t version_ = 0;
+  std::uint64_t version_ = 0;
   std::int32_t saves_ = 0;
   Tag tag_;
 };

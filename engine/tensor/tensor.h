@@ -78,7 +78,7 @@ class Tensor {
   Tensor& set_name(std::string name);
 
   const std::shared_ptr<Storage>& storage() const;
-  std::uint32_t version() const { return storage()->version(); }
+  std::uint64_t version() const { return storage()->version(); }
 
   bool requires_grad() const;
   /// Leaves only: throws std::invalid_argument on the result of an op or on an integer tensor.
@@ -123,7 +123,7 @@ struct TensorImpl : std::enable_shared_from_this<TensorImpl> {
   bool sealed = false;
   /// For a reshape view: the tensor it views, and the storage version for which grad_fn holds. An
   /// in-place op on the base makes it stale; Tensor::grad_fn() then remakes it.
-  std::uint32_t view_version = 0;
+  std::uint64_t view_version = 0;
   int output_index = 0;
   std::shared_ptr<TensorImpl> base;
   std::shared_ptr<Node> grad_fn;

@@ -215,5 +215,12 @@ TEST_CASE("the comparison of bits fails where values compare equal but bits diff
   CHECK(same_bits(Tensor(), Tensor()));
 }
 
+TEST_CASE("one element that is 0 is found wherever it stands") {
+  CHECK(testing::all_nonzero(tensor({1, -2, 0x1p-1074}, {3})));
+  CHECK(testing::all_nonzero(tensor({}, {0})));
+  CHECK_FALSE(testing::all_nonzero(tensor({0, 2, 3}, {3})));
+  CHECK_FALSE(testing::all_nonzero(tensor({1, 2, -0.0}, {3})));
+}
+
 }  // namespace
 }  // namespace rematch

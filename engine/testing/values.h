@@ -50,6 +50,15 @@ inline Tensor distinct_values(const Shape& shape, std::uint64_t seed,
   return Tensor::from(values, shape, dtype);
 }
 
+/// Whether no element is 0, as a test wants that compares gradients: what vanished on its way is
+/// alike in every run.
+inline bool all_nonzero(const Tensor& t) {
+  for (const double v : t.to_vector()) {
+    if (v == 0) return false;
+  }
+  return true;
+}
+
 /// Whether two tensors have the same shape, dtype and bytes: tells -0 from +0 and one NaN from
 /// another. Two undefined tensors are alike.
 inline bool same_bits(const Tensor& a, const Tensor& b) {

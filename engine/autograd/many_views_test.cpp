@@ -1,0 +1,118 @@
+// Views of views of views: a write through any of them is seen through all.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/view.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
+using testing::values_off_zero;
+
+const Shape kShapes[] = {{4}, {2, 2}, {1, 4}, {4, 1}, {2, 1, 2}, {1, 1, 2, 2}, {2, 1, 1, 2, 1}};
+
+/// A tensor, and n views: each of the one before, or all of the first.
+Tensors with_views(const Tensor& base, std::size_t n, bool chained) {
+  Tensors all{base};
+  for (std::size_t i = 0; i < n; ++i) {
+    all.push_back(reshape(chained ? all.back() : base, kShapes[i % std::size(kShapes)]));
+  }
+  return all;
+}
+
+double factor(std::size_t i) { return i % 3 == 0 ? 2 : i % 3 == 1 ? -0.5 : -1; }
+
+/// A write through each of the views, to and fro.
+void write_through_each(Tensors& views, const Tensor& x) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    scale_(views[i], factor(i));
+    Tensor& opposite = views[views.size() - 1 - i];
+    add_(opposite, reshape(x, opposite.shape()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a write through any of many views is seen through all of them") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool chained = GENERATE(false, true);
+  CAPTURE(n, chained);
+  const Tensor x = values_off_zero({4}, 1).set_requires_grad(true);
+  const Tensor twin = values_off_zero({4}, 1).set_requires_grad(true);
+  Tensors views = with_views(scale(x, 3), n, chained);
+  write_through_each(views, x);
+  // The same without views and without writes in place.
+  Tensor expected = scale(twin, 3);
+  for (std::size_t i = 0; i <= n; ++i) expected = add(scale(expected, factor(i)), twin);
+  const Tensor weights = tensor({1, 10, 100, 1000}, {4});
+  backward(std::span(&expected, 1), std::span(&weights, 1));
+  for (std::size_t i = 0; i <= n; ++i) {
+    CAPTURE(i);
+    REQUIRE(same_bits(reshape(views[i], {4}).detach(), expected.detach()));
+    const Tensor weighted = reshape(weights, views[i].shape());
+    backward(std::span(&views[i], 1), std::span(&weighted, 1), {.retain_graph = true});
+    REQUIRE(same_bits(x.grad(), twin.grad()));
+    Tensor(x).set_grad({});
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a write through any of many views is noticed by what was saved") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool chained = GENERATE(false, true);
+  for (std::size_t i = 0; i <= n; ++i) {
+    CAPTURE(n, chained, i);
+    const Tensor x = values_off_zero({4}, 1).set_requires_grad(true);
+    Tensors views = with_views(scale(x, 3), n, chained);
+    const std::size_t saved = n - i;
+    const Tensor y = sum(gelu(views[saved]));
+    scale_(views[i], 2);
+    CHECK(views[saved].version() == 1);
+    CHECK_THROWS_WITH(backward(y), ContainsSubstring("changed by an in-place operation"));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "writes through many views inside a region are replayed") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool chained = GENERATE(false, true);
+  const bool reentrant = GENERATE(false, true);
+  CAPTURE(n, chained, reentrant);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensors views = with_views(scale(in[0], 3), n, chained);
+    write_through_each(views, in[0]);
+    return {tanh(views[n / 2]), tanh(views[n])};
+  };
+  const Tensor x = values_off_zero({4}, 1).set_requires_grad(true);
+  const Tensor plain = values_off_zero({4}, 1).set_requires_grad(true);
+  const auto walk = [](const Tensors& outputs) {
+    backward(Tensors{sum(outputs[0]), sum(outputs[1])});
+  };
+  walk(checkpoint(f, {x}, {.reentrant = reentrant}));
+  walk(f({plain}));
+  CHECK(same_bits(x.grad(), plain.grad()));
+}
+
+TEST_CASE_METHOD(LedgerScope, "no view of a leaf that requires grad can be written") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool chained = GENERATE(false, true);
+  const Tensor x = values_off_zero({4}, 1).set_requires_grad(true);
+  Tensors views = with_views(x, n, chained);
+  for (Tensor& view : views) {
+    CHECK_THROWS_WITH(scale_(view, 2), ContainsSubstring("a leaf that requires grad"));
+  }
+  CHECK(x.version() == 0);
+}
+
+}  // namespace rematch

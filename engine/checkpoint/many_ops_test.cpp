@@ -1,0 +1,305 @@
+// Regions of many ops, saved tensors and captured tensors: the last is held to the same as the
+// first.
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/testing/computed_ops.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/many_ops.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
+using testing::variable;
+
+/// All of 0..n-1, or of thousands the last.
+std::vector<std::size_t> positions(std::size_t n) {
+  if (n > 1000) return {n - 1};
+  std::vector<std::size_t> all(n);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+std::vector<Tensor> constants(std::size_t n) {
+  std::vector<Tensor> made;
+  for (std::size_t i = 0; i < n; ++i) made.push_back(tensor({1}, {1}));
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a region of any number of ops and saved tensors is replayed once") {
+  const int n = GENERATE(2, 5, 17, 65, 257, 65537);
+  const bool reentrant = GENERATE(false, true);
+  CAPTURE(n, reentrant);
+  const Function f = [n](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (int i = 0; i < n; ++i) y = tanh(y);
+    return {y};
+  };
+  const Tensor x = variable({0.5}, {1});
+  const Tensor plain = variable({0.5}, {1});
+  {
+    const testing::ComputedOps computed;
+    const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+    CHECK(ledger().live(Tag::saved) == 8);
+    backward(y);
+    CHECK(ledger().live(Tag::saved) == 0);
+    CHECK(computed.count == 2 * n);
+  }
+  backward(f({plain})[0]);
+  CHECK(same_bits(x.grad(), plain.grad()));
+}
+
+TEST_CASE_METHOD(LedgerScope, "an op that differs in the replay is noticed wherever it stands") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
+  const bool reentrant = GENERATE(false, true);
+  if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
+  std::size_t differs = n;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (std::size_t i = 0; i < n; ++i) y = scale(y, i == differs ? 1 : -1);
+    return {tanh(y)};
+  };
+  const Tensor x = variable({0.5}, {1});
+  const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+  for (const std::size_t p : positions(n)) {
+    differs = p;
+    CAPTURE(n, p);
+    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                      ContainsSubstring("op " + std::to_string(p) +
+                                        " was scale, the replay runs "
+                                        "scale with other arguments"));
+  }
+  differs = n;
+  CHECK_NOTHROW(backward(y));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a saved tensor that differs is noticed wherever it stands") {
+  enum class Way { shape, dtype, bits };
+  const Way way = GENERATE(Way::shape, Way::dtype, Way::bits);
+  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
+  if (n > 1000 && way != Way::bits) return;  // All are compared at one place.
+  std::size_t differs = n;
+  std::vector<SavedTensor> kept;
+  // Saves by itself, as a node of the user's would: no op tells of shapes.
+  const Function f = [&](const Tensors& in) -> Tensors {
+    std::vector<SavedTensor> saved(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool other = i == differs;
+      saved[i].save(Tensor::full({other && way == Way::shape ? 2 : 1},
+                                 other && way == Way::dtype ? DType::float32 : DType::float64,
+                                 other && way == Way::bits ? 2 : 1));
+    }
+    if (kept.empty()) kept = std::move(saved);
+    return {in[0]};
+  };
+  checkpoint(f, {variable({0.5}, {1})}, {.determinism = DeterminismCheck::values});
+  // Of these alone the replay is asked; it compares all.
+  for (const std::size_t p : positions(n)) {
+    differs = p;
+    CAPTURE(static_cast<int>(way), n, p);
+    CHECK_THROWS_WITH(kept.front().get("mine"),
+                      ContainsSubstring("saved tensor " + std::to_string(p) + " (float64 [1])"));
+  }
+  differs = n;
+  for (const std::size_t p : positions(n)) CHECK(kept[p].get("mine").item() == 1);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a captured tensor that changed is noticed wherever it is read") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
+  const bool reentrant = GENERATE(false, true);
+  if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
+  Tensors captured = constants(n);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (const Tensor& t : captured) y = mul(y, t);
+    return {tanh(y)};
+  };
+  const Tensor x = variable({0.5}, {1});
+  for (const std::size_t p : positions(n)) {
+    CAPTURE(n, reentrant, p);
+    captured[p].set_name("captured " + std::to_string(p));
+    // A replay stops at the first operand that changed: a graph of each, for few.
+    const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+    scale_(captured[p], 2);
+    CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"captured " + std::to_string(p) +
+                                                     "\" (float64 [1]), operand 1 of mul, was "
+                                                     "changed in place since the forward"));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "a captured tensor that was exchanged is noticed wherever it is read") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
+  const bool reentrant = GENERATE(false, true);
+  if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
+  Tensors captured = constants(n);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (const Tensor& t : captured) y = mul(y, t);
+    return {tanh(y)};
+  };
+  const Tensor x = variable({0.5}, {1});
+  const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+  const Tensor other = tensor({1}, {1});
+  for (const std::size_t p : positions(n)) {
+    CAPTURE(n, reentrant, p);
+    const Tensor before = std::exchange(captured[p], other);
+    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                      ContainsSubstring("is another tensor than the one that op " +
+                                        std::to_string(p) + " read there"));
+    captured[p] = before;
+  }
+  CHECK_NOTHROW(backward(y));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a tensor that is copied is held to its version wherever it is") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool reentrant = GENERATE(false, true);
+  Tensors captured = constants(n);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (const Tensor& t : captured) y = mul(y, t.clone());
+    return {tanh(y)};
+  };
+  const Tensor x = variable({0.5}, {1});
+  for (std::size_t p = 0; p < n; ++p) {
+    CAPTURE(n, reentrant, p);
+    captured[p].set_name("copied " + std::to_string(p));
+    const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+    scale_(captured[p], 2);
+    CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"copied " + std::to_string(p) +
+                                                     "\" (float64 [1]) was changed in place"));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "an input that was exchanged is noticed at every place") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool reentrant = GENERATE(false, true);
+  // Inputs may come back in other memory; then their place alone tells which is which.
+  const bool copied = GENERATE(false, true);
+  FunctionHooks copies([](const Tensor& t) { return t.clone(); },
+                       [](const Tensor& t) { return t.clone(); });
+  std::size_t exchanged = n;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (std::size_t i = 1; i < n; ++i) y = mul(y, in[i == exchanged ? (i + 1) % n : i]);
+    return {tanh(y)};
+  };
+  Tensors inputs = constants(n);
+  inputs[0].set_requires_grad(true);
+  const HookScope hooks(copied ? &copies : nullptr);
+  const Tensor y = checkpoint(f, inputs, {.reentrant = reentrant})[0];
+  for (std::size_t p = 1; p < n; ++p) {
+    CAPTURE(n, reentrant, copied, p);
+    exchanged = p;
+    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                      ContainsSubstring("is another tensor than the one that op " +
+                                        std::to_string(p - 1) + " read there"));
+  }
+  exchanged = n;
+  CHECK_NOTHROW(backward(y));
+}
+
+TEST_CASE_METHOD(LedgerScope, "an input that changed in place is noticed at every place") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
+  const bool reentrant = GENERATE(false, true);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (std::size_t i = 1; i < n; ++i) y = mul(y, in[i]);
+    return {tanh(y)};
+  };
+  Tensors inputs = constants(n);
+  inputs[0].set_requires_grad(true);
+  for (std::size_t p = 1; p < n; ++p) {
+    CAPTURE(n, reentrant, p);
+    const Tensor y = checkpoint(f, inputs, {.reentrant = reentrant})[0];
+    scale_(inputs[p], 1);
+    CHECK_THROWS_WITH(backward(y),
+                      ContainsSubstring("[1] was changed by an in-place operation: version 0 "
+                                        "expected, got 1"));
+    inputs[p] = tensor({1}, {1});
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "each operand of one op is held to what it was in the forward") {
+  testing::with_count(GENERATE(2, 5, 17, 65, 257), [&]<std::size_t N>() {
+    const bool reentrant = GENERATE(false, true);
+    std::array<Tensor, N> captured;
+    for (Tensor& t : captured) t = tensor({1}, {1});
+    const Function f = [&](const Tensors& in) -> Tensors {
+      std::array<Tensor, N> operands = captured;
+      operands[0] = in[0];
+      return {tanh(testing::squares(operands))};
+    };
+    const Tensor x = variable({0.5}, {1});
+    for (std::size_t p = 1; p < N; ++p) {
+      CAPTURE(N, reentrant, p);
+      const std::string operand = "operand " + std::to_string(p) + " of squares (float64 [1]) ";
+      const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+      const Tensor before = std::exchange(captured[p], tensor({1}, {1}));
+      CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                        ContainsSubstring(operand + "is another tensor"));
+      captured[p] = Tensor::ones({1, 1}, DType::float64);
+      CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                        ContainsSubstring("squares on other shapes or dtypes"));
+      captured[p] = Tensor::ones({1}, DType::float32);
+      CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                        ContainsSubstring("squares on other shapes or dtypes"));
+      captured[p] = before;
+      scale_(captured[p], 2);
+      CHECK_THROWS_WITH(backward(y), ContainsSubstring(operand + "was changed in place"));
+    }
+  });
+}
+
+TEST_CASE_METHOD(LedgerScope, "no result of an op stands for another, of this op or of the next") {
+  testing::with_count(GENERATE(2, 5, 17, 65, 257), [&]<std::size_t N>() {
+    const bool reentrant = GENERATE(false, true);
+    std::size_t read = 0;
+    // All of few, and of many those around the ends of both ops and of eight bits.
+    std::set<std::size_t> reads{0, 1, N - 2, N - 1, N, N + 1, 2 * N - 2, 2 * N - 1};
+    constexpr std::size_t kStep = N > 100 ? 64 : 1;
+    for (std::size_t i = 0; i < 2 * N; i += kStep) reads.insert(i);
+    const Function f = [&](const Tensors& in) -> Tensors {
+      const std::array<Tensor, N> first = testing::powers<N>(in[0]);
+      const std::array<Tensor, N> second = testing::powers<N>(in[1]);
+      return {mul(in[0], read < N ? first[read] : second[read - N])};
+    };
+    const Tensor x = variable({-1}, {1});
+    for (const std::size_t forward : {std::size_t{0}, N - 1, N}) {
+      read = forward;
+      const Tensor y = checkpoint(f, {x, x}, {.reentrant = reentrant})[0];
+      for (const std::size_t other : reads) {
+        if (other == forward) continue;
+        read = other;
+        CAPTURE(N, reentrant, forward, read);
+        CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
+                          ContainsSubstring("operand 1 of mul (float64 [1]) is another tensor"));
+      }
+      read = forward;
+      CHECK_NOTHROW(backward(y));
+    }
+  });
+}
+
+}  // namespace rematch

@@ -1,0 +1,204 @@
+// Partial passes through non-reentrant segments: what leads to the inputs is replayed, once, and
+// nothing else.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <vector>
+
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/backward_group.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/noise.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::variable;
+
+/// A chain of segments of two branches, with a weight each; counts their runs.
+struct Chain {
+  explicit Chain(std::size_t n, bool checkpointed, const CheckpointOptions& options = {})
+      : runs(n, 0) {
+    ambient().streams.seed(7);
+    boundaries.push_back(variable({-0.5, -0.25}, {2}));
+    for (std::size_t i = 0; i < n; ++i) {
+      weights.push_back(variable({1 + static_cast<double>(i) / 1024, 1}, {2}));
+      others.push_back(variable({0.5, 0.25 + static_cast<double>(i) / 1024}, {2}));
+      const Function f = [this, i](const Tensors& in) -> Tensors {
+        ++runs[i];
+        const Tensor drawn = tanh(rrelu(mul(in[0], weights[i]), 0.75, 1.25));
+        return {add(drawn, tanh(mul(in[0], others[i])))};
+      };
+      boundaries.push_back(checkpointed ? checkpoint(f, {boundaries.back()}, options)[0]
+                                        : f({boundaries.back()})[0]);
+    }
+    loss = sum(boundaries.back());
+    forget();
+  }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  void forget() { std::fill(runs.begin(), runs.end(), 0); }
+
+  std::vector<int> runs;
+  Tensors weights;
+  Tensors others;
+  /// The input of each segment, and the output of the last.
+  Tensors boundaries;
+  Tensor loss;
+};
+
+/// Runs of n segments when those from `first` on were replayed `times` times.
+std::vector<int> replayed(std::size_t n, std::size_t first, int times) {
+  std::vector<int> runs(n, 0);
+  std::fill(runs.begin() + static_cast<std::ptrdiff_t>(first), runs.end(), times);
+  return runs;
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "grad() replays the segments behind its input, each once") {
+  const std::size_t n = GENERATE(1U, 2U, 5U, 17U, 65U);
+  Chain chain(n, true);
+  Chain plain(n, false);
+  for (std::size_t i = 0; i <= n; ++i) {
+    CAPTURE(n, i);
+    const Tensors inputs{chain.boundaries[i]};
+    const Tensors expected = grad(Tensors{plain.loss}, Tensors{plain.boundaries[i]}, {}, true);
+    const Tensors got = grad(Tensors{chain.loss}, inputs, {}, true);
+    CHECK(testing::all_nonzero(expected[0]));
+    CHECK(same_bits(got[0], expected[0]));
+    CHECK(chain.runs == replayed(n, i, 1));
+    chain.forget();
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    CAPTURE(n, i);
+    const Tensors got = grad(Tensors{chain.loss}, Tensors{chain.weights[i]}, {}, true);
+    const Tensors expected = grad(Tensors{plain.loss}, Tensors{plain.weights[i]}, {}, true);
+    CHECK(same_bits(got[0], expected[0]));
+    CHECK(chain.runs == replayed(n, i, 1));
+    chain.forget();
+  }
+  for (const Tensor& w : chain.weights) CHECK_FALSE(w.grad().defined());
+}
+
+TEST_CASE_METHOD(LedgerScope, "a partial pass leaves no recomputed tensor behind") {
+  const std::size_t n = GENERATE(1U, 2U, 5U, 17U);
+  Chain chain(n, true);
+  const std::int64_t saved = ledger().live(Tag::saved);
+  const std::int64_t live = ledger().live();
+  for (std::size_t i = 0; i < n; ++i) {
+    CAPTURE(n, i);
+    grad(Tensors{chain.loss}, Tensors{chain.weights[i]}, {}, true);
+    CHECK(ledger().live(Tag::saved) == saved);
+    CHECK(ledger().live() == live);
+  }
+  backward(chain.loss);
+  CHECK(ledger().live(Tag::saved) == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "partial passes with many inputs, and those after them, agree") {
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U);
+  Chain chain(n, true);
+  Chain plain(n, false);
+  const auto all = [](const Chain& c) {
+    Tensors inputs = c.boundaries;
+    inputs.insert(inputs.end(), c.weights.begin(), c.weights.end());
+    return inputs;
+  };
+  const Tensors got = grad(Tensors{chain.loss}, all(chain), {}, true);
+  const Tensors expected = grad(Tensors{plain.loss}, all(plain), {}, true);
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], expected[i]));
+  CHECK(chain.runs == replayed(n, 0, 1));
+  // Into every other weight alone, and then into all.
+  for (Chain* c : {&chain, &plain}) {
+    Tensors some;
+    for (std::size_t i = 1; i < n; i += 2) some.push_back(c->weights[i]);
+    backward(c->loss, {.retain_graph = true, .inputs = some});
+  }
+  std::vector<int> runs = replayed(n, 0, 1);
+  for (std::size_t i = 1; i < n; ++i) ++runs[i];
+  CHECK(chain.runs == runs);
+  for (std::size_t i = 0; i < n; ++i) {
+    CHECK(chain.weights[i].grad().defined() == (i % 2 == 1));
+    CHECK(same_bits(chain.weights[i].grad(), plain.weights[i].grad()));
+  }
+  backward(chain.loss);
+  backward(plain.loss);
+  for (std::size_t i = 0; i < n; ++i) {
+    CHECK(same_bits(chain.weights[i].grad(), plain.weights[i].grad()));
+  }
+  CHECK(same_bits(chain.boundaries[0].grad(), plain.boundaries[0].grad()));
+}
+
+TEST_CASE_METHOD(LedgerScope, "partial passes of one group replay each segment once in all") {
+  const std::size_t n = GENERATE(2U, 5U, 17U);
+  Chain chain(n, true);
+  Chain plain(n, false);
+  {
+    const BackwardGroup group;
+    // A saved tensor serves one pass of a group, so each walks one branch of a segment.
+    for (std::size_t i = n; i-- > 0;) {
+      for (const auto& weights : {&Chain::weights, &Chain::others}) {
+        CAPTURE(n, i);
+        const auto part = [&](const Chain& c) {
+          return grad(Tensors{sum(c.boundaries[i + 1])}, Tensors{(c.*weights)[i]}, {}, true)[0];
+        };
+        CHECK(same_bits(part(chain), part(plain)));
+      }
+    }
+  }
+  CHECK(chain.runs == replayed(n, 0, 1));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a partial pass uses up what policies kept behind its input alone") {
+  const std::size_t n = GENERATE(1U, 2U, 5U, 17U);
+  const std::size_t first = GENERATE(0U, 1U, 4U);
+  if (first >= n) return;
+  CAPTURE(n, first);
+  Chain chain(n, true, {.policy = [](const OpInstance& op) {
+                return op.op == "rrelu" ? Keep::must_save : Keep::must_recompute;
+              }});
+  Chain plain(n, false);
+  for (Chain* c : {&chain, &plain}) {
+    backward(c->loss, {.retain_graph = true, .inputs = {c->weights[first]}});
+  }
+  CHECK(same_bits(chain.weights[first].grad(), plain.weights[first].grad()));
+  CHECK(chain.runs == replayed(n, first, 1));
+  // The segment before can still be walked; the others cannot.
+  if (first > 0) {
+    const auto before = [&](const Chain& c) {
+      return grad(Tensors{sum(c.boundaries[first])}, Tensors{c.boundaries[0]}, {}, true)[0];
+    };
+    CHECK(same_bits(before(chain), before(plain)));
+  }
+  CHECK_THROWS_WITH(backward(chain.loss), ContainsSubstring("used up by an earlier replay"));
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "every reentrant segment refuses a partial pass, wherever it stands") {
+  const std::size_t n = GENERATE(1U, 2U, 5U, 17U);
+  for (std::size_t p = 0; p < n; ++p) {
+    CAPTURE(n, p);
+    const Tensor x = variable({-0.5, -0.25}, {2});
+    Tensor y = x;
+    for (std::size_t i = 0; i < n; ++i) {
+      y = checkpoint([](const Tensors& in) -> Tensors { return {tanh(in[0])}; }, {y},
+                     {.reentrant = i == p})[0];
+    }
+    CHECK_THROWS_WITH(
+        grad(Tensors{sum(y)}, Tensors{x}),
+        ContainsSubstring("the reentrant variant cannot be differentiated by grad()"));
+  }
+}
+
+}  // namespace rematch
