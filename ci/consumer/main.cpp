@@ -26,11 +26,11 @@ int main() {
   rematch::Case c;
   c.input = {4, 3};
   c.layers.resize(3);
-  c.layers[0].kind = rematch::LayerKind::linear;
+  c.layers[0].kind = rematch::layer_kind("linear");
   c.layers[0].features = 5;
-  c.layers[1].kind = rematch::LayerKind::dropout;
+  c.layers[1].kind = rematch::layer_kind("dropout");
   c.layers[1].p = 0.5;
-  c.layers[2].kind = rematch::LayerKind::linear;
+  c.layers[2].kind = rematch::layer_kind("linear");
   c.layers[2].features = 2;
   c.plan.sequential = rematch::SequentialSpec{.segments = 2, .last_stored = true, .choice = {}};
   MySubject subject;

@@ -2,70 +2,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "engine/tensor/dtype.h"
+#include "properties/layers/field.h"
+#include "properties/layers/spec.h"
 
 namespace rematch {
-
-enum class LayerKind : std::uint8_t {
-  linear,
-  conv2d,
-  max_pool2d,
-  avg_pool2d,
-  batch_norm,
-  layer_norm,
-  relu,
-  gelu,
-  tanh,
-  sigmoid,
-  softmax,
-  dropout,
-  rrelu,
-  gaussian_noise,
-  flatten,
-  add,
-  concat,
-  split,
-  duplicate,
-};
-
-/// One value of the model: output `output` of layer `layer`; layer -1 is the model input.
-struct ValueRef {
-  int layer = -1;
-  int output = 0;
-  friend bool operator==(const ValueRef&, const ValueRef&) = default;
-};
-
-/// One layer of a sequential model. Its first operand is always output 0 of the layer before it
-/// (the model input for layer 0).
-struct LayerSpec {
-  LayerKind kind = LayerKind::relu;
-  /// linear: output width; conv2d: output channels; split: extent along dimension 1 of output 0
-  /// (output 1 takes the rest).
-  std::int64_t features = 0;
-  /// conv2d and the two pools; square windows.
-  std::int64_t kernel = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  /// dropout: probability of zeroing, in [0, 1); gaussian_noise: standard deviation >= 0.
-  double p = 0;
-  /// linear and conv2d.
-  bool bias = true;
-  /// relu only.
-  bool in_place = false;
-  /// Parameters do not require grad (layers with parameters only).
-  bool frozen = false;
-  /// linear, conv2d: shares weight and bias with this earlier layer of the same kind and shapes.
-  int tied_to = -1;
-  /// dropout, rrelu, gaussian_noise: the random stream that it draws from, in 0..255.
-  int stream = 0;
-  /// add, concat (along dimension 1): the second operand; any earlier value, also operand 1 again.
-  std::optional<ValueRef> from;
-  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
-};
 
 enum class Variant : std::uint8_t { reentrant, non_reentrant };
 enum class CheckKind : std::uint8_t { none, metadata, values };
@@ -73,8 +18,8 @@ enum class CheckKind : std::uint8_t { none, metadata, values };
 /// Part of a selective policy: the results of an op are kept for the replay instead of computed
 /// again.
 struct KeepSpec {
-  /// The layer kind whose op is meant; not flatten or duplicate, which compute nothing.
-  LayerKind kind = LayerKind::linear;
+  /// One of the names in Layer::ops (properties/layers/layer.h), which outlive every case.
+  std::string_view op;
   /// The index-th such op of the segment, from 0; -1: all of them.
   int index = -1;
   friend bool operator==(const KeepSpec&, const KeepSpec&) = default;
@@ -92,6 +37,18 @@ struct CheckpointChoice {
   friend bool operator==(const CheckpointChoice&, const CheckpointChoice&) = default;
 };
 
+template <>
+struct FieldsOf<CheckpointChoice> {
+  using S = CheckpointChoice;
+  static constexpr std::tuple list{
+      Field<S, Variant>{"variant", &S::variant, Cost::one, "{}", true, Presence::written},
+      Field<S, bool>{"preserve_rng", &S::preserve_rng, Cost::one, "random state not preserved"},
+      Field<S, bool>{"early_stop", &S::early_stop, Cost::one, "no early stop"},
+      Field<S, CheckKind>{"determinism", &S::determinism, Cost::one, "checks {}"},
+      Field<S, std::vector<KeepSpec>>{"keep", &S::keep, Cost::amount, "keeps {}"},
+  };
+};
+
 /// Layers [begin, end) run inside one checkpoint() call; nested segments lie inside, in order,
 /// without overlap.
 struct SegmentSpec {
@@ -102,12 +59,34 @@ struct SegmentSpec {
   friend bool operator==(const SegmentSpec&, const SegmentSpec&) = default;
 };
 
+template <>
+struct FieldsOf<SegmentSpec> {
+  using S = SegmentSpec;
+  static constexpr std::tuple list{
+      Field<S, int>{"begin", &S::begin, Cost::none, {}, false, Presence::required},
+      Field<S, int>{"end", &S::end, Cost::none, {}, false, Presence::required},
+      Part<S, CheckpointChoice>{&S::choice},
+      Field<S, std::vector<SegmentSpec>>{"nested", &S::nested, Cost::none},
+  };
+};
+
 /// The engine's own checkpoint_sequential() cuts the model.
 struct SequentialSpec {
   int segments = 1;
   bool last_stored = true;
   CheckpointChoice choice;
   friend bool operator==(const SequentialSpec&, const SequentialSpec&) = default;
+};
+
+template <>
+struct FieldsOf<SequentialSpec> {
+  using S = SequentialSpec;
+  static constexpr std::tuple list{
+      Field<S, int>{"segments", &S::segments, Cost::none, "{} segment{s}", true,
+                    Presence::required},
+      Field<S, bool>{"last_stored", &S::last_stored, Cost::one, "the last checkpointed too"},
+      Part<S, CheckpointChoice>{&S::choice},
+  };
 };
 
 /// Either `sequential`, or explicit `segments` (ordered, disjoint; layers outside run plain).
@@ -119,6 +98,16 @@ struct PlanSpec {
   bool offload = false;
   bool empty() const { return !sequential && segments.empty() && !offload; }
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
+};
+
+template <>
+struct FieldsOf<PlanSpec> {
+  using S = PlanSpec;
+  static constexpr std::tuple list{
+      Field<S, std::optional<SequentialSpec>>{"sequential", &S::sequential, Cost::none},
+      Field<S, bool>{"offload", &S::offload, Cost::one, "saved tensors offloaded to the host"},
+      Field<S, std::vector<SegmentSpec>>{"segments", &S::segments, Cost::none},
+  };
 };
 
 enum class LossKind : std::uint8_t { mse, cross_entropy };
@@ -156,6 +145,15 @@ struct MishapSpec {
   friend bool operator==(const MishapSpec&, const MishapSpec&) = default;
 };
 
+template <>
+struct FieldsOf<MishapSpec> {
+  using S = MishapSpec;
+  static constexpr std::tuple list{
+      Field<S, MishapKind>{"mishap", &S::kind, Cost::two},
+      Field<S, int>{"mishap_layer", &S::layer, Cost::none},
+  };
+};
+
 /// What is done with the model: `steps` times { zero or keep gradients; `microbatches` times
 /// forward and backward; optimizer step }.
 struct ProtocolSpec {
@@ -187,6 +185,33 @@ struct ProtocolSpec {
   friend bool operator==(const ProtocolSpec&, const ProtocolSpec&) = default;
 };
 
+template <>
+struct FieldsOf<ProtocolSpec> {
+  using S = ProtocolSpec;
+  static constexpr std::tuple list{
+      Field<S, int>{"steps", &S::steps, Cost::amount, "{} step{s}", true, Presence::unusual, 1,
+                    1024},
+      Field<S, int>{"microbatches", &S::microbatches, Cost::amount, "{} microbatch{es} a step",
+                    false, Presence::unusual, 1, 1024},
+      Field<S, bool>{"forwards_first", &S::forwards_first, Cost::one, "forwards first"},
+      Field<S, int>{"backwards", &S::backwards, Cost::amount, "{} backward{s} per forward", false,
+                    Presence::unusual, 1, 64},
+      Field<S, bool>{"prior_gradients", &S::prior_gradients, Cost::one, "prior gradients"},
+      Field<S, bool>{"zero_grad", &S::zero_grad, Cost::one, "gradients kept"},
+      Field<S, bool>{"train", &S::train, Cost::one, "eval mode"},
+      Field<S, bool>{"input_requires_grad", &S::input_requires_grad, Cost::one,
+                     "input requires grad"},
+      Field<S, LossKind>{"loss", &S::loss, Cost::one, "{}", true},
+      Field<S, OptimizerKind>{"optimizer", &S::optimizer, Cost::one, "{}", true},
+      Field<S, double>{"learning_rate", &S::learning_rate, Cost::one, "learning rate {}", true},
+      Field<S, double>{"momentum", &S::momentum, Cost::one, "momentum {}"},
+      Field<S, bool>{"reevaluate", &S::reevaluate, Cost::one, "reevaluated"},
+      Field<S, AutocastSpan>{"autocast", &S::autocast, Cost::amount, "autocast ({})"},
+      Field<S, bool>{"cast_cache", &S::cast_cache, Cost::one, "no cast cache"},
+      Part<S, MishapSpec>{&S::mishap},
+  };
+};
+
 /// Everything that decides a run. Two equal cases give equal records, on every machine.
 struct Case {
   static constexpr int kFormat = 1;
@@ -201,7 +226,22 @@ struct Case {
   friend bool operator==(const Case&, const Case&) = default;
 };
 
-std::string_view to_string(LayerKind kind);
+template <>
+struct FieldsOf<Case> {
+  using S = Case;
+  static constexpr std::tuple list{
+      Field<S, std::uint64_t>{"seed", &S::seed, Cost::none, {}, false, Presence::written},
+      Field<S, DType>{"dtype", &S::dtype, Cost::one, {}, false, Presence::written},
+      Field<S, DataKind>{"data", &S::data, Cost::one, "data of small integers"},
+      Field<S, std::vector<std::int64_t>>{
+          "input", &S::input, Cost::size, {}, false, Presence::required},
+      Field<S, std::vector<LayerSpec>>{
+          "layers", &S::layers, Cost::none, {}, false, Presence::required},
+      Field<S, PlanSpec>{"plan", &S::plan, Cost::none},
+      Field<S, ProtocolSpec>{"protocol", &S::protocol, Cost::none},
+  };
+};
+
 std::string_view to_string(Variant variant);
 std::string_view to_string(CheckKind check);
 std::string_view to_string(LossKind loss);

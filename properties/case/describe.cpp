@@ -3,57 +3,79 @@
 #include <array>
 #include <charconv>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "engine/tensor/shape.h"
 #include "properties/case/geometry.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
 
-std::string number(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-std::string plural(std::int64_t n, std::string_view thing) {
-  return std::to_string(n) + " " + std::string(thing) + (n == 1 ? "" : "s");
-}
-
-std::string layer_words(const LayerSpec& l) {
-  std::string text(to_string(l.kind));
-  if (l.features != 0) text += " " + std::to_string(l.features);
-  if (l.kernel != 0) text += " kernel " + std::to_string(l.kernel);
-  if (l.stride != 1) text += " stride " + std::to_string(l.stride);
-  if (l.padding != 0) text += " padding " + std::to_string(l.padding);
-  if (l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise) {
-    text += " " + number(l.p);
+template <class Value>
+std::string text_of(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return std::string(to_string(value));
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+  } else if constexpr (std::is_integral_v<Value>) {
+    return std::to_string(value);
+  } else {
+    return {};
   }
-  if (!l.bias) text += " without bias";
-  if (l.in_place) text += " in place";
-  if (l.frozen) text += " frozen";
-  if (l.stream != 0) text += " from stream " + std::to_string(l.stream);
-  if (l.tied_to != -1) text += " tied to " + std::to_string(l.tied_to);
-  if (l.from) {
-    text += l.from->layer < 0 ? " from the input" : " from " + std::to_string(l.from->layer);
-    if (l.from->output != 0) text += "." + std::to_string(l.from->output);
+}
+
+std::string text_of(const std::vector<ValueRef>& operands) {
+  std::string text;
+  for (const ValueRef v : operands) {
+    if (!text.empty()) text += " and ";
+    text += v.layer < 0 ? "the input" : std::to_string(v.layer);
+    if (v.output != 0) text += "." + std::to_string(v.output);
   }
   return text;
 }
 
-std::string choice_words(const CheckpointChoice& choice) {
-  std::string text(to_string(choice.variant));
-  if (!choice.preserve_rng) text += ", random state not preserved";
-  if (!choice.early_stop) text += ", no early stop";
-  if (choice.determinism != CheckKind::metadata) {
-    text += ", checks " + std::string(to_string(choice.determinism));
-  }
-  for (const KeepSpec& k : choice.keep) {
-    text += &k == choice.keep.data() ? ", keeps " : " and ";
-    text += std::string(k.index < 0 ? "every " : "") + std::string(to_string(k.kind));
+std::string text_of(const std::vector<KeepSpec>& keep) {
+  std::string text;
+  for (const KeepSpec& k : keep) {
+    if (!text.empty()) text += " and ";
+    text += (k.index < 0 ? "every " : "") + std::string(k.op);
     if (k.index >= 0) text += " " + std::to_string(k.index);
   }
   return text;
+}
+
+template <class Value>
+std::string phrase_of(std::string_view phrase, const Value& value) {
+  std::string text(phrase);
+  const auto replace = [&](std::string_view mark, const std::string& by) {
+    if (const auto at = text.find(mark); at != std::string::npos) text.replace(at, mark.size(), by);
+  };
+  const std::string shown = text_of(value);
+  replace("{s}", shown == "1" ? "" : "s");
+  replace("{es}", shown == "1" ? "" : "es");
+  replace("{}", shown);
+  return text;
+}
+
+/// What there is to say of the fields of `s`, each after `before`.
+template <class S>
+std::string fields_in_words(const S& s, std::string_view before) {
+  std::string text;
+  for_each_field(s, [&](const auto& field, const auto& value, const auto& usual) {
+    if (field.phrase.empty() || (value == usual && !field.always_said)) return;
+    text += std::string(before) + phrase_of(field.phrase, value);
+  });
+  return text;
+}
+
+/// The same as a list.
+template <class S>
+std::string listed(const S& s) {
+  const std::string text = fields_in_words(s, ", ");
+  return text.empty() ? text : text.substr(2);
 }
 
 void place_brackets(const std::vector<SegmentSpec>& segments, std::vector<int>& opening,
@@ -65,34 +87,28 @@ void place_brackets(const std::vector<SegmentSpec>& segments, std::vector<int>& 
   }
 }
 
-std::string segment_words(const std::vector<SegmentSpec>& segments) {
+std::string segments_in_words(const std::vector<SegmentSpec>& segments) {
   std::string text;
   for (const SegmentSpec& s : segments) {
     if (!text.empty()) text += "; ";
     text += s.end - s.begin == 1
                 ? "layer " + std::to_string(s.begin)
                 : "layers " + std::to_string(s.begin) + ".." + std::to_string(s.end - 1);
-    text += " " + choice_words(s.choice);
-    if (!s.nested.empty()) text += " {" + segment_words(s.nested) + "}";
+    text += " " + listed(s.choice);
+    if (!s.nested.empty()) text += " {" + segments_in_words(s.nested) + "}";
   }
   return text;
 }
 
-std::string plan_words(const PlanSpec& plan) {
+std::string plan_in_words(const PlanSpec& plan) {
   if (plan.empty()) return "plain";
-  if (plan.offload) {
-    PlanSpec rest = plan;
-    rest.offload = false;
-    return plan_words(rest) + "; saved tensors offloaded to the host";
-  }
-  if (!plan.sequential) return segment_words(plan.segments);
-  const SequentialSpec& s = *plan.sequential;
-  return "sequential, " + plural(s.segments, "segment") +
-         (s.last_stored ? ", the last stored, " : ", the last checkpointed too, ") +
-         choice_words(s.choice);
+  std::string text = plan.sequential         ? "sequential, " + listed(*plan.sequential)
+                     : plan.segments.empty() ? "plain"
+                                             : segments_in_words(plan.segments);
+  return text + fields_in_words(plan, "; ");
 }
 
-std::string mishap_words(const MishapSpec& m) {
+std::string mishap_in_words(const MishapSpec& m) {
   const std::string layer = "layer " + std::to_string(m.layer);
   switch (m.kind) {
     case MishapKind::input_changed:
@@ -113,33 +129,6 @@ std::string mishap_words(const MishapSpec& m) {
   return "nothing happens";
 }
 
-std::string protocol_words(const Case& c) {
-  const ProtocolSpec& p = c.protocol;
-  std::string text = plural(p.steps, "step");
-  if (p.microbatches > 1) {
-    text += " of " + std::to_string(p.microbatches) + " microbatches";
-    if (p.forwards_first) text += ", forwards first";
-  }
-  if (p.backwards > 1) text += ", " + plural(p.backwards, "backward") + " per forward";
-  text += ", " + std::string(to_string(p.optimizer)) + " " + number(p.learning_rate);
-  if (p.momentum != 0) text += " momentum " + number(p.momentum);
-  text += ", " + std::string(to_string(p.loss));
-  if (!p.train) text += ", eval mode";
-  if (p.prior_gradients) text += ", prior gradients";
-  if (!p.zero_grad) text += ", gradients kept";
-  if (p.autocast != AutocastSpan::off) {
-    text += p.autocast == AutocastSpan::both ? ", autocast around forward and backward"
-                                             : ", autocast around the forward";
-    if (!p.cast_cache) text += " without a cast cache";
-  }
-  if (p.mishap.kind != MishapKind::none)
-    text += ", after a trial in which " + mishap_words(p.mishap);
-  if (p.reevaluate) text += ", reevaluated";
-  if (c.data != DataKind::normal) text += ", data of small integers";
-  if (p.input_requires_grad) text += "; input requires grad";
-  return text;
-}
-
 }  // namespace
 
 std::string describe(const Case& c) {
@@ -150,11 +139,14 @@ std::string describe(const Case& c) {
   text += " " + to_string(Shape(c.input));
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     text += " -> " + std::string(static_cast<std::size_t>(opening[i]), '[') + std::to_string(i) +
-            ": " + layer_words(c.layers[i]) +
+            ": " + std::string(to_string(c.layers[i].kind)) + fields_in_words(c.layers[i], " ") +
             std::string(static_cast<std::size_t>(closing[i]), ']');
   }
-  text += "\nplan: " + plan_words(c.plan);
-  text += "\nprotocol: " + protocol_words(c);
+  text += "\nplan: " + plan_in_words(c.plan);
+  text += "\nprotocol: " + listed(c.protocol) + fields_in_words(c, ", ");
+  const MishapSpec& mishap = c.protocol.mishap;
+  if (mishap.kind != MishapKind::none)
+    text += "; after a trial in which " + mishap_in_words(mishap);
   return text + "\nseed " + std::to_string(c.seed) + "\n";
 }
 

@@ -14,8 +14,8 @@ TEST_CASE("a sequential case reads as a sentence with brackets around its segmen
       "protocol": {"steps": 2, "input_requires_grad": true}})");
   CHECK(describe(c) ==
         "float32 [4, 7] -> [0: linear 5] -> [1: dropout 0.5] -> 2: linear 3\n"
-        "plan: sequential, 3 segments, the last stored, reentrant\n"
-        "protocol: 2 steps, sgd 0.05, mse; input requires grad\n"
+        "plan: sequential, 3 segments, reentrant\n"
+        "protocol: 2 steps, input requires grad, mse, sgd, learning rate 0.05\n"
         "seed 42\n");
 }
 
@@ -29,7 +29,8 @@ TEST_CASE("nested segments read as nested brackets with their options") {
         "float32 [4, 6] -> [0: split 2 -> [1: relu]] -> 2: concat from 0.1\n"
         "plan: layers 0..1 non_reentrant, no early stop {layer 1 reentrant, random state not "
         "preserved}\n"
-        "protocol: 1 step of 3 microbatches, forwards first, sgd 0.05, mse, eval mode\n"
+        "protocol: 1 step, 3 microbatches a step, forwards first, eval mode, mse, sgd, "
+        "learning rate 0.05\n"
         "seed 0\n");
 }
 

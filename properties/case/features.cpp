@@ -1,100 +1,15 @@
 #include "properties/case/features.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <vector>
 
 #include "properties/case/policy.h"
 #include "properties/case/rules.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
-
-constexpr std::array<std::string_view, kFeatureCount> kNames{"linear",
-                                                             "conv2d",
-                                                             "max_pool2d",
-                                                             "avg_pool2d",
-                                                             "batch_norm",
-                                                             "layer_norm",
-                                                             "relu",
-                                                             "gelu",
-                                                             "tanh",
-                                                             "sigmoid",
-                                                             "softmax",
-                                                             "dropout",
-                                                             "rrelu",
-                                                             "gaussian_noise",
-                                                             "flatten",
-                                                             "add",
-                                                             "concat",
-                                                             "split",
-                                                             "duplicate",
-                                                             "images",
-                                                             "multi_output_segment",
-                                                             "unused_output",
-                                                             "long_skip",
-                                                             "tied_weight",
-                                                             "tied_three_times",
-                                                             "same_tensor_twice",
-                                                             "frozen_input",
-                                                             "trainable_input",
-                                                             "frozen_parameters",
-                                                             "frozen_prefix",
-                                                             "frozen_first_block",
-                                                             "stateful_layer",
-                                                             "in_place",
-                                                             "in_place_at_segment_end",
-                                                             "odd_size",
-                                                             "nested_2",
-                                                             "nested_3",
-                                                             "nested_4",
-                                                             "reentrant",
-                                                             "non_reentrant",
-                                                             "mixed_variants",
-                                                             "early_stop",
-                                                             "early_stop_off",
-                                                             "preserve_rng_off",
-                                                             "fresh_draws",
-                                                             "no_check",
-                                                             "metadata_check",
-                                                             "values_check",
-                                                             "selective",
-                                                             "kept_draw_before_draw",
-                                                             "named_stream",
-                                                             "autocast",
-                                                             "autocast_backward",
-                                                             "cast_cache_off",
-                                                             "cast_weight_shared",
-                                                             "offload",
-                                                             "draws_in_checkpointed_segment",
-                                                             "two_drawing_segments",
-                                                             "sequential",
-                                                             "explicit_segments",
-                                                             "last_stored",
-                                                             "last_checkpointed",
-                                                             "segments_1",
-                                                             "several_steps",
-                                                             "accumulation",
-                                                             "forwards_first",
-                                                             "prior_gradients",
-                                                             "gradients_kept",
-                                                             "retain_graph",
-                                                             "eval_mode",
-                                                             "mishap",
-                                                             "mishap_in_segment",
-                                                             "reevaluate",
-                                                             "sgd",
-                                                             "adam",
-                                                             "momentum",
-                                                             "mse",
-                                                             "cross_entropy",
-                                                             "float32",
-                                                             "float64",
-                                                             "small_integers",
-                                                             "more_than_a_few"};
-
-static_assert(static_cast<int>(Feature::duplicate) == static_cast<int>(LayerKind::duplicate));
 
 // What a case has at most, unless it has more than a few of something.
 constexpr std::size_t kFewLayers = 24;
@@ -137,7 +52,7 @@ class FeatureScan {
   int layers() const { return static_cast<int>(c_.layers.size()); }
   const std::vector<ValueRef>& live(int b) const { return g_.live[static_cast<std::size_t>(b)]; }
 
-  bool draws_at(int i) const { return c_.protocol.train && draws_in_training(layer(i)); }
+  bool draws_at(int i) const { return c_.protocol.train && layer_of(layer(i)).draws(layer(i)); }
   bool draws(int begin, int end) const {
     for (int i = begin; i < end; ++i) {
       if (draws_at(i)) return true;
@@ -149,20 +64,23 @@ class FeatureScan {
     mark(Feature::images, c_.input.size() == 4);
     for (int i = 0; i < layers(); ++i) {
       const LayerSpec& l = layer(i);
-      found_.insert(static_cast<Feature>(l.kind));
+      found_.insert(feature_of(l.kind));
       mark(Feature::in_place, l.in_place);
       mark(Feature::named_stream, draws_at(i) && l.stream != 0);
       const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
       mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
-      if (!l.from) continue;
-      const bool twin = i > 0 && layer(i - 1).kind == LayerKind::duplicate;
-      mark(Feature::same_tensor_twice, l.from->layer == i - 1 && (l.from->output == 0 || twin));
+      const bool twins = i > 0 && layer_of(layer(i - 1)).hands_on;
+      for (const ValueRef v : l.from) {
+        mark(Feature::same_tensor_twice, v.layer == i - 1 && (v.output == 0 || twins));
+      }
     }
     for (const ValueRef v : live(layers())) {
       // What is live at the end and no layer reads.
-      const bool read = std::any_of(c_.layers.begin(), c_.layers.end(),
-                                    [v](const LayerSpec& l) { return l.from == v; });
-      mark(Feature::unused_output, v.output == 1 && !read);
+      if (v.output == 0) continue;
+      mark(Feature::unused_output,
+           std::none_of(c_.layers.begin(), c_.layers.end(), [v](const LayerSpec& l) {
+             return std::find(l.from.begin(), l.from.end(), v) != l.from.end();
+           }));
     }
   }
 
@@ -200,14 +118,14 @@ class FeatureScan {
 
   void scan_skips() {
     const bool skips = std::any_of(c_.layers.begin(), c_.layers.end(),
-                                   [](const LayerSpec& l) { return l.from.has_value(); });
+                                   [](const LayerSpec& l) { return !l.from.empty(); });
     if (!skips) return;
     const std::vector<int> part = parts();
     for (std::size_t i = 0; i < c_.layers.size(); ++i) {
-      const LayerSpec& l = c_.layers[i];
-      if (!l.from) continue;
-      const int made = l.from->layer < 0 ? -1 : part[static_cast<std::size_t>(l.from->layer)];
-      mark(Feature::long_skip, part[i] - made >= 3);
+      for (const ValueRef v : c_.layers[i].from) {
+        const int made = v.layer < 0 ? -1 : part[static_cast<std::size_t>(v.layer)];
+        mark(Feature::long_skip, part[i] - made >= 3);
+      }
     }
   }
 
@@ -235,12 +153,12 @@ class FeatureScan {
     depth_ = std::max(depth_, depth);
     mark(Feature::multi_output_segment, live(s.end).size() > 1);
     for (const int boundary : {s.begin, s.end}) {
-      mark(Feature::same_tensor_twice,
-           boundary > 0 && layer(boundary - 1).kind == LayerKind::duplicate);
+      mark(Feature::same_tensor_twice, boundary > 0 && layer_of(layer(boundary - 1)).hands_on);
     }
     mark(Feature::in_place_at_segment_end, layer(s.end - 1).in_place);
-    for (int i = s.begin; i < s.end; ++i) {
-      mark(Feature::stateful_layer, layer(i).kind == LayerKind::batch_norm && c_.protocol.train);
+    for (const ParameterInfo& buffer : g_.buffers) {
+      const bool within = s.begin <= buffer.layer && buffer.layer < s.end;
+      mark(Feature::stateful_layer, within && c_.protocol.train);
     }
     for (const SegmentSpec& inner : s.nested) scan_segment(inner, depth + 1);
   }
@@ -299,8 +217,9 @@ class FeatureScan {
     mark(Feature::mishap, p.mishap.kind != MishapKind::none);
     mark(Feature::mishap_in_segment, mishap_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
-    const bool products = has(Feature::linear) || has(Feature::conv2d);
-    const bool autocast = p.autocast != AutocastSpan::off && products;
+    const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(),
+                                   [](const LayerSpec& l) { return layer_of(l).low_precision; });
+    const bool autocast = p.autocast != AutocastSpan::off && casts;
     mark(Feature::autocast, autocast);
     mark(Feature::autocast_backward, autocast && p.autocast == AutocastSpan::both);
     mark(Feature::cast_cache_off, autocast && !p.cast_cache);
@@ -323,7 +242,10 @@ class FeatureScan {
 /// off.
 class GradFlow {
  public:
-  GradFlow(const Case& c, const Geometry& g) : c_(c), g_(g), flags_(c.layers.size() + 1) {}
+  GradFlow(const Case& c, const Geometry& g) : c_(c), g_(g), flags_(c.layers.size() + 1) {
+    flags_[0].resize(1);
+    for (std::size_t i = 0; i < c.layers.size(); ++i) flags_[i + 1].resize(g.outputs[i].size());
+  }
 
   std::vector<int> frozen() {
     follow(0, static_cast<int>(c_.layers.size()), segments_of(c_));
@@ -331,19 +253,21 @@ class GradFlow {
   }
 
  private:
-  bool& at(ValueRef v) {
+  std::vector<bool>::reference at(ValueRef v) {
     const int row = v.layer + 1;
     return flags_[static_cast<std::size_t>(row)][static_cast<std::size_t>(v.output)];
   }
   const LayerSpec& layer(int i) const { return c_.layers[static_cast<std::size_t>(i)]; }
-  bool trains(int i) const { return has_parameters(layer(i).kind) && !layer(i).frozen; }
+  bool trains(int i) const { return layer_of(layer(i)).has_parameters && !layer(i).frozen; }
 
   void follow(int begin, int end, std::span<const SegmentSpec> segments) {
     auto next = segments.begin();
     for (int i = begin; i < end;) {
       if (next == segments.end() || i < next->begin) {
-        const bool flag = at({i - 1, 0}) || trains(i) || (layer(i).from && at(*layer(i).from));
-        at({i, 0}) = at({i, 1}) = flag;
+        bool flag = at({i - 1, 0}) || trains(i);
+        for (const ValueRef v : layer(i).from) flag = flag || at(v);
+        std::vector<bool>& made = flags_[static_cast<std::size_t>(i) + 1];
+        made.assign(made.size(), flag);
         ++i;
         continue;
       }
@@ -365,19 +289,11 @@ class GradFlow {
   const Case& c_;
   const Geometry& g_;
   /// Of the outputs of each layer, the model input first.
-  std::vector<std::array<bool, 2>> flags_;
+  std::vector<std::vector<bool>> flags_;
   std::vector<int> frozen_;
 };
 
 }  // namespace
-
-std::string_view to_string(Feature feature) { return kNames[static_cast<std::size_t>(feature)]; }
-
-std::optional<Feature> feature_named(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<Feature>(found - kNames.begin());
-}
 
 std::vector<int> frozen_layers(const Case& c, const Geometry& geometry) {
   // Every layer reads the one before it, so a gradient that the input wants passes all of them.

@@ -25,7 +25,7 @@ TEST_CASE("every feature has a name of its own, layer kinds theirs") {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < kFeatureCount; ++i) names.insert(to_string(Feature(i)));
   CHECK(names.size() == kFeatureCount);
-  for (std::size_t i = 0; i <= static_cast<std::size_t>(LayerKind::duplicate); ++i) {
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
     CHECK(to_string(Feature(i)) == to_string(LayerKind(i)));
   }
   // The names of the others lie in a list beside the enum: these stand at its corners.

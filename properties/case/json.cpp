@@ -1,38 +1,21 @@
 #include "properties/case/json.h"
 
-#include <array>
 #include <charconv>
-#include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "properties/case/geometry.h"
 #include "properties/case/json_fields.h"
+#include "properties/case/names.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::array kKinds{
-    LayerKind::linear,     LayerKind::conv2d,         LayerKind::max_pool2d, LayerKind::avg_pool2d,
-    LayerKind::batch_norm, LayerKind::layer_norm,     LayerKind::relu,       LayerKind::gelu,
-    LayerKind::tanh,       LayerKind::sigmoid,        LayerKind::softmax,    LayerKind::dropout,
-    LayerKind::rrelu,      LayerKind::gaussian_noise, LayerKind::flatten,    LayerKind::add,
-    LayerKind::concat,     LayerKind::split,          LayerKind::duplicate};
-constexpr std::array kVariants{Variant::reentrant, Variant::non_reentrant};
-constexpr std::array kChecks{CheckKind::none, CheckKind::metadata, CheckKind::values};
-constexpr std::array kLosses{LossKind::mse, LossKind::cross_entropy};
-constexpr std::array kOptimizers{OptimizerKind::sgd, OptimizerKind::adam};
-constexpr std::array kMishaps{MishapKind::none,           MishapKind::input_changed,
-                              MishapKind::weight_changed, MishapKind::op_exchanged,
-                              MishapKind::forward_throws, MishapKind::replay_throws,
-                              MishapKind::graph_dropped};
-constexpr std::array kSpans{AutocastSpan::off, AutocastSpan::forward, AutocastSpan::both};
-constexpr std::array kData{DataKind::normal, DataKind::small_integers};
-constexpr std::array kDTypes{DType::float32, DType::float64};
 
 constexpr std::string_view kWhat = "case";
 
@@ -46,118 +29,140 @@ class Fields : public JsonFields {
   Fields(const Json& object, std::string path) : JsonFields(kWhat, object, std::move(path)) {}
 };
 
-LayerSpec read_layer(const Json& json, const std::string& path) {
-  LayerSpec layer;
+template <class S>
+void read_fields(Fields& f, S& s);
+
+/// A whole object: its fields and no others.
+template <class S>
+void read_object(const Json& json, const std::string& path, S& s) {
   Fields f(json, path);
-  if (!json.contains("kind")) fail(f.path("kind"), "a kind of layer", "none");
-  f.read("kind", layer.kind, std::span<const LayerKind>(kKinds));
-  f.read("features", layer.features);
-  f.read("kernel", layer.kernel);
-  f.read("stride", layer.stride);
-  f.read("padding", layer.padding);
-  f.read("p", layer.p);
-  f.read("bias", layer.bias);
-  f.read("in_place", layer.in_place);
-  f.read("frozen", layer.frozen);
-  f.read("tied_to", layer.tied_to);
-  f.read("stream", layer.stream);
-  if (const Json* from = f.find("from")) {
-    const std::string where = f.path("from");
-    if (!from->is_array() || from->size() != 2) fail(where, "[layer, output]", show_json(*from));
-    layer.from = ValueRef{f.integer<int>((*from)[0], indexed(where, 0)),
-                          f.integer<int>((*from)[1], indexed(where, 1))};
-  }
+  read_fields(f, s);
   f.finish();
-  return layer;
 }
 
-void read_choice(Fields& f, CheckpointChoice& choice) {
-  f.read("variant", choice.variant, std::span<const Variant>(kVariants));
-  f.read("preserve_rng", choice.preserve_rng);
-  f.read("early_stop", choice.early_stop);
-  f.read("determinism", choice.determinism, std::span<const CheckKind>(kChecks));
-  const Json* keep = f.find("keep");
-  if (keep == nullptr) return;
-  need_array(kWhat, *keep, f.path("keep"), kMaxKeep);
-  for (std::size_t i = 0; i < keep->size(); ++i) {
-    Fields spec((*keep)[i], indexed(f.path("keep"), i));
-    KeepSpec& k = choice.keep.emplace_back();
-    if (!(*keep)[i].contains("op")) fail(spec.path("op"), "a kind of layer", "none");
-    spec.read("op", k.kind, std::span<const LayerKind>(kKinds));
-    spec.read("index", k.index);
+template <class Item, class Read>
+void read_array(const Json& json, const std::string& path, std::size_t longest,
+                std::vector<Item>& to, Read read) {
+  need_array(kWhat, json, path, longest);
+  to.reserve(json.size());
+  for (std::size_t i = 0; i < json.size(); ++i) read(json[i], indexed(path, i), to.emplace_back());
+}
+
+void read_value(const Fields& f, const Json& json, const std::string& path, ValueRef& v) {
+  if (!json.is_array() || json.size() != 2) fail(path, "[layer, output]", show_json(json));
+  v = {f.integer<int>(json[0], indexed(path, 0)), f.integer<int>(json[1], indexed(path, 1))};
+}
+
+// One function for each type of field.
+
+template <class Value>
+void read_field(const Fields& f, const Json& json, const std::string& path, Value& to) {
+  if constexpr (std::is_same_v<Value, bool> || std::is_floating_point_v<Value>) {
+    f.scalar(json, path, to);
+  } else if constexpr (std::is_enum_v<Value>) {
+    std::string expected;
+    for (const auto& [value, name] : NamesOf<Value>::list) {
+      if (json.is_string() && json.get_ref<const std::string&>() == name) {
+        to = value;
+        return;
+      }
+      expected += (expected.empty() ? "one of " : ", ") + std::string(name);
+    }
+    fail(path, expected, show_json(json));
+  } else if constexpr (std::is_integral_v<Value>) {
+    to = f.integer<Value>(json, path);
+  } else {
+    read_object(json, path, to);
+  }
+}
+
+/// One operand may stand without the brackets of the list.
+void read_field(const Fields& f, const Json& json, const std::string& path,
+                std::vector<ValueRef>& to) {
+  if (json.is_array() && !json.empty() && json[0].is_array()) {
+    return read_array(
+        json, path, kMaxOperands, to,
+        [&](const Json& item, const std::string& at, ValueRef& v) { read_value(f, item, at, v); });
+  }
+  read_value(f, json, path, to.emplace_back());
+}
+
+void read_field(const Fields&, const Json& json, const std::string& path,
+                std::vector<KeepSpec>& to) {
+  const auto read = [](const Json& item, const std::string& at, KeepSpec& keep) {
+    Fields spec(item, at);
+    const Json& op = spec.need("op");
+    const auto known = op.is_string() ? op_named(op.get_ref<const std::string&>()) : std::nullopt;
+    if (!known) fail(spec.path("op"), "an op that computes", show_json(op));
+    keep.op = *known;
+    spec.read("index", keep.index);
     spec.finish();
-  }
+  };
+  read_array(json, path, kMaxKeep, to, read);
 }
 
-std::vector<SegmentSpec> read_segments(const Json& json, const std::string& path) {
-  need_array(kWhat, json, path, static_cast<std::size_t>(kMaxLayers));
-  std::vector<SegmentSpec> segments;
-  segments.reserve(json.size());
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    Fields f(json[i], indexed(path, i));
-    SegmentSpec s;
-    s.begin = f.integer<int>(f.need("begin"), f.path("begin"));
-    s.end = f.integer<int>(f.need("end"), f.path("end"));
-    read_choice(f, s.choice);
-    if (const Json* nested = f.find("nested")) s.nested = read_segments(*nested, f.path("nested"));
-    f.finish();
-    segments.push_back(std::move(s));
-  }
-  return segments;
+void read_field(const Fields&, const Json& json, const std::string& path,
+                std::vector<SegmentSpec>& to) {
+  read_array(
+      json, path, static_cast<std::size_t>(kMaxLayers), to,
+      [](const Json& item, const std::string& at, SegmentSpec& s) { read_object(item, at, s); });
 }
 
-PlanSpec read_plan(const Json& json) {
-  PlanSpec plan;
-  Fields f(json, "plan");
-  if (const Json* sequential = f.find("sequential")) {
-    Fields s(*sequential, f.path("sequential"));
-    plan.sequential.emplace();
-    plan.sequential->segments = s.integer<int>(s.need("segments"), s.path("segments"));
-    s.read("last_stored", plan.sequential->last_stored);
-    read_choice(s, plan.sequential->choice);
-    s.finish();
-  }
-  if (const Json* segments = f.find("segments")) {
-    plan.segments = read_segments(*segments, f.path("segments"));
-  }
-  f.read("offload", plan.offload);
-  f.finish();
-  return plan;
+void read_field(const Fields&, const Json& json, const std::string& path,
+                std::optional<SequentialSpec>& to) {
+  read_object(json, path, to.emplace());
 }
 
-ProtocolSpec read_protocol(const Json& json) {
-  ProtocolSpec p;
-  Fields f(json, "protocol");
-  f.read("steps", p.steps);
-  f.read("microbatches", p.microbatches);
-  f.read("forwards_first", p.forwards_first);
-  f.read("backwards", p.backwards);
-  f.read("prior_gradients", p.prior_gradients);
-  f.read("zero_grad", p.zero_grad);
-  f.read("train", p.train);
-  f.read("input_requires_grad", p.input_requires_grad);
-  f.read("loss", p.loss, std::span<const LossKind>(kLosses));
-  f.read("optimizer", p.optimizer, std::span<const OptimizerKind>(kOptimizers));
-  f.read("learning_rate", p.learning_rate);
-  f.read("momentum", p.momentum);
-  f.read("reevaluate", p.reevaluate);
-  f.read("autocast", p.autocast, std::span<const AutocastSpan>(kSpans));
-  f.read("cast_cache", p.cast_cache);
-  f.read("mishap", p.mishap.kind, std::span<const MishapKind>(kMishaps));
-  f.read("mishap_layer", p.mishap.layer);
-  f.finish();
-  return p;
+void read_field(const Fields& f, const Json& json, const std::string& path,
+                std::vector<std::int64_t>& to) {
+  read_array(json, path, Shape::kMaxRank, to,
+             [&](const Json& item, const std::string& at, std::int64_t& extent) {
+               extent = f.integer<std::int64_t>(item, at);
+             });
 }
 
-std::uint64_t read_seed(const Fields& f, const Json& json) {
-  if (!json.is_string()) return f.integer<std::uint64_t>(json, "seed");
+LayerKind read_kind(const Json* json, const std::string& path) {
+  if (json == nullptr) fail(path, "a kind of layer", "none");
+  std::string expected;
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    const auto kind = static_cast<LayerKind>(i);
+    if (json->is_string() && json->get_ref<const std::string&>() == to_string(kind)) return kind;
+    expected += (i == 0 ? "one of " : ", ") + std::string(to_string(kind));
+  }
+  fail(path, expected, show_json(*json));
+}
+
+void read_field(const Fields&, const Json& json, const std::string& path,
+                std::vector<LayerSpec>& to) {
+  read_array(json, path, static_cast<std::size_t>(kMaxLayers), to,
+             [](const Json& item, const std::string& at, LayerSpec& layer) {
+               Fields f(item, at);
+               layer.kind = read_kind(f.find("kind"), f.path("kind"));
+               read_fields(f, layer);
+               f.finish();
+             });
+}
+
+/// A seed above 2^53 is written as text, since other readers of JSON would round it.
+void read_field(const Fields& f, const Json& json, const std::string& path, std::uint64_t& to) {
+  if (!json.is_string()) {
+    to = f.integer<std::uint64_t>(json, path);
+    return;
+  }
   const std::string& text = json.get_ref<const std::string&>();
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    fail("seed", "decimal digits of an integer below 2^64", show_json(json));
+    fail(path, "decimal digits of an integer below 2^64", show_json(json));
   }
-  return seed;
+}
+
+template <class S>
+void read_fields(Fields& f, S& s) {
+  for_each_field(s, [&](const auto& field, auto& value, const auto&) {
+    const char* name = field.name.data();
+    const Json* json = field.presence == Presence::required ? &f.need(name) : f.find(name);
+    if (json != nullptr) read_field(f, *json, f.path(name), value);
+  });
 }
 
 void check_format(const Fields& f, const Json& json) {
@@ -176,22 +181,7 @@ Case case_from_json(std::string_view text) {
   Fields f(json, "");
   check_format(f, f.need("format"));
   Case c;
-  if (const Json* seed = f.find("seed")) c.seed = read_seed(f, *seed);
-  f.read("dtype", c.dtype, std::span<const DType>(kDTypes));
-  f.read("data", c.data, std::span<const DataKind>(kData));
-  const Json& input = f.need("input");
-  need_array(kWhat, input, "input", Shape::kMaxRank);
-  for (std::size_t i = 0; i < input.size(); ++i) {
-    c.input.push_back(f.integer<std::int64_t>(input[i], indexed("input", i)));
-  }
-  const Json& layers = f.need("layers");
-  need_array(kWhat, layers, "layers", static_cast<std::size_t>(kMaxLayers));
-  c.layers.reserve(layers.size());
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    c.layers.push_back(read_layer(layers[i], indexed("layers", i)));
-  }
-  if (const Json* plan = f.find("plan")) c.plan = read_plan(*plan);
-  if (const Json* protocol = f.find("protocol")) c.protocol = read_protocol(*protocol);
+  read_fields(f, c);
   f.finish();
   validate(c);
   return c;

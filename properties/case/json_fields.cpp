@@ -102,18 +102,14 @@ const Json& JsonFields::need(const char* name) {
   return *value;
 }
 
-void JsonFields::read(const char* name, bool& to) {
-  const Json* value = find(name);
-  if (value == nullptr) return;
-  if (!value->is_boolean()) fail(path(name), "true or false", show_json(*value));
-  to = value->get<bool>();
+void JsonFields::scalar(const Json& value, const std::string& path, bool& to) const {
+  if (!value.is_boolean()) fail(path, "true or false", show_json(value));
+  to = value.get<bool>();
 }
 
-void JsonFields::read(const char* name, double& to) {
-  const Json* value = find(name);
-  if (value == nullptr) return;
-  if (!value->is_number()) fail(path(name), "a number", show_json(*value));
-  to = value->get<double>();
+void JsonFields::scalar(const Json& value, const std::string& path, double& to) const {
+  if (!value.is_number()) fail(path, "a number", show_json(value));
+  to = value.get<double>();
 }
 
 void JsonFields::read(const char* name, std::string& to, std::size_t longest) {

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,29 +45,18 @@ class JsonFields {
   const Json* find(const char* name);
   const Json& need(const char* name);
 
-  void read(const char* name, bool& to);
-  void read(const char* name, double& to);
   void read(const char* name, std::string& to, std::size_t longest);
 
-  template <class Integer>
-  requires std::is_integral_v<Integer>
-  void read(const char* name, Integer& to) {
-    if (const Json* value = find(name)) to = integer<Integer>(*value, path(name));
+  template <class Number>
+  void read(const char* name, Number& to) {
+    if (const Json* value = find(name)) scalar(*value, path(name), to);
   }
 
-  template <class Enum>
-  void read(const char* name, Enum& to, std::span<const Enum> choices) {
-    const Json* value = find(name);
-    if (value == nullptr) return;
-    std::string expected;
-    for (const Enum choice : choices) {
-      if (value->is_string() && value->get_ref<const std::string&>() == to_string(choice)) {
-        to = choice;
-        return;
-      }
-      expected += (expected.empty() ? "one of " : ", ") + std::string(to_string(choice));
-    }
-    fail(path(name), expected, show_json(*value));
+  void scalar(const Json& value, const std::string& path, bool& to) const;
+  void scalar(const Json& value, const std::string& path, double& to) const;
+  template <class Integer>
+  void scalar(const Json& value, const std::string& path, Integer& to) const {
+    to = integer<Integer>(value, path);
   }
 
   template <class Integer>

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "properties/generate/draw_source.h"
 #include "properties/generate/mix.h"
+#include "properties/layers/draw_source.h"
 
 namespace rematch {
 namespace {
@@ -121,21 +121,22 @@ TEST_CASE("policies and named streams survive, and say what is wrong with them")
     "plan": {"segments": [{"begin": 0, "end": 2, "keep": [{"op": "dropout", "index": 0}, {"op": "tanh"}]}]}})";
   const Case c = case_from_json(text);
   CHECK(c.layers[0].stream == 3);
-  CHECK(c.plan.segments[0].choice.keep ==
-        std::vector<KeepSpec>{{LayerKind::dropout, 0}, {LayerKind::tanh, -1}});
+  CHECK(c.plan.segments[0].choice.keep == std::vector<KeepSpec>{{"dropout", 0}, {"tanh", -1}});
   CHECK(case_from_json(to_json(c)) == c);
   const auto with = [&](std::string_view old, std::string_view replaced) {
     std::string edited = text;
     return edited.replace(edited.find(old), old.size(), replaced);
   };
-  rejects(with(R"("op": "tanh")", R"("op": "flatten")"), "keep, expected an op that computes");
+  rejects(with(R"("op": "tanh")", R"("op": "flatten")"),
+          "keep[1].op: expected an op that computes");
   rejects(with(R"("op": "tanh")", R"("index": 1)"), "plan.segments[0].keep[1].op");
   rejects(with(R"("index": 0)", R"("index": -2)"), "index, expected -1 or more, got -2");
   rejects(with(R"("end": 2,)", R"("end": 2, "variant": "reentrant",)"),
           "keep belongs to the non_reentrant");
   rejects(with(R"("end": 2,)", R"("end": 2, "nested": [{"begin": 0, "end": 1}],)"),
           "keeps results, expected no nested segments");
-  rejects(with(R"("stream": 3)", R"("stream": 256)"), "layer 0: stream, expected 0..255, got 256");
+  rejects(with(R"("stream": 3)", R"("stream": 256)"),
+          "layer 0 (dropout): expected stream in 0..255, got 256");
   rejects(with(R"({"kind": "tanh"})", R"({"kind": "tanh", "stream": 1})"), "stream does not apply");
   rejects(with(R"("plan")", R"("protocol": {"backwards": 2}, "plan")"), "serves one backward");
 }

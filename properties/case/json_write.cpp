@@ -1,176 +1,124 @@
 #include <array>
 #include <charconv>
-#include <concepts>
-#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "properties/case/json.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
 
-/// Fields of one JSON object on one line; those with their default value are left out.
-class Line {
+/// Writes objects on one line; but each layer, segment and part of a case has a line of its own.
+class Writer {
  public:
-  explicit Line(std::string& out) : out_(out) { out_ += '{'; }
+  explicit Writer(std::string& out) : out_(out) {}
 
-  /// Starts a field and returns where its value goes.
-  std::string& field(std::string_view name) {
-    if (!first_) out_ += ", ";
-    first_ = false;
-    out_ += '"';
-    out_ += name;
-    out_ += "\": ";
-    return out_;
+  template <class S>
+  void object(const S& s) {
+    out_ += '{';
+    bool first = true;
+    fields(s, [&] {
+      out_ += first ? "" : ", ";
+      first = false;
+    });
+    out_ += '}';
   }
 
+  /// `before()` is called before each field that is written.
+  template <class S, class Before>
+  void fields(const S& s, Before before) {
+    for_each_field(s, [&](const auto& field, const auto& value, const auto& usual) {
+      if (field.presence == Presence::unusual && value == usual) return;
+      before();
+      out_ += '"' + std::string(field.name) + "\": ";
+      put(value);
+    });
+  }
+
+ private:
   template <class Value>
-  void put(std::string_view name, const Value& value) {
-    std::string& out = field(name);
-    if constexpr (std::same_as<Value, bool>) {
-      out += value ? "true" : "false";
+  void put(const Value& value) {
+    if constexpr (std::is_same_v<Value, bool>) {
+      out_ += value ? "true" : "false";
     } else if constexpr (std::is_enum_v<Value>) {
-      out += '"';
-      out += to_string(value);
-      out += '"';
-    } else if constexpr (std::floating_point<Value>) {
+      out_ += '"' + std::string(to_string(value)) + '"';
+    } else if constexpr (std::is_floating_point_v<Value>) {
       std::array<char, 32> text{};
       // The shortest digits that read back as the same number.
-      out.append(text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr);
+      out_.append(text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr);
+    } else if constexpr (std::is_integral_v<Value>) {
+      out_ += std::to_string(value);
     } else {
-      out += std::to_string(value);
+      object(value);
     }
   }
 
-  template <class Value>
-  void put(std::string_view name, const Value& value, const Value& usual) {
-    if (!(value == usual)) put(name, value);
+  void put(std::uint64_t seed) {
+    constexpr std::uint64_t kExactInDouble = std::uint64_t{1} << 53;
+    const std::string quote = seed > kExactInDouble ? "\"" : "";
+    out_ += quote + std::to_string(seed) + quote;
   }
 
-  void close() { out_ += '}'; }
+  template <class Item, class One>
+  void list(const std::vector<Item>& items, One one) {
+    out_ += '[';
+    for (const Item& item : items) {
+      if (&item != items.data()) out_ += ", ";
+      one(item);
+    }
+    out_ += ']';
+  }
+  /// One item a line.
+  template <class Item>
+  void lines(const std::vector<Item>& items) {
+    out_ += '[';
+    indent_ += 2;
+    for (const Item& item : items) {
+      out_ += (&item == items.data() ? "\n" : ",\n") + std::string(indent_, ' ');
+      line(item);
+    }
+    indent_ -= 2;
+    out_ += "\n" + std::string(indent_, ' ') + ']';
+  }
+  void line(const SegmentSpec& s) { object(s); }
+  void line(const LayerSpec& l) {
+    out_ += "{\"kind\": \"" + std::string(to_string(l.kind)) + '"';
+    fields(l, [&] { out_ += ", "; });
+    out_ += '}';
+  }
 
- private:
+  void put(const ValueRef& v) {
+    out_ += "[" + std::to_string(v.layer) + ", " + std::to_string(v.output) + "]";
+  }
+  void put(const std::vector<ValueRef>& operands) {
+    if (operands.size() == 1) return put(operands[0]);
+    list(operands, [&](const ValueRef& v) { put(v); });
+  }
+  void put(const std::vector<KeepSpec>& keep) {
+    list(keep, [&](const KeepSpec& k) {
+      out_ += "{\"op\": \"" + std::string(k.op) + '"';
+      if (k.index != KeepSpec{}.index) out_ += ", \"index\": " + std::to_string(k.index);
+      out_ += '}';
+    });
+  }
+  void put(const std::vector<std::int64_t>& extents) {
+    list(extents, [&](std::int64_t extent) { out_ += std::to_string(extent); });
+  }
+  void put(const std::vector<LayerSpec>& layers) { lines(layers); }
+  void put(const std::vector<SegmentSpec>& segments) { lines(segments); }
+  void put(const std::optional<SequentialSpec>& sequential) { object(*sequential); }
+
   std::string& out_;
-  bool first_ = true;
+  std::size_t indent_ = 2;
 };
-
-void write_layer(const LayerSpec& l, std::string& out) {
-  const LayerSpec usual;
-  Line line(out);
-  line.put("kind", l.kind);
-  line.put("features", l.features, usual.features);
-  line.put("kernel", l.kernel, usual.kernel);
-  line.put("stride", l.stride, usual.stride);
-  line.put("padding", l.padding, usual.padding);
-  line.put("p", l.p, usual.p);
-  line.put("bias", l.bias, usual.bias);
-  line.put("in_place", l.in_place, usual.in_place);
-  line.put("frozen", l.frozen, usual.frozen);
-  line.put("tied_to", l.tied_to, usual.tied_to);
-  line.put("stream", l.stream, usual.stream);
-  if (l.from) {
-    line.field("from") +=
-        "[" + std::to_string(l.from->layer) + ", " + std::to_string(l.from->output) + "]";
-  }
-  line.close();
-}
-
-void write_choice(const CheckpointChoice& c, Line& line) {
-  const CheckpointChoice usual;
-  line.put("variant", c.variant);
-  line.put("preserve_rng", c.preserve_rng, usual.preserve_rng);
-  line.put("early_stop", c.early_stop, usual.early_stop);
-  line.put("determinism", c.determinism, usual.determinism);
-  if (c.keep.empty()) return;
-  std::string& out = line.field("keep");
-  out += '[';
-  for (const KeepSpec& k : c.keep) {
-    if (&k != c.keep.data()) out += ", ";
-    Line spec(out);
-    spec.put("op", k.kind);
-    spec.put("index", k.index, KeepSpec{}.index);
-    spec.close();
-  }
-  out += ']';
-}
-
-/// `[` one segment a line `]`, its lines indented by `indent` + 2.
-void write_segments(std::span<const SegmentSpec> segments, std::size_t indent, std::string& out) {
-  const std::string margin(indent, ' ');
-  out += '[';
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const SegmentSpec& s = segments[i];
-    out += (i == 0 ? "\n  " : ",\n  ") + margin;
-    Line line(out);
-    line.put("begin", s.begin);
-    line.put("end", s.end);
-    write_choice(s.choice, line);
-    if (!s.nested.empty()) write_segments(s.nested, indent + 2, line.field("nested"));
-    line.close();
-  }
-  out += "\n" + margin + "]";
-}
-
-void write_plan(const PlanSpec& plan, std::string& out) {
-  Line line(out);
-  if (plan.sequential) {
-    Line sequential(line.field("sequential"));
-    sequential.put("segments", plan.sequential->segments);
-    sequential.put("last_stored", plan.sequential->last_stored, SequentialSpec{}.last_stored);
-    write_choice(plan.sequential->choice, sequential);
-    sequential.close();
-  }
-  line.put("offload", plan.offload, PlanSpec{}.offload);
-  if (!plan.segments.empty()) write_segments(plan.segments, 2, line.field("segments"));
-  line.close();
-}
-
-void write_protocol(const ProtocolSpec& p, std::string& out) {
-  const ProtocolSpec usual;
-  Line line(out);
-  line.put("steps", p.steps, usual.steps);
-  line.put("microbatches", p.microbatches, usual.microbatches);
-  line.put("forwards_first", p.forwards_first, usual.forwards_first);
-  line.put("backwards", p.backwards, usual.backwards);
-  line.put("prior_gradients", p.prior_gradients, usual.prior_gradients);
-  line.put("zero_grad", p.zero_grad, usual.zero_grad);
-  line.put("train", p.train, usual.train);
-  line.put("input_requires_grad", p.input_requires_grad, usual.input_requires_grad);
-  line.put("loss", p.loss, usual.loss);
-  line.put("optimizer", p.optimizer, usual.optimizer);
-  line.put("learning_rate", p.learning_rate, usual.learning_rate);
-  line.put("momentum", p.momentum, usual.momentum);
-  line.put("reevaluate", p.reevaluate, usual.reevaluate);
-  line.put("autocast", p.autocast, usual.autocast);
-  line.put("cast_cache", p.cast_cache, usual.cast_cache);
-  line.put("mishap", p.mishap.kind, usual.mishap.kind);
-  line.put("mishap_layer", p.mishap.layer, usual.mishap.layer);
-  line.close();
-}
 
 }  // namespace
 
 std::string to_json(const Case& c) {
-  constexpr std::uint64_t kExactInDouble = std::uint64_t{1} << 53;
-  const std::string quote = c.seed > kExactInDouble ? "\"" : "";
   std::string out = "{\n  \"format\": " + std::to_string(Case::kFormat);
-  out += ",\n  \"seed\": " + quote + std::to_string(c.seed) + quote;
-  out += ",\n  \"dtype\": \"" + std::string(to_string(c.dtype)) + "\"";
-  if (c.data != DataKind::normal)
-    out += ",\n  \"data\": \"" + std::string(to_string(c.data)) + "\"";
-  out += ",\n  \"input\": [";
-  for (std::size_t i = 0; i < c.input.size(); ++i) {
-    out += (i == 0 ? "" : ", ") + std::to_string(c.input[i]);
-  }
-  out += "],\n  \"layers\": [";
-  for (std::size_t i = 0; i < c.layers.size(); ++i) {
-    out += i == 0 ? "\n    " : ",\n    ";
-    write_layer(c.layers[i], out);
-  }
-  out += "\n  ]";
-  if (!c.plan.empty()) write_plan(c.plan, out += ",\n  \"plan\": ");
-  if (c.protocol != ProtocolSpec{}) write_protocol(c.protocol, out += ",\n  \"protocol\": ");
+  Writer(out).fields(c, [&] { out += ",\n  "; });
   return out + "\n}\n";
 }
 

@@ -4,40 +4,31 @@
 #include <span>
 
 #include "properties/case/geometry.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 
-std::string_view op_of(const Case& c, int layer) {
-  const LayerSpec& l = c.layers[static_cast<std::size_t>(layer)];
-  switch (l.kind) {
-    case LayerKind::flatten:
-    case LayerKind::duplicate:
-      return {};
-    case LayerKind::relu:
-      if (l.in_place) return {};
-      break;
-    case LayerKind::dropout:
-    case LayerKind::gaussian_noise:
-      if (!c.protocol.train || l.p == 0) return {};
-      break;
-    case LayerKind::rrelu:
-      if (!c.protocol.train) return "leaky_relu";
-      break;
-    default:
-      break;
-  }
-  return to_string(l.kind);
+bool kept_by_policy(const Case& c, const SegmentSpec& s, int layer, std::size_t op) {
+  const auto ops_at = [&](int i) {
+    return ops_of(c.layers[static_cast<std::size_t>(i)], c.protocol.train);
+  };
+  const std::span ops = ops_at(layer);
+  const std::string_view name = ops[op];
+  auto index = std::count(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(op), name);
+  for (int i = s.begin; i < layer; ++i)
+    index += std::count(ops_at(i).begin(), ops_at(i).end(), name);
+  return std::any_of(s.choice.keep.begin(), s.choice.keep.end(), [&](const KeepSpec& k) {
+    return k.op == name && (k.index < 0 || k.index == index);
+  });
 }
 
 bool kept_by_policy(const Case& c, const SegmentSpec& s, int layer) {
   if (s.choice.keep.empty()) return false;
-  const std::string_view op = op_of(c, layer);
-  if (op.empty()) return false;
-  int index = 0;
-  for (int i = s.begin; i < layer; ++i) index += op_of(c, i) == op ? 1 : 0;
-  return std::any_of(s.choice.keep.begin(), s.choice.keep.end(), [&](const KeepSpec& k) {
-    return to_string(k.kind) == op && (k.index < 0 || k.index == index);
-  });
+  const auto ops = ops_of(c.layers[static_cast<std::size_t>(layer)], c.protocol.train).size();
+  for (std::size_t op = 0; op < ops; ++op) {
+    if (!kept_by_policy(c, s, layer, op)) return false;
+  }
+  return ops > 0;
 }
 
 namespace {

@@ -5,9 +5,11 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "properties/case/geometry.h"
 #include "properties/case/policy.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -43,8 +45,8 @@ bool segment_begins_within(const Case& c, int low, int high) {
 
 void check_keep(const CheckpointChoice& choice, const char* place) {
   for (const KeepSpec& k : choice.keep) {
-    if (k.kind == LayerKind::flatten || k.kind == LayerKind::duplicate) {
-      fail(std::string(place) + ".keep", "an op that computes", std::string(to_string(k.kind)));
+    if (!op_named(k.op)) {
+      fail(std::string(place) + ".keep", "an op that computes", std::string(k.op));
     }
     if (k.index < -1)
       fail(std::string(place) + ".keep: index", "-1 or more", std::to_string(k.index));
@@ -126,28 +128,21 @@ void check_segments(std::span<const SegmentSpec> segments, int begin, int end, i
   }
 }
 
-void check_int(const char* name, int value, int low, int high) {
+void check_int(std::string_view name, int value, int low, int high) {
   if (value < low || value > high) {
-    fail(std::string("protocol: ") + name, std::to_string(low) + ".." + std::to_string(high),
+    fail("protocol: " + std::string(name), std::to_string(low) + ".." + std::to_string(high),
          std::to_string(value));
   }
 }
 
 }  // namespace
 
-bool has_parameters(LayerKind kind) {
-  return kind == LayerKind::linear || kind == LayerKind::conv2d || kind == LayerKind::batch_norm ||
-         kind == LayerKind::layer_norm;
-}
-
 bool can_happen(MishapKind kind, const LayerSpec& layer) {
-  using enum LayerKind;
   switch (kind) {
     case MishapKind::weight_changed:
-      return has_parameters(layer.kind);
+      return layer_of(layer).has_parameters;
     case MishapKind::op_exchanged:
-      return !layer.in_place && (layer.kind == relu || layer.kind == gelu || layer.kind == tanh ||
-                                 layer.kind == sigmoid || layer.kind == softmax);
+      return !layer.in_place && layer_of(layer).exchangeable;
     default:
       return true;
   }
@@ -158,59 +153,24 @@ bool preserves_rng_everywhere(const Case& c) {
   return plan.sequential ? plan.sequential->choice.preserve_rng : preserve_rng(plan.segments);
 }
 
-bool can_be_tied(LayerKind kind) { return kind == LayerKind::linear || kind == LayerKind::conv2d; }
-
-bool draws_in_training(const LayerSpec& layer) {
-  return layer.kind == LayerKind::rrelu ||
-         ((layer.kind == LayerKind::dropout || layer.kind == LayerKind::gaussian_noise) &&
-          layer.p > 0);
-}
-
-const char* stray_field(const LayerSpec& l) {
-  using enum LayerKind;
-  const bool window = l.kind == conv2d || l.kind == max_pool2d || l.kind == avg_pool2d;
-  if (l.features != 0 && !can_be_tied(l.kind) && l.kind != split) return "features";
-  if (!window && l.kernel != 0) return "kernel";
-  if (!window && l.stride != 1) return "stride";
-  if (!window && l.padding != 0) return "padding";
-  if (l.p != 0 && l.kind != dropout && l.kind != gaussian_noise) return "p";
-  if (!l.bias && !can_be_tied(l.kind)) return "bias";
-  if (l.in_place && l.kind != relu) return "in_place";
-  if (l.frozen && !has_parameters(l.kind)) return "frozen";
-  if (l.tied_to != -1 && !can_be_tied(l.kind)) return "tied_to";
-  if (l.stream != 0 && l.kind != dropout && l.kind != rrelu && l.kind != gaussian_noise) {
-    return "stream";
-  }
-  if (l.from && l.kind != add && l.kind != concat) return "from";
-  return nullptr;
-}
-
 const char* in_place_hazard(const Case& c, int layer) {
+  const auto at = [&](int i) -> const Layer& {
+    return layer_of(c.layers[static_cast<std::size_t>(i)]);
+  };
   int base = layer - 1;
-  while (base >= 0 && c.layers[static_cast<std::size_t>(base)].kind == LayerKind::flatten) --base;
+  while (base >= 0 && at(base).view) --base;
   if (base < 0) return "overwrites the model input";
-  switch (c.layers[static_cast<std::size_t>(base)].kind) {
-    case LayerKind::linear:
-    case LayerKind::conv2d:
-    case LayerKind::max_pool2d:
-    case LayerKind::avg_pool2d:
-    case LayerKind::batch_norm:
-    case LayerKind::layer_norm:
-    case LayerKind::add:
-    case LayerKind::concat:
-      break;
-    default:
-      return "overwrites a value that the layer before it saved or did not make";
+  if (!at(base).overwritable) {
+    return "overwrites a value that the layer before it saved or did not make";
   }
-  if (c.protocol.autocast != AutocastSpan::off &&
-      can_be_tied(c.layers[static_cast<std::size_t>(base)].kind)) {
+  if (c.protocol.autocast != AutocastSpan::off && at(base).low_precision) {
     return "overwrites a bfloat16 value";
   }
   if (kept_by_policy(c, base)) return "overwrites a result that a policy keeps";
   if (segment_begins_within(c, base, layer)) return "overwrites the input of a segment";
   for (const LayerSpec& other : c.layers) {
-    if (other.from && other.from->layer >= base && other.from->layer < layer) {
-      return "overwrites a value that another layer reads";
+    for (const ValueRef v : other.from) {
+      if (v.layer >= base && v.layer < layer) return "overwrites a value that another layer reads";
     }
   }
   return nullptr;
@@ -239,12 +199,6 @@ void check_plan(const Case& c) {
 }
 
 void check_protocol(const Case& c) {
-  for (std::size_t i = 0; i < c.layers.size(); ++i) {
-    const int stream = c.layers[i].stream;
-    if (stream >= 0 && stream < kMaxStreams) continue;
-    fail("layer " + std::to_string(i) + ": stream", "0.." + std::to_string(kMaxStreams - 1),
-         std::to_string(stream));
-  }
   const ProtocolSpec& p = c.protocol;
   if (p.autocast != AutocastSpan::off && c.dtype != DType::float32) {
     fail("protocol: autocast belongs to float32", "off", std::string(to_string(p.autocast)));
@@ -256,9 +210,11 @@ void check_protocol(const Case& c) {
   if (p.mishap.kind != MishapKind::none && !preserves_rng_everywhere(c)) {
     fail("protocol: a mishap needs segments with preserve_rng", "true", "false");
   }
-  check_int("steps", p.steps, 1, 1024);
-  check_int("microbatches", p.microbatches, 1, 1024);
-  check_int("backwards", p.backwards, 1, 64);
+  for_each_field(p, [&](const auto& field, const auto& value, const auto&) {
+    if constexpr (std::is_same_v<decltype(value), const int&>) {
+      if (field.low < field.high) check_int(field.name, value, field.low, field.high);
+    }
+  });
   if (!std::isfinite(p.learning_rate) || p.learning_rate < 0 || p.learning_rate > 1e3) {
     fail("protocol: learning_rate", "a number in [0, 1000]", std::to_string(p.learning_rate));
   }

@@ -4,23 +4,10 @@
 
 namespace rematch {
 
-/// Why relu layer `layer` must not overwrite its operand, or nullptr when it may. It may when the
+/// Why layer `layer` must not overwrite its operand, or nullptr when it may. It may when the
 /// operand was freshly made, inside the same segments, by an operation that does not save its own
 /// output, and when no other layer reads it. The case's references and plan are in range.
 const char* in_place_hazard(const Case& c, int layer);
-
-/// The first field of the layer that is set although its kind does not have it, or nullptr.
-const char* stray_field(const LayerSpec& layer);
-
-bool has_parameters(LayerKind kind);
-/// linear and conv2d.
-bool can_be_tied(LayerKind kind);
-/// Does the layer draw random numbers in train mode.
-bool draws_in_training(const LayerSpec& layer);
-/// split and duplicate have two outputs, all others one.
-constexpr int output_count(LayerKind kind) {
-  return kind == LayerKind::split || kind == LayerKind::duplicate ? 2 : 1;
-}
 
 /// Whether that mishap can happen to that layer; see MishapSpec.
 bool can_happen(MishapKind kind, const LayerSpec& layer);

@@ -104,8 +104,8 @@ TEST_CASE("a weight with one use is exact whatever its gradient held") {
 }
 
 TEST_CASE("a skip through reentrant segments of any depth is summed in the plain order") {
-  Case c = case_of({2, 3}, {dense(3), dense(3), joined(LayerKind::add, {0, 0}), dense(3),
-                            joined(LayerKind::add, {0, 0}), joined(LayerKind::add, {0, 0})});
+  Case c = case_of({2, 3}, {dense(3), dense(3), joined("add", {0, 0}), dense(3),
+                            joined("add", {0, 0}), joined("add", {0, 0})});
   c.plan.segments = {segment(1, 3, R), segment(3, 5, R, {segment(3, 4, R)})};
   CHECK(exact(c));
   c.plan.segments = {segment(1, 6, R, {segment(1, 3, R), segment(4, 6, R)})};
@@ -113,8 +113,8 @@ TEST_CASE("a skip through reentrant segments of any depth is summed in the plain
 }
 
 TEST_CASE("two names of one tensor become two sums when they cross a reentrant boundary") {
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::duplicate), dense(3),
-                            joined(LayerKind::add, {1, 1}), joined(LayerKind::add, {1, 0})});
+  Case c = case_of({2, 3}, {dense(3), layer("duplicate"), dense(3), joined("add", {1, 1}),
+                            joined("add", {1, 0})});
   c.protocol.input_requires_grad = true;
   CHECK(exact(c));
   // Plain: (g4 + g3) + g2. In the replay the first name gathers g4 + g2, the second has g3.
@@ -132,7 +132,7 @@ TEST_CASE("two names of one tensor become two sums when they cross a reentrant b
 }
 
 TEST_CASE("values are comparable unless a replay draws without its random state") {
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::dropout), dense(3)});
+  Case c = case_of({2, 3}, {dense(3), layer("dropout"), dense(3)});
   c.plan.segments = {segment(0, 2, N)};
   CHECK(forecast_of(c).values_comparable);
   c.plan.segments[0].choice.preserve_rng = false;

@@ -91,7 +91,7 @@ TEST_CASE("recursive halving runs a layer once more for every level that replays
 }
 
 TEST_CASE("early stop ends a replay with the layer of the last saved tensor") {
-  Case c = case_of({2, 3}, {dense(3), dense(3), joined(LayerKind::add, {0, 0})});
+  Case c = case_of({2, 3}, {dense(3), dense(3), joined("add", {0, 0})});
   c.plan.segments = {segment(1, 3, Variant::non_reentrant)};
   CHECK(forecast_of(c).executions == Counts{1, 2, 1});
   c.plan.segments = {without_early_stop(c.plan.segments[0])};
@@ -101,7 +101,7 @@ TEST_CASE("early stop ends a replay with the layer of the last saved tensor") {
 }
 
 TEST_CASE("a non-reentrant segment that saves nothing is never replayed, a reentrant one is") {
-  Case c = case_of({2, 3}, {dense(3), joined(LayerKind::add, {0, 0})});
+  Case c = case_of({2, 3}, {dense(3), joined("add", {0, 0})});
   c.plan.segments = {segment(1, 2, Variant::non_reentrant)};
   CHECK(forecast_of(c).executions == Counts{1, 1});
   c.plan.segments = {segment(1, 2, Variant::reentrant)};
@@ -110,7 +110,7 @@ TEST_CASE("a non-reentrant segment that saves nothing is never replayed, a reent
 
 TEST_CASE("a segment in which nothing requires grad is never replayed") {
   for (const Variant variant : kBoth) {
-    Case c = case_of({2, 3}, {layer(LayerKind::tanh), dense(3), layer(LayerKind::tanh)});
+    Case c = case_of({2, 3}, {layer("tanh"), dense(3), layer("tanh")});
     c.plan.segments = {segment(0, 1, variant)};
     CHECK(forecast_of(c).executions == Counts{1, 1, 1});
   }
@@ -135,8 +135,8 @@ TEST_CASE("a replay stops before an inner non-reentrant region but after a reent
 }
 
 TEST_CASE("values that skip over a segment do not change how often it runs") {
-  Case c = case_of({2, 3}, {dense(3), dense(3), layer(LayerKind::gelu),
-                            joined(LayerKind::add, {0, 0}), joined(LayerKind::add, {-1, 0})});
+  Case c = case_of(
+      {2, 3}, {dense(3), dense(3), layer("gelu"), joined("add", {0, 0}), joined("add", {-1, 0})});
   for (const Variant variant : kBoth) {
     c.plan.segments = {segment(1, 3, variant)};
     CHECK(forecast_of(c).executions == Counts{1, 2, 2, 1, 1});

@@ -99,7 +99,7 @@ void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
       fail(i, "a range that is not there");
     }
     if (f.drawn < 0 || f.workspace < 0) fail(i, "a negative number of elements or bytes");
-    const int operands = c.layers[i].from ? 2 : 1;
+    const int operands = 1 + static_cast<int>(c.layers[i].from.size());
     const int parameters = static_cast<int>(geometry.layer_parameters[i].size());
     const int outputs = static_cast<int>(geometry.outputs[i].size());
     for (const SavedTensorFact& s : facts.saved_by(f)) {
@@ -150,6 +150,7 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   // Swapped, so that memory goes back and forth instead of being asked for again.
   f.executions.swap(trace.executions);
   f.computations.swap(trace.computations);
+  f.plain_computations.swap(plain.computations);
   f.hooks.swap(trace.hooks);
   f.grad_flags.swap(trace.grad_flags);
   f.output_flags.swap(trace.output_flags);

@@ -5,7 +5,7 @@
 
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
-#include "properties/record/facts.h"
+#include "properties/layers/facts.h"
 #include "properties/record/record.h"
 
 namespace rematch {
@@ -18,6 +18,7 @@ struct Forecast {
   /// How many of them compute the layer's results; the others recall what a policy kept. 0 for
   /// layers that make no tensors by an op (views, in place, without effect).
   std::vector<int> computations;
+  std::vector<int> plain_computations;
   /// Expected gradient-hook firings per parameter, for one forward with all its backwards.
   std::vector<int> hooks;
   /// requires_grad of output k of layer i after its first execution, checkpointed run: flags[i][k].

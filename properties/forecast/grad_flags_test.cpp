@@ -16,7 +16,7 @@ Flags main_flags(const Forecast& f) {
 }
 
 TEST_CASE("in a plain run whatever follows a trained layer requires grad") {
-  const Case c = case_of({2, 3}, {layer(LayerKind::tanh), dense(3), layer(LayerKind::tanh)});
+  const Case c = case_of({2, 3}, {layer("tanh"), dense(3), layer("tanh")});
   const Forecast f = forecast_of(c);
   CHECK(main_flags(f) == Flags{false, true, true});
   CHECK(f.output_flags == Flags{true});
@@ -25,7 +25,7 @@ TEST_CASE("in a plain run whatever follows a trained layer requires grad") {
 
 TEST_CASE(
     "a reentrant first block on an input without grad is frozen, a non-reentrant one is not") {
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::tanh), dense(3)});
+  Case c = case_of({2, 3}, {dense(3), layer("tanh"), dense(3)});
   c.plan.segments = {segment(0, 2, Variant::reentrant)};
   Forecast f = forecast_of(c);
   CHECK(main_flags(f) == Flags{false, false, true});
@@ -46,7 +46,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a frozen first block stays frozen inside a non-reentrant segment") {
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::tanh), dense(3)});
+  Case c = case_of({2, 3}, {dense(3), layer("tanh"), dense(3)});
   c.plan.segments = {segment(0, 3, Variant::non_reentrant, {segment(0, 1, Variant::reentrant)})};
   const Forecast f = forecast_of(c);
   CHECK(main_flags(f) == Flags{false, false, true});
@@ -64,7 +64,7 @@ TEST_CASE("a model that lies in frozen blocks altogether has nothing to differen
 
 TEST_CASE("all outputs of a reentrant segment require grad, even one that merely passes through") {
   // The unused second output of the split is a model output of its own.
-  Case c = case_of({2, 4}, {layer(LayerKind::split), dense(3), dense(3)});
+  Case c = case_of({2, 4}, {layer("split"), dense(3), dense(3)});
   c.layers[0].features = 2;
   CHECK(forecast_of(c).output_flags == Flags{true, false});
   c.plan.segments = {segment(2, 3, Variant::non_reentrant)};
@@ -74,7 +74,7 @@ TEST_CASE("all outputs of a reentrant segment require grad, even one that merely
 }
 
 TEST_CASE("inside a reentrant forward only identities keep the flag of their operand") {
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::duplicate), layer(LayerKind::tanh)});
+  Case c = case_of({2, 3}, {dense(3), layer("duplicate"), layer("tanh")});
   c.plan.segments = {segment(1, 3, Variant::reentrant)};
   const Forecast f = forecast_of(c);
   CHECK(f.grad_flags[1] == Flags{true, true});

@@ -35,7 +35,7 @@ void SymbolicGraph::lay_out(int layer) {
     ++l.operands;
   };
   add_operand({layer - 1, 0});
-  if (spec.from) add_operand(*spec.from);
+  for (const ValueRef& v : spec.from) add_operand(v);
 
   l.first_output = static_cast<int>(output_elements_.size());
   l.outputs = static_cast<int>(geometry_->outputs[index].size());

@@ -9,7 +9,7 @@
 #include "properties/case/geometry.h"
 #include "properties/forecast/heap.h"
 #include "properties/forecast/trace.h"
-#include "properties/record/facts.h"
+#include "properties/layers/facts.h"
 
 namespace rematch {
 

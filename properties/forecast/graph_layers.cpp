@@ -150,7 +150,7 @@ void SymbolicGraph::compute(int layer, std::size_t results) {
   if (recall(layer)) return;
   const Layout& l = layouts_[static_cast<std::size_t>(layer)];
   const LayerFacts& f = facts_->of(layer);
-  if (first_ && f.computes) ++trace_->computations[static_cast<std::size_t>(layer)];
+  if (first_) trace_->computations[static_cast<std::size_t>(layer)] += f.ops;
   const std::span outputs =
       std::span(output_elements_)
           .subspan(static_cast<std::size_t>(l.first_output), static_cast<std::size_t>(l.outputs));

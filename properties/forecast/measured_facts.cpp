@@ -57,7 +57,7 @@ class Measurement {
   void measure_computations() {
     for (const ExecutionCount& x : plain_.executions) {
       if (x.step != 0 || x.pass != 0 || !known(x.layer)) continue;
-      facts_.layers[static_cast<std::size_t>(x.layer)].computes = x.computed > 0;
+      facts_.layers[static_cast<std::size_t>(x.layer)].ops = x.computed;
     }
   }
 
@@ -97,20 +97,26 @@ class Measurement {
     return static_cast<int>(own_.size()) - 1;
   }
 
+  /// The first operand of the layer in that memory, or -1.
+  int operand_in(int layer, std::uint64_t memory) const {
+    if (memory == memory_of({layer - 1, 0})) return 0;
+    const std::vector<ValueRef>& from = c_.layers[index(layer)].from;
+    const auto found =
+        std::find_if(from.begin(), from.end(), [&](ValueRef v) { return memory == memory_of(v); });
+    return found == from.end() ? -1 : static_cast<int>(found - from.begin()) + 1;
+  }
+
   void add(int layer, const LayerValue& v, Facts& measured) {
     const std::vector<std::uint64_t>& outputs = outputs_[index(layer)];
     SavedTensorFact fact;
     const auto output = std::find(outputs.begin(), outputs.end(), v.memory);
-    const LayerSpec& spec = c_.layers[index(layer)];
     if (v.memory == 0) {
       // Of the model, or its input: it counts nothing, whichever it is.
       fact.what =
           geometry_.layer_parameters[index(layer)].empty() ? What::operand : What::parameter;
-    } else if (v.memory == memory_of({layer - 1, 0})) {
+    } else if (const int operand = operand_in(layer, v.memory); operand >= 0) {
       fact.what = What::operand;
-    } else if (spec.from && v.memory == memory_of(*spec.from)) {
-      fact.what = What::operand;
-      fact.index = 1;
+      fact.index = operand;
     } else if (output != outputs.end()) {
       fact.what = What::output;
       fact.index = static_cast<int>(output - outputs.begin());

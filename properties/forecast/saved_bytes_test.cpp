@@ -14,8 +14,7 @@ constexpr std::int64_t kWide = 4 * 8 * kFloat;
 constexpr std::int64_t kOutput = 4 * 2 * kFloat;
 
 Case perceptron() {
-  return case_of({4, 3},
-                 {dense(8), layer(LayerKind::gelu), dense(8), layer(LayerKind::gelu), dense(2)});
+  return case_of({4, 3}, {dense(8), layer("gelu"), dense(8), layer("gelu"), dense(2)});
 }
 
 TEST_CASE("a plain perceptron saves the operand of each gelu and linear, but not the model input") {
@@ -25,7 +24,7 @@ TEST_CASE("a plain perceptron saves the operand of each gelu and linear, but not
 }
 
 TEST_CASE("a storage that several nodes save counts once") {
-  Case c = case_of({4, 3}, {dense(8), layer(LayerKind::relu), dense(2)});
+  Case c = case_of({4, 3}, {dense(8), layer("relu"), dense(2)});
   CHECK(forecast_of(c).saved_bytes == kWide + kOutput);
   c.layers[1].in_place = true;
   CHECK(forecast_of(c).saved_bytes == kWide + kOutput);
@@ -61,8 +60,8 @@ TEST_CASE("a reentrant segment keeps every tensor input once one of them require
 }
 
 TEST_CASE("a segment that saves nothing keeps nothing") {
-  Case c = case_of({4, 3}, {dense(8), layer(LayerKind::avg_pool2d), dense(2)});
-  c.layers[1] = joined(LayerKind::add, {0, 0});
+  Case c = case_of({4, 3}, {dense(8), layer("avg_pool2d"), dense(2)});
+  c.layers[1] = joined("add", {0, 0});
   c.plan.segments = {segment(1, 2, Variant::non_reentrant)};
   CHECK(forecast_of(c).saved_bytes == kWide + kOutput);
 }
@@ -78,8 +77,7 @@ TEST_CASE("an outer segment keeps nothing for inner ones that saved nothing") {
 }
 
 TEST_CASE("a value that skips over a segment is an input of it") {
-  Case c = case_of({4, 3}, {dense(8), dense(8), layer(LayerKind::gelu), dense(8),
-                            joined(LayerKind::add, {0, 0})});
+  Case c = case_of({4, 3}, {dense(8), dense(8), layer("gelu"), dense(8), joined("add", {0, 0})});
   c.plan.segments = {segment(2, 3, Variant::non_reentrant)};
   // Layer 1 saves value 0, the frame values 0 and 1, layer 3 its operand, mse the sum.
   CHECK(forecast_of(c).saved_bytes == 4 * kWide);
@@ -88,18 +86,18 @@ TEST_CASE("a value that skips over a segment is an input of it") {
 TEST_CASE("masks take a byte an element, indices four, statistics one number a channel or row") {
   const std::int64_t image = 2 * 3 * 4 * 4;
   const auto bytes = [](LayerSpec spec) {
-    if (spec.kind == LayerKind::max_pool2d) spec.kernel = spec.stride = 2;
+    if (spec.kind == layer_kind("max_pool2d")) spec.kernel = spec.stride = 2;
     Case c = case_of({2, 3, 4, 4}, {std::move(spec)});
     c.protocol.input_requires_grad = true;
     return forecast_of(c).saved_bytes;
   };
-  CHECK(bytes(layer(LayerKind::dropout)) == image + image * kFloat);
-  CHECK(bytes(layer(LayerKind::max_pool2d)) == image / 4 * 4 + image / 4 * kFloat);
-  CHECK(bytes(layer(LayerKind::batch_norm)) == 2 * 3 * kFloat + image * kFloat);
-  CHECK(bytes(layer(LayerKind::layer_norm)) == 2 * (2 * 3 * 4) * kFloat + image * kFloat);
-  CHECK(bytes(layer(LayerKind::rrelu)) == 2 * image * kFloat);
-  CHECK(bytes(layer(LayerKind::gelu)) == image * kFloat);
-  CHECK(bytes(layer(LayerKind::softmax)) == image * kFloat);
+  CHECK(bytes(layer("dropout")) == image + image * kFloat);
+  CHECK(bytes(layer("max_pool2d")) == image / 4 * 4 + image / 4 * kFloat);
+  CHECK(bytes(layer("batch_norm")) == 2 * 3 * kFloat + image * kFloat);
+  CHECK(bytes(layer("layer_norm")) == 2 * (2 * 3 * 4) * kFloat + image * kFloat);
+  CHECK(bytes(layer("rrelu")) == 2 * image * kFloat);
+  CHECK(bytes(layer("gelu")) == image * kFloat);
+  CHECK(bytes(layer("softmax")) == image * kFloat);
 }
 
 TEST_CASE(
@@ -112,7 +110,7 @@ TEST_CASE(
 }
 
 TEST_CASE("layers without effect in eval mode cost nothing") {
-  Case c = case_of({4, 3}, {dense(8), layer(LayerKind::dropout), dense(2)});
+  Case c = case_of({4, 3}, {dense(8), layer("dropout"), dense(2)});
   CHECK(forecast_of(c).saved_bytes == 4 * 8 + kWide + kOutput);
   CHECK(forecast_of(c).words_per_forward == std::vector<std::uint64_t>{32});
   c.protocol.train = false;
@@ -121,7 +119,7 @@ TEST_CASE("layers without effect in eval mode cost nothing") {
 }
 
 TEST_CASE("a draw takes whole blocks of four words") {
-  const Case c = case_of({5, 3}, {layer(LayerKind::dropout), dense(1), layer(LayerKind::rrelu)});
+  const Case c = case_of({5, 3}, {layer("dropout"), dense(1), layer("rrelu")});
   const Forecast f = forecast_of(c);
   CHECK(f.layer_words == std::vector<std::uint64_t>{16, 0, 8});
   CHECK(f.words_per_forward == std::vector<std::uint64_t>{24});

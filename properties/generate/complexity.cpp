@@ -1,73 +1,82 @@
-#include <numeric>
 #include <span>
+#include <type_traits>
 
 #include "properties/generate/edit.h"
 #include "properties/generate/shrink.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
 
-std::uint64_t count(bool unusual) { return unusual ? 1 : 0; }
+/// What fields cost, by Cost: sizes apart from everything else.
+struct Costs {
+  std::uint64_t options = 0;
+  std::uint64_t sizes = 0;
+};
 
-std::uint64_t options_of(const CheckpointChoice& choice) {
-  const CheckpointChoice usual;
-  return count(choice.variant != usual.variant) + count(!choice.preserve_rng) +
-         count(!choice.early_stop) + count(choice.determinism != usual.determinism) +
-         std::accumulate(choice.keep.begin(), choice.keep.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const KeepSpec& k) {
-                           return sum + 1 + static_cast<std::uint64_t>(k.index + 1);
-                         });
+template <class Value>
+std::uint64_t amount_of(const Value& value, const Value& usual) {
+  if constexpr (std::is_enum_v<Value> || std::is_integral_v<Value>) {
+    return static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(usual);
+  } else {
+    return value == usual ? 0 : 1;
+  }
+}
+std::uint64_t amount_of(const std::vector<KeepSpec>& keep, const std::vector<KeepSpec>&) {
+  std::uint64_t sum = 0;
+  for (const KeepSpec& k : keep) sum += 1 + static_cast<std::uint64_t>(k.index + 1);
+  return sum;
+}
+/// The distance from the nearest values.
+std::uint64_t amount_of(const std::vector<ValueRef>& from, const std::vector<ValueRef>& nearest) {
+  std::uint64_t sum = 0;
+  for (const ValueRef& v : from) {
+    sum += static_cast<std::uint64_t>(nearest[0].layer - v.layer) +
+           static_cast<std::uint64_t>(v.output);
+  }
+  return sum;
+}
+
+template <class Value>
+std::uint64_t size_of_field(const Value&) {
+  return 0;
+}
+std::uint64_t size_of_field(const std::int64_t& size) { return static_cast<std::uint64_t>(size); }
+std::uint64_t size_of_field(const std::vector<std::int64_t>& extents) {
+  std::uint64_t sum = 0;
+  for (const std::int64_t extent : extents) sum += static_cast<std::uint64_t>(extent);
+  return sum;
+}
+
+template <class S>
+Costs costs_of(const S& s, const S& simplest) {
+  Costs costs;
+  for_each_field(s, simplest, [&](const auto& field, const auto& value, const auto& usual) {
+    switch (field.cost) {
+      case Cost::none:
+        return;
+      case Cost::one:
+      case Cost::two:
+        if (!(value == usual)) costs.options += field.cost == Cost::one ? 1 : 2;
+        return;
+      case Cost::amount:
+        costs.options += amount_of(value, usual);
+        return;
+      case Cost::size:
+        costs.sizes += size_of_field(value);
+        return;
+    }
+  });
+  return costs;
 }
 
 void measure(std::span<const SegmentSpec> segments, std::uint64_t& covered,
              std::uint64_t& options) {
   for (const SegmentSpec& s : segments) {
     covered += static_cast<std::uint64_t>(s.end - s.begin);
-    options += options_of(s.choice);
+    options += costs_of(s.choice, {}).options;
     measure(s.nested, covered, options);
   }
-}
-
-std::uint64_t protocol_of(const Case& c) {
-  const ProtocolSpec usual;
-  const ProtocolSpec& p = c.protocol;
-  return static_cast<std::uint64_t>(p.steps - 1) + static_cast<std::uint64_t>(p.microbatches - 1) +
-         static_cast<std::uint64_t>(p.backwards - 1) + count(p.forwards_first) +
-         count(p.prior_gradients) + count(!p.zero_grad) + count(!p.train) +
-         count(p.input_requires_grad) + count(p.loss != usual.loss) +
-         count(p.optimizer != usual.optimizer) + count(p.learning_rate != usual.learning_rate) +
-         count(p.momentum != 0) + count(p.reevaluate) + static_cast<std::uint64_t>(p.autocast) +
-         count(!p.cast_cache) + 2 * count(p.mishap.kind != MishapKind::none) +
-         count(c.dtype != DType::float32) + count(c.data != DataKind::normal);
-}
-
-/// How much a reader has to know about the layer before it means something.
-std::uint64_t kind_rank(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::linear:
-      return 0;
-    case LayerKind::relu:
-      return 1;
-    case LayerKind::dropout:
-    case LayerKind::flatten:
-      return 2;
-    default:
-      return 3;
-  }
-}
-
-std::uint64_t details_of(const LayerSpec& l, int index) {
-  std::uint64_t details = count(!l.bias) + count(l.in_place) + count(l.frozen) +
-                          count(l.tied_to != -1) + static_cast<std::uint64_t>(l.stride - 1) +
-                          static_cast<std::uint64_t>(l.padding) + count(l.stream != 0);
-  if (l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise) {
-    details += count(l.p != 0.5);
-  }
-  if (l.from) {
-    details += static_cast<std::uint64_t>(index - 1 - l.from->layer) +
-               static_cast<std::uint64_t>(l.from->output);
-  }
-  return details;
 }
 
 }  // namespace
@@ -81,19 +90,22 @@ Complexity complexity(const Case& c) {
   if (c.plan.sequential) {
     form = 1;
     segments = static_cast<std::uint64_t>(c.plan.sequential->segments);
-    options = options_of(c.plan.sequential->choice) + count(!c.plan.sequential->last_stored);
+    options = costs_of(*c.plan.sequential, {}).options;
   }
-  options += count(c.plan.offload);
-  protocol = protocol_of(c);
+  options += costs_of(c.plan, {}).options;
+  const Costs of_case = costs_of(c, {});
+  protocol = costs_of(c.protocol, {}).options + of_case.options;
   constexpr std::uint64_t kKindWeight = 1000;
-  int index = 0;
-  for (const LayerSpec& l : c.layers) {
-    details += kKindWeight * kind_rank(l.kind) + details_of(l, index++);
-    sizes += static_cast<std::uint64_t>(l.features + l.kernel);
+  sizes = of_case.sizes;
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    const LayerSpec& l = c.layers[i];
+    LayerSpec simplest;
+    simplest.p = layer_of(l).simple_p;
+    simplest.from = {{static_cast<int>(i) - 1, 0}};
+    const Costs of_layer = costs_of(l, simplest);
+    details += kKindWeight * static_cast<std::uint64_t>(layer_of(l).rank) + of_layer.options;
+    sizes += of_layer.sizes;
   }
-  sizes = std::accumulate(c.input.begin(), c.input.end(), sizes, [](std::uint64_t sum, auto d) {
-    return sum + static_cast<std::uint64_t>(d);
-  });
   return result;
 }
 

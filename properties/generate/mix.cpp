@@ -4,8 +4,8 @@
 #include <string>
 
 #include "properties/case/geometry.h"
-#include "properties/generate/draw_source.h"
 #include "properties/generate/parts.h"
+#include "properties/layers/draw_source.h"
 
 namespace rematch {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "properties/case/case.h"
-#include "properties/generate/draw_source.h"
+#include "properties/layers/draw_source.h"
 
 namespace rematch {
 

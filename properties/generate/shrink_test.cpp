@@ -9,9 +9,9 @@
 #include "properties/case/json.h"
 #include "properties/generate/arbitrary.h"
 #include "properties/generate/check_property.h"
-#include "properties/generate/draw_source.h"
 #include "properties/generate/edit.h"
 #include "properties/generate/parts.h"
+#include "properties/layers/draw_source.h"
 
 namespace rematch {
 namespace {
@@ -76,7 +76,7 @@ TEST_CASE("what fails by dropout in a checkpointed segment shrinks to that dropo
     const std::vector<SegmentSpec> segments = segments_of(c);
     return std::any_of(segments.begin(), segments.end(), [&](const SegmentSpec& s) {
       return std::any_of(c.layers.begin() + s.begin, c.layers.begin() + s.end,
-                         [](const LayerSpec& l) { return l.kind == LayerKind::dropout; });
+                         [](const LayerSpec& l) { return l.kind == layer_kind("dropout"); });
     });
   };
   int failures = 0;
@@ -132,11 +132,11 @@ TEST_CASE("removing layers re-indexes skips, ties and segments") {
   const Case without_first = without_layers(c, 0, 1);
   CHECK(without_first.layers[1].tied_to == -1);
   CHECK(without_first.layers[2].tied_to == 1);
-  CHECK(without_first.layers[3].from == ValueRef{0, 0});
+  CHECK(without_first.layers[3].from == std::vector{ValueRef{0, 0}});
   CHECK(without_first.plan.segments[0].end == 1);
   CHECK(without_first.plan.segments[1].begin == 1);
   const Case without_two = without_layers(c, 0, 2);
-  CHECK(without_two.layers[2].from == ValueRef{-1, 0});
+  CHECK(without_two.layers[2].from == std::vector{ValueRef{-1, 0}});
   REQUIRE(without_two.plan.segments.size() == 1);
   CHECK(without_two.plan.segments[0] == SegmentSpec{0, 3, {}, {}});
 }

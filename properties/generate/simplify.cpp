@@ -10,6 +10,7 @@
 
 #include "properties/case/geometry.h"
 #include "properties/generate/edit.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -45,14 +46,6 @@ bool reduce(const Case& c, const OfferCase& offer, Access access, std::int64_t l
   });
 }
 
-template <class Access, class Value>
-bool set(const Case& c, const OfferCase& offer, Access access, const Value& value) {
-  Case copy = c;
-  if (access(copy) == value) return false;
-  access(copy) = value;
-  return offer(std::move(copy));
-}
-
 bool simplify_keep(const Case& c, const OfferCase& offer, auto access) {
   Case copy = c;
   const std::vector<KeepSpec> keep = access(copy).keep;
@@ -77,19 +70,46 @@ bool simplify_keep(const Case& c, const OfferCase& offer, auto access) {
   return false;
 }
 
+/// Gives one field of a part of the case its usual value, or makes it smaller; `access` finds the
+/// part in a copy of the case, `usual` says what is usual there.
+template <class S>
+bool simplify_fields(const Case& c, const OfferCase& offer, auto access, const S& usual) {
+  Case copy = c;
+  const S& part = access(copy);
+  bool taken = false;
+  for_each_field(part, usual, [&](const auto& field, const auto& value, const auto& wanted) {
+    if (taken || value == wanted || field.cost == Cost::none || field.cost == Cost::size) return;
+    const auto with = [&](const auto& simpler) {
+      return offer_edited(c, offer, [&](Case& e) {
+        for_each_field(access(e), usual, [&](const auto& same, auto& edited, const auto&) {
+          if constexpr (std::is_assignable_v<decltype(edited), decltype(simpler)>) {
+            if (same.name == field.name) edited = simpler;
+          }
+        });
+      });
+    };
+    using Value = std::remove_cvref_t<decltype(value)>;
+    taken = with(wanted);
+    if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
+      for (const Value v : smaller(value, wanted)) {
+        taken = taken || (field.cost == Cost::amount && with(v));
+      }
+    } else if constexpr (std::is_enum_v<Value>) {
+      const int steps = static_cast<int>(value) - static_cast<int>(wanted);
+      for (int i = 1; i < steps && field.cost == Cost::amount; ++i) {
+        taken = taken || with(static_cast<Value>(static_cast<int>(wanted) + i));
+      }
+    }
+  });
+  return taken;
+}
+
 bool simplify_choice(const Case& c, const OfferCase& offer, auto access) {
-  const CheckpointChoice usual;
-  const auto field = [&](auto member) {
-    return set(
-        c, offer, [&](Case & e) -> auto& { return access(e).*member; }, usual.*member);
-  };
-  CheckpointChoice usual_reentrant;
-  usual_reentrant.variant = Variant::reentrant;
-  return offer_edited(c, offer, [&](Case& e) { access(e) = usual; }) ||
-         offer_edited(c, offer, [&](Case& e) { access(e) = usual_reentrant; }) ||
-         simplify_keep(c, offer, access) || field(&CheckpointChoice::preserve_rng) ||
-         field(&CheckpointChoice::early_stop) || field(&CheckpointChoice::determinism) ||
-         field(&CheckpointChoice::variant);
+  CheckpointChoice reentrant;
+  reentrant.variant = Variant::reentrant;
+  return offer_edited(c, offer, [&](Case& e) { access(e) = {}; }) ||
+         offer_edited(c, offer, [&](Case& e) { access(e) = reentrant; }) ||
+         simplify_keep(c, offer, access) || simplify_fields(c, offer, access, CheckpointChoice{});
 }
 
 bool simplify_sequential(const Case& c, const OfferCase& offer) {
@@ -101,8 +121,7 @@ bool simplify_sequential(const Case& c, const OfferCase& offer) {
                       }) ||
          reduce(
              c, offer, [&](Case& e) -> int& { return plan(e).segments; }, 1) ||
-         set(
-             c, offer, [&](Case& e) -> bool& { return plan(e).last_stored; }, true) ||
+         offer_edited(c, offer, [&](Case& e) { plan(e).last_stored = true; }) ||
          simplify_choice(c, offer, [&](Case& e) -> CheckpointChoice& { return plan(e).choice; });
 }
 
@@ -170,61 +189,52 @@ bool drop_segments(const Case& c, const OfferCase& offer, int segments) {
   return false;
 }
 
-/// Makes a model of images one of rows: convolutions become linear layers, pools become relu.
+/// Makes a model of images one of rows.
 void make_rows(Case& c) {
   c.input.resize(2);
   for (LayerSpec& l : c.layers) {
-    const bool pool = l.kind == LayerKind::max_pool2d || l.kind == LayerKind::avg_pool2d;
-    if (pool) l.kind = LayerKind::relu;
-    if (l.kind == LayerKind::conv2d) l.kind = LayerKind::linear;
-    l.kernel = l.padding = 0;
-    l.stride = 1;
+    const std::string_view other = layer_of(l).on_rows;
+    if (!other.empty()) l.kind = layer_kind(other);
+    for_each_field(l, [&](const auto& field, auto& value, const auto& usual) {
+      if (!layer_of(l).takes(field.name)) value = usual;
+    });
   }
 }
 
 bool simplify_kind(const Case& c, const OfferCase& offer, std::size_t layer) {
-  if (c.layers[layer].kind == LayerKind::linear) return false;
-  const auto become = [&](LayerKind kind, double p) {
-    return offer_edited(c, offer, [&](Case& e) {
+  const int rank = layer_of(c.layers[layer]).rank;
+  for (std::size_t i = 0; i < kLayerKinds && rank > 0; ++i) {
+    const auto kind = static_cast<LayerKind>(i);
+    if (!layer_of(kind).stands_in) continue;
+    const auto become = [&](Case& e) {
       e.layers[layer] = LayerSpec{};
       e.layers[layer].kind = kind;
-      e.layers[layer].p = p;
-    });
-  };
-  return become(LayerKind::relu, 0) || become(LayerKind::dropout, 0.5);
+      e.layers[layer].p = layer_of(kind).simple_p;
+    };
+    if (offer_edited(c, offer, become)) return true;
+  }
+  return false;
 }
 
 bool simplify_details(const Case& c, const OfferCase& offer, std::size_t layer) {
-  const LayerSpec usual;
   const LayerSpec& l = c.layers[layer];
   const int index = static_cast<int>(layer);
-  const auto field = [&](auto member) {
-    return set(
-        c, offer, [&](Case & e) -> auto& { return e.layers[layer].*member; }, usual.*member);
-  };
+  LayerSpec simplest;
+  simplest.p = layer_of(l).simple_p;
+  if (!l.from.empty()) simplest.from.assign(l.from.size(), ValueRef{index - 1, 0});
+  const auto access = [layer](Case& e) -> LayerSpec& { return e.layers[layer]; };
+  if (simplify_fields(c, offer, access, simplest)) return true;
   // A tied group is frozen, and has a bias, as one.
   const auto group = [&](auto member) {
-    if (l.*member == usual.*member) return false;
+    if (l.*member == simplest.*member) return false;
     return offer_edited(c, offer, [&](Case& e) {
-      e.layers[layer].*member = usual.*member;
+      e.layers[layer].*member = simplest.*member;
       for (LayerSpec& other : e.layers) {
-        if (other.tied_to == index) other.*member = usual.*member;
+        if (other.tied_to == index) other.*member = simplest.*member;
       }
     });
   };
-  if (field(&LayerSpec::stride) || field(&LayerSpec::padding) || field(&LayerSpec::in_place) ||
-      field(&LayerSpec::stream) || field(&LayerSpec::tied_to) || group(&LayerSpec::bias) ||
-      group(&LayerSpec::frozen)) {
-    return true;
-  }
-  const bool has_p = l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise;
-  if (has_p && set(
-                   c, offer, [&](Case& e) -> double& { return e.layers[layer].p; }, 0.5)) {
-    return true;
-  }
-  const std::optional<ValueRef> operand = ValueRef{index - 1, 0};
-  return l.from && set(
-                       c, offer, [&](Case & e) -> auto& { return e.layers[layer].from; }, operand);
+  return group(&LayerSpec::bias) || group(&LayerSpec::frozen);
 }
 
 }  // namespace
@@ -248,44 +258,28 @@ bool simplify_plan(const Case& c, const OfferCase& offer) {
 
 bool simplify_protocol(const Case& c, const OfferCase& offer) {
   const ProtocolSpec usual;
-  const auto field = [&](auto member) {
-    return set(
-        c, offer, [&](Case & e) -> auto& { return e.protocol.*member; }, usual.*member);
-  };
-  const auto number = [&](auto member) {
-    return reduce(
-        c, offer, [&](Case& e) -> int& { return e.protocol.*member; }, 1);
-  };
   const auto all_usual = [&](Case& e) {
     e.protocol = usual;
     e.dtype = DType::float32;
     e.data = DataKind::normal;
   };
-  return offer_edited(c, offer, all_usual) ||
-         offer_edited(c, offer,
-                      [&](Case& e) {
-                        all_usual(e);
-                        e.protocol.input_requires_grad = c.protocol.input_requires_grad;
-                      }) ||
-         number(&ProtocolSpec::steps) || number(&ProtocolSpec::microbatches) ||
-         number(&ProtocolSpec::backwards) || field(&ProtocolSpec::forwards_first) ||
-         field(&ProtocolSpec::prior_gradients) || field(&ProtocolSpec::zero_grad) ||
-         field(&ProtocolSpec::train) || field(&ProtocolSpec::input_requires_grad) ||
-         field(&ProtocolSpec::loss) || field(&ProtocolSpec::momentum) ||
-         field(&ProtocolSpec::optimizer) || field(&ProtocolSpec::learning_rate) ||
-         field(&ProtocolSpec::mishap) || field(&ProtocolSpec::reevaluate) ||
-         field(&ProtocolSpec::cast_cache) || field(&ProtocolSpec::autocast) ||
-         (c.protocol.autocast == AutocastSpan::both &&
-          offer_edited(c, offer, [](Case& e) { e.protocol.autocast = AutocastSpan::forward; })) ||
-         offer_edited(c, offer,
-                      [&](Case& e) {
-                        e.protocol.autocast = usual.autocast;
-                        e.protocol.cast_cache = usual.cast_cache;
-                      }) ||
-         set(
-             c, offer, [](Case& e) -> DType& { return e.dtype; }, DType::float32) ||
-         set(
-             c, offer, [](Case& e) -> DataKind& { return e.data; }, DataKind::normal);
+  const auto but_the_input = [&](Case& e) {
+    all_usual(e);
+    e.protocol.input_requires_grad = c.protocol.input_requires_grad;
+  };
+  const auto without_autocast = [&](Case& e) {
+    e.protocol.autocast = usual.autocast;
+    e.protocol.cast_cache = usual.cast_cache;
+  };
+  const auto without_mishap = [](Case& e) { e.protocol.mishap = {}; };
+  const auto protocol = [](Case& e) -> ProtocolSpec& { return e.protocol; };
+  const auto whole = [](Case& e) -> Case& { return e; };
+  const bool casts = c.protocol.autocast != usual.autocast;
+  const bool mishap = c.protocol.mishap != MishapSpec{};
+  return offer_edited(c, offer, all_usual) || offer_edited(c, offer, but_the_input) ||
+         (mishap && offer_edited(c, offer, without_mishap)) ||
+         (casts && offer_edited(c, offer, without_autocast)) ||
+         simplify_fields(c, offer, protocol, usual) || simplify_fields(c, offer, whole, Case{});
 }
 
 bool simplify_layers(const Case& c, const OfferCase& offer) {

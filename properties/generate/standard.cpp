@@ -1,54 +1,53 @@
 #include <array>
+#include <utility>
 
 #include "properties/generate/parts.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
 
-LayerSpec& append(Case& c, LayerKind kind) {
-  LayerSpec& layer = c.layers.emplace_back();
-  layer.kind = kind;
-  return layer;
+std::array<int, kLayerKinds> weights_of(int Layer::Weights::*weight) {
+  std::array<int, kLayerKinds> weights{};
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    weights[i] = layer_of(static_cast<LayerKind>(i)).weights.*weight;
+  }
+  return weights;
+}
+
+/// A layer by weight; in the place of one that does not fit here, one of the last kind that may be
+/// drawn.
+void draw_layer(ModelDraw& model, const std::array<int, kLayerKinds>& weights) {
+  LayerSpec layer;
+  layer.kind = model.draw.weighted_kind(weights);
+  if (!layer_of(layer).draw_standard(model, layer)) {
+    std::size_t last = kLayerKinds - 1;
+    while (weights[last] == 0) --last;
+    layer = {};
+    layer.kind = static_cast<LayerKind>(last);
+    layer_of(layer).draw_standard(model, layer);
+  }
+  model.append(std::move(layer));
 }
 
 void draw_perceptron(DrawSource& draw, Case& c) {
-  using enum LayerKind;
-  constexpr std::array kinds{linear, relu, dropout, layer_norm, gelu, tanh};
-  constexpr std::array probabilities{0.1, 0.25, 0.5};
   c.input = {draw.range(1, 8), draw.range(1, 32)};
   const int layers = draw.range(1, 10);
-  c.layers.reserve(static_cast<std::size_t>(layers));
-  for (int i = 0; i < layers; ++i) {
-    LayerSpec& layer = append(c, draw.pick_kind(kinds));
-    if (layer.kind == linear) layer.features = draw.range(1, 32);
-    if (layer.kind == dropout) layer.p = draw.pick(probabilities);
-  }
+  ModelDraw model(draw, c.input, c.layers, c.protocol.train);
+  for (int i = 0; i < layers; ++i) draw_layer(model, weights_of(&Layer::Weights::perceptron));
 }
 
 void draw_convolutional(DrawSource& draw, Case& c) {
-  using enum LayerKind;
-  constexpr std::array kinds{conv2d, relu, max_pool2d, batch_norm, dropout};
-  std::int64_t pixels = draw.chance(50) ? 4 : 8;
+  const std::int64_t pixels = draw.chance(50) ? 4 : 8;
   c.input = {draw.range(1, 8), draw.range(1, 4), pixels, pixels};
   const int layers = draw.range(1, 5);
-  c.layers.reserve(static_cast<std::size_t>(layers) + 2);
-  for (int i = 0; i < layers; ++i) {
-    LayerKind kind = draw.pick_kind(kinds);
-    if (kind == max_pool2d && pixels < 4) kind = dropout;
-    LayerSpec& layer = append(c, kind);
-    if (kind == conv2d) {
-      layer.features = draw.range(1, 8);
-      layer.kernel = 3;
-      layer.padding = 1;
-    } else if (kind == max_pool2d) {
-      layer.kernel = layer.stride = 2;
-      pixels /= 2;
-    } else if (kind == dropout) {
-      layer.p = 0.25;
-    }
-  }
-  append(c, flatten);
-  append(c, linear).features = 4;
+  ModelDraw model(draw, c.input, c.layers, c.protocol.train);
+  for (int i = 0; i < layers; ++i) draw_layer(model, weights_of(&Layer::Weights::convolutional));
+  model.append(layer_kind("flatten"));
+  LayerSpec head;
+  head.kind = layer_kind("linear");
+  head.features = 4;
+  model.append(std::move(head));
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string_view>
 #include <vector>
 
-#include "properties/case/policy.h"
 #include "properties/case/rules.h"
 #include "properties/generate/parts.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -41,10 +43,12 @@ class WidePlan {
     return 1 + static_cast<int>(depth);
   }
 
-  bool draws(int begin, int end) const {
-    return c_.protocol.train &&
-           std::any_of(c_.layers.begin() + begin, c_.layers.begin() + end, draws_in_training);
+  int draw_count(int begin, int end) const {
+    if (!c_.protocol.train) return 0;
+    return static_cast<int>(std::count_if(c_.layers.begin() + begin, c_.layers.begin() + end,
+                                          [](const LayerSpec& l) { return layer_of(l).draws(l); }));
   }
+  bool draws(int begin, int end) const { return draw_count(begin, end) > 0; }
 
   CheckpointChoice draw_choice(int begin, int end) {
     CheckpointChoice choice;
@@ -70,34 +74,32 @@ class WidePlan {
     return choice;
   }
 
-  int draw_count(int begin, int end) const {
-    if (!c_.protocol.train) return 0;
-    return static_cast<int>(
-        std::count_if(c_.layers.begin() + begin, c_.layers.begin() + end, draws_in_training));
-  }
-
   /// A policy that keeps the first op of [begin, end) that draws, or each with even odds, or all of
   /// one kind.
   void draw_keep(int begin, int end, bool first_draw, CheckpointChoice& choice) {
     if (first_draw) {
       int layer = begin;
       while (!draws(layer, layer + 1)) ++layer;
-      choice.keep.push_back({kind_of(layer), 0});
+      choice.keep.push_back({ops(layer).front(), 0});
       return;
     }
     if (draw_.chance(30)) {
       const int layer = draw_.range(begin, end - 1);
-      if (!op_of(c_, layer).empty()) choice.keep.push_back({kind_of(layer), -1});
+      for (const std::string_view op : ops(layer)) choice.keep.push_back({op, -1});
       return;
     }
-    std::array<int, 32> counts{};
+    std::vector<std::string_view> before;
     for (int i = begin; i < end; ++i) {
-      if (op_of(c_, i).empty()) continue;
-      const int index = counts[static_cast<std::size_t>(kind_of(i))]++;
-      if (draw_.chance(50)) choice.keep.push_back({kind_of(i), index});
+      for (const std::string_view op : ops(i)) {
+        const auto index = std::count(before.begin(), before.end(), op);
+        if (draw_.chance(50)) choice.keep.push_back({op, static_cast<int>(index)});
+        before.push_back(op);
+      }
     }
   }
-  LayerKind kind_of(int layer) const { return c_.layers[static_cast<std::size_t>(layer)].kind; }
+  std::span<const std::string_view> ops(int layer) const {
+    return ops_of(c_.layers[static_cast<std::size_t>(layer)], c_.protocol.train);
+  }
 
   /// Segments within [begin, end), at least one, the first of them `depth` levels deep.
   std::vector<SegmentSpec> draw_segments(int begin, int end, int depth) {
@@ -165,7 +167,7 @@ void draw_wide_protocol(DrawSource& draw, Case& c) {
 void draw_in_place(DrawSource& draw, Case& c) {
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     LayerSpec& layer = c.layers[i];
-    if (layer.kind != LayerKind::relu || !draw.chance(65, Feature::in_place)) continue;
+    if (!layer_of(layer).takes("in_place") || !draw.chance(65, Feature::in_place)) continue;
     layer.in_place = in_place_hazard(c, static_cast<int>(i)) == nullptr;
   }
 }

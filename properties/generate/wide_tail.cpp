@@ -6,6 +6,7 @@
 
 #include "properties/case/geometry.h"
 #include "properties/generate/parts.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -50,16 +51,26 @@ class WideTail {
   LayerSpec& append(LayerKind kind) {
     LayerSpec& layer = c_.layers.emplace_back();
     layer.kind = kind;
-    if (kind == LayerKind::linear) layer.features = c_.input[1];
-    if (kind == LayerKind::dropout) layer.p = 0.5;
+    if (layer_of(kind).takes("features")) layer.features = c_.input[1];
+    layer.p = layer_of(kind).simple_p;
     return layer;
+  }
+
+  /// A kind that fulfils `wanted`, all with the same odds.
+  template <class Wanted>
+  LayerKind pick(Wanted wanted) {
+    std::array<int, kLayerKinds> weights{};
+    for (std::size_t i = 0; i < kLayerKinds; ++i) {
+      weights[i] = wanted(layer_of(static_cast<LayerKind>(i))) ? 1 : 0;
+    }
+    return draw_.weighted_kind(weights);
   }
 
   /// `count` layers that keep the width.
   void append_some(int count) {
-    using enum LayerKind;
-    constexpr std::array kinds{relu, tanh, sigmoid, gelu, dropout, linear};
-    for (int i = 0; i < count; ++i) append(draw_.pick_kind(kinds));
+    for (int i = 0; i < count; ++i) {
+      append(pick([](const Layer& l) { return l.chained_in_tail; }));
+    }
   }
 
   CheckpointChoice choice() {
@@ -109,17 +120,17 @@ class WideTail {
   void many_streams() {
     c_.protocol.train = true;
     const int draws = draw_.range(5, 40);
-    for (int i = 0; i < draws; ++i) append(LayerKind::dropout).stream = draw_.range(0, 60);
+    for (int i = 0; i < draws; ++i) append(layer_kind("dropout")).stream = draw_.range(0, 60);
     cover_all();
   }
 
   /// A layer hands on, and a segment takes and returns, many values.
   void many_values() {
     const int count = draw_.range(20, 140);
-    for (int i = 0; i < count; ++i) append(LayerKind::duplicate);
-    append(LayerKind::relu);
+    for (int i = 0; i < count; ++i) append(layer_kind("duplicate"));
+    append(layer_kind("relu"));
     for (int i = draw_.range(0, 12); i > 0; --i) {
-      append(LayerKind::add).from = ValueRef{draw_.range(0, count - 1), draw_.range(0, 1)};
+      append(layer_kind("add")).from = {{draw_.range(0, count - 1), draw_.range(0, 1)}};
     }
     c_.plan.segments = {segment(0, draw_.range(1, layers() - 1))};
     if (draw_.chance(50)) c_.plan.segments.push_back(segment(layers() - 1, layers()));
@@ -127,8 +138,9 @@ class WideTail {
 
   void many_uses_of_a_weight() {
     const int count = draw_.range(20, 150);
-    append(LayerKind::linear);
-    for (int i = 1; i < count; ++i) append(LayerKind::linear).tied_to = 0;
+    const LayerKind linear = layer_kind("linear");
+    append(linear);
+    for (int i = 1; i < count; ++i) append(linear).tied_to = 0;
     cover_all();
   }
 
@@ -157,10 +169,10 @@ class WideTail {
     cover_all();
     CheckpointChoice& choice = c_.plan.segments[0].choice;
     if (choice.variant == Variant::reentrant || !draw_.may(Feature::selective)) return;
-    for (const LayerKind kind : {LayerKind::relu, LayerKind::tanh, LayerKind::linear}) {
-      if (draw_.chance(60)) choice.keep.push_back({kind, -1});
+    for (const char* op : {"relu", "tanh", "linear"}) {
+      if (draw_.chance(60)) choice.keep.push_back({op, -1});
     }
-    if (draw_.chance(50)) choice.keep.push_back({LayerKind::dropout, draw_.range(2, 12)});
+    if (draw_.chance(50)) choice.keep.push_back({"dropout", draw_.range(2, 12)});
   }
 
   /// Above 1 MiB, which is more than any cache line, chunk or default buffer.
@@ -168,7 +180,7 @@ class WideTail {
     c_.input = {draw_.range(1, 3), draw_.range(270000, 300000)};
     c_.dtype = DType::float32;
     for (int i = 0; i < 2; ++i) {
-      append(draw_.pick_kind(std::array{LayerKind::relu, LayerKind::dropout, LayerKind::tanh}));
+      append(pick([](const Layer& l) { return l.chained_in_tail && !l.has_parameters; }));
     }
     cover_all();
   }

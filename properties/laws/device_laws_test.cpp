@@ -63,7 +63,7 @@ std::vector<Agreement> agreements_of(const Case& c) {
   return record.agreements;
 }
 
-Case two_layers() { return case_of({2, 3}, {dense(4), layer(LayerKind::dropout)}); }
+Case two_layers() { return case_of({2, 3}, {dense(4), layer("dropout")}); }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "properties/laws/support.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -19,8 +20,7 @@ std::string text_of(const Draw& d) {
 /// The noise of rrelu says which operands were negative, and gaussian noise may be reported with
 /// the operand that it was added to.
 bool depends_on_values(const Evidence& e, const Draw& d) {
-  const LayerKind kind = e.c.layers[static_cast<std::size_t>(d.layer)].kind;
-  return kind == LayerKind::rrelu || kind == LayerKind::gaussian_noise;
+  return layer_of(e.c.layers[static_cast<std::size_t>(d.layer)]).noise_depends_on_values;
 }
 
 bool same_draw(const Draw& a, const Draw& b, bool compare_hash) {

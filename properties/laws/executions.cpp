@@ -22,8 +22,9 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, const 
           });
           const int expected =
               checkpointed ? e.forecast.executions[static_cast<std::size_t>(layer)] : 1;
-          const int computed = e.forecast.computations[static_cast<std::size_t>(layer)];
-          const int expected_computed = checkpointed ? computed : std::min(computed, 1);
+          const int expected_computed =
+              (checkpointed ? e.forecast.computations
+                            : e.forecast.plain_computations)[static_cast<std::size_t>(layer)];
           if (entry == nullptr || entry->count != expected) {
             return Violation{
                 kName, place_of(e.c, step, pass, layer) + ", " + run, std::to_string(expected),

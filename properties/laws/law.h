@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "properties/case/case.h"
-#include "properties/case/enum_set.h"
 #include "properties/forecast/forecast.h"
+#include "properties/layers/enum_set.h"
 #include "properties/record/observable.h"
 #include "properties/record/record.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "properties/case/enum_set.h"
+#include "properties/layers/enum_set.h"
 
 namespace rematch {
 

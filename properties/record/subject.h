@@ -6,7 +6,7 @@
 #include "properties/case/case.h"
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
-#include "properties/record/facts.h"
+#include "properties/layers/facts.h"
 #include "properties/record/observable.h"
 #include "properties/record/record.h"
 

@@ -8,17 +8,6 @@
 
 #include "engine/autograd/node.h"
 #include "engine/cpu/random.h"
-#include "engine/ops/activation.h"
-#include "engine/ops/arithmetic.h"
-#include "engine/ops/batch_norm.h"
-#include "engine/ops/conv2d.h"
-#include "engine/ops/dropout.h"
-#include "engine/ops/join.h"
-#include "engine/ops/layer_norm.h"
-#include "engine/ops/linear.h"
-#include "engine/ops/noise.h"
-#include "engine/ops/pool2d.h"
-#include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
 #include "properties/record/direction.h"
@@ -63,22 +52,8 @@ void EngineModel::make_parameters() {
   Generator generator{case_.seed, kParameterStream, 0};
   parameters_.reserve(geometry_.parameters.size());
   for (const ParameterInfo& info : geometry_.parameters) {
-    const LayerKind kind = case_.layers[static_cast<std::size_t>(info.layer)].kind;
-    const bool norm = kind == LayerKind::batch_norm || kind == LayerKind::layer_norm;
-    double low = -1;
-    double high = 1;
-    if (norm) {
-      // Around one for the scale, around zero for the shift, and nowhere trivial.
-      low = info.role == "weight" ? 0.5 : -0.5;
-      high = low + 1;
-    } else {
-      const std::int64_t fan_in =
-          info.shape.rank() > 1 ? info.shape.elements() / info.shape[0] : info.shape[0];
-      high = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan_in, 1)));
-      low = -high;
-    }
     Tensor p = Tensor::empty(info.shape, case_.dtype, Tag::parameters);
-    fill_data(p, case_.data, low, high, generator);
+    fill_data(p, case_.data, info.low, info.high, generator);
     if (request_.displacement != 0 && !info.frozen) {
       displace(p, case_.seed, direction_of_parameter(static_cast<int>(parameters_.size())),
                request_.displacement);
@@ -90,8 +65,7 @@ void EngineModel::make_parameters() {
   for (const ParameterInfo& info : geometry_.buffers) {
     int& first = first_buffer_[static_cast<std::size_t>(info.layer)];
     if (first < 0) first = static_cast<int>(buffers_.size());
-    buffers_.push_back(
-        Tensor::full(info.shape, case_.dtype, info.role == "running_var" ? 1 : 0, Tag::state));
+    buffers_.push_back(Tensor::full(info.shape, case_.dtype, info.low, Tag::state));
   }
 }
 
@@ -112,62 +86,6 @@ const LayerSpec& EngineModel::suffered(int layer, bool forward) {
   exchanged_ = spec;
   exchanged_.kind = spec.kind == LayerKind::tanh ? LayerKind::sigmoid : LayerKind::tanh;
   return exchanged_;
-}
-
-Tensor EngineModel::apply(int layer, const LayerSpec& spec, const Tensor& x, const Tensor& other,
-                          Tensor& second) {
-  const RandomOptions random{.train = train_, .stream = spec.stream};
-  switch (spec.kind) {
-    case LayerKind::linear:
-      return linear(x, parameter_for(layer, 0), parameter_for(layer, 1));
-    case LayerKind::conv2d:
-      return conv2d(x, parameter_for(layer, 0), parameter_for(layer, 1), spec.stride, spec.padding);
-    case LayerKind::max_pool2d:
-      return max_pool2d(x, spec.kernel, spec.stride, spec.padding);
-    case LayerKind::avg_pool2d:
-      return avg_pool2d(x, spec.kernel, spec.stride, spec.padding);
-    case LayerKind::batch_norm: {
-      const auto first = static_cast<std::size_t>(first_buffer_[static_cast<std::size_t>(layer)]);
-      return batch_norm(x, parameter_for(layer, 0), parameter_for(layer, 1), buffers_[first],
-                        buffers_[first + 1], {.train = train_});
-    }
-    case LayerKind::layer_norm:
-      return layer_norm(x, parameter_for(layer, 0), parameter_for(layer, 1));
-    case LayerKind::relu: {
-      if (!spec.in_place) return relu(x);
-      Tensor same = x;
-      return relu_(same);
-    }
-    case LayerKind::gelu:
-      return gelu(x);
-    case LayerKind::tanh:
-      return rematch::tanh(x);
-    case LayerKind::sigmoid:
-      return sigmoid(x);
-    case LayerKind::softmax:
-      return softmax(x);
-    case LayerKind::dropout:
-      return dropout(x, spec.p, random);
-    case LayerKind::rrelu:
-      return rrelu(x, 1.0 / 8, 1.0 / 3, random);
-    case LayerKind::gaussian_noise:
-      return gaussian_noise(x, spec.p, random);
-    case LayerKind::flatten:
-      return flatten(x);
-    case LayerKind::add:
-      return add(x, other);
-    case LayerKind::concat:
-      return concat(x, other);
-    case LayerKind::split: {
-      auto parts = split(x, spec.features);
-      second = std::move(parts[1]);
-      return std::move(parts[0]);
-    }
-    case LayerKind::duplicate:
-      second = x;
-      return x;
-  }
-  return x;
 }
 
 Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) {
@@ -212,26 +130,22 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
   const LayerSpec& spec = suffered(layer, first);
   // What an identity hands on was made by another layer.
   const std::shared_ptr<Node> before_it = pass.watched ? live[0].grad_fn() : nullptr;
-  Tensor second;
-  Tensor out = apply(layer, spec, live[0], spec.from ? find(*spec.from) : Tensor(), second);
-  if (first) {
-    record_.grad_flags.push_back({pass.step, pass.pass, layer, 0, out.requires_grad()});
-    if (second.defined()) {
-      record_.grad_flags.push_back({pass.step, pass.pass, layer, 1, second.requires_grad()});
-    }
+  Tensors operands{live[0]};
+  for (const ValueRef value : spec.from) operands.push_back(find(value));
+  const Tensors outputs = apply(layer, spec, operands);
+  for (int k = 0; first && k < static_cast<int>(outputs.size()); ++k) {
+    const bool flag = outputs[static_cast<std::size_t>(k)].requires_grad();
+    record_.grad_flags.push_back({pass.step, pass.pass, layer, k, flag});
   }
   if (pass.watched) {
-    const std::shared_ptr<Node> maker = out.grad_fn();
+    const std::shared_ptr<Node> maker = outputs[0].grad_fn();
     if (maker && maker != before_it) makers_.emplace_back(maker->sequence(), layer);
   }
   Tensors result;
   result.reserve(after.size());
   for (const ValueRef& value : after) {
-    if (value.layer != layer) {
-      result.push_back(find(value));
-    } else {
-      result.push_back(value.output == 0 ? out : second);
-    }
+    result.push_back(value.layer == layer ? outputs[static_cast<std::size_t>(value.output)]
+                                          : find(value));
   }
   return result;
 }
@@ -248,7 +162,7 @@ CheckpointOptions EngineModel::options_for(const CheckpointChoice& choice) const
   if (!choice.keep.empty()) {
     options.policy = [keep = choice.keep](const OpInstance& instance) {
       const bool kept = std::any_of(keep.begin(), keep.end(), [&](const KeepSpec& k) {
-        return to_string(k.kind) == instance.op && (k.index < 0 || k.index == instance.index);
+        return k.op == instance.op && (k.index < 0 || k.index == instance.index);
       });
       return kept ? Keep::must_save : Keep::must_recompute;
     };

@@ -87,8 +87,7 @@ class EngineModel final : public RunObserver {
                          const CheckpointOptions& options) const;
   Tensors run_sequential(PassState& pass, const Tensor& input);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
-  Tensor apply(int layer, const LayerSpec& spec, const Tensor& x, const Tensor& other,
-               Tensor& second);
+  Tensors apply(int layer, const LayerSpec& spec, const Tensors& operands);
   Tensor parameter_for(int layer, std::size_t position) const;
 
   const Case& case_;

@@ -33,7 +33,7 @@ TEST_CASE(
     ++calls;
     return f(in);
   });
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::tanh), dense(3), layer(LayerKind::tanh)});
+  Case c = case_of({2, 3}, {dense(3), layer("tanh"), dense(3), layer("tanh")});
   c.plan.segments = {segment(0, 2, Variant::non_reentrant), segment(2, 3, Variant::non_reentrant)};
   Workspace workspace;
   const Verdicts verdicts = judge(c, subject, workspace);

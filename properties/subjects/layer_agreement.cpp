@@ -10,6 +10,7 @@
 #include "engine/cuda/device.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/tensor/host_fill.h"
+#include "properties/layers/layer.h"
 #include "properties/record/direction.h"
 #include "properties/subjects/engine_model.h"
 
@@ -85,12 +86,12 @@ std::vector<NamedValues> run_alone(const Case& c, const Geometry& geometry, int 
 std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::string_view what) {
   const auto index = static_cast<std::size_t>(layer);
   const LayerSpec& spec = c.layers[index];
-  if (spec.kind != LayerKind::linear && spec.kind != LayerKind::conv2d) return 0;
+  if (!layer_of(spec).low_precision) return 0;
   const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
   const Shape& y = geometry.outputs[index][0];
   std::int64_t window = 1;
   std::int64_t positions = y[0];
-  if (spec.kind == LayerKind::conv2d) {
+  if (spec.kernel > 0) {
     window = spec.kernel * spec.kernel;
     positions *= y[2] * y[3];
   }
@@ -107,7 +108,7 @@ double of_transforms(const Case& c, const Geometry& geometry, int layer, std::in
                      double u, Device device) {
   const auto index = static_cast<std::size_t>(layer);
   const LayerSpec& spec = c.layers[index];
-  if (spec.kind != LayerKind::conv2d || terms == 0) return 0;
+  if (spec.kernel == 0 || terms == 0) return 0;
   const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
   const std::int64_t products =
       geometry.outputs[index][0].elements() * x[1] * spec.kernel * spec.kernel;
@@ -162,8 +163,7 @@ std::vector<Agreement> compare_layers(const Case& c, const Geometry& geometry,
   for (int layer = 0; layer < static_cast<int>(c.layers.size()); ++layer) {
     const auto on_host = run_alone(c, geometry, layer, host, false);
     const auto on_device = run_alone(c, geometry, layer, device, false);
-    const LayerKind kind = c.layers[static_cast<std::size_t>(layer)].kind;
-    const bool products = kind == LayerKind::linear || kind == LayerKind::conv2d;
+    const bool products = layer_of(c.layers[static_cast<std::size_t>(layer)]).low_precision;
     std::vector<NamedValues> magnitudes;
     if (products) magnitudes = run_alone(c, geometry, layer, host, true);
     for (std::size_t i = 0; i < on_host.size(); ++i) {

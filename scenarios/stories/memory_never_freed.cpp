@@ -31,7 +31,7 @@ void run(const Options& /*options*/, Report& report) {
   c.seed = 77284;
   c.input = {64, 64};
   LayerSpec layer;
-  layer.kind = LayerKind::tanh;
+  layer.kind = layer_kind("tanh");
   c.layers.assign(16, layer);
   for (int i = 0; i < 16; i += 4) c.plan.segments.push_back({i, i + 4, {}, {}});
   c.protocol.input_requires_grad = true;

@@ -17,7 +17,7 @@ Case cut(int segments, bool last_stored) {
   c.seed = 4;
   c.input = {16, 64};
   LayerSpec layer;
-  layer.kind = LayerKind::tanh;
+  layer.kind = layer_kind("tanh");
   c.layers.assign(kLayers, layer);
   c.protocol.input_requires_grad = true;
   c.plan.sequential = SequentialSpec{segments, last_stored, {}};

@@ -1,24 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
 #include "properties/forecast/forecast.h"
+#include "properties/layers/layer.h"
 
 namespace rematch::testing {
 
-inline LayerSpec layer(LayerKind kind) {
+/// A layer of that kind; a probability is 1/2.
+inline LayerSpec layer(std::string_view kind) {
   LayerSpec spec;
-  spec.kind = kind;
-  if (kind == LayerKind::dropout) spec.p = 0.5;
+  spec.kind = layer_kind(kind);
+  spec.p = layer_of(spec).simple_p;
   return spec;
 }
 
 inline LayerSpec dense(std::int64_t width) {
-  LayerSpec spec = layer(LayerKind::linear);
+  LayerSpec spec = layer("linear");
   spec.features = width;
   return spec;
 }
@@ -29,9 +32,9 @@ inline LayerSpec tied(std::int64_t width, int owner) {
   return spec;
 }
 
-inline LayerSpec joined(LayerKind kind, ValueRef from) {
+inline LayerSpec joined(std::string_view kind, ValueRef from) {
   LayerSpec spec = layer(kind);
-  spec.from = from;
+  spec.from = {from};
   return spec;
 }
 
@@ -44,8 +47,7 @@ inline Case case_of(std::vector<std::int64_t> input, std::vector<LayerSpec> laye
 
 /// `count` layers of tanh on an input that requires grad: each saves its output.
 inline Case tanh_chain(int count) {
-  Case c = case_of({2, 3},
-                   std::vector<LayerSpec>(static_cast<std::size_t>(count), layer(LayerKind::tanh)));
+  Case c = case_of({2, 3}, std::vector<LayerSpec>(static_cast<std::size_t>(count), layer("tanh")));
   c.protocol.input_requires_grad = true;
   return c;
 }

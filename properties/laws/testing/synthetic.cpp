@@ -155,8 +155,8 @@ class Maker {
 }  // namespace
 
 Case synthetic_case() {
-  Case c = case_of({2, 3}, {dense(3), layer(LayerKind::dropout), layer(LayerKind::batch_norm),
-                            layer(LayerKind::dropout), dense(2)});
+  Case c = case_of({2, 3},
+                   {dense(3), layer("dropout"), layer("batch_norm"), layer("dropout"), dense(2)});
   c.plan.sequential = SequentialSpec{3, true, {}};
   c.protocol.steps = 3;
   c.protocol.microbatches = 2;

@@ -45,8 +45,9 @@ struct LayerFacts {
   bool identity = false;
   /// The output has a history of its own but lies in the operand's memory.
   bool aliases_operand = false;
-  /// Makes its outputs by an op, once for each execution, unless the results are recalled.
-  bool computes = false;
+  /// The ops that make its outputs, once for each execution, unless the results are recalled; 0:
+  /// it hands on memory that is there.
+  int ops = 0;
   /// Computes in bfloat16 under autocast: operands and parameters are cast down first, the output
   /// is bfloat16. All other layers that compute cast a bfloat16 operand up to float32 first.
   bool low_precision = false;

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/random/philox.h"
-#include "properties/case/features.h"
+#include "properties/layers/feature.h"
 
 namespace rematch {
 
@@ -53,17 +53,6 @@ class DrawSource {
     return choices[below(N)];
   }
 
-  /// One of the layer kinds that the case may have; if there are none, of all.
-  template <std::size_t N>
-  LayerKind pick_kind(const std::array<LayerKind, N>& kinds) {
-    std::array<LayerKind, N> allowed = kinds;
-    const auto end = std::remove_if(allowed.begin(), allowed.end(), [this](LayerKind kind) {
-      return !may(static_cast<Feature>(kind));
-    });
-    const auto count = static_cast<std::uint32_t>(end - allowed.begin());
-    return count > 0 ? allowed[below(count)] : kinds[below(N)];
-  }
-
   /// Position i with probability weights[i] / their sum; at least one is positive.
   template <std::size_t N>
   std::size_t weighted(const std::array<int, N>& weights) {
@@ -73,6 +62,17 @@ class DrawSource {
     std::size_t i = 0;
     while (left >= weights[i]) left -= weights[i++];
     return i;
+  }
+
+  /// One of the layer kinds that the case may have, by weight; if there are none, of all.
+  LayerKind weighted_kind(const std::array<int, kLayerKinds>& weights) {
+    std::array<int, kLayerKinds> allowed = weights;
+    bool any = false;
+    for (std::size_t i = 0; i < kLayerKinds; ++i) {
+      if (!may(feature_of(static_cast<LayerKind>(i)))) allowed[i] = 0;
+      any = any || allowed[i] > 0;
+    }
+    return static_cast<LayerKind>(weighted(any ? allowed : weights));
   }
 
   /// The same among those that the case may have by `features`; if there are none, among all.

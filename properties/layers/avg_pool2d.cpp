@@ -1,0 +1,19 @@
+#include "properties/layers/layer.h"
+#include "properties/layers/pool2d.h"
+
+namespace rematch {
+
+constinit const Layer avg_pool2d_layer{
+    .name = "avg_pool2d",
+    .fields = {"kernel", "stride", "padding"},
+    .shape = pool_shape,
+    .overwritable = true,
+    .weights = {.images = 12},
+    .draw = draw_pool,
+    .standard_floor = 0,
+    .wide_floor = 4,
+    .mend = mend_pool,
+    .on_rows = "relu",
+};
+
+}  // namespace rematch

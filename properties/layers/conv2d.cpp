@@ -1,0 +1,81 @@
+#include <algorithm>
+
+#include "engine/cpu/conv2d.h"
+#include "properties/layers/layer.h"
+
+namespace rematch {
+namespace {
+
+void shape(ShapeWalk& s) {
+  const LayerSpec& l = s.spec();
+  const auto [h, w] = s.window();
+  s.need_features();
+  const Shape& x = s.x();
+  // The matrix of patches, which a kernel may build, so that a small file cannot ask for it.
+  s.product_of(std::array{x[1], l.kernel, l.kernel, h, w});
+  s.product_of(std::array{l.features, x[1], l.kernel, l.kernel});
+  s.weight_and_bias(Shape{l.features, x[1], l.kernel, l.kernel});
+  s.output(std::array{x[0], l.features, h, w});
+}
+
+void facts(FactsWriter& w) {
+  w.f.backward = BackwardUse::product;
+  w.save(FactsWriter::What::operand, 0, FactsWriter::When::parameter_requires_grad, 0);
+  w.save(FactsWriter::What::parameter, 0, FactsWriter::When::operand_requires_grad, 0);
+  if (!w.host_kernels) return;
+  w.f.workspace = w.item * cpu::conv2d_scratch_elements({.n = w.x[0],
+                                                         .c = w.x[1],
+                                                         .h = w.x[2],
+                                                         .w = w.x[3],
+                                                         .out_c = w.y[1],
+                                                         .kh = w.spec.kernel,
+                                                         .kw = w.spec.kernel,
+                                                         .stride_h = w.spec.stride,
+                                                         .stride_w = w.spec.stride,
+                                                         .pad_h = w.spec.padding,
+                                                         .pad_w = w.spec.padding});
+}
+
+void draw(ModelDraw& m, LayerKind kind) {
+  LayerSpec l;
+  l.kind = kind;
+  l.kernel = m.draw.pick(std::array{1, 2, 3, 3, 3});
+  l.padding = m.draw.range(0, 1);
+  l.stride = m.draw.chance(85) ? 1 : 2;
+  if (l.kernel > std::min(m.x()[2], m.x()[3]) + 2 * l.padding) l.kernel = 1;
+  // A kernel of 1 gains only zeros from padding, and repeated padding would grow the image.
+  if (l.kernel == 1) l.padding = 0;
+  const std::int64_t features = m.draw.chance(60) ? m.x()[1] : m.draw.range(1, 5);
+  m.draw_weight(l, std::min(features, ModelDraw::kWidest));
+  m.append(l);
+}
+
+}  // namespace
+
+constinit const Layer conv2d_layer{
+    .name = "conv2d",
+    .fields = {"features", "kernel", "stride", "padding", "bias", "frozen", "tied_to"},
+    .shape = shape,
+    .facts = facts,
+    .low_precision = true,
+    .has_parameters = true,
+    .overwritable = true,
+    .weights = {.convolutional = 1, .images = 75},
+    .draw_standard =
+        [](ModelDraw& m, LayerSpec& l) {
+          l.features = m.draw.range(1, 8);
+          l.kernel = 3;
+          l.padding = 1;
+          return true;
+        },
+    .draw = draw,
+    .standard_floor = 11,
+    .wide_floor = 15,
+    .mend =
+        [](LayerSpec& l, const Shape& x) {
+          if (x.rank() == 4) l.kernel = std::min(l.kernel, std::min(x[2], x[3]) + 2 * l.padding);
+        },
+    .on_rows = "linear",
+};
+
+}  // namespace rematch

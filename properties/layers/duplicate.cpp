@@ -1,0 +1,20 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer duplicate_layer{
+    .name = "duplicate",
+    .outputs = 2,
+    .shape =
+        [](ShapeWalk& s) {
+          s.same_output();
+          s.same_output();
+        },
+    .ops = [](const LayerSpec&, bool) { return kNoOps; },
+    .facts = [](FactsWriter& w) { w.f.identity = true; },
+    .hands_on = true,
+    .weights = {.rows = 12, .images = 12},
+    .wide_floor = 11,
+};
+
+}  // namespace rematch

@@ -1,0 +1,88 @@
+#include "properties/layers/feature.h"
+
+#include <algorithm>
+#include <array>
+
+namespace rematch {
+namespace {
+
+constexpr std::array<std::string_view, kFeatureCount> kNames{
+#define REMATCH_KIND(name) #name,
+    REMATCH_LAYER_KINDS(REMATCH_KIND)
+#undef REMATCH_KIND
+        "images",
+    "multi_output_segment",
+    "unused_output",
+    "long_skip",
+    "tied_weight",
+    "tied_three_times",
+    "same_tensor_twice",
+    "frozen_input",
+    "trainable_input",
+    "frozen_parameters",
+    "frozen_prefix",
+    "frozen_first_block",
+    "stateful_layer",
+    "in_place",
+    "in_place_at_segment_end",
+    "odd_size",
+    "nested_2",
+    "nested_3",
+    "nested_4",
+    "reentrant",
+    "non_reentrant",
+    "mixed_variants",
+    "early_stop",
+    "early_stop_off",
+    "preserve_rng_off",
+    "fresh_draws",
+    "no_check",
+    "metadata_check",
+    "values_check",
+    "selective",
+    "kept_draw_before_draw",
+    "named_stream",
+    "autocast",
+    "autocast_backward",
+    "cast_cache_off",
+    "cast_weight_shared",
+    "offload",
+    "draws_in_checkpointed_segment",
+    "two_drawing_segments",
+    "sequential",
+    "explicit_segments",
+    "last_stored",
+    "last_checkpointed",
+    "segments_1",
+    "several_steps",
+    "accumulation",
+    "forwards_first",
+    "prior_gradients",
+    "gradients_kept",
+    "retain_graph",
+    "eval_mode",
+    "mishap",
+    "mishap_in_segment",
+    "reevaluate",
+    "sgd",
+    "adam",
+    "momentum",
+    "mse",
+    "cross_entropy",
+    "float32",
+    "float64",
+    "small_integers",
+    "more_than_a_few",
+};
+
+}  // namespace
+
+std::string_view to_string(Feature feature) { return kNames[static_cast<std::size_t>(feature)]; }
+
+std::optional<Feature> feature_named(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Feature>(found - kNames.begin());
+}
+
+}  // namespace rematch

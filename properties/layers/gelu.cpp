@@ -1,0 +1,15 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer gelu_layer{
+    .name = "gelu",
+    .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
+    .exchangeable = true,
+    .weights = {.perceptron = 1, .rows = 8, .images = 6},
+    .chained_in_tail = true,
+    .standard_floor = 14,
+    .wide_floor = 7,
+};
+
+}  // namespace rematch

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+/// The kinds of layers, one line each: KIND(name) stands for properties/layers/name.cpp, which
+/// defines all that the harness knows of it. The mixes choose among kinds in this order.
+#define REMATCH_LAYER_KINDS(KIND) \
+  KIND(linear)                    \
+  KIND(conv2d)                    \
+  KIND(relu)                      \
+  KIND(max_pool2d)                \
+  KIND(avg_pool2d)                \
+  KIND(batch_norm)                \
+  KIND(dropout)                   \
+  KIND(layer_norm)                \
+  KIND(gelu)                      \
+  KIND(tanh)                      \
+  KIND(sigmoid)                   \
+  KIND(softmax)                   \
+  KIND(rrelu)                     \
+  KIND(gaussian_noise)            \
+  KIND(flatten)                   \
+  KIND(add)                       \
+  KIND(concat)                    \
+  KIND(split)                     \
+  KIND(duplicate)
+
+namespace rematch {
+
+enum class LayerKind : std::uint8_t {
+#define REMATCH_KIND(name) name,
+  REMATCH_LAYER_KINDS(REMATCH_KIND)
+#undef REMATCH_KIND
+};
+
+inline constexpr std::size_t kLayerKinds = 0
+#define REMATCH_KIND(name) +1
+    REMATCH_LAYER_KINDS(REMATCH_KIND)
+#undef REMATCH_KIND
+    ;
+
+std::string_view to_string(LayerKind kind);
+/// Throws std::invalid_argument when there is none of that name.
+LayerKind layer_kind(std::string_view name);
+
+}  // namespace rematch

@@ -1,0 +1,23 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer layer_norm_layer{
+    .name = "layer_norm",
+    .fields = {"frozen"},
+    .shape =
+        [](ShapeWalk& s) {
+          const std::int64_t width = s.x()[s.x().rank() - 1];
+          s.scale(width);
+          s.shift(width);
+          s.same_output();
+        },
+    .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1]); },
+    .has_parameters = true,
+    .overwritable = true,
+    .weights = {.perceptron = 1, .rows = 20, .images = 8},
+    .standard_floor = 14,
+    .wide_floor = 13,
+};
+
+}  // namespace rematch

@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+namespace {
+
+constexpr std::array<const Layer*, kLayerKinds> kLayers{
+#define REMATCH_KIND(name) &name##_layer,
+    REMATCH_LAYER_KINDS(REMATCH_KIND)
+#undef REMATCH_KIND
+};
+
+}  // namespace
+
+const Layer& layer_of(LayerKind kind) { return *kLayers[static_cast<std::size_t>(kind)]; }
+
+std::string_view to_string(LayerKind kind) { return layer_of(kind).name; }
+
+LayerKind layer_kind(std::string_view name) {
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    if (kLayers[i]->name == name) return static_cast<LayerKind>(i);
+  }
+  throw std::invalid_argument("[layers] no kind of layer is called " + std::string(name));
+}
+
+std::span<const std::string_view> ops_of(const LayerSpec& spec, bool train) {
+  const Layer& layer = layer_of(spec);
+  return layer.ops == nullptr ? std::span(&layer.name, 1) : layer.ops(spec, train);
+}
+
+std::optional<std::string_view> op_named(std::string_view name) {
+  LayerSpec spec;
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    spec.kind = static_cast<LayerKind>(i);
+    // With effect: a probability that is not 0.
+    spec.p = layer_of(spec).takes("p") ? 0.5 : 0;
+    for (const bool train : {true, false}) {
+      for (const std::string_view op : ops_of(spec, train)) {
+        if (op == name) return op;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rematch

@@ -1,0 +1,46 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer linear_layer{
+    .name = "linear",
+    .fields = {"features", "bias", "frozen", "tied_to"},
+    .shape =
+        [](ShapeWalk& s) {
+          s.need_rank(2);
+          s.need_features();
+          const std::int64_t width = s.spec().features;
+          s.product_of(std::array{width, s.x()[1]});
+          s.weight_and_bias(Shape{width, s.x()[1]});
+          s.output_of_width(width);
+        },
+    .facts =
+        [](FactsWriter& w) {
+          w.f.backward = BackwardUse::product;
+          w.save(FactsWriter::What::operand, 0, FactsWriter::When::parameter_requires_grad, 0);
+          w.save(FactsWriter::What::parameter, 0, FactsWriter::When::operand_requires_grad, 0);
+        },
+    .low_precision = true,
+    .has_parameters = true,
+    .overwritable = true,
+    .weights = {.perceptron = 1, .rows = 85},
+    .draw_standard =
+        [](ModelDraw& m, LayerSpec& l) {
+          l.features = m.draw.range(1, 32);
+          return true;
+        },
+    .draw =
+        [](ModelDraw& m, LayerKind kind) {
+          LayerSpec l;
+          l.kind = kind;
+          const std::size_t choice = m.draw.weighted(std::array{55, 30, 12, 3});
+          m.draw_weight(l, choice < 2 ? m.palette[choice] : m.draw.range(1, choice == 2 ? 16 : 40));
+          m.append(l);
+        },
+    .chained_in_tail = true,
+    .standard_floor = 39,
+    .wide_floor = 25,
+    .rank = 0,
+};
+
+}  // namespace rematch

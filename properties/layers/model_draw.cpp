@@ -1,0 +1,87 @@
+#include "properties/layers/model_draw.h"
+
+#include <utility>
+
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+ModelDraw::ModelDraw(DrawSource& source, const std::vector<std::int64_t>& input,
+                     std::vector<LayerSpec>& layers, bool training)
+    : draw(source),
+      train(training),
+      layers_(layers),
+      input_(std::span(input)),
+      walk_(input, layers, training, geometry_) {}
+
+LayerSpec& ModelDraw::append(LayerSpec spec) {
+  layers_.push_back(std::move(spec));
+  walk_.step();
+  return layers_.back();
+}
+
+LayerSpec& ModelDraw::append(LayerKind kind) {
+  LayerSpec spec;
+  spec.kind = kind;
+  return append(std::move(spec));
+}
+
+void ModelDraw::append_simple() {
+  // If there is none, the case may not have what it got anyway.
+  auto simplest = LayerKind{};
+  int rank = -1;
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    const auto kind = static_cast<LayerKind>(i);
+    const Layer& layer = layer_of(kind);
+    if (!layer.exchangeable || (rank >= 0 && !draw.may(feature_of(kind)))) continue;
+    if (rank >= 0 && layer.rank >= rank && draw.may(feature_of(simplest))) continue;
+    simplest = kind;
+    rank = layer.rank;
+  }
+  append(simplest);
+}
+
+int ModelDraw::find_owner(const LayerSpec& layer) {
+  if (!draw.chance(50, Feature::tied_weight)) return -1;
+  int found = -1;
+  for (int i = 0; i < layer_count(); ++i) {
+    const LayerSpec& l = layers_[static_cast<std::size_t>(i)];
+    const bool fits = l.kind == layer.kind && l.tied_to == -1 && l.kernel == layer.kernel &&
+                      geometry_.shape_of({i - 1, 0}, input_)[1] == x()[1];
+    if (fits) found = i;
+  }
+  return found;
+}
+
+void ModelDraw::draw_weight(LayerSpec& layer, std::int64_t features) {
+  const int owner = find_owner(layer);
+  layer.features = features;
+  layer.bias = draw.chance(80);
+  if (owner < 0) return;
+  const LayerSpec& o = layers_[static_cast<std::size_t>(owner)];
+  layer.features = o.features;
+  layer.bias = o.bias;
+  layer.tied_to = owner;
+}
+
+void ModelDraw::append_joined(LayerKind kind, Wanted wanted) {
+  std::vector<ValueRef> partners;
+  const auto consider = [&](ValueRef v) {
+    const Shape& other = geometry_.shape_of(v, input_);
+    if (layer_of(kind).fits(x(), other) && wanted(x(), other)) partners.push_back(v);
+  };
+  consider({-1, 0});
+  for (int i = 0; i < layer_count(); ++i) {
+    const int outputs = static_cast<int>(geometry_.outputs[static_cast<std::size_t>(i)].size());
+    for (int k = 0; k < outputs; ++k) consider({i, k});
+  }
+  if (partners.empty()) return append_simple();
+  // The oldest partner makes the longest skip.
+  const auto chosen = draw.chance(40) ? 0 : draw.below(static_cast<std::uint32_t>(partners.size()));
+  LayerSpec spec;
+  spec.kind = kind;
+  spec.from = {partners[chosen]};
+  append(std::move(spec));
+}
+
+}  // namespace rematch

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "properties/layers/geometry.h"
+#include "properties/layers/model_draw.h"
+
+/// What the two pools have in common.
+namespace rematch {
+
+inline void pool_shape(ShapeWalk& s) {
+  const auto [h, w] = s.window();
+  if (s.spec().padding > s.spec().kernel / 2) {
+    s.fail("padding of at most half the kernel", std::to_string(s.spec().padding));
+  }
+  s.output(std::array{s.x()[0], s.x()[1], h, w});
+}
+
+inline void draw_pool(ModelDraw& m, LayerKind kind) {
+  LayerSpec l;
+  l.kind = kind;
+  l.kernel = m.draw.range(2, 3);
+  l.padding = m.draw.chance(25) ? 1 : 0;
+  l.stride = m.draw.range(1, 2);
+  if (l.kernel > std::min(m.x()[2], m.x()[3]) + 2 * l.padding) l.kernel = 1;
+  if (l.kernel == 1) l.padding = 0;
+  m.append(l);
+}
+
+inline void mend_pool(LayerSpec& l, const Shape& x) {
+  if (x.rank() == 4) l.kernel = std::min(l.kernel, std::min(x[2], x[3]) + 2 * l.padding);
+  l.padding = std::min(l.padding, l.kernel / 2);
+}
+
+}  // namespace rematch

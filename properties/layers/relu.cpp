@@ -1,0 +1,29 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kNames[] = {"relu"};
+constexpr std::span<const std::string_view> kOp = kNames;
+
+}  // namespace
+
+constinit const Layer relu_layer{
+    .name = "relu",
+    .fields = {"in_place"},
+    .ops = [](const LayerSpec& l, bool) { return l.in_place ? kNoOps : kOp; },
+    .facts =
+        [](FactsWriter& w) {
+          w.f.aliases_operand = w.spec.in_place;
+          w.save(FactsWriter::What::output);
+        },
+    .exchangeable = true,
+    .weights = {.perceptron = 1, .convolutional = 1, .rows = 30, .images = 30},
+    .chained_in_tail = true,
+    .standard_floor = 26,
+    .wide_floor = 24,
+    .rank = 1,
+    .stands_in = true,
+};
+
+}  // namespace rematch

@@ -1,0 +1,36 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kNames[] = {"rrelu", "leaky_relu"};
+constexpr std::span<const std::string_view> kTraining = std::span(kNames).first(1);
+constexpr std::span<const std::string_view> kEvaluation = std::span(kNames).last(1);
+
+}  // namespace
+
+constinit const Layer rrelu_layer{
+    .name = "rrelu",
+    .fields = {"stream"},
+    .ops = [](const LayerSpec&, bool train) { return train ? kTraining : kEvaluation; },
+    .facts =
+        [](FactsWriter& w) {
+          if (!w.train) return w.save(FactsWriter::What::operand);
+          w.f.drawn = w.x.elements();
+          // The noise: the slope of each element.
+          w.save_own(w.x.elements() * w.item);
+        },
+    .draws = [](const LayerSpec&) { return true; },
+    .noise_depends_on_values = true,
+    .weights = {.rows = 8, .images = 8},
+    .draw =
+        [](ModelDraw& m, LayerKind kind) {
+          LayerSpec l;
+          l.kind = kind;
+          l.stream = m.draw_stream();
+          m.append(l);
+        },
+    .wide_floor = 7.5,
+};
+
+}  // namespace rematch

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "properties/layers/field.h"
+#include "properties/layers/kinds.h"
+
+namespace rematch {
+
+/// One value of the model: output `output` of layer `layer`; layer -1 is the model input.
+struct ValueRef {
+  int layer = -1;
+  int output = 0;
+  friend bool operator==(const ValueRef&, const ValueRef&) = default;
+};
+
+/// One layer of a sequential model. Its first operand is always output 0 of the layer before it
+/// (the model input for layer 0). Which other fields a kind has, and what they mean, says its file.
+struct LayerSpec {
+  LayerKind kind{};
+  /// A width: of the output, of a part of it, or the number of channels.
+  std::int64_t features = 0;
+  /// Square windows.
+  std::int64_t kernel = 0;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  /// A probability or a standard deviation.
+  double p = 0;
+  bool bias = true;
+  bool in_place = false;
+  /// Parameters do not require grad (layers with parameters only).
+  bool frozen = false;
+  /// Shares the parameters of this earlier layer of the same kind and shapes.
+  int tied_to = -1;
+  /// The random stream that it draws from, in 0..255.
+  int stream = 0;
+  /// The operands after the first: any earlier values, also operand 0 again.
+  std::vector<ValueRef> from;
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
+};
+
+template <>
+struct FieldsOf<LayerSpec> {
+  using L = LayerSpec;
+  static constexpr std::tuple list{
+      Field<L, std::int64_t>{"features", &L::features, Cost::size, "{}"},
+      Field<L, std::int64_t>{"kernel", &L::kernel, Cost::size, "kernel {}"},
+      Field<L, std::int64_t>{"stride", &L::stride, Cost::amount, "stride {}"},
+      Field<L, std::int64_t>{"padding", &L::padding, Cost::amount, "padding {}"},
+      Field<L, double>{"p", &L::p, Cost::one, "{}"},
+      Field<L, bool>{"bias", &L::bias, Cost::one, "without bias"},
+      Field<L, bool>{"in_place", &L::in_place, Cost::one, "in place"},
+      Field<L, bool>{"frozen", &L::frozen, Cost::one, "frozen"},
+      Field<L, int>{"tied_to", &L::tied_to, Cost::one, "tied to {}"},
+      Field<L, int>{"stream", &L::stream, Cost::one, "from stream {}"},
+      Field<L, std::vector<ValueRef>>{"from", &L::from, Cost::amount, "from {}"},
+  };
+};
+
+/// Some of the fields of LayerSpec.
+class LayerFields {
+ public:
+  constexpr LayerFields() = default;
+  /// By name; a name that is none does not compile.
+  consteval LayerFields(std::initializer_list<std::string_view> names) {
+    for (const std::string_view name : names) bits_ |= 1U << position(name);
+  }
+  constexpr bool contains(std::string_view name) const {
+    return (bits_ >> position(name) & 1) != 0;
+  }
+
+ private:
+  static constexpr std::size_t position(std::string_view name) {
+    return std::apply(
+        [&](const auto&... fields) {
+          const std::array names{fields.name...};
+          std::size_t i = 0;
+          while (names.at(i) != name) ++i;
+          return i;
+        },
+        FieldsOf<LayerSpec>::list);
+  }
+  unsigned bits_ = 0;
+};
+
+}  // namespace rematch

@@ -1,0 +1,44 @@
+#include <algorithm>
+
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer split_layer{
+    .name = "split",
+    // Output 0 is the first `features` along dimension 1, output 1 the rest.
+    .fields = {"features"},
+    .outputs = 2,
+    .shape =
+        [](ShapeWalk& s) {
+          const std::int64_t width = s.x()[1];
+          const std::int64_t first = s.spec().features;
+          if (first < 1 || first >= width) {
+            s.fail("features in 1.." + std::to_string(width - 1) + " (dimension 1 has extent " +
+                       std::to_string(width) + ")",
+                   std::to_string(first));
+          }
+          s.output_of_width(first);
+          s.output_of_width(width - first);
+        },
+    .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::join; },
+    .weights = {.rows = 14, .images = 12},
+    .draw =
+        [](ModelDraw& m, LayerKind kind) {
+          const std::int64_t width = m.x()[1];
+          if (width < 2) return m.append_simple();
+          LayerSpec l;
+          l.kind = kind;
+          l.features = m.draw.chance(40) && width % 2 == 0
+                           ? width / 2
+                           : m.draw.range(1, static_cast<int>(width) - 1);
+          m.append(l);
+        },
+    .wide_floor = 10,
+    .mend =
+        [](LayerSpec& l, const Shape& x) {
+          if (x[1] >= 2) l.features = std::min(l.features, x[1] - 1);
+        },
+};
+
+}  // namespace rematch

@@ -1,0 +1,74 @@
+// How the engine runs each kind of layer.
+#include <utility>
+
+#include "engine/ops/activation.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/batch_norm.h"
+#include "engine/ops/conv2d.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/join.h"
+#include "engine/ops/layer_norm.h"
+#include "engine/ops/linear.h"
+#include "engine/ops/noise.h"
+#include "engine/ops/pool2d.h"
+#include "engine/ops/view.h"
+#include "properties/subjects/engine_model.h"
+
+namespace rematch {
+
+Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& operands) {
+  const RandomOptions random{.train = train_, .stream = spec.stream};
+  const Tensor& x = operands[0];
+  const auto parameter = [&](std::size_t i) { return parameter_for(layer, i); };
+  const auto buffer = [&](std::size_t i) -> Tensor& {
+    return buffers_[static_cast<std::size_t>(first_buffer_[static_cast<std::size_t>(layer)]) + i];
+  };
+  switch (spec.kind) {
+    case LayerKind::linear:
+      return {linear(x, parameter(0), parameter(1))};
+    case LayerKind::conv2d:
+      return {conv2d(x, parameter(0), parameter(1), spec.stride, spec.padding)};
+    case LayerKind::max_pool2d:
+      return {max_pool2d(x, spec.kernel, spec.stride, spec.padding)};
+    case LayerKind::avg_pool2d:
+      return {avg_pool2d(x, spec.kernel, spec.stride, spec.padding)};
+    case LayerKind::batch_norm:
+      return {batch_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), {.train = train_})};
+    case LayerKind::layer_norm:
+      return {layer_norm(x, parameter(0), parameter(1))};
+    case LayerKind::relu: {
+      if (!spec.in_place) return {relu(x)};
+      Tensor same = x;
+      return {relu_(same)};
+    }
+    case LayerKind::gelu:
+      return {gelu(x)};
+    case LayerKind::tanh:
+      return {rematch::tanh(x)};
+    case LayerKind::sigmoid:
+      return {sigmoid(x)};
+    case LayerKind::softmax:
+      return {softmax(x)};
+    case LayerKind::dropout:
+      return {dropout(x, spec.p, random)};
+    case LayerKind::rrelu:
+      return {rrelu(x, 1.0 / 8, 1.0 / 3, random)};
+    case LayerKind::gaussian_noise:
+      return {gaussian_noise(x, spec.p, random)};
+    case LayerKind::flatten:
+      return {flatten(x)};
+    case LayerKind::add:
+      return {add(x, operands[1])};
+    case LayerKind::concat:
+      return {concat(x, operands[1])};
+    case LayerKind::split: {
+      auto parts = split(x, spec.features);
+      return {std::move(parts[0]), std::move(parts[1])};
+    }
+    case LayerKind::duplicate:
+      return {x, x};
+  }
+  return operands;
+}
+
+}  // namespace rematch
