@@ -41,6 +41,8 @@ struct Outcome {
   HuntResult hunt;
   std::size_t saved_cases = 0;
   std::vector<Report> reports;
+  /// What went wrong with the check itself.
+  std::vector<std::string> errors;
 };
 
 std::uint64_t parse_seed(const std::string& text) {
@@ -87,6 +89,7 @@ Json result_json(const CheckArguments& a, const HuntOptions& o, const Outcome& o
   j["findings"] = Json::array();
   for (const Report& report : outcome.reports) j["findings"].push_back(json_of(report));
   j["shortfalls"] = r.shortfalls;
+  j["errors"] = outcome.errors;
   j["interrupted"] = r.interrupted;
   j["seconds"] = r.seconds;
   j["cases_per_second"] = r.cases_per_second();
@@ -141,19 +144,31 @@ std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
   return text;
 }
 
-/// What a hunt that kept going found, by law.
-void print_findings_table(const HuntResult& r) {
-  Table table({false, true, true});
-  table.add({"law", "cases", "distinct"});
+/// What a hunt that kept going found, by law. A case that was shrunk may have come to another law.
+void print_findings_table(const HuntOptions& o, const HuntResult& r) {
+  Table table({false, true, true, true});
+  table.add({"law", "violating cases", "shrunk to it", "distinct"});
+  std::uint64_t shrunk = 0;
   for (std::size_t i = 0; i < r.first_violated.size(); ++i) {
-    if (r.first_violated[i] == 0) continue;
-    const auto distinct =
-        std::count_if(r.findings.begin(), r.findings.end(),
-                      [&](const Finding& f) { return f.violation.law == laws()[i].name; });
+    std::uint64_t cases = 0;
+    std::uint64_t distinct = 0;
+    for (const Finding& f : r.findings) {
+      if (f.violation.law != laws()[i].name) continue;
+      cases += f.count;
+      ++distinct;
+    }
+    shrunk += cases;
+    if (r.first_violated[i] + cases == 0) continue;
     table.add({std::string(laws()[i].name), grouped(static_cast<std::int64_t>(r.first_violated[i])),
-               std::to_string(distinct)});
+               grouped(static_cast<std::int64_t>(cases)), std::to_string(distinct)});
   }
-  print_out(table.text() + "\n");
+  print_out(table.text());
+  if (shrunk < r.violations()) {
+    print_out(fmt::format("the first {} violating cases of each law were shrunk, {} of {}\n",
+                          o.shrunk_per_law, grouped(static_cast<std::int64_t>(shrunk)),
+                          grouped(static_cast<std::int64_t>(r.violations()))));
+  }
+  print_out("\n");
 }
 
 void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
@@ -161,7 +176,7 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome&
   const HuntResult& r = outcome.hunt;
   // Of a hunt that ended at a finding the frequencies say nothing.
   if (outcome.reports.empty()) print_features(o, r);
-  if (a.keep_going && r.violations() > 0) print_findings_table(r);
+  if (a.keep_going && r.violations() > 0) print_findings_table(o, r);
   std::uint64_t checks = 0;
   for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
   print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
@@ -174,7 +189,10 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome&
   for (const std::string& s : r.shortfalls) {
     print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
   }
-  if (r.interrupted) print_out(paint.yellow("interrupted: the hunt ended early") + "\n");
+  if (r.interrupted)
+    print_out(paint.yellow(r.findings.empty() ? "interrupted: the hunt ended early"
+                                              : "interrupted: not everything was shrunk") +
+              "\n");
   if (outcome.reports.empty() && r.passed()) {
     print_out(paint.green(r.interrupted ? "all laws kept so far" : "all laws kept") + "\n");
   }
@@ -196,14 +214,20 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, Outcome& o
   RunProgress progress(a.quiet || a.json);
   for (const std::filesystem::path& file : regression_files(*directory)) {
     if (o.stop->load()) return;
-    const Case c = load_case(file);
+    Case c;
+    try {
+      c = load_case(file);
+    } catch (const std::invalid_argument& error) {
+      outcome.errors.emplace_back(error.what());
+      continue;
+    }
     if (!within.contains_all(features_of(c, validate(c)))) continue;
     progress.note("saved case " + file.filename().string());
     ++outcome.saved_cases;
     const Verdicts verdicts = judge(c, *subject, workspace, o.judged());
     if (verdicts.kept()) continue;
     outcome.reports.push_back(
-        {*verdicts.first(), c, 0, file, true, replay_line(a, file), std::string()});
+        {*verdicts.first(), c, 1, file, {}, true, replay_line(a, file), std::string()});
     if (!a.keep_going) return;
   }
 }
@@ -231,11 +255,19 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, Outcome& outcome) {
   };
   outcome.hunt = hunt(o);
   status.clear();
+  if (!outcome.hunt.error.empty()) outcome.errors.push_back(outcome.hunt.error);
   for (const Finding& f : outcome.hunt.findings) {
     const std::filesystem::path file =
         std::filesystem::path(a.save) / file_name(a.subject.name, f, o.seed);
-    outcome.reports.push_back({f.violation, f.smallest, f.count, file, false, replay_line(a, file),
+    outcome.reports.push_back({f.violation,
+                               f.smallest,
+                               f.count,
+                               file,
+                               {},
+                               false,
+                               replay_line(a, file),
                                numbered_line(a, o.seed, f.index)});
+    reserve_file(outcome.reports.back());
   }
 }
 
@@ -257,7 +289,14 @@ int check(const CheckArguments& a) {
   Outcome outcome;
   outcome.hunt.verdicts.resize(laws().size());
   judge_saved_cases(a, o, outcome);
-  if (outcome.reports.empty() || a.keep_going) hunt_cases(a, o, outcome);
+  try {
+    // A saved case that cannot be read is a mistake in the call, as long as nothing was found.
+    if (outcome.errors.empty() && (outcome.reports.empty() || a.keep_going)) {
+      hunt_cases(a, o, outcome);
+    }
+  } catch (const std::exception& error) {
+    outcome.errors.emplace_back(error.what());
+  }
   // Said before it is written.
   if (a.json) {
     print_out(result_json(a, o, outcome).dump(2) + "\n");
@@ -265,10 +304,13 @@ int check(const CheckArguments& a) {
     for (const Report& report : outcome.reports) print_out(text_of(report));
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
-  if (!a.json && (!a.quiet || !outcome.reports.empty() || !outcome.hunt.passed())) {
+  const bool says_something = !a.quiet || !outcome.reports.empty() || !outcome.hunt.passed();
+  if (!a.json && says_something && (outcome.errors.empty() || !outcome.reports.empty())) {
     print_summary(a, o, outcome);
   }
+  for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");
   if (!outcome.reports.empty()) return kBroken;
+  if (!outcome.errors.empty()) return kUsage;
   if (outcome.hunt.interrupted) return kInterrupted;
   return outcome.hunt.passed() ? kHeld : kBroken;
 }
@@ -300,8 +342,10 @@ void add_check(CLI::App& app, Action& chosen) {
                    "Saved cases to judge first (default: those of the sources)")
       ->type_name("DIR");
   command->add_flag("--no-regressions", a->no_regressions, "Go straight to the hunt");
-  command->add_flag("--keep-going", a->keep_going,
-                    "Go on after a violation; report each distinct finding with its count");
+  command->add_flag(
+      "--keep-going", a->keep_going,
+      "Go on after a violation; report each distinct finding, with how many cases shrink to "
+      "it (of the first 100 of each law)");
   command->add_flag("--json", a->json, "JSON instead of text");
   command->add_flag("--quiet", a->quiet, "Print only what goes wrong");
   command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });

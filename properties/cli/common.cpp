@@ -44,6 +44,7 @@ int parse_jobs(const std::string& text) {
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=@%,";
+  if (text.starts_with('-')) return shell_word("./" + text);
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -150,6 +151,7 @@ void CaseChoice::add_options(CLI::App& command) {
 }
 
 Case CaseChoice::load() const {
+  const Mix of_hunt = parse_mix(mix);
   if (!file.empty()) {
     if (!seed.empty() || !number.empty())
       throw UsageError("give a case file, or --seed and --case, not both");
@@ -158,8 +160,7 @@ Case CaseChoice::load() const {
   if (seed.empty() || number.empty()) {
     throw UsageError("a case file, or --seed S and --case K, is expected");
   }
-  return generate_case(parse_mix(mix), parse_whole("--seed", seed, 0),
-                       parse_whole("--case", number, 0));
+  return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0));
 }
 
 std::string LawChoice::options() const {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <sstream>
@@ -38,7 +39,7 @@ std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
       throw UsageError(fmt::format("--fault {}: {} It is not run: {}", id, fault->statement,
                                    fault->equivalent.empty() ? fault->needs : fault->equivalent));
     }
-    chosen.push_back(fault);
+    if (std::find(chosen.begin(), chosen.end(), fault) == chosen.end()) chosen.push_back(fault);
   }
   for (const Fault& fault : faults()) {
     if (ids.empty() && fault.runs()) chosen.push_back(&fault);

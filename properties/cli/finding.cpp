@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/describe.h"
@@ -58,7 +62,8 @@ std::string text_of(const Report& r) {
                       r.violation.expected, r.violation.got);
   text += indented(describe(r.smallest)) + "\n";
   text += fmt::format("  again:    {}\n", paint.cyan(r.again));
-  if (!r.unshrunk.empty()) text += fmt::format("  unshrunk: {}\n", r.unshrunk);
+  if (!r.unshrunk.empty() && r.unwritable.empty())
+    text += fmt::format("  unshrunk: {}\n", r.unshrunk);
   return text + "\n";
 }
 
@@ -71,15 +76,26 @@ nlohmann::ordered_json json_of(const Report& r) {
   j["got"] = r.violation.got;
   j["cases"] = r.count;
   j["case"] = Json::parse(to_json(r.smallest));
-  j["file"] = r.file.string();
+  j["file"] = r.unwritable.empty() ? Json(r.file.string()) : Json(nullptr);
+  j["saved_case"] = r.saved;
   j["again"] = r.again;
   if (!r.unshrunk.empty()) j["unshrunk"] = r.unshrunk;
   return j;
 }
 
+void reserve_file(Report& r) {
+  if (r.saved) return;
+  errno = 0;
+  if (std::ofstream(r.file, std::ios::app)) return;
+  r.unwritable =
+      fmt::format("cannot write the case file '{}': {}", r.file.string(), std::strerror(errno));
+  r.again = r.unshrunk;
+}
+
 void save(const Report& report, bool text) {
   if (report.saved) return;
   try {
+    if (!report.unwritable.empty()) throw std::runtime_error(report.unwritable);
     save_case(report.smallest, report.file);
   } catch (const std::exception& error) {
     print_error(fmt::format("rematch: {}; the finding stands\n", error.what()));

@@ -14,9 +14,11 @@ namespace rematch::cli {
 struct Report {
   Violation violation;
   Case smallest;
-  /// Cases of the hunt that came to this one; 0 for a saved case.
-  std::uint64_t count = 0;
+  /// Cases that came to this one.
+  std::uint64_t count = 1;
   std::filesystem::path file;
+  /// Why there is, and will be, no such file.
+  std::string unwritable;
   /// The file is there already: a saved case.
   bool saved = false;
   /// Command lines that run the case again: from its file, and as it was found (empty for a saved
@@ -34,6 +36,9 @@ std::string file_name(const std::string& subject, const Finding& finding, std::u
 std::string text_of(const Report& report);
 nlohmann::ordered_json json_of(const Report& report);
 
+/// Makes the report's file, still empty; where that fails, the report says so, and how to see the
+/// case again without the file.
+void reserve_file(Report& report);
 /// Writes the case into its file. Says on stderr why it could not, and prints the case on stdout
 /// instead if `text`.
 void save(const Report& report, bool text);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "engine/build/build_info.h"
@@ -12,7 +13,8 @@ namespace rematch::cli {
 namespace {
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 all laws kept, 1 a law was violated or nothing was judged, 2 usage or bad input, 130 interrupted.
+    R"(Exit status: 0 all is well, 1 a law was violated or nothing was judged (faults: one was not caught), 2 usage or bad
+input, 130 interrupted.
 `rematch NAME` for any other NAME runs the program rematch-NAME beside this one; `rematch scenario` answers questions
 that people asked about checkpointing.
 
@@ -80,11 +82,14 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    // Whoever reads the output may stop reading: findings are saved all the same.
+    std::signal(SIGPIPE, SIG_IGN);
     rematch::require_cpu();
     const int status = rematch::cli::run(argc, argv);
     if (!rematch::cli::print_failed()) return status;
     rematch::cli::print_error("rematch: standard output could not be written\n");
-    return rematch::cli::kUsage;
+    // A violation stays one, whether it could be printed or not.
+    return status == rematch::cli::kHeld ? rematch::cli::kUsage : status;
   } catch (const std::exception& e) {
     rematch::cli::print_error(fmt::format("rematch: {}\n", e.what()));
     return rematch::cli::kUsage;

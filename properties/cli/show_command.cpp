@@ -76,12 +76,13 @@ int show(const ShowArguments& a) {
     write_file(a.svg,
                memory_svg(r.seen.plain.timeline, r.seen.checkpointed.timeline, a.choice.name()));
   }
+  const int status = r.verdicts.kept() ? kHeld : kBroken;
   for (const Violation& v : r.verdicts.violations) {
     print_error(fmt::format("rematch: this case violates {}: {}\n", v.law, v.got));
   }
   if (a.json) {
     print_out(show_json(r).dump(2) + "\n");
-    return kHeld;
+    return status;
   }
   const Paint paint(colour_wanted(1));
   print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
@@ -120,7 +121,7 @@ int show(const ShowArguments& a) {
                         a.subject.device == "cpu" ? "the system" : "the device",
                         bytes_text(r.seen.checkpointed.reserved_bytes)));
   if (!a.svg.empty()) print_out(fmt::format("picture in {}\n", a.svg));
-  return kHeld;
+  return status;
 }
 
 }  // namespace

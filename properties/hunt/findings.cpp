@@ -83,21 +83,23 @@ std::vector<Finding> group(std::vector<Finding> all) {
 
 std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::vector<ViolatingCase>& violating,
-                                const std::function<void(std::size_t done)>& progress) {
-  std::vector<Finding> findings(violating.size());
+                                const std::function<void(std::size_t done)>& progress,
+                                std::string& error) {
+  std::vector<Finding> findings;
+  for (const ViolatingCase& v : violating) findings.push_back({v.violation, v.index, v.c, v.c});
   std::mutex mutex;
   std::condition_variable changed;
   std::size_t next = 0;
   std::size_t done = 0;
   int running = static_cast<int>(
       std::min(violating.size(), static_cast<std::size_t>(std::max(options.jobs, 1))));
-  std::exception_ptr thrown;
+  bool failed = false;
   const auto work = [&] {
     try {
       const std::unique_ptr<Subject> subject = options.make_subject();
       Workspace workspace;
       std::unique_lock lock(mutex);
-      while (next < violating.size() && !thrown) {
+      while (next < violating.size() && !failed) {
         const std::size_t at = next++;
         lock.unlock();
         Finding finding = shrink_one(options, violating[at], *subject, workspace);
@@ -105,9 +107,10 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
         findings[at] = std::move(finding);
         ++done;
       }
-    } catch (...) {
+    } catch (const std::exception& thrown) {
       const std::lock_guard lock(mutex);
-      if (!thrown) thrown = std::current_exception();
+      if (!failed && error.empty()) error = thrown.what();
+      failed = true;
     }
     const std::lock_guard lock(mutex);
     --running;
@@ -125,7 +128,6 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
       lock.lock();
     }
   }
-  if (thrown) std::rethrow_exception(thrown);
   return group(std::move(findings));
 }
 

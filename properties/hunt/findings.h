@@ -9,9 +9,12 @@
 namespace rematch {
 
 /// Shrinks each of the cases, on as many threads as the hunt has, and puts those together that
-/// shrink to one model under one law. Calls `progress(done)` now and then, from this thread.
+/// shrink to one model under one law. Calls `progress(done)` now and then, from this thread. What
+/// could not be shrunk because something failed stands as it was found, and `error` says what
+/// failed.
 std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::vector<ViolatingCase>& violating,
-                                const std::function<void(std::size_t done)>& progress);
+                                const std::function<void(std::size_t done)>& progress,
+                                std::string& error);
 
 }  // namespace rematch

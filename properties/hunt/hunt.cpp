@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -114,6 +115,14 @@ class Campaign {
 
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
+  }
+  std::string error() const {
+    try {
+      rethrow();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return {};
   }
 
   const Tally& total() const { return total_; }
@@ -250,8 +259,11 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
   within.for_each([&](Feature feature) {
     const double promised = floor(options.mix, feature, within);
     const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
-    const double share = found / static_cast<double>(tally.cases);
-    if (share >= promised) return;
+    const auto cases = static_cast<double>(tally.cases);
+    const double share = found / cases;
+    // Five standard deviations below the promise: chance alone does not come so far.
+    const double expected = promised * cases;
+    if (found >= expected - 5 * std::sqrt(expected)) return;
     shortfalls.push_back(fmt::format(
         "feature {} was in {:.2f} % of {} cases, but mix {} promises at least {:.2f} %: the hunt "
         "looked less closely than it claims",
@@ -285,10 +297,12 @@ HuntResult hunt(const HuntOptions& options) {
       throw;
     }
   }
-  campaign.rethrow();
 
   HuntResult result;
   const Tally& total = campaign.total();
+  // What was found before something failed is not lost with it.
+  if (total.violating.empty()) campaign.rethrow();
+  result.error = campaign.error();
   result.cases = total.cases;
   result.features = total.features;
   result.verdicts = total.verdicts;
@@ -305,7 +319,8 @@ HuntResult hunt(const HuntOptions& options) {
   };
   if (!total.violating.empty()) {
     report(0);
-    result.findings = shrink_all(options, total.violating, report);
+    result.findings = shrink_all(options, total.violating, report, result.error);
+    result.interrupted = result.interrupted || (options.stop != nullptr && options.stop->load());
   }
   return result;
 }

@@ -51,7 +51,7 @@ struct HuntOptions {
   /// Goes on after a violation, and reports all of them.
   bool keep_going = false;
   /// With keep_going: of the cases that violate one law, only the first so many are shrunk.
-  std::size_t shrunk_per_law = 32;
+  std::size_t shrunk_per_law = 100;
   /// Called once in each thread, and once for each that shrinks.
   std::function<std::unique_ptr<Subject>()> make_subject;
   /// Case number i; empty: generate_case(mix, seed, i, what the subject implements). Called from
@@ -105,9 +105,13 @@ struct HuntResult {
   /// machine, whatever the number of threads.
   std::uint64_t record_hash = 0;
   double seconds = 0;
+  /// Stopped before all cases were judged, or before all that violate were shrunk.
   bool interrupted = false;
+  /// What ended the hunt after something was found, if anything did: it would have been thrown
+  /// else.
+  std::string error;
 
-  bool passed() const { return findings.empty() && shortfalls.empty(); }
+  bool passed() const { return findings.empty() && shortfalls.empty() && error.empty(); }
   /// Cases that violated a law.
   std::uint64_t violations() const;
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }

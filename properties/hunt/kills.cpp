@@ -1,6 +1,8 @@
 #include "properties/hunt/kills.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -79,6 +81,8 @@ std::vector<Result> for_each_fault(const std::vector<const Fault*>& faults,
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::size_t done = 0;
+  int running = options.jobs;
+  std::condition_variable changed;
   std::exception_ptr thrown;
   const auto work = [&] {
     try {
@@ -87,17 +91,24 @@ std::vector<Result> for_each_fault(const std::vector<const Fault*>& faults,
         const std::lock_guard lock(mutex);
         if (stopped(options)) return;
         results[i] = std::move(result);
-        if (options.progress) options.progress(++done);
+        ++done;
       }
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!thrown) thrown = std::current_exception();
     }
+    const std::lock_guard lock(mutex);
+    --running;
+    changed.notify_all();
   };
   {
     std::vector<std::jthread> threads;
     threads.reserve(static_cast<std::size_t>(options.jobs));
     for (int i = 0; i < options.jobs; ++i) threads.emplace_back(work);
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; })) {
+      if (options.progress) options.progress(done);
+    }
   }
   if (thrown) std::rethrow_exception(thrown);
   std::erase_if(results, [](const Result& r) { return r.fault == nullptr; });

@@ -24,7 +24,8 @@ struct KillOptions {
   /// Faults are hunted side by side, on so many threads. Results do not depend on it.
   int jobs = 1;
   const std::atomic<bool>* stop = nullptr;
-  /// Called after each fault, from one thread at a time.
+  /// Called about ten times a second with the number of faults that are done, from the caller's
+  /// thread.
   std::function<void(std::size_t done)> progress;
 };
 

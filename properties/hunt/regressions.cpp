@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -63,15 +65,19 @@ Case load_case(const fs::path& file) {
 
 void save_case(const Case& c, const fs::path& file) {
   const fs::path draft = file.string() + fmt::format(".{}.tmp", getpid());
+  errno = 0;
   std::ofstream out(draft, std::ios::binary);
   out << to_json(c);
   out.close();
+  const int failure = errno;
   std::error_code error;
   if (out) fs::rename(draft, file, error);
   if (!out || error) {
     std::error_code ignored;
     fs::remove(draft, ignored);
-    throw std::runtime_error(fmt::format("cannot write the case file '{}'", file.string()));
+    const std::string why = error ? error.message() : std::strerror(failure);
+    throw std::runtime_error(
+        fmt::format("cannot write the case file '{}': {}", file.string(), why));
   }
 }
 
