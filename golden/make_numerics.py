@@ -196,6 +196,7 @@ def all_ops():
     for name, function in [
         ("relu", F.relu),
         ("gelu", F.gelu),
+        ("silu", F.silu),
         ("tanh", torch.tanh),
         ("sigmoid", torch.sigmoid),
         ("softmax", lambda x: F.softmax(x, dim=-1)),

@@ -41,6 +41,7 @@ Layers layers(Generator& g, DType dtype) {
           std::make_shared<nn::Pool2d>(nn::PoolKind::max, 2, 2),
           random(nn::RandomKind::gaussian_noise),
           std::make_shared<nn::Flatten>(),
+          activation(nn::ActivationKind::silu),
           std::make_shared<nn::Linear>(17 * 8 * 8, 301, true, dtype, &g),
           activation(nn::ActivationKind::tanh),
           std::make_shared<nn::LayerNorm>(301, dtype),

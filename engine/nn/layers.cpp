@@ -139,6 +139,8 @@ Tensor Activation::forward(const Tensor& x) {
     }
     case ActivationKind::gelu:
       return gelu(x);
+    case ActivationKind::silu:
+      return silu(x);
     case ActivationKind::tanh:
       return rematch::tanh(x);
     case ActivationKind::sigmoid:

@@ -68,7 +68,15 @@ class Pool2d final : public Module {
   std::int64_t padding_;
 };
 
-enum class ActivationKind : std::uint8_t { relu, relu_in_place, gelu, tanh, sigmoid, softmax };
+enum class ActivationKind : std::uint8_t {
+  relu,
+  relu_in_place,
+  gelu,
+  silu,
+  tanh,
+  sigmoid,
+  softmax
+};
 
 class Activation final : public Module {
  public:

@@ -95,8 +95,8 @@ TEST_CASE_METHOD(LedgerScope, "each layer computes its op with the arguments tha
 
   const std::pair<ActivationKind, Tensor> activations[] = {
       {ActivationKind::relu, relu(x)},       {ActivationKind::gelu, gelu(x)},
-      {ActivationKind::tanh, tanh(x)},       {ActivationKind::sigmoid, sigmoid(x)},
-      {ActivationKind::softmax, softmax(x)},
+      {ActivationKind::silu, silu(x)},       {ActivationKind::tanh, tanh(x)},
+      {ActivationKind::sigmoid, sigmoid(x)}, {ActivationKind::softmax, softmax(x)},
   };
   for (const auto& [kind, expected] : activations) {
     Activation layer(kind);

@@ -154,6 +154,7 @@ std::vector<WideningOp> widening_ops() {
   return {
       {"relu", {3, 4}, [](const Tensor& x) { return relu(x); }},
       {"gelu", {3, 4}, [](const Tensor& x) { return gelu(x); }},
+      {"silu", {3, 4}, [](const Tensor& x) { return silu(x); }},
       {"tanh", {3, 4}, [](const Tensor& x) { return tanh(x); }},
       {"sigmoid", {3, 4}, [](const Tensor& x) { return sigmoid(x); }},
       {"softmax", {3, 4}, [](const Tensor& x) { return softmax(x); }},

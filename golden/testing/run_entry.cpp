@@ -75,6 +75,7 @@ const std::map<std::string, Op>& ops() {
        }},
       {"relu", unary(relu)},
       {"gelu", unary(gelu)},
+      {"silu", unary(silu)},
       {"tanh", unary(rematch::tanh)},
       {"sigmoid", unary(sigmoid)},
       {"softmax", unary(softmax)},
