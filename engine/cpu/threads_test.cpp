@@ -37,6 +37,7 @@ Layers layers(Generator& g, DType dtype) {
           random(nn::RandomKind::dropout),
           std::make_shared<nn::Conv2d>(16, 17, 3, 2, 1, true, dtype, &g),
           activation(nn::ActivationKind::gelu),
+          std::make_shared<nn::GroupNorm>(17, 17, dtype),
           random(nn::RandomKind::rrelu),
           std::make_shared<nn::Pool2d>(nn::PoolKind::max, 2, 2),
           random(nn::RandomKind::gaussian_noise),

@@ -53,6 +53,15 @@ class LayerNorm final : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
+class GroupNorm final : public Module {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels, DType dtype = DType::float32);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::int64_t groups_;
+};
+
 enum class PoolKind : std::uint8_t { max, average };
 
 class Pool2d final : public Module {

@@ -11,6 +11,7 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
@@ -92,6 +93,9 @@ TEST_CASE_METHOD(LedgerScope, "each layer computes its op with the arguments tha
   check(flat, x, reshape(x, {2, 147}));
   LayerNorm norm(7, DType::float64);
   check(norm, x, layer_norm(x, norm.parameters()[0], norm.parameters()[1]));
+  const Tensor four = values_off_zero({2, 4, 3, 3}, 2);
+  GroupNorm groups(2, 4, DType::float64);
+  check(groups, four, group_norm(four, 2, groups.parameters()[0], groups.parameters()[1]));
 
   const std::pair<ActivationKind, Tensor> activations[] = {
       {ActivationKind::relu, relu(x)},       {ActivationKind::gelu, gelu(x)},

@@ -15,6 +15,7 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/loss.h"
@@ -173,6 +174,9 @@ std::vector<WideningOp> widening_ops() {
       {"layer_norm", {3, 4}, [=](const Tensor& x) { return layer_norm(x, ones, ones); }},
       {"layer_norm", {4}, [=](const Tensor& w) { return layer_norm(table, w, ones); }},
       {"layer_norm", {4}, [=](const Tensor& b) { return layer_norm(table, ones, b); }},
+      {"group_norm", {3, 4}, [=](const Tensor& x) { return group_norm(x, 2, ones, ones); }},
+      {"group_norm", {4}, [=](const Tensor& w) { return group_norm(table, 2, w, ones); }},
+      {"group_norm", {4}, [=](const Tensor& b) { return group_norm(table, 2, ones, b); }},
       {"batch_norm",
        {3, 4},
        [=](const Tensor& x) {

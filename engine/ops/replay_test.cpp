@@ -10,6 +10,7 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
+#include "engine/ops/group_norm.h"
 #include "engine/testing/computed_ops.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -32,10 +33,16 @@ struct Op {
 
 std::vector<Op> ops() {
   const auto run_silu = [](const Tensors& in) { return silu(in[0]); };
+  const auto run_group_norm = [](std::int64_t groups) {
+    return [groups](const Tensors& in) { return group_norm(in[0], groups, in[1], in[2]); };
+  };
   return {
       {"silu", run_silu, {{}}, {}},
       {"silu", run_silu, {{37}}, {}},
       {"silu", run_silu, {{3, 5, 1, 7}}, {}},
+      {"group_norm", run_group_norm(1), {{3, 5}, {5}, {5}}, {{3}, {3}}},
+      {"group_norm", run_group_norm(3), {{2, 9, 3, 5}, {9}, {9}}, {{6}, {6}}},
+      {"group_norm", run_group_norm(7), {{1, 7, 2, 1}, {7}, {7}}, {{7}, {7}}},
   };
 }
 

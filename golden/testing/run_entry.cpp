@@ -10,6 +10,7 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
@@ -72,6 +73,11 @@ const std::map<std::string, Op>& ops() {
       {"layer_norm",
        [](const Entry& e, Operands& in) {
          return Tensors{layer_norm(in["x"], in["weight"], in["bias"], e.number("eps"))};
+       }},
+      {"group_norm",
+       [](const Entry& e, Operands& in) {
+         return Tensors{
+             group_norm(in["x"], e.integer("groups"), in["weight"], in["bias"], e.number("eps"))};
        }},
       {"relu", unary(relu)},
       {"gelu", unary(gelu)},
