@@ -115,6 +115,10 @@ def layer_norm(x, weight, bias, eps):
     return F.layer_norm(x, weight.shape, weight, bias, eps)
 
 
+def rms_norm(x, weight, eps):
+    return F.rms_norm(x, weight.shape, weight, eps)
+
+
 def group_norm(x, weight, bias, groups, eps):
     return F.group_norm(x, groups, weight, bias, eps)
 
@@ -206,6 +210,15 @@ def all_ops():
                 "bias": random(shape[1], seed=82),
             },
             {"groups": groups, "eps": 1e-5},
+        )
+
+    for shape in [(7,), (3, 8), (2, 3, 5)]:
+        yield from op_entries(
+            f"rms_norm, rank {len(shape)}",
+            "rms_norm",
+            rms_norm,
+            {"x": random(*shape, seed=83), "weight": random(shape[-1], seed=84)},
+            {"eps": 1e-5},
         )
 
     wide = torch.cat([random(13, seed=16, low=-1024, high=1024), random(6, seed=17)])

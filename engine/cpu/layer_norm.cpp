@@ -18,7 +18,7 @@ void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, cons
         rows, cols,
         [=](std::int64_t r, std::int64_t i) {
           const std::int64_t at = r * cols + i;
-          return math::layer_norm_weight_term(gy[at], x[at], mean[r], rstd[r]);
+          return math::layer_norm_weight_term(gy[at], x[at], math::row_mean(mean, r), rstd[r]);
         },
         [=](std::int64_t i, double total) { gw[i] = static_cast<T>(total); });
   }

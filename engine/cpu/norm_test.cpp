@@ -181,6 +181,56 @@ TEST_CASE("layer normalisation matches its formula") {
 }
 
 template <typename T>
+void check_rms_norm(std::int64_t rows, std::int64_t cols) {
+  CAPTURE(rows, cols);
+  const auto width = static_cast<std::size_t>(cols);
+  const auto x = values<T>(rows * cols, 1);
+  const auto gy = values<T>(rows * cols, 2);
+  const auto w = values<T>(cols, 3);
+  std::vector<double> want_y(x.size());
+  std::vector<double> want_gx(x.size());
+  std::vector<double> want_gw(width);
+  for (std::size_t first = 0; first < x.size(); first += width) {
+    double square = 0;
+    double dot = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto v = static_cast<double>(x[first + i]);
+      square += v * v / static_cast<double>(cols);
+      dot += static_cast<double>(gy[first + i]) * static_cast<double>(w[i]) * v;
+    }
+    const double root = std::sqrt(square + kEps);
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto v = static_cast<double>(x[first + i]);
+      const auto g = static_cast<double>(gy[first + i]);
+      const auto weight = static_cast<double>(w[i]);
+      want_y[first + i] = v / root * weight;
+      want_gx[first + i] =
+          g * weight / root - v * dot / (std::pow(root, 3) * static_cast<double>(cols));
+      want_gw[i] += g * v / root;
+    }
+  }
+  std::vector<T> y(x.size());
+  std::vector<T> rstd(static_cast<std::size_t>(rows));
+  std::vector<T> gx(x.size());
+  std::vector<T> gw(width);
+  layer_norm_forward<T>(rows, cols, x.data(), w.data(), nullptr, T(kEps), y.data(), nullptr,
+                        rstd.data());
+  layer_norm_backward<T>(rows, cols, gy.data(), x.data(), nullptr, rstd.data(), w.data(), gx.data(),
+                         gw.data(), nullptr);
+  CHECK(distance(y, want_y) <= norm_bound<T>());
+  CHECK(distance(gx, want_gx) <= norm_bound<T>());
+  CHECK(distance(gw, want_gw) <= norm_bound<T>());
+}
+
+TEST_CASE("RMS normalisation, which has no mean, matches its formula") {
+  check_rms_norm<float>(4, 32);
+  check_rms_norm<float>(3, 77);
+  check_rms_norm<double>(9, 5);
+  check_rms_norm<double>(2, 1500);
+  check_rms_norm<double>(300, 3);
+}
+
+template <typename T>
 void check_group_norm(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t groups) {
   CAPTURE(n, c, s, groups);
   const auto sets = static_cast<std::size_t>(n * groups);

@@ -50,7 +50,7 @@ const T* of_block(const math::RowChannels& channels, const T* parameter, std::in
 
 /// y = (x - mean) * rstd * w + b in each row of x[rows, channels.columns()], with the row's mean
 /// and biased variance and rstd = 1 / sqrt(var + eps), both LaneSums of the row as one run. `w` and
-/// `b` may be null.
+/// `b` may be null. A null `mean` is for 0: rstd = 1 / sqrt(mean(x^2) + eps).
 template <typename T>
 void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const T* x, const T* w,
                     const T* b, T eps, T* y, T* mean, T* rstd) {
@@ -59,13 +59,14 @@ void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const 
   T w_block[math::kSumBlock];
   T b_block[math::kSumBlock];
   for (std::int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    const T centre =
-        static_cast<T>(lane_sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
+    if (mean != nullptr) {
+      mean[r] = static_cast<T>(lane_sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
+    }
+    const T centre = math::row_mean(mean, r);
     const double variance =
         lane_sum<T>(cols, [=](std::int64_t i) { return math::squared_difference(x[i], centre); }) /
         count;
     const T factor = math::inverse_deviation(variance, eps);
-    mean[r] = centre;
     rstd[r] = factor;
     detail::for_each_block(cols, [&](std::int64_t first, std::int64_t n) {
       const T* from = x + first;
@@ -80,14 +81,15 @@ void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const 
 }
 
 /// With xhat = (x - mean) * rstd and h = gy * w: gx = rstd * (h - mean(h) - xhat * mean(h * xhat))
-/// in each row, the sums as above. `w` may be null.
+/// in each row, the sums as above. `w` may be null. With a null `mean` xhat = x * rstd, and mean(h)
+/// is left out.
 template <typename T>
 void normalise_rows_backward(std::int64_t rows, const math::RowChannels& channels, const T* gy,
                              const T* x, const T* mean, const T* rstd, const T* w, T* gx) {
   const std::int64_t cols = channels.columns();
   T w_block[math::kSumBlock];
   for (std::int64_t r = 0; r < rows; ++r, gy += cols, x += cols, gx += cols) {
-    const T centre = mean[r];
+    const T centre = math::row_mean(mean, r);
     // Calls work(first, count, h) for each block, h(i) being that of element first + i.
     const auto each = [&](const auto& work) {
       detail::for_each_block(cols, [&](std::int64_t first, std::int64_t n) {
@@ -100,7 +102,7 @@ void normalise_rows_backward(std::int64_t rows, const math::RowChannels& channel
     LaneSum<T> moment;
     each([&](std::int64_t first, std::int64_t n, const auto& h) {
       const T* from = x + first;
-      sum_h.add(n, h);
+      if (mean != nullptr) sum_h.add(n, h);
       moment.add(n, [=](std::int64_t i) { return h(i) * (from[i] - centre); });
     });
     const auto row = math::LayerNormRow<T>::make(centre, rstd[r], sum_h.total(), moment.total(),

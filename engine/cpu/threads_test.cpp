@@ -46,6 +46,7 @@ Layers layers(Generator& g, DType dtype) {
           std::make_shared<nn::Linear>(17 * 8 * 8, 301, true, dtype, &g),
           activation(nn::ActivationKind::tanh),
           std::make_shared<nn::LayerNorm>(301, dtype),
+          std::make_shared<nn::RmsNorm>(301, dtype),
           std::make_shared<nn::Linear>(301, 10, true, dtype, &g)};
 }
 

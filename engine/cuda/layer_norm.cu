@@ -16,7 +16,7 @@ struct ParameterTerms {
   const T* rstd;
   __device__ void operator()(std::int64_t r, std::int64_t col, T (&sums)[2]) const {
     const std::int64_t at = r * cols + col;
-    sums[0] += math::layer_norm_weight_term(gy[at], x[at], mean[r], rstd[r]);
+    sums[0] += math::layer_norm_weight_term(gy[at], x[at], math::row_mean(mean, r), rstd[r]);
     sums[1] += gy[at];
   }
 };

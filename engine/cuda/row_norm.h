@@ -24,15 +24,18 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
     T* y = all_y + r * cols;
     const T* w = all_w == nullptr ? nullptr : all_w + channels.first(r);
     const T* b = all_b == nullptr ? nullptr : all_b + channels.first(r);
-    const T centre =
-        static_cast<T>(Row::template sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
+    T centre = 0;
+    if (mean != nullptr) {
+      centre =
+          static_cast<T>(Row::template sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
+    }
     const double variance =
         Row::template sum<T>(
             cols, [=](std::int64_t i) { return math::squared_difference(x[i], centre); }) /
         count;
     const T factor = math::inverse_deviation(variance, eps);
     if (Row::leads()) {
-      mean[r] = centre;
+      if (mean != nullptr) mean[r] = centre;
       rstd[r] = factor;
     }
     Row::each(cols, [=](std::int64_t i) {
@@ -53,7 +56,7 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
     const T* x = all_x + r * cols;
     T* gx = all_gx + r * cols;
     const T* w = all_w == nullptr ? nullptr : all_w + channels.first(r);
-    const T centre = mean[r];
+    const T centre = math::row_mean(mean, r);
     const auto h = [=](std::int64_t i) {
       return w == nullptr ? gy[i] : gy[i] * w[channels.offset(i)];
     };
@@ -61,7 +64,8 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
       const T term = h(i);
       return Two<T>{term, term * (x[i] - centre)};
     });
-    const auto row = math::LayerNormRow<T>::make(centre, rstd[r], sums.a, sums.b, count);
+    const auto row =
+        math::LayerNormRow<T>::make(centre, rstd[r], mean == nullptr ? 0.0 : sums.a, sums.b, count);
     Row::each(cols, [=](std::int64_t i) { gx[i] = row.gradient(h(i), x[i]); });
   });
 }

@@ -34,6 +34,12 @@ struct RowChannels {
   [[nodiscard]] REMATCH_HD std::int64_t columns() const { return channels * run; }
 };
 
+/// The mean that a row is centred by: none, and so 0, in RMS normalisation. x - 0 is x to the bit.
+template <typename T>
+REMATCH_HD inline T row_mean(const T* mean, std::int64_t row) {
+  return mean == nullptr ? T(0) : mean[row];
+}
+
 /// (x - mean) * rstd * w + b; a null w or b is left out.
 template <typename T>
 REMATCH_HD inline T layer_norm(T x, T mean, T rstd, const T* w, const T* b, std::int64_t col) {

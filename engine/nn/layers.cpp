@@ -15,6 +15,7 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
 
@@ -124,6 +125,13 @@ LayerNorm::LayerNorm(std::int64_t width, DType dtype) {
 }
 
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, parameters_[0], parameters_[1]); }
+
+RmsNorm::RmsNorm(std::int64_t width, DType dtype) {
+  parameters_.push_back(constant_parameter(width, 1, dtype));
+  name_roles(parameters_);
+}
+
+Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, parameters_[0]); }
 
 GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, DType dtype) : groups_(groups) {
   parameters_.push_back(constant_parameter(channels, 1, dtype));

@@ -53,6 +53,13 @@ class LayerNorm final : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
+/// A weight of ones, and no bias.
+class RmsNorm final : public Module {
+ public:
+  explicit RmsNorm(std::int64_t width, DType dtype = DType::float32);
+  Tensor forward(const Tensor& x) override;
+};
+
 class GroupNorm final : public Module {
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels, DType dtype = DType::float32);

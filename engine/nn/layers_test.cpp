@@ -16,6 +16,7 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -93,6 +94,9 @@ TEST_CASE_METHOD(LedgerScope, "each layer computes its op with the arguments tha
   check(flat, x, reshape(x, {2, 147}));
   LayerNorm norm(7, DType::float64);
   check(norm, x, layer_norm(x, norm.parameters()[0], norm.parameters()[1]));
+  RmsNorm rms(7, DType::float64);
+  REQUIRE(rms.parameters().size() == 1);
+  check(rms, x, rms_norm(x, rms.parameters()[0]));
   const Tensor four = values_off_zero({2, 4, 3, 3}, 2);
   GroupNorm groups(2, 4, DType::float64);
   check(groups, four, group_norm(four, 2, groups.parameters()[0], groups.parameters()[1]));

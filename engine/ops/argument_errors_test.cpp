@@ -14,6 +14,7 @@
 #include "engine/ops/loss.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -81,6 +82,14 @@ TEST_CASE_METHOD(LedgerScope, "normalisations refuse what they cannot normalise"
                 "[layer_norm] a non-empty input of rank >= 1 expected, got [0, 3]");
   CHECK_REFUSED(layer_norm(zeros({2, 3}), zeros({2}), zeros({3})),
                 "[layer_norm] parameter of shape [3] expected, got [2]");
+  CHECK_REFUSED(rms_norm(zeros({}), zeros({1})),
+                "[rms_norm] a non-empty input of rank >= 1 expected, got []");
+  CHECK_REFUSED(rms_norm(zeros({0, 3}), zeros({3})),
+                "[rms_norm] a non-empty input of rank >= 1 expected, got [0, 3]");
+  CHECK_REFUSED(rms_norm(zeros({2, 3}), zeros({2})),
+                "[rms_norm] parameter of shape [3] expected, got [2]");
+  CHECK_REFUSED(rms_norm(zeros({2, 3}), zeros({3}, DType::float64)),
+                "[rms_norm] operands of one dtype expected, got float32 and float64");
   CHECK_REFUSED(group_norm(zeros({2, 4, 2}), 2, zeros({4}), zeros({4})),
                 "[group_norm] a non-empty input of rank 2 or 4 expected, got [2, 4, 2]");
   CHECK_REFUSED(group_norm(zeros({2, 4, 0, 2}), 2, zeros({4}), zeros({4})),

@@ -12,6 +12,7 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
@@ -177,6 +178,16 @@ TEST_CASE_METHOD(LedgerScope, "group_norm's gradients are its differences") {
       },
       {equidistant(shape, d), values_off_zero({c}, 12), values_off_zero({c}, 13)},
       accuracy_of_norm(d));
+}
+
+TEST_CASE_METHOD(LedgerScope, "rms_norm's gradients are its differences") {
+  const Shape shape = GENERATE(Shape{1}, Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
+  const std::int64_t d = shape[shape.rank() - 1];
+  // No value is below 1/8, and so no root of a mean square is: what holds of values that are
+  // centred holds of those that need not be.
+  check_gradients([](const Tensors& in) { return Tensors{rms_norm(in[0], in[1])}; },
+                  {values_off_zero(shape, 12), values_off_zero({d}, 13)},
+                  {third_derivative_of_norm(d, 8), 1.5 * 1.5 * 8, count(2 * d + 8)});
 }
 
 TEST_CASE_METHOD(LedgerScope, "the gradients of activations are their differences") {

@@ -7,10 +7,11 @@
 
 namespace rematch {
 
-/// The node of a normalisation. Saves x, the mean, 1/std and, when x requires grad, the weight, in
-/// this order. `backward` is called as
+/// The node of a normalisation. Saves x, the mean if there is one, 1/std and, when x requires grad,
+/// the weight, in this order. `backward` is called as
 ///   backward(gy, pointers to gy, x, mean, 1/std, weight, gx, gw, gb)
-/// where the weight is null unless x requires grad, and those gradients are that nobody needs.
+/// where the mean is null if there is none, the weight unless x requires grad, and gradients that
+/// nobody needs. An undefined `bias` is none.
 template <class Backward>
 class NormBackward final : public Node {
  public:
@@ -20,10 +21,11 @@ class NormBackward final : public Node {
         name_(name),
         shape_(x.shape()),
         parameter_shape_(weight.shape()),
+        centred_(mean.defined()),
         backward_(std::move(backward)) {
     connect(*this, {&x, &weight, &bias});
     x_.save(x);
-    mean_.save(mean);
+    if (mean.defined()) mean_.save(mean);
     rstd_.save(rstd);
     if (needs(0)) weight_.save(weight);
   }
@@ -37,7 +39,7 @@ class NormBackward final : public Node {
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
     const Tensor& gy = grads_out[0];
     const Tensor x = x_.get(name());
-    const Tensor mean = mean_.get(name());
+    const Tensor mean = centred_ ? mean_.get(name()) : Tensor();
     const Tensor rstd = rstd_.get(name());
     const Tensor weight = needs(0) ? weight_.get(name()) : Tensor();
     if (needs(0)) grads_in[0] = Tensor::empty(shape_, gy.dtype());
@@ -59,6 +61,7 @@ class NormBackward final : public Node {
   std::string_view name_;
   Shape shape_;
   Shape parameter_shape_;
+  bool centred_;
   Backward backward_;
   SavedTensor x_;
   SavedTensor mean_;

@@ -11,6 +11,7 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/group_norm.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/testing/computed_ops.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -33,6 +34,7 @@ struct Op {
 
 std::vector<Op> ops() {
   const auto run_silu = [](const Tensors& in) { return silu(in[0]); };
+  const auto run_rms_norm = [](const Tensors& in) { return rms_norm(in[0], in[1]); };
   const auto run_group_norm = [](std::int64_t groups) {
     return [groups](const Tensors& in) { return group_norm(in[0], groups, in[1], in[2]); };
   };
@@ -43,6 +45,8 @@ std::vector<Op> ops() {
       {"group_norm", run_group_norm(1), {{3, 5}, {5}, {5}}, {{3}, {3}}},
       {"group_norm", run_group_norm(3), {{2, 9, 3, 5}, {9}, {9}}, {{6}, {6}}},
       {"group_norm", run_group_norm(7), {{1, 7, 2, 1}, {7}, {7}}, {{7}, {7}}},
+      {"rms_norm", run_rms_norm, {{37}, {37}}, {{1}}},
+      {"rms_norm", run_rms_norm, {{3, 5, 1, 7}, {7}}, {{15}}},
   };
 }
 

@@ -194,6 +194,23 @@ Bounds group_norm_bounds(const Magnitudes& m) {
   return norm_bounds(m, norm, true);
 }
 
+/// As layer_norm, with nothing to centre: the mean square has the relative error (n + 3) u, and x
+/// enters without one.
+Bounds rms_norm_bounds(const Magnitudes& m) {
+  const Tensor& x = m.entry.inputs.at("x");
+  const std::int64_t cols = x.shape()[x.shape().rank() - 1];
+  const double n = count(cols);
+  double least = 1e300;
+  for (std::int64_t first = 0; first < x.elements(); first += cols) {
+    double squares = 0;
+    for (std::int64_t i = first; i < first + cols; ++i) squares += x.at(i) * x.at(i);
+    least = std::min(least, squares / n);
+  }
+  const double delta = (n + 3) * m.u / 2 + 3 * m.u;
+  return norm_bounds(m, {n, count(x.elements()) / n, 1 / std::sqrt(least), std::sqrt(n), 0, delta},
+                     true);
+}
+
 Bounds exact_bounds(const Magnitudes& m) {
   Bounds b;
   for (const auto& [name, unused] : m.entry.gradients) b.gradients[name] = 0;
@@ -269,6 +286,7 @@ const std::map<std::string, Rule>& rules() {
       {"batch_norm", batch_norm_bounds},
       {"layer_norm", layer_norm_bounds},
       {"group_norm", group_norm_bounds},
+      {"rms_norm", rms_norm_bounds},
       {"relu", exact_bounds},
       {"gelu", gelu_bounds},
       {"silu", silu_bounds},

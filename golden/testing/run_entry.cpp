@@ -16,6 +16,7 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 
 namespace rematch::golden {
@@ -78,6 +79,10 @@ const std::map<std::string, Op>& ops() {
        [](const Entry& e, Operands& in) {
          return Tensors{
              group_norm(in["x"], e.integer("groups"), in["weight"], in["bias"], e.number("eps"))};
+       }},
+      {"rms_norm",
+       [](const Entry& e, Operands& in) {
+         return Tensors{rms_norm(in["x"], in["weight"], e.number("eps"))};
        }},
       {"relu", unary(relu)},
       {"gelu", unary(gelu)},
