@@ -115,6 +115,14 @@ def layer_norm(x, weight, bias, eps):
     return F.layer_norm(x, weight.shape, weight, bias, eps)
 
 
+def rms_norm(x, weight, eps):
+    return F.rms_norm(x, weight.shape, weight, eps)
+
+
+def group_norm(x, weight, bias, groups, eps):
+    return F.group_norm(x, groups, weight, bias, eps)
+
+
 def split(x, first):
     return torch.split(x, [first, x.shape[1] - first], dim=1)
 
@@ -191,11 +199,34 @@ def all_ops():
             {"eps": 1e-5},
         )
 
+    for shape, groups in [((5, 8), 2), ((3, 5), 1), ((2, 6, 3, 3), 3), ((3, 4, 5, 2), 4)]:
+        yield from op_entries(
+            f"group_norm, rank {len(shape)}, groups {groups}",
+            "group_norm",
+            group_norm,
+            {
+                "x": random(*shape, seed=80),
+                "weight": random(shape[1], seed=81),
+                "bias": random(shape[1], seed=82),
+            },
+            {"groups": groups, "eps": 1e-5},
+        )
+
+    for shape in [(7,), (3, 8), (2, 3, 5)]:
+        yield from op_entries(
+            f"rms_norm, rank {len(shape)}",
+            "rms_norm",
+            rms_norm,
+            {"x": random(*shape, seed=83), "weight": random(shape[-1], seed=84)},
+            {"eps": 1e-5},
+        )
+
     wide = torch.cat([random(13, seed=16, low=-1024, high=1024), random(6, seed=17)])
     with_zero = torch.cat([wide, torch.zeros(1, dtype=torch.float64)]).reshape(4, 5)
     for name, function in [
         ("relu", F.relu),
         ("gelu", F.gelu),
+        ("silu", F.silu),
         ("tanh", torch.tanh),
         ("sigmoid", torch.sigmoid),
         ("softmax", lambda x: F.softmax(x, dim=-1)),

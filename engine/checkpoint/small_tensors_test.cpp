@@ -69,7 +69,7 @@ Tensors any_shape(const Tensors& in) {
   Tensor y = tanh(in[0]);
   for (int i = 0; i < 2; ++i) {
     y = gelu(add(relu(y), sigmoid(y)));
-    y = mul(leaky_relu(y, 0.25), in[0]);
+    y = mul(leaky_relu(silu(y), 0.25), in[0]);
     y = gaussian_noise(rrelu(dropout(y, 0.25)), 0.5);
   }
   scale_(y, 2);

@@ -52,6 +52,20 @@ void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
 }
 
 template <typename T>
+void silu_forward(std::int64_t n, const T* x, T* y) {
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::silu(x[i]);
+  });
+}
+
+template <typename T>
+void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::silu_gradient(gy[i], x[i]);
+  });
+}
+
+template <typename T>
 void tanh_forward(std::int64_t n, const T* x, T* y) {
   parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) y[i] = math::tanh(x[i]);
@@ -104,6 +118,8 @@ void softmax_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T
   template void leaky_relu_backward(std::int64_t, const T*, const T*, T, T*); \
   template void gelu_forward(std::int64_t, const T*, T*);                     \
   template void gelu_backward(std::int64_t, const T*, const T*, T*);          \
+  template void silu_forward(std::int64_t, const T*, T*);                     \
+  template void silu_backward(std::int64_t, const T*, const T*, T*);          \
   template void tanh_forward(std::int64_t, const T*, T*);                     \
   template void tanh_backward(std::int64_t, const T*, const T*, T*);          \
   template void sigmoid_forward(std::int64_t, const T*, T*);                  \

@@ -28,6 +28,14 @@ void gelu_forward(std::int64_t n, const T* x, T* y);
 template <typename T>
 void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx);
 
+/// y = x / (1 + exp(-x)).
+template <typename T>
+void silu_forward(std::int64_t n, const T* x, T* y);
+
+/// gx = gy * s * (1 + x * (1 - s)) with s = 1 / (1 + exp(-x)); from the input x.
+template <typename T>
+void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx);
+
 /// y = tanh(x).
 template <typename T>
 void tanh_forward(std::int64_t n, const T* x, T* y);

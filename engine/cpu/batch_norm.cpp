@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/cpu/reduce.h"
+#include "engine/cpu/channels.h"
 #include "engine/math/normalise.h"
 #include "engine/math/pointwise.h"
 
@@ -12,30 +12,6 @@ namespace {
 
 /// Channels whose backward sums are held side by side.
 constexpr std::int64_t kTile = 64;
-
-/// out(channel, sum over n and s of value(element index, channel)) for channels [begin, end). With
-/// s = 1 a channel's values are added down the column, in double, else as a LaneSum with one run
-/// per n.
-template <typename T, typename Value, typename Out>
-void channel_sums(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t begin,
-                  std::int64_t end, const Value& value, const Out& out) {
-  if (s == 1) {
-    return column_sums<double>(
-        n, end - begin,
-        [=, &value](std::int64_t i, std::int64_t j) {
-          return static_cast<double>(value(i * c + begin + j, begin + j));
-        },
-        [=, &out](std::int64_t j, double total) { out(begin + j, total); });
-  }
-  for (std::int64_t j = begin; j < end; ++j) {
-    LaneSum<T> sum;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t base = (i * c + j) * s;
-      sum.add(s, [=, &value](std::int64_t k) { return value(base + k, j); });
-    }
-    out(j, sum.total());
-  }
-}
 
 /// to[element] = value(element, channel) in channels [begin, end).
 template <typename T, typename Value>
@@ -70,11 +46,13 @@ void batch_norm_train(std::int64_t n, std::int64_t c, std::int64_t s, const T* x
                       T momentum) {
   const auto count = static_cast<double>(n * s);
   channel_sums<T>(
-      n, c, s, 0, c, [=](std::int64_t at, std::int64_t) { return x[at]; },
+      n, c, s, 0, c, [=](std::int64_t at, std::int64_t, std::int64_t) { return x[at]; },
       [=](std::int64_t j, double total) { mean[j] = static_cast<T>(total / count); });
   channel_sums<T>(
       n, c, s, 0, c,
-      [=](std::int64_t at, std::int64_t j) { return math::squared_difference(x[at], mean[j]); },
+      [=](std::int64_t at, std::int64_t, std::int64_t j) {
+        return math::squared_difference(x[at], mean[j]);
+      },
       [=](std::int64_t j, double total) {
         invstd[j] = math::inverse_deviation(total / count, eps);
         if (running_var != nullptr) {
@@ -116,11 +94,11 @@ void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T
     T sum_gy[kTile];
     T sum_gy_xhat[kTile];
     channel_sums<T>(
-        n, c, s, first, last, [=](std::int64_t at, std::int64_t) { return gy[at]; },
+        n, c, s, first, last, [=](std::int64_t at, std::int64_t, std::int64_t) { return gy[at]; },
         [&](std::int64_t j, double total) { sum_gy[j - first] = static_cast<T>(total); });
     channel_sums<T>(
         n, c, s, first, last,
-        [=](std::int64_t at, std::int64_t j) { return gy[at] * (x[at] - mean[j]); },
+        [=](std::int64_t at, std::int64_t, std::int64_t j) { return gy[at] * (x[at] - mean[j]); },
         [&](std::int64_t j, double total) {
           sum_gy_xhat[j - first] = static_cast<T>(total * static_cast<double>(invstd[j]));
         });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/cpu/batch_norm.h"
+#include "engine/cpu/group_norm.h"
 #include "engine/cpu/layer_norm.h"
 #include "engine/cpu/testing/values.h"
 
@@ -177,6 +178,104 @@ TEST_CASE("layer normalisation matches its formula") {
   check_layer_norm<float>(3, 77);
   check_layer_norm<double>(9, 5);
   check_layer_norm<double>(2, 1500);
+}
+
+template <typename T>
+void check_rms_norm(std::int64_t rows, std::int64_t cols) {
+  CAPTURE(rows, cols);
+  const auto width = static_cast<std::size_t>(cols);
+  const auto x = values<T>(rows * cols, 1);
+  const auto gy = values<T>(rows * cols, 2);
+  const auto w = values<T>(cols, 3);
+  std::vector<double> want_y(x.size());
+  std::vector<double> want_gx(x.size());
+  std::vector<double> want_gw(width);
+  for (std::size_t first = 0; first < x.size(); first += width) {
+    double square = 0;
+    double dot = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto v = static_cast<double>(x[first + i]);
+      square += v * v / static_cast<double>(cols);
+      dot += static_cast<double>(gy[first + i]) * static_cast<double>(w[i]) * v;
+    }
+    const double root = std::sqrt(square + kEps);
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto v = static_cast<double>(x[first + i]);
+      const auto g = static_cast<double>(gy[first + i]);
+      const auto weight = static_cast<double>(w[i]);
+      want_y[first + i] = v / root * weight;
+      want_gx[first + i] =
+          g * weight / root - v * dot / (std::pow(root, 3) * static_cast<double>(cols));
+      want_gw[i] += g * v / root;
+    }
+  }
+  std::vector<T> y(x.size());
+  std::vector<T> rstd(static_cast<std::size_t>(rows));
+  std::vector<T> gx(x.size());
+  std::vector<T> gw(width);
+  layer_norm_forward<T>(rows, cols, x.data(), w.data(), nullptr, T(kEps), y.data(), nullptr,
+                        rstd.data());
+  layer_norm_backward<T>(rows, cols, gy.data(), x.data(), nullptr, rstd.data(), w.data(), gx.data(),
+                         gw.data(), nullptr);
+  CHECK(distance(y, want_y) <= norm_bound<T>());
+  CHECK(distance(gx, want_gx) <= norm_bound<T>());
+  CHECK(distance(gw, want_gw) <= norm_bound<T>());
+}
+
+TEST_CASE("RMS normalisation, which has no mean, matches its formula") {
+  check_rms_norm<float>(4, 32);
+  check_rms_norm<float>(3, 77);
+  check_rms_norm<double>(9, 5);
+  check_rms_norm<double>(2, 1500);
+  check_rms_norm<double>(300, 3);
+}
+
+template <typename T>
+void check_group_norm(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t groups) {
+  CAPTURE(n, c, s, groups);
+  const auto sets = static_cast<std::size_t>(n * groups);
+  const auto width = static_cast<std::size_t>(c / groups * s);
+  const auto channels = static_cast<std::size_t>(c);
+  const auto x = values<T>(n * c * s, 1);
+  const auto gy = values<T>(n * c * s, 2);
+  const auto w = values<T>(c, 3);
+  const auto b = values<T>(c, 4);
+  const Reference want = reference(
+      x, gy, w, b, sets, true, [=](std::size_t i) { return i / width; },
+      [=](std::size_t i) { return i / static_cast<std::size_t>(s) % channels; }, {}, {});
+  std::vector<T> y(x.size());
+  std::vector<T> mean(sets);
+  std::vector<T> rstd(sets);
+  std::vector<T> gx(x.size());
+  std::vector<T> gw(channels);
+  std::vector<T> gb(channels);
+  group_norm_forward<T>(n, c, s, groups, x.data(), w.data(), b.data(), T(kEps), y.data(),
+                        mean.data(), rstd.data());
+  group_norm_backward<T>(n, c, s, groups, gy.data(), x.data(), mean.data(), rstd.data(), w.data(),
+                         gx.data(), gw.data(), gb.data());
+  CHECK(distance(y, want.y) <= norm_bound<T>());
+  CHECK(distance(mean, want.mean) <= norm_bound<T>());
+  CHECK(distance(gx, want.gx) <= norm_bound<T>());
+  CHECK(distance(gw, want.gw) <= norm_bound<T>());
+  CHECK(distance(gb, want.gb) <= norm_bound<T>());
+  std::vector<T> only_gx(x.size());
+  std::vector<T> only_gb(channels);
+  group_norm_backward<T>(n, c, s, groups, gy.data(), x.data(), mean.data(), rstd.data(), w.data(),
+                         only_gx.data(), nullptr, nullptr);
+  group_norm_backward<T>(n, c, s, groups, gy.data(), x.data(), mean.data(), rstd.data(), w.data(),
+                         nullptr, nullptr, only_gb.data());
+  CHECK(same_bits(only_gx, gx));
+  CHECK(same_bits(only_gb, gb));
+}
+
+TEST_CASE("group normalisation matches its formula") {
+  check_group_norm<float>(4, 32, 1, 4);
+  check_group_norm<float>(3, 6, 35, 2);
+  check_group_norm<float>(2, 130, 3, 13);
+  check_group_norm<double>(9, 5, 4, 5);
+  // Sets beyond a block of the sums, whose ends are not those of channels.
+  check_group_norm<double>(2, 6, 700, 2);
+  check_group_norm<double>(2, 3, 1500, 1);
 }
 
 TEST_CASE("sums down a column add 128 rows at a time, and those sums in double") {

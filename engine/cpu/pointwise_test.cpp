@@ -66,6 +66,12 @@ void check_smooth_activations() {
           return 0.5 * std::erfc(-v / std::sqrt(2.0)) +
                  v * std::exp(-v * v / 2) / std::sqrt(2 * 3.14159265358979323846);
         }) <= bound);
+  silu_forward(n, x.data(), y.data());
+  CHECK(worst_against(x, y, [](double v) { return v / (1 + std::exp(-v)); }) <= bound);
+  silu_backward(n, ones.data(), x.data(), gx.data());
+  CHECK(worst_against(x, gx, [](double v) {
+          return (1 + v / (1 + std::exp(v))) / (1 + std::exp(-v));
+        }) <= bound);
   tanh_forward(n, x.data(), y.data());
   CHECK(worst_against(x, y, [](double v) { return std::tanh(v); }) <= bound);
   tanh_backward(n, ones.data(), y.data(), gx.data());
@@ -77,7 +83,7 @@ void check_smooth_activations() {
         bound);
 }
 
-TEST_CASE("gelu, tanh, sigmoid and their gradients match libm") {
+TEST_CASE("gelu, silu, tanh, sigmoid and their gradients match libm") {
   check_smooth_activations<float>();
   check_smooth_activations<double>();
 }

@@ -37,13 +37,16 @@ Layers layers(Generator& g, DType dtype) {
           random(nn::RandomKind::dropout),
           std::make_shared<nn::Conv2d>(16, 17, 3, 2, 1, true, dtype, &g),
           activation(nn::ActivationKind::gelu),
+          std::make_shared<nn::GroupNorm>(17, 17, dtype),
           random(nn::RandomKind::rrelu),
           std::make_shared<nn::Pool2d>(nn::PoolKind::max, 2, 2),
           random(nn::RandomKind::gaussian_noise),
           std::make_shared<nn::Flatten>(),
+          activation(nn::ActivationKind::silu),
           std::make_shared<nn::Linear>(17 * 8 * 8, 301, true, dtype, &g),
           activation(nn::ActivationKind::tanh),
           std::make_shared<nn::LayerNorm>(301, dtype),
+          std::make_shared<nn::RmsNorm>(301, dtype),
           std::make_shared<nn::Linear>(301, 10, true, dtype, &g)};
 }
 

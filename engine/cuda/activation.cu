@@ -45,6 +45,18 @@ struct GeluGradient {
     gx = math::gelu_gradient(gy, x);
   }
 };
+struct Silu {
+  template <typename T>
+  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
+    y = math::silu(x);
+  }
+};
+struct SiluGradient {
+  template <typename T>
+  __device__ void operator()(std::int64_t /*i*/, T gy, T x, T& gx) const {
+    gx = math::silu_gradient(gy, x);
+  }
+};
 struct Tanh {
   template <typename T>
   __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
@@ -134,6 +146,16 @@ void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
 }
 
 template <typename T>
+void silu_forward(std::int64_t n, const T* x, T* y) {
+  visit<kVector<T>>("silu_forward", n, Silu{}, In<T>{x}, Out<T>{y});
+}
+
+template <typename T>
+void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
+  visit<kVector<T>>("silu_backward", n, SiluGradient{}, In<T>{gy}, In<T>{x}, Out<T>{gx});
+}
+
+template <typename T>
 void tanh_forward(std::int64_t n, const T* x, T* y) {
   visit<kVector<T>>("tanh_forward", n, Tanh{}, In<T>{x}, Out<T>{y});
 }
@@ -178,6 +200,8 @@ void softmax_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T
   template void leaky_relu_backward(std::int64_t, const T*, const T*, T, T*); \
   template void gelu_forward(std::int64_t, const T*, T*);                     \
   template void gelu_backward(std::int64_t, const T*, const T*, T*);          \
+  template void silu_forward(std::int64_t, const T*, T*);                     \
+  template void silu_backward(std::int64_t, const T*, const T*, T*);          \
   template void tanh_forward(std::int64_t, const T*, T*);                     \
   template void tanh_backward(std::int64_t, const T*, const T*, T*);          \
   template void sigmoid_forward(std::int64_t, const T*, T*);                  \

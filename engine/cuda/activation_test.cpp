@@ -52,6 +52,10 @@ TEMPLATE_TEST_CASE("activations give the CPU's bits on the device", "[gpu]", flo
            [&](T* y) { gelu_forward(n, dx.data(), y); });
     expect([&](T* y) { cpu::gelu_backward(n, g.data(), x.data(), y); },
            [&](T* y) { gelu_backward(n, dg.data(), dx.data(), y); });
+    expect([&](T* y) { cpu::silu_forward(n, x.data(), y); },
+           [&](T* y) { silu_forward(n, dx.data(), y); });
+    expect([&](T* y) { cpu::silu_backward(n, g.data(), x.data(), y); },
+           [&](T* y) { silu_backward(n, dg.data(), dx.data(), y); });
     expect([&](T* y) { cpu::tanh_forward(n, x.data(), y); },
            [&](T* y) { tanh_forward(n, dx.data(), y); });
     expect([&](T* y) { cpu::tanh_backward(n, g.data(), x.data(), y); },

@@ -12,7 +12,7 @@ template <typename T>
 struct SquaredDeviation {
   const T* x;
   const T* mean;
-  __device__ T operator()(std::int64_t at, std::int64_t channel) const {
+  __device__ T operator()(std::int64_t at, std::int64_t /*sample*/, std::int64_t channel) const {
     return math::squared_difference(x[at], mean[channel]);
   }
 };
@@ -22,7 +22,8 @@ struct GradientTerms {
   const T* gy;
   const T* x;
   const T* mean;
-  __device__ Two<T> operator()(std::int64_t at, std::int64_t channel) const {
+  __device__ Two<T> operator()(std::int64_t at, std::int64_t /*sample*/,
+                               std::int64_t channel) const {
     const T g = gy[at];
     return {g, g * (x[at] - mean[channel])};
   }

@@ -37,7 +37,8 @@ __device__ inline void store_partial(double* partial, std::int64_t stride, std::
   partial[stride + at] = sum.b;
 }
 
-/// The sums of value(element, channel) over each block of LaneSum, a half-warp a block; s > 1.
+/// The sums of value(element, sample, channel) over each block of LaneSum, a half-warp a block; s
+/// > 1.
 template <typename V, typename Value>
 __global__ void __launch_bounds__(kThreads)
     plane_sums_kernel(Extents e, Value value, double* partial) {
@@ -47,8 +48,8 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t channel = id / blocks;
     const V lane =
         math::lane_of_block<V>(e.count(), e.s, id - channel * blocks, threadIdx.x % kHalfWarp,
-                               [=](std::int64_t image, std::int64_t i) {
-                                 return value((image * e.c + channel) * e.s + i, channel);
+                               [=](std::int64_t sample, std::int64_t i) {
+                                 return value((sample * e.c + channel) * e.s + i, sample, channel);
                                });
     const V sum = tree_sum(lane);
     if (threadIdx.x % kHalfWarp == 0) {
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
     Wide<V> sum{};
     REMATCH_UNROLL
     for (std::int64_t i = first; i < last; ++i) {
-      sum += WideOf<V>::from(value(i * e.c + channel, channel));
+      sum += WideOf<V>::from(value(i * e.c + channel, i, channel));
     }
     store_partial(partial, e.c * chunks, channel * chunks + chunk, sum);
   }
@@ -139,7 +140,10 @@ void channel_map(std::string_view kernel, const Extents& e, const F& f, Arrays..
 template <typename T>
 struct Element {
   const T* x;
-  __device__ T operator()(std::int64_t at, std::int64_t /*channel*/) const { return x[at]; }
+  __device__ T operator()(std::int64_t at, std::int64_t /*sample*/,
+                          std::int64_t /*channel*/) const {
+    return x[at];
+  }
 };
 
 }  // namespace rematch::cuda

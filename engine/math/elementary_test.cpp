@@ -94,8 +94,14 @@ void check_edges() {
   CHECK(gelu(-inf) == 0);
   CHECK(gelu_derivative(inf) == 1);
   CHECK(gelu_derivative(-inf) == 0);
-  for (const T value :
-       {exp(nan), log(nan), tanh(nan), erf(nan), sigmoid(nan), gelu(nan), gelu_derivative(nan)}) {
+  CHECK(silu(inf) == inf);
+  CHECK(silu(-inf) == 0);
+  CHECK(silu(T(-1000)) == 0);
+  CHECK(silu_derivative(inf) == 1);
+  CHECK(silu_derivative(-inf) == 0);
+  CHECK(silu_derivative(T(0)) == T(0.5));
+  for (const T value : {exp(nan), log(nan), tanh(nan), erf(nan), sigmoid(nan), gelu(nan),
+                        gelu_derivative(nan), silu(nan), silu_derivative(nan)}) {
     CHECK(std::isnan(value));
   }
   const T smallest = std::numeric_limits<T>::denorm_min();
@@ -117,6 +123,27 @@ TEST_CASE("gelu and its derivative match their formulas") {
     CHECK(std::abs(gelu(x) - x * cdf) <= 9 * 0x1p-51);
     CHECK(std::abs(gelu_derivative(x) - (cdf + x * pdf)) <= 9 * 0x1p-51);
   }
+}
+
+template <typename T>
+void check_silu() {
+  CHECK(worst<T>([](T x) { return silu(x); }, [](long double x) { return x / (1 + std::exp(-x)); },
+                 -80, 20) < 7);
+  double largest = 0;
+  for (int i = -80000; i <= 80000; ++i) {
+    const T x = static_cast<T>(i) / T(1000);
+    const auto wide = static_cast<long double>(x);
+    const long double s = 1 / (1 + std::exp(-wide));
+    const long double exact = s * (1 + wide / (1 + std::exp(wide)));
+    const auto error = static_cast<double>(std::fabs(silu_derivative(x) - exact));
+    largest = error <= largest ? largest : error;
+  }
+  CHECK(largest <= 11 * static_cast<double>(std::numeric_limits<T>::epsilon()) / 2);
+}
+
+TEST_CASE("silu and its derivative stay within their stated errors, far tails included") {
+  check_silu<float>();
+  check_silu<double>();
 }
 
 TEST_CASE("cosine and sine of a turn lie on the circle and hit the quarters exactly") {

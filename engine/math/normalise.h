@@ -1,6 +1,6 @@
 #pragma once
 
-// The formulas of layer and batch normalisation around their sums, for every backend.
+// The formulas of batch, layer, group and RMS normalisation around their sums, for every backend.
 
 #include <cmath>
 #include <cstdint>
@@ -13,6 +13,31 @@ namespace rematch::math {
 template <typename T>
 REMATCH_HD inline T inverse_deviation(double variance, T eps) {
   return static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(eps)));
+}
+
+/// Which of C channels, and so which weight and bias, the elements of a row have: element i of row
+/// r has channel first(r) + offset(i).
+struct RowChannels {
+  /// Rows of a sample: those of one sample share no channel.
+  std::int64_t groups = 1;
+  /// Channels of a row.
+  std::int64_t channels = 0;
+  /// Neighbours that have one channel.
+  std::int64_t run = 1;
+
+  [[nodiscard]] REMATCH_HD std::int64_t first(std::int64_t row) const {
+    return groups == 1 ? 0 : row % groups * channels;
+  }
+  [[nodiscard]] REMATCH_HD std::int64_t offset(std::int64_t i) const {
+    return run == 1 ? i : i / run;
+  }
+  [[nodiscard]] REMATCH_HD std::int64_t columns() const { return channels * run; }
+};
+
+/// The mean that a row is centred by: none, and so 0, in RMS normalisation. x - 0 is x to the bit.
+template <typename T>
+REMATCH_HD inline T row_mean(const T* mean, std::int64_t row) {
+  return mean == nullptr ? T(0) : mean[row];
 }
 
 /// (x - mean) * rstd * w + b; a null w or b is left out.

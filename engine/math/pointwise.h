@@ -43,6 +43,12 @@ REMATCH_HD inline T gelu_gradient(T gy, T x) {
   return gy * gelu_derivative(x);
 }
 
+/// From the input x.
+template <typename T>
+REMATCH_HD inline T silu_gradient(T gy, T x) {
+  return gy * silu_derivative(x);
+}
+
 /// From the output y.
 template <typename T>
 REMATCH_HD inline T tanh_gradient(T gy, T y) {

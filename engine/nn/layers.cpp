@@ -10,10 +10,12 @@
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
 
@@ -124,6 +126,23 @@ LayerNorm::LayerNorm(std::int64_t width, DType dtype) {
 
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, parameters_[0], parameters_[1]); }
 
+RmsNorm::RmsNorm(std::int64_t width, DType dtype) {
+  parameters_.push_back(constant_parameter(width, 1, dtype));
+  name_roles(parameters_);
+}
+
+Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, parameters_[0]); }
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, DType dtype) : groups_(groups) {
+  parameters_.push_back(constant_parameter(channels, 1, dtype));
+  parameters_.push_back(constant_parameter(channels, 0, dtype));
+  name_roles(parameters_);
+}
+
+Tensor GroupNorm::forward(const Tensor& x) {
+  return group_norm(x, groups_, parameters_[0], parameters_[1]);
+}
+
 Tensor Pool2d::forward(const Tensor& x) {
   return kind_ == PoolKind::max ? max_pool2d(x, kernel_, stride_, padding_)
                                 : avg_pool2d(x, kernel_, stride_, padding_);
@@ -139,6 +158,8 @@ Tensor Activation::forward(const Tensor& x) {
     }
     case ActivationKind::gelu:
       return gelu(x);
+    case ActivationKind::silu:
+      return silu(x);
     case ActivationKind::tanh:
       return rematch::tanh(x);
     case ActivationKind::sigmoid:

@@ -53,6 +53,22 @@ class LayerNorm final : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
+/// A weight of ones, and no bias.
+class RmsNorm final : public Module {
+ public:
+  explicit RmsNorm(std::int64_t width, DType dtype = DType::float32);
+  Tensor forward(const Tensor& x) override;
+};
+
+class GroupNorm final : public Module {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels, DType dtype = DType::float32);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::int64_t groups_;
+};
+
 enum class PoolKind : std::uint8_t { max, average };
 
 class Pool2d final : public Module {
@@ -68,7 +84,15 @@ class Pool2d final : public Module {
   std::int64_t padding_;
 };
 
-enum class ActivationKind : std::uint8_t { relu, relu_in_place, gelu, tanh, sigmoid, softmax };
+enum class ActivationKind : std::uint8_t {
+  relu,
+  relu_in_place,
+  gelu,
+  silu,
+  tanh,
+  sigmoid,
+  softmax
+};
 
 class Activation final : public Module {
  public:

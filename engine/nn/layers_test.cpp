@@ -11,10 +11,12 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -92,11 +94,17 @@ TEST_CASE_METHOD(LedgerScope, "each layer computes its op with the arguments tha
   check(flat, x, reshape(x, {2, 147}));
   LayerNorm norm(7, DType::float64);
   check(norm, x, layer_norm(x, norm.parameters()[0], norm.parameters()[1]));
+  RmsNorm rms(7, DType::float64);
+  REQUIRE(rms.parameters().size() == 1);
+  check(rms, x, rms_norm(x, rms.parameters()[0]));
+  const Tensor four = values_off_zero({2, 4, 3, 3}, 2);
+  GroupNorm groups(2, 4, DType::float64);
+  check(groups, four, group_norm(four, 2, groups.parameters()[0], groups.parameters()[1]));
 
   const std::pair<ActivationKind, Tensor> activations[] = {
       {ActivationKind::relu, relu(x)},       {ActivationKind::gelu, gelu(x)},
-      {ActivationKind::tanh, tanh(x)},       {ActivationKind::sigmoid, sigmoid(x)},
-      {ActivationKind::softmax, softmax(x)},
+      {ActivationKind::silu, silu(x)},       {ActivationKind::tanh, tanh(x)},
+      {ActivationKind::sigmoid, sigmoid(x)}, {ActivationKind::softmax, softmax(x)},
   };
   for (const auto& [kind, expected] : activations) {
     Activation layer(kind);

@@ -8,11 +8,13 @@
 namespace rematch {
 namespace {
 
-enum class Kind : std::uint8_t { relu, gelu, tanh, sigmoid, softmax, leaky_relu };
+enum class Kind : std::uint8_t { relu, gelu, silu, tanh, sigmoid, softmax, leaky_relu };
 
-constexpr std::string_view kOps[] = {"relu", "gelu", "tanh", "sigmoid", "softmax", "leaky_relu"};
-constexpr std::string_view kNames[] = {"ReluBackward",    "GeluBackward",    "TanhBackward",
-                                       "SigmoidBackward", "SoftmaxBackward", "LeakyReluBackward"};
+constexpr std::string_view kOps[] = {"relu",    "gelu",    "silu",      "tanh",
+                                     "sigmoid", "softmax", "leaky_relu"};
+constexpr std::string_view kNames[] = {"ReluBackward",     "GeluBackward",    "SiluBackward",
+                                       "TanhBackward",     "SigmoidBackward", "SoftmaxBackward",
+                                       "LeakyReluBackward"};
 
 std::int64_t last_extent(const Shape& shape) {
   return shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
@@ -43,6 +45,8 @@ class ActivationBackward final : public Node {
           return REMATCH_KERNEL(gy, relu_backward<T>, n, g, s, gx);
         case Kind::gelu:
           return REMATCH_KERNEL(gy, gelu_backward<T>, n, g, s, gx);
+        case Kind::silu:
+          return REMATCH_KERNEL(gy, silu_backward<T>, n, g, s, gx);
         case Kind::tanh:
           return REMATCH_KERNEL(gy, tanh_backward<T>, n, g, s, gx);
         case Kind::sigmoid:
@@ -61,7 +65,9 @@ class ActivationBackward final : public Node {
   SavedTensor saved_;
 };
 
-constexpr bool saves_input(Kind kind) { return kind == Kind::gelu || kind == Kind::leaky_relu; }
+constexpr bool saves_input(Kind kind) {
+  return kind == Kind::gelu || kind == Kind::silu || kind == Kind::leaky_relu;
+}
 
 Tensor activated(Kind kind, const Tensor& x, double slope) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
@@ -75,6 +81,8 @@ Tensor activated(Kind kind, const Tensor& x, double slope) {
         return REMATCH_KERNEL(x, relu_forward<T>, n, in, out);
       case Kind::gelu:
         return REMATCH_KERNEL(x, gelu_forward<T>, n, in, out);
+      case Kind::silu:
+        return REMATCH_KERNEL(x, silu_forward<T>, n, in, out);
       case Kind::tanh:
         return REMATCH_KERNEL(x, tanh_forward<T>, n, in, out);
       case Kind::sigmoid:
@@ -103,6 +111,7 @@ Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
 
 Tensor relu(const Tensor& x) { return activate(Kind::relu, x); }
 Tensor gelu(const Tensor& x) { return activate(Kind::gelu, x); }
+Tensor silu(const Tensor& x) { return activate(Kind::silu, x); }
 Tensor tanh(const Tensor& x) { return activate(Kind::tanh, x); }
 Tensor sigmoid(const Tensor& x) { return activate(Kind::sigmoid, x); }
 Tensor softmax(const Tensor& x) { return activate(Kind::softmax, x); }

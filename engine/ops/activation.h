@@ -10,6 +10,8 @@ Tensor relu(const Tensor& x);
 Tensor relu_(Tensor& x);
 /// x * Phi(x), the erf form. Saves x.
 Tensor gelu(const Tensor& x);
+/// x * sigmoid(x). Saves x.
+Tensor silu(const Tensor& x);
 /// Saves its output.
 Tensor tanh(const Tensor& x);
 /// 1 / (1 + exp(-x)). Saves its output.

@@ -7,12 +7,14 @@
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -80,6 +82,26 @@ TEST_CASE_METHOD(LedgerScope, "normalisations refuse what they cannot normalise"
                 "[layer_norm] a non-empty input of rank >= 1 expected, got [0, 3]");
   CHECK_REFUSED(layer_norm(zeros({2, 3}), zeros({2}), zeros({3})),
                 "[layer_norm] parameter of shape [3] expected, got [2]");
+  CHECK_REFUSED(rms_norm(zeros({}), zeros({1})),
+                "[rms_norm] a non-empty input of rank >= 1 expected, got []");
+  CHECK_REFUSED(rms_norm(zeros({0, 3}), zeros({3})),
+                "[rms_norm] a non-empty input of rank >= 1 expected, got [0, 3]");
+  CHECK_REFUSED(rms_norm(zeros({2, 3}), zeros({2})),
+                "[rms_norm] parameter of shape [3] expected, got [2]");
+  CHECK_REFUSED(rms_norm(zeros({2, 3}), zeros({3}, DType::float64)),
+                "[rms_norm] operands of one dtype expected, got float32 and float64");
+  CHECK_REFUSED(group_norm(zeros({2, 4, 2}), 2, zeros({4}), zeros({4})),
+                "[group_norm] a non-empty input of rank 2 or 4 expected, got [2, 4, 2]");
+  CHECK_REFUSED(group_norm(zeros({2, 4, 0, 2}), 2, zeros({4}), zeros({4})),
+                "[group_norm] a non-empty input of rank 2 or 4 expected, got [2, 4, 0, 2]");
+  for (const auto& [groups, got] : {std::pair{3, "3"}, {0, "0"}, {-2, "-2"}, {8, "8"}}) {
+    CHECK_REFUSED(group_norm(zeros({2, 4}), groups, zeros({4}), zeros({4})),
+                  "[group_norm] groups that divide 4 channels expected, got " + std::string(got));
+  }
+  CHECK_REFUSED(group_norm(zeros({2, 4}), 2, zeros({2}), zeros({4})),
+                "[group_norm] parameter of shape [4] expected, got [2]");
+  CHECK_REFUSED(group_norm(zeros({2, 4}), 2, zeros({4}), zeros({4}, DType::float64)),
+                "[group_norm] operands of one dtype expected, got float32 and float64");
   CHECK(mean.version() == 0);
 }
 

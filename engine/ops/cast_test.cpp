@@ -15,11 +15,13 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/op_names.h"
@@ -154,6 +156,7 @@ std::vector<WideningOp> widening_ops() {
   return {
       {"relu", {3, 4}, [](const Tensor& x) { return relu(x); }},
       {"gelu", {3, 4}, [](const Tensor& x) { return gelu(x); }},
+      {"silu", {3, 4}, [](const Tensor& x) { return silu(x); }},
       {"tanh", {3, 4}, [](const Tensor& x) { return tanh(x); }},
       {"sigmoid", {3, 4}, [](const Tensor& x) { return sigmoid(x); }},
       {"softmax", {3, 4}, [](const Tensor& x) { return softmax(x); }},
@@ -172,6 +175,11 @@ std::vector<WideningOp> widening_ops() {
       {"layer_norm", {3, 4}, [=](const Tensor& x) { return layer_norm(x, ones, ones); }},
       {"layer_norm", {4}, [=](const Tensor& w) { return layer_norm(table, w, ones); }},
       {"layer_norm", {4}, [=](const Tensor& b) { return layer_norm(table, ones, b); }},
+      {"rms_norm", {3, 4}, [=](const Tensor& x) { return rms_norm(x, ones); }},
+      {"rms_norm", {4}, [=](const Tensor& w) { return rms_norm(table, w); }},
+      {"group_norm", {3, 4}, [=](const Tensor& x) { return group_norm(x, 2, ones, ones); }},
+      {"group_norm", {4}, [=](const Tensor& w) { return group_norm(table, 2, w, ones); }},
+      {"group_norm", {4}, [=](const Tensor& b) { return group_norm(table, 2, ones, b); }},
       {"batch_norm",
        {3, 4},
        [=](const Tensor& x) {

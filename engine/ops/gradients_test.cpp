@@ -6,11 +6,13 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
@@ -141,20 +143,51 @@ TEST_CASE_METHOD(LedgerScope, "batch_norm's gradients are its differences") {
       {train ? third_derivative_of_norm(n, invstd) : 0, 1.5 + 1.5 * 3 * invstd, count(3 * n + 8)});
 }
 
-TEST_CASE_METHOD(LedgerScope, "layer_norm's gradients are its differences") {
-  const Shape shape = GENERATE(Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
-  const std::int64_t d = shape[shape.rank() - 1];
-  // Equidistant up to order (7 is prime to every d here), 1/4 apart: the deviation of d values is
-  // sqrt((d^2 - 1) / 12) / 4.
+/// Sets of d values that are equidistant up to order (7 is prime to every d here), 1/4 apart: their
+/// deviation is sqrt((d^2 - 1) / 12) / 4.
+Tensor equidistant(const Shape& shape, std::int64_t d) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
     values.push_back(static_cast<double>(i * 7 % d) / 4);
   }
-  const Tensor x = Tensor::from(values, shape, DType::float64);
+  return Tensor::from(values, shape, DType::float64);
+}
+/// Each value is centred (d additions), scaled by a deviation (2 d more) and by the weight.
+testing::Accuracy accuracy_of_norm(std::int64_t d) {
   const double invstd = 4 / std::sqrt(count(d * d - 1) / 12);
+  return {third_derivative_of_norm(d, invstd), 1.5 + 1.5 * 3 * invstd, count(3 * d + 8)};
+}
+
+TEST_CASE_METHOD(LedgerScope, "layer_norm's gradients are its differences") {
+  const Shape shape = GENERATE(Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
+  const std::int64_t d = shape[shape.rank() - 1];
   check_gradients([](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2])}; },
-                  {x, values_off_zero({d}, 12), values_off_zero({d}, 13)},
-                  {third_derivative_of_norm(d, invstd), 1.5 + 1.5 * 3 * invstd, count(3 * d + 8)});
+                  {equidistant(shape, d), values_off_zero({d}, 12), values_off_zero({d}, 13)},
+                  accuracy_of_norm(d));
+}
+
+TEST_CASE_METHOD(LedgerScope, "group_norm's gradients are its differences") {
+  const auto [shape, groups] = GENERATE(
+      std::pair{Shape{3, 4}, 1}, std::pair{Shape{2, 6}, 2}, std::pair{Shape{2, 2, 1, 3}, 2},
+      std::pair{Shape{2, 3, 2, 1}, 1}, std::pair{Shape{1, 4, 1, 2}, 2});
+  const std::int64_t c = shape[1];
+  const std::int64_t d = shape.elements() / (shape[0] * groups);
+  check_gradients(
+      [groups = groups](const Tensors& in) {
+        return Tensors{group_norm(in[0], groups, in[1], in[2])};
+      },
+      {equidistant(shape, d), values_off_zero({c}, 12), values_off_zero({c}, 13)},
+      accuracy_of_norm(d));
+}
+
+TEST_CASE_METHOD(LedgerScope, "rms_norm's gradients are its differences") {
+  const Shape shape = GENERATE(Shape{1}, Shape{6}, Shape{3, 4}, Shape{2, 2, 5});
+  const std::int64_t d = shape[shape.rank() - 1];
+  // No value is below 1/8, and so no root of a mean square is: what holds of values that are
+  // centred holds of those that need not be.
+  check_gradients([](const Tensors& in) { return Tensors{rms_norm(in[0], in[1])}; },
+                  {values_off_zero(shape, 12), values_off_zero({d}, 13)},
+                  {third_derivative_of_norm(d, 8), 1.5 * 1.5 * 8, count(2 * d + 8)});
 }
 
 TEST_CASE_METHOD(LedgerScope, "the gradients of activations are their differences") {
@@ -172,6 +205,8 @@ TEST_CASE_METHOD(LedgerScope, "the gradients of activations are their difference
   check(tanh, {2, 1, 16});
   check(sigmoid, {0.125, 1, 16});
   check(gelu, {1, 1.5, 16});
+  // The third derivative of x s is 3 s'' + x s''', with |s''| < 0.1, |s'''| <= 1/8 and |x| < 3/2.
+  check(silu, {0.5, 1.5, 16});
   // s' = s (1 - s) along an own element, a sigmoid; others have the same bounds.
   check(softmax, {0.125, 1, 32});
 }

@@ -3,59 +3,9 @@
 #include "engine/backend/kernel.h"
 #include "engine/cpu/layer_norm.h"
 #include "engine/cuda/layer_norm.h"
-#include "engine/ops/support.h"
+#include "engine/ops/norm_node.h"
 
 namespace rematch {
-namespace {
-
-class LayerNormBackward final : public Node {
- public:
-  LayerNormBackward(std::int64_t rows, std::int64_t cols, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, const Tensor& mean, const Tensor& rstd)
-      : Node(1), rows_(rows), cols_(cols), shape_(x.shape()) {
-    connect(*this, {&x, &weight, &bias});
-    x_.save(x);
-    mean_.save(mean);
-    rstd_.save(rstd);
-    if (needs(0)) weight_.save(weight);
-  }
-  std::string_view name() const override { return "LayerNormBackward"; }
-  void release() noexcept override {
-    x_.reset();
-    mean_.reset();
-    rstd_.reset();
-    weight_.reset();
-  }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    const Tensor x = x_.get(name());
-    const Tensor mean = mean_.get(name());
-    const Tensor rstd = rstd_.get(name());
-    const Tensor weight = needs(0) ? weight_.get(name()) : Tensor();
-    if (needs(0)) grads_in[0] = Tensor::empty(shape_, gy.dtype());
-    if (needs(1)) grads_in[1] = Tensor::empty({cols_}, gy.dtype());
-    if (needs(2)) grads_in[2] = Tensor::empty({cols_}, gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      const auto target = [&](std::size_t i) {
-        return grads_in[i].defined() ? grads_in[i].data<T>() : nullptr;
-      };
-      REMATCH_KERNEL(gy, layer_norm_backward<T>, rows_, cols_, gy.data<T>(), x.data<T>(),
-                     mean.data<T>(), rstd.data<T>(), weight.defined() ? weight.data<T>() : nullptr,
-                     target(0), target(1), target(2));
-    });
-  }
-
- private:
-  std::int64_t rows_;
-  std::int64_t cols_;
-  Shape shape_;
-  SavedTensor x_;
-  SavedTensor mean_;
-  SavedTensor rstd_;
-  SavedTensor weight_;
-};
-
-}  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   constexpr std::string_view op = "layer_norm";
@@ -80,7 +30,10 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
     });
     return out;
   });
-  record<LayerNormBackward>(y, {&x, &weight, &bias}, rows, cols, x, weight, bias, mean, rstd);
+  record_norm(y, "LayerNormBackward", x, weight, bias, mean, rstd,
+              [=](const Tensor& gy, auto... pointers) {
+                REMATCH_KERNEL(gy, layer_norm_backward, rows, cols, pointers...);
+              });
   return y;
 }
 

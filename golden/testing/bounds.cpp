@@ -75,11 +75,11 @@ Bounds avg_pool_bounds(const Magnitudes& m) {
   return {dot(m.u, area, m["x"], 1 / area), {{"x", dot(m.u, area, m.g, 1 / area)}}, {}};
 }
 
-/// Normalisation of groups of n values, each scaled by a weight; `sums` values per parameter.
+/// Normalisation of sets of n values, each scaled by a weight; `sums` values per parameter.
 struct Norm {
   double n;
   double sums;
-  /// Largest 1/std of a group, and largest |xhat|: sqrt(n) when the statistics are the group's.
+  /// Largest 1/std of a set, and largest |xhat|: sqrt(n) when the statistics are the set's.
   double s;
   double xhat;
   /// Error of a centred value, and relative error of 1/std.
@@ -111,10 +111,10 @@ Bounds norm_bounds(const Magnitudes& m, const Norm& norm, bool statistics_depend
   return b;
 }
 
-/// Error terms when mean and variance are computed from the groups: the mean is a sum of n values
+/// Error terms when mean and variance are computed from the sets: the mean is a sum of n values
 /// up to X; a centred value has that error and its own rounding. The variance is a mean of squares:
 /// relative error (n + 3) u and, from the centred values, twice their error over the deviation.
-Norm group_norm(const Magnitudes& m, double n, double sums, double smallest_variance) {
+Norm norm_of_sets(const Magnitudes& m, double n, double sums, double smallest_variance) {
   const double s = 1 / std::sqrt(smallest_variance);
   const double centred = (n + 3) * m.u * m["x"];
   return {n, sums, s, std::sqrt(n), centred, centred * s + (n + 3) * m.u / 2 + 3 * m.u};
@@ -155,7 +155,7 @@ Bounds batch_norm_bounds(const Magnitudes& m) {
   for (std::int64_t c = 0; c < channels; ++c) {
     least = std::min(least, variance(x, c * inner, outer, channels * inner, inner));
   }
-  const Norm norm = group_norm(m, n, n, least);
+  const Norm norm = norm_of_sets(m, n, n, least);
   Bounds b = norm_bounds(m, norm, true);
   // (1 - momentum) old + momentum new. The unbiased variance is at most twice X^2, for n >= 2.
   const double momentum = m.entry.number("momentum");
@@ -166,15 +166,49 @@ Bounds batch_norm_bounds(const Magnitudes& m) {
   return b;
 }
 
+/// The least of the sets of `cols` neighbours.
+double least_variance(const Tensor& x, std::int64_t cols) {
+  double least = 1e300;
+  for (std::int64_t first = 0; first < x.elements(); first += cols) {
+    least = std::min(least, variance(x, first, 1, 0, cols));
+  }
+  return least;
+}
+
 Bounds layer_norm_bounds(const Magnitudes& m) {
   const Tensor& x = m.entry.inputs.at("x");
   const std::int64_t cols = x.shape()[x.shape().rank() - 1];
-  const std::int64_t rows = x.elements() / cols;
+  return norm_bounds(
+      m, norm_of_sets(m, count(cols), count(x.elements() / cols), least_variance(x, cols)), true);
+}
+
+/// As layer_norm, but PyTorch takes y as x a + b with a = w / std, b = bias - mean a, and the sums
+/// of g xhat from those of g x and of g: x and the mean then count with their own magnitude, as a
+/// second error of a centred value.
+Bounds group_norm_bounds(const Magnitudes& m) {
+  const Tensor& x = m.entry.inputs.at("x");
+  const std::int64_t cols = x.elements() / (x.shape()[0] * m.entry.integer("groups"));
+  Norm norm =
+      norm_of_sets(m, count(cols), count(x.elements() / x.shape()[1]), least_variance(x, cols));
+  norm.centred *= 2;
+  return norm_bounds(m, norm, true);
+}
+
+/// As layer_norm, with nothing to centre: the mean square has the relative error (n + 3) u, and x
+/// enters without one.
+Bounds rms_norm_bounds(const Magnitudes& m) {
+  const Tensor& x = m.entry.inputs.at("x");
+  const std::int64_t cols = x.shape()[x.shape().rank() - 1];
+  const double n = count(cols);
   double least = 1e300;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    least = std::min(least, variance(x, r * cols, 1, 0, cols));
+  for (std::int64_t first = 0; first < x.elements(); first += cols) {
+    double squares = 0;
+    for (std::int64_t i = first; i < first + cols; ++i) squares += x.at(i) * x.at(i);
+    least = std::min(least, squares / n);
   }
-  return norm_bounds(m, group_norm(m, count(cols), count(rows), least), true);
+  const double delta = (n + 3) * m.u / 2 + 3 * m.u;
+  return norm_bounds(m, {n, count(x.elements()) / n, 1 / std::sqrt(least), std::sqrt(n), 0, delta},
+                     true);
 }
 
 Bounds exact_bounds(const Magnitudes& m) {
@@ -197,6 +231,13 @@ Bounds tanh_bounds(const Magnitudes& m) { return {6 * m.u, {{"x", m.g * (2 * 6 +
 
 /// As for tanh; g y (1 - y) moves by (1 - 2 y) dy.
 Bounds sigmoid_bounds(const Magnitudes& m) { return {6 * m.u, {{"x", m.g * (6 + 3) * m.u}}, {}}; }
+
+/// s is within 3 ulp, and x s has one product more. g s (1 + x (1 - s)), where 1 - s may be taken
+/// from s: it is then within 7 u of 1, x (1 - s) within 8 u X, and s |x| (1 - s) is below 0.3; the
+/// derivative is below 1.1 and has the 6 u of s, a sum and two products more.
+Bounds silu_bounds(const Magnitudes& m) {
+  return {7 * m.u * m["x"], {{"x", m.g * (8 * m["x"] + 10) * m.u}}, {}};
+}
 
 /// exp(x - max) has the relative error of exp, 2 ulp, and of its argument, u |x - max| <= 2 X u;
 /// numerator and sum both have it, and the sum `cols` roundings more.
@@ -244,8 +285,11 @@ const std::map<std::string, Rule>& rules() {
       {"avg_pool2d", avg_pool_bounds},
       {"batch_norm", batch_norm_bounds},
       {"layer_norm", layer_norm_bounds},
+      {"group_norm", group_norm_bounds},
+      {"rms_norm", rms_norm_bounds},
       {"relu", exact_bounds},
       {"gelu", gelu_bounds},
+      {"silu", silu_bounds},
       {"tanh", tanh_bounds},
       {"sigmoid", sigmoid_bounds},
       {"softmax", softmax_bounds},

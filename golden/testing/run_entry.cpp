@@ -10,11 +10,13 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 
 namespace rematch::golden {
@@ -73,8 +75,18 @@ const std::map<std::string, Op>& ops() {
        [](const Entry& e, Operands& in) {
          return Tensors{layer_norm(in["x"], in["weight"], in["bias"], e.number("eps"))};
        }},
+      {"group_norm",
+       [](const Entry& e, Operands& in) {
+         return Tensors{
+             group_norm(in["x"], e.integer("groups"), in["weight"], in["bias"], e.number("eps"))};
+       }},
+      {"rms_norm",
+       [](const Entry& e, Operands& in) {
+         return Tensors{rms_norm(in["x"], in["weight"], e.number("eps"))};
+       }},
       {"relu", unary(relu)},
       {"gelu", unary(gelu)},
+      {"silu", unary(silu)},
       {"tanh", unary(rematch::tanh)},
       {"sigmoid", unary(sigmoid)},
       {"softmax", unary(softmax)},
