@@ -16,6 +16,7 @@
   KIND(dropout)                   \
   KIND(layer_norm)                \
   KIND(gelu)                      \
+  KIND(silu)                      \
   KIND(tanh)                      \
   KIND(sigmoid)                   \
   KIND(softmax)                   \

@@ -43,6 +43,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
     }
     case LayerKind::gelu:
       return {gelu(x)};
+    case LayerKind::silu:
+      return {silu(x)};
     case LayerKind::tanh:
       return {rematch::tanh(x)};
     case LayerKind::sigmoid:

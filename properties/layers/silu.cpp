@@ -1,0 +1,14 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer silu_layer{
+    .name = "silu",
+    .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
+    .exchangeable = true,
+    .weights = {.rows = 8, .images = 6},
+    .chained_in_tail = true,
+    .wide_floor = 7,
+};
+
+}  // namespace rematch
