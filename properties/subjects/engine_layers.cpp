@@ -11,6 +11,7 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "properties/subjects/engine_model.h"
 
@@ -36,6 +37,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
       return {batch_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), {.train = train_})};
     case LayerKind::layer_norm:
       return {layer_norm(x, parameter(0), parameter(1))};
+    case LayerKind::rms_norm:
+      return {rms_norm(x, parameter(0))};
     case LayerKind::relu: {
       if (!spec.in_place) return {relu(x)};
       Tensor same = x;

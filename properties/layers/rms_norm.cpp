@@ -1,0 +1,21 @@
+#include "properties/layers/layer.h"
+
+namespace rematch {
+
+constinit const Layer rms_norm_layer{
+    .name = "rms_norm",
+    .fields = {"frozen"},
+    .shape =
+        [](ShapeWalk& s) {
+          s.scale(s.x()[s.x().rank() - 1]);
+          s.same_output();
+        },
+    // No means.
+    .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1], false); },
+    .has_parameters = true,
+    .overwritable = true,
+    .weights = {.rows = 14, .images = 6},
+    .wide_floor = 9,
+};
+
+}  // namespace rematch
