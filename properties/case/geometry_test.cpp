@@ -143,6 +143,11 @@ TEST_CASE("a misfit of shapes is refused by the name of its layer") {
   rejects(model({2, 3}, {layer("relu"), from("add", 1)}), "an output of an earlier layer");
   rejects(model({2, 3}, {layer("relu"), from("add", 0, 1)}), "an output of an earlier layer");
   rejects(model({2, 3}, {layer("add")}), "from: 1 further operand, got 0");
+  Case grouped = model({2, 6}, {layer("group_norm")});
+  grouped.layers[0].groups = 4;
+  rejects(grouped, "layer 0 (group_norm): expected groups that divide the 6 channels, got 4");
+  grouped.layers[0].groups = 3;
+  CHECK(validate(grouped).parameters[0].shape == Shape{6});
   rejects(model({1, 3}, {layer("batch_norm")}), "more than one value per channel");
   rejects(model({2, 3}, {layer("relu", 3)}), "layer 0 (relu): features does not apply");
 }

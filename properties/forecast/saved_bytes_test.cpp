@@ -95,6 +95,9 @@ TEST_CASE("masks take a byte an element, indices four, statistics one number a c
   CHECK(bytes(layer("max_pool2d")) == image / 4 * 4 + image / 4 * kFloat);
   CHECK(bytes(layer("batch_norm")) == 2 * 3 * kFloat + image * kFloat);
   CHECK(bytes(layer("layer_norm")) == 2 * (2 * 3 * 4) * kFloat + image * kFloat);
+  CHECK(bytes(layer("group_norm")) == 2 * 2 * kFloat + image * kFloat);
+  CHECK(bytes(layer("rms_norm")) == (2 * 3 * 4) * kFloat + image * kFloat);
+  CHECK(bytes(layer("silu")) == image * kFloat);
   CHECK(bytes(layer("rrelu")) == 2 * image * kFloat);
   CHECK(bytes(layer("gelu")) == image * kFloat);
   CHECK(bytes(layer("softmax")) == image * kFloat);

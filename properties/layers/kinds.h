@@ -15,6 +15,7 @@
   KIND(batch_norm)                \
   KIND(dropout)                   \
   KIND(layer_norm)                \
+  KIND(group_norm)                \
   KIND(rms_norm)                  \
   KIND(gelu)                      \
   KIND(silu)                      \

@@ -30,6 +30,8 @@ struct LayerSpec {
   std::int64_t kernel = 0;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
+  /// Parts that the channels are cut into.
+  std::int64_t groups = 1;
   /// A probability or a standard deviation.
   double p = 0;
   bool bias = true;
@@ -53,6 +55,7 @@ struct FieldsOf<LayerSpec> {
       Field<L, std::int64_t>{"kernel", &L::kernel, Cost::size, "kernel {}"},
       Field<L, std::int64_t>{"stride", &L::stride, Cost::amount, "stride {}"},
       Field<L, std::int64_t>{"padding", &L::padding, Cost::amount, "padding {}"},
+      Field<L, std::int64_t>{"groups", &L::groups, Cost::amount, "of {} groups"},
       Field<L, double>{"p", &L::p, Cost::one, "{}"},
       Field<L, bool>{"bias", &L::bias, Cost::one, "without bias"},
       Field<L, bool>{"in_place", &L::in_place, Cost::one, "in place"},

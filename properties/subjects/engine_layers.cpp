@@ -6,6 +6,7 @@
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
@@ -37,6 +38,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
       return {batch_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), {.train = train_})};
     case LayerKind::layer_norm:
       return {layer_norm(x, parameter(0), parameter(1))};
+    case LayerKind::group_norm:
+      return {group_norm(x, spec.groups, parameter(0), parameter(1))};
     case LayerKind::rms_norm:
       return {rms_norm(x, parameter(0))};
     case LayerKind::relu: {
