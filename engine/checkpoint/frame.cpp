@@ -52,6 +52,7 @@ class ReplayHooks final : public SavedTensorHooks {
       slot.storage()->hold();
       pass_.versions[static_cast<std::size_t>(index)] = t.version();
     }
+    // README.md, section 2: early stop (N3).
     if (frame_.options_.early_stop && frame_.mechanics_.ends_replay(count_, expected)) {
       if (!frame_.ends_between_layers_) throw ReplayComplete{&frame_.region_};
       ops_.end();
@@ -92,6 +93,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
   options_.early_stop = ambient().early_stop.value_or(options_.early_stop);
   inputs_.resize(inputs.size());
   requires_grad_.reserve(inputs.size());
+  // README.md, section 5: nesting (N13).
   // Through the surrounding hooks: an enclosing checkpoint then owns these inputs, and an
   // enclosing replay may end right here.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -130,6 +132,7 @@ Tensors Frame::forward(const Function& function, const Tensors& inputs) {
   return outputs;
 }
 
+// README.md, section 3: who owns what (N5).
 Holder::~Holder() {
   frame_->saved_[static_cast<std::size_t>(index_)].holder = nullptr;
   const auto index = static_cast<std::size_t>(index_);
@@ -143,6 +146,7 @@ Holder::~Holder() {
   }
 }
 
+// README.md, section 4: the key of a recomputation (N2, N15).
 Frame::Pass& Frame::pass_for(std::uint64_t backward, BackwardGroup* group) {
   for (auto& pass : passes_) {
     if (pass->backward == backward) return *pass;

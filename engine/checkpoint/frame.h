@@ -1,5 +1,7 @@
 #pragma once
 
+// How frames work, rule by rule: README.md, sections 1 to 5.
+
 #include <cstdint>
 #include <memory>
 #include <vector>

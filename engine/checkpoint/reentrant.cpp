@@ -12,6 +12,7 @@ namespace {
 
 thread_local std::int64_t frozen_warnings = 0;
 
+// README.md, section 6: how this variant differs (RE1 to RE12).
 /// The region as one node: it differentiates by running the function once more.
 class ReentrantBackward final : public Node {
  public:

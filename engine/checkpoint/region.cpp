@@ -62,6 +62,7 @@ void Region::served() noexcept {
   }
 }
 
+// README.md, section 7: what a policy keeps (S1 to S10).
 bool Region::wants(std::string_view op) {
   auto count = std::find_if(counts_.begin(), counts_.end(),
                             [&](const auto& entry) { return entry.first == op; });
@@ -214,6 +215,7 @@ void Region::Replay::done(const OpCall& /*call*/, std::span<const Tensor> result
   sources_.add_results(results);
 }
 
+// README.md, section 8: what is compared (N6, N10).
 void Region::Replay::check_step(const OpCall& call) const {
   const Step& step = region_.steps_[steps_];
   const auto fail = [&](const std::string& expected, const std::string& got) {

@@ -1,5 +1,7 @@
 #pragma once
 
+// What is kept and what is compared: README.md, sections 7 and 8.
+
 #include <cstdint>
 #include <functional>
 #include <span>

@@ -20,6 +20,7 @@ struct EntryState {
   }
 };
 
+// README.md, section 1: which state a recomputation finds (A1 to A4, N18).
 /// Ambient state for the time of a replay: grad mode on, marked as a replay, ops seen by `watcher`
 /// alone, autocast and random state as when the region began. Afterwards, thrown through or not,
 /// everything is as it was.

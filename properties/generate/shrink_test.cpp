@@ -4,11 +4,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
+#include "engine/testing/check_property.h"
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
 #include "properties/generate/arbitrary.h"
-#include "properties/generate/check_property.h"
 #include "properties/generate/edit.h"
 #include "properties/generate/parts.h"
 #include "properties/layers/draw_source.h"
