@@ -1,5 +1,5 @@
 // Where the time of a hunt goes: each stage of a case by itself, over the first cases of a mix, and
-// what comes behind a finding: shrinking it, replaying a case.
+// what comes behind a finding: shrinking it, recomputing a case.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -70,7 +70,7 @@ void judging(benchmark::State& state, Mix mix) {
   count(state);
 }
 
-void replaying(benchmark::State& state, Mix mix) {
+void recomputing(benchmark::State& state, Mix mix) {
   const std::vector<Case> cases = cases_of(mix);
   EngineSubject engine;
   std::size_t i = 0;
@@ -116,7 +116,7 @@ void shrinking(benchmark::State& state, Mix mix) {
   BENCHMARK_CAPTURE(one_run, mix##_plain, Mix::mix, false);       \
   BENCHMARK_CAPTURE(one_run, mix##_checkpointed, Mix::mix, true); \
   BENCHMARK_CAPTURE(judging, mix, Mix::mix);                      \
-  BENCHMARK_CAPTURE(replaying, mix, Mix::mix);                    \
+  BENCHMARK_CAPTURE(recomputing, mix, Mix::mix);                  \
   BENCHMARK_CAPTURE(shrinking, mix, Mix::mix)->Unit(benchmark::kMillisecond)
 
 REMATCH_STAGES(standard);

@@ -21,7 +21,7 @@ Json example() {
   return Json::parse(R"json({
     "cifar/sqrt/float32/cpu": {"peak_bytes": 68611412, "layer_runs": 29,
       "peak": {"bytes": {"parameters": 2000, "temporaries": 68609412}, "allocated": 8,
-               "for": "temporaries", "place": "replay of layer 3 (relu)"}},
+               "for": "temporaries", "place": "recomputation of layer 3 (relu)"}},
     "cifar/plain/float32/cpu": {"peak_bytes": 70, "layer_runs": 17,
       "peak": {"bytes": {"parameters": 70}, "allocated": 0,
                "for": "temporaries", "place": "beginning of the step"}}})json");
@@ -63,7 +63,8 @@ TEST_CASE("a peak that rose by four bytes is told with what the bytes are for") 
   REQUIRE(lines.size() == 1);
   CHECK(lines[0] ==
         "peak_bytes of cifar/sqrt/float32/cpu rose by 4 B, from 68,611,412 B to 68,611,416 B; "
-        "temporaries in it rose by 4 B; reached by 8 B for temporaries in the replay of layer 3 "
+        "temporaries in it rose by 4 B; reached by 8 B for temporaries in the recomputation of "
+        "layer 3 "
         "(relu)");
 }
 
@@ -86,7 +87,7 @@ TEST_CASE("every kind of difference has its sentence") {
           "the peak of cifar/sqrt/float32/cpu is as high, but of something else; parameters in it "
           "fell by 1,000 B; saved in it rose by 68,610,412 B; temporaries in it fell by "
           "68,609,412 B; reached by 8 B for temporaries in the backward of layer 2 (conv2d), "
-          "before in the replay of layer 3 (relu)"});
+          "before in the recomputation of layer 3 (relu)"});
   CHECK(count_differences(example(), example()).empty());
   CHECK(entry_differences({{"a", "x"}, {"b", 1}}, {{"a", "y"}, {"b", 1}}) ==
         std::vector<std::string>{"a: was \"x\", is \"y\""});

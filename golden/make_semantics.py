@@ -25,7 +25,7 @@ from semantics import (  # noqa: F401  (each registers its probes, in this order
     partition,
     reentrant,
     arguments,
-    replay,
+    recomputation,
     lifetime,
     groups,
     errors,

@@ -77,7 +77,7 @@ def exact(name):
 def fresh_copy(program, folder):
     """A copy of the program for one process. In which pages of memory a file lies is chance, and
     moves times by percents; as long as the file is cached it is the same chance for each process,
-    so that two builds of one source differ for good. Copies draw anew."""
+    so that two builds of one source differ for good. Copies draw again."""
     copy = Path(folder) / "program"
     shutil.copy(program, copy)
     try:

@@ -196,10 +196,10 @@ TEST_CASE("a peak that changed is told with its place") {
   };
   const std::string base = side("base.json", "1000", "\"peak in the loss\"");
   const std::string same = side("same.json", "1004", "\"peak in the loss\"");
-  const std::string other = side("other.json", "1004", "\"peak in the replay of layer 3\"");
+  const std::string other = side("other.json", "1004", "\"peak in the recomputation of layer 3\"");
   CHECK(contains(run_compare(base + same + " --json").out, "to 1,004 B; peak in the loss\""));
   CHECK(contains(run_compare(base + other + " --json").out,
-                 "; peak in the replay of layer 3, before: peak in the loss\""));
+                 "; peak in the recomputation of layer 3, before: peak in the loss\""));
 }
 
 TEST_CASE("the same change in many benchmarks of a model is one finding, and each is counted") {

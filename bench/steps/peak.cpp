@@ -42,14 +42,14 @@ std::string PeakWatch::place_of(std::int32_t label) const {
   if (kind == Kind::loss) return "loss";
   if (kind == Kind::loss_backward) return "backward of the loss";
   const auto layer = static_cast<std::size_t>(label / kKinds);
-  const char* what = kind == Kind::forward  ? "forward"
-                     : kind == Kind::replay ? "replay"
-                                            : "backward";
+  const char* what = kind == Kind::forward         ? "forward"
+                     : kind == Kind::recomputation ? "recomputation"
+                                                   : "backward";
   return std::string(what) + " of layer " + std::to_string(layer) + " (" + layers_.at(layer) + ")";
 }
 
 void PeakWatch::enter(int layer) {
-  ledger_.set_label(label_of(is_backward_ ? Kind::replay : Kind::forward, layer));
+  ledger_.set_label(label_of(is_backward_ ? Kind::recomputation : Kind::forward, layer));
 }
 
 void PeakWatch::leave() {
@@ -107,7 +107,7 @@ StepTimeline PeakWatch::timeline() const {
   for (const LedgerEvent& event : ledger_.timeline()) {
     const auto kind = static_cast<Kind>(event.label % kKinds);
     const bool is_backward =
-        kind == Kind::replay || kind == Kind::backward || kind == Kind::loss_backward;
+        kind == Kind::recomputation || kind == Kind::backward || kind == Kind::loss_backward;
     const char* phase = is_backward ? "backward" : "forward";
     if (timeline.phases.empty() || timeline.phases.back().second != phase) {
       timeline.phases.emplace_back(timeline.live.size(), phase);

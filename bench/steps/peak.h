@@ -50,7 +50,7 @@ class PeakWatch {
   StepTimeline timeline() const;
 
  private:
-  enum class Kind : std::uint8_t { begin, forward, loss, loss_backward, replay, backward };
+  enum class Kind : std::uint8_t { begin, forward, loss, loss_backward, recomputation, backward };
   static std::int32_t label_of(Kind kind, int layer);
   std::string place_of(std::int32_t label) const;
 
@@ -59,7 +59,7 @@ class PeakWatch {
   std::array<std::int64_t, kTagCount> before_{};
   std::int64_t live_before_ = 0;
   bool is_backward_ = false;
-  /// Of the backward that goes on when a replay has ended.
+  /// Of the backward that goes on when a recomputation has ended.
   std::int32_t backward_label_ = 0;
 };
 

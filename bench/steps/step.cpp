@@ -67,7 +67,7 @@ Step::Step(const StepSpec& spec)
 Function Step::counted(std::size_t layer) {
   return [this, layer](const Tensors& in) -> Tensors {
     ++work_.runs;
-    // Of the run before. A replay may end inside the layer, by an exception.
+    // Of the run before. A recomputation may end inside the layer, by an exception.
     work_.flops += layer_flops_[layer];
     const bool is_first = layer_flops_[layer] == 0;
     nn::Module& module = *model_.net.modules()[layer];

@@ -53,13 +53,14 @@ class Step {
   void run();
 
   /// Runs once and counts: peak_bytes of the whole step, saved_bytes and, where something is
-  /// offloaded, offloaded_bytes when the forward is over, allocations, layer_runs (replays
+  /// offloaded, offloaded_bytes when the forward is over, allocations, layer_runs (recomputations
   /// included), recomputed_layers, flops, recomputed_flops. The same on every machine, for every
   /// number of threads, and in every step.
   Counted count();
 
  private:
-  /// What the layers of one step were entered for. A replay may end inside a layer, which counts.
+  /// What the layers of one step were entered for. A recomputation may end inside a layer, which
+  /// counts.
   struct Work {
     std::int64_t runs = 0;
     std::int64_t flops = 0;

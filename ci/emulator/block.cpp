@@ -216,7 +216,7 @@ void Block::meet(unsigned mask, std::size_t bytes) {
   meeting->arrived |= 1U << lane;
   if (meeting->arrived != mask) return wait();
   meetings_.erase(meeting);
-  // Whoever comes last hands out, so that nobody can offer anew before all have theirs.
+  // Whoever comes last hands out, so that nobody can offer again before all have theirs.
   Fiber* const lanes = &fibers_[std::size_t{warp} * kWarp];
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     Fiber& each = lanes[std::countr_zero(rest)];

@@ -57,7 +57,7 @@ struct Autocast {
 
 /// All state that code depends on without being handed it. One per worker thread; apart from
 /// the backward pass that a thread is in, the engine has no other global that steers it. What a
-/// replay must restore is a member here.
+/// recomputation must restore is a member here.
 struct Ambient {
   bool grad_enabled = true;
   Streams streams;
@@ -70,7 +70,7 @@ struct Ambient {
   RunObserver* observer = nullptr;
   /// A region is being run again: layers that carry state along (running statistics) must not
   /// update it a second time.
-  bool replaying = false;
+  bool recomputing = false;
   /// Identity of the running backward pass; 0 outside of one.
   std::uint64_t backward_id = 0;
   /// The group that backward passes belong to, or nullptr.

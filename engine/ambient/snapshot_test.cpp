@@ -37,7 +37,7 @@ TEST_CASE_METHOD(LedgerScope, "a snapshot of the ambient state differs when any 
       [&](Ambient& a) { a.ops = &watcher; },
       [](Ambient& a) { a.ledger = std::make_shared<Ledger>(); },
       [&](Ambient& a) { a.observer = &observer; },
-      [](Ambient& a) { a.replaying = true; },
+      [](Ambient& a) { a.recomputing = true; },
       [](Ambient& a) { a.backward_id = 1; },
       [&](Ambient& a) { a.backward_group = &group; },
       [](Ambient& a) { a.early_stop = true; },

@@ -46,7 +46,7 @@ TEST_CASE_METHOD(LedgerScope, "a gradient is gone before what it became is added
   const Tensor ones = tensor({1, 1}, {2});
   const std::int64_t before = ledger().live();
   ledger().reset_peak();
-  // The sum begins as the caller's gradient, and so has to be made anew.
+  // The sum begins as the caller's gradient, and so has to be made again.
   backward(std::span(&y, 1), std::span(&ones, 1));
   CHECK(x.grad().to_vector() == Values{7, 7});
   CHECK(ledger().peak() == before + 2 * 16);

@@ -84,7 +84,7 @@ TEST_CASE_METHOD(LedgerScope, "a write through any of many views is noticed by w
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "writes through many views inside a region are replayed") {
+TEST_CASE_METHOD(LedgerScope, "writes through many views inside a region are recomputed") {
   const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
   const bool chained = GENERATE(false, true);
   const bool reentrant = GENERATE(false, true);

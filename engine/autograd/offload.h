@@ -57,7 +57,7 @@ class Offload final : public SavedTensorHooks {
 
 /// What the graph saves while this is the innermost scope of hooks is offloaded. The graph may be
 /// used after the scope. Around a checkpoint() it offloads the segment's inputs; inside, what the
-/// function saves, in its forward and in its replays.
+/// function saves, in its forward and in its recomputations.
 class OffloadScope {
  public:
   explicit OffloadScope(Offload& offload) : offload_(offload), hooks_(&offload) {}

@@ -218,7 +218,7 @@ TEST_CASE_METHOD(OffloadFixture, "a copy is not taken for that of a storage that
   CHECK(w.grad().to_vector() == Values{10, 10});
 }
 
-TEST_CASE_METHOD(OffloadFixture, "a copy is made anew when the graph has let go of the last one") {
+TEST_CASE_METHOD(OffloadFixture, "a copy is made again when the graph has let go of the last one") {
   const Tensor w = variable({1}, {1});
   w.storage()->set_tag(Tag::parameters);
   const Tensor c = tensor({3}, {1});

@@ -160,7 +160,7 @@ TEST_CASE_METHOD(LedgerScope, "a hook changes the gradient that grad() returns")
 }
 
 TEST_CASE_METHOD(LedgerScope, "a partial backward goes through a view whose base was rewritten") {
-  // The view's node is made anew when the view is used next, after the node that uses it began.
+  // The view's node is made again when the view is used next, after the node that uses it began.
   const Tensor x = variable({1, 2}, {2});
   Tensor base = scale(x, 3);
   const Tensor view = reshape(base, {2, 1});

@@ -58,7 +58,7 @@ class FunctionHooks final : public SavedTensorHooks {
 class SavedTensor {
  public:
   SavedTensor() = default;
-  /// Call after the op's kernel has run: hooks may abort a replay right here.
+  /// Call after the op's kernel has run: hooks may abort a recomputation right here.
   void save(const Tensor& t);
   /// The saved values. Throws std::runtime_error when the tensor was changed in place since it was
   /// saved ("[LinearBackward] saved tensor [4, 3] was changed by an in-place operation ...").

@@ -1,4 +1,4 @@
-// What a region, a replay, or an error in either leaves of the ambient state: all of it.
+// What a region, a recomputation, or an error in either leaves of the ambient state: all of it.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -139,7 +139,7 @@ TEST_CASE_METHOD(LedgerScope, "a backward through regions in regions leaves noth
     seen.push_back(AmbientSnapshot::now());
     return Tensor();
   };
-  // Before all replays, and after.
+  // Before all recomputations, and after.
   z.register_hook(look);
   middle.register_hook(look);
   const Tensor loss = sum(z);
@@ -155,7 +155,8 @@ TEST_CASE_METHOD(LedgerScope, "a backward through regions in regions leaves noth
   };
   CHECK(same(seen[1], seen[0]));
   CHECK(same(after, before));
-  // And within, after each node of this pass; a reentrant region's replay runs its own passes.
+  // And within, after each node of this pass; a reentrant region's recomputation runs its own
+  // passes.
   int nodes = 0;
   for (const AmbientSnapshot& s : state.after_nodes()) {
     if (s.backward_id != seen[0].backward_id) continue;
@@ -186,11 +187,12 @@ TEST_CASE_METHOD(LedgerScope, "a region within a function leaves to it what a pl
   const int in_forward = returned;
   backward(y);
   CHECK(in_forward == static_cast<int>(kinds.size()));
-  // In the replays of all levels that hold another.
+  // In the recomputations of all levels that hold another.
   if (tail && kinds.size() > 1) CHECK(returned > in_forward);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay begins with what its region began with, at every level") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation begins with what its region began with, at every level") {
   const Kinds kinds = nestings();
   CAPTURE(kinds);
   const Unusual state;
@@ -218,11 +220,11 @@ TEST_CASE_METHOD(LedgerScope, "a replay begins with what its region began with, 
     CHECK(now.observer == then.observer);
     CHECK(now.early_stop == then.early_stop);
     CHECK(now.backward_group == then.backward_group);
-    // Run r is part of the replay of region r - 1; regions within that one have their forward in
-    // it.
+    // Run r is part of the recomputation of region r - 1; regions within that one have their
+    // forward in it.
     const auto own = kinds.begin() + runs[at] - 1;
     CHECK(now.grad_enabled == std::none_of(own, kinds.begin() + level, std::identity{}));
-    CHECK(now.replaying);
+    CHECK(now.recomputing);
     CHECK(now.backward_id != 0);
     CHECK(now.ops != forward[0].ops);
     CHECK(in_backward);

@@ -1,5 +1,5 @@
-// Checkpointing under autocast: a region is replayed in the precision in which it ran, and neither
-// the ops nor what is saved depend on what the cache of casts holds.
+// Checkpointing under autocast: a region is recomputed in the precision in which it ran, and
+// neither the ops nor what is saved depend on what the cache of casts holds.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -127,12 +127,13 @@ TEST_CASE("one weight in two regions gets the plain run's gradient, also onto on
   way.inside = GENERATE(false, true);
   const int regions = GENERATE(1, 2);
   const bool prior = GENERATE(false, true);
-  // Each reentrant replay adds its share of a tied gradient by itself: another order of the sum.
+  // Each reentrant recomputation adds its share of a tied gradient by itself: another order of the
+  // sum.
   if (way.reentrant && regions == 2 && prior) return;
   check_same(step(way, regions, prior), step({}, regions, prior));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a region that ran without autocast is replayed without it") {
+TEST_CASE_METHOD(LedgerScope, "a region that ran without autocast is recomputed without it") {
   const bool reentrant = GENERATE(false, true);
   const bool off_inside_on = GENERATE(false, true);
   const Tensor w = leaf({4, 4}, 2);
@@ -156,7 +157,7 @@ TEST_CASE_METHOD(LedgerScope, "a region that ran without autocast is replayed wi
   CHECK(same_bits(x.grad(), expected_x.grad()));
 }
 
-TEST_CASE_METHOD(LedgerScope, "scopes within a region replay themselves") {
+TEST_CASE_METHOD(LedgerScope, "scopes within a region recompute themselves") {
   const bool reentrant = GENERATE(false, true);
   const bool outer = GENERATE(false, true);
   const Tensor w = leaf({4, 4}, 2);
@@ -193,7 +194,7 @@ class Forgetful final : public Mechanics {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "a replay without the region's autocast would be noticed") {
+TEST_CASE_METHOD(LedgerScope, "a recomputation without the region's autocast would be noticed") {
   const Forgetful forgetful;
   CheckpointOptions options = variant(GENERATE(false, true));
   options.mechanics = &forgetful;
@@ -270,11 +271,11 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(ledger().live() == base + 4 * 3 * 4 + (inside ? cached : 0) + 4);
   backward(loss);
   CHECK(ledger().live(Tag::saved) == 0);
-  // The replay's own cache is gone, and that of the scope as it was.
+  // The recomputation's own cache is gone, and that of the scope as it was.
   CHECK(ledger().live() == base + (inside ? cached : 0) + 4 + ledger().live(Tag::gradients));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a region that is given bfloat16 holds and replays bfloat16") {
+TEST_CASE_METHOD(LedgerScope, "a region that is given bfloat16 holds and recomputes bfloat16") {
   const bool reentrant = GENERATE(false, true);
   const Tensor w = leaf({4, 4}, 2);
   const Function f = [&](const Tensors& in) -> Tensors {

@@ -38,7 +38,7 @@ struct Pair {
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope,
-                 "backwards of one group share a replay and its gradients stay right") {
+                 "backwards of one group share a recomputation and its gradients stay right") {
   Pair alone;
   backward(sum(alone.outputs[0]));
   backward(sum(alone.outputs[1]));
@@ -84,7 +84,7 @@ TEST_CASE_METHOD(LedgerScope, "groups do not nest, and a refused one leaves the 
   CHECK(BackwardGroup::current() == &outer);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay that fails in a group can be tried again in it") {
+TEST_CASE_METHOD(LedgerScope, "a recomputation that fails in a group can be tried again in it") {
   int runs = 0;
   const Tensor x = variable({0.5}, {1});
   const Tensor loss = checkpoint(
@@ -118,8 +118,8 @@ TEST_CASE_METHOD(LedgerScope,
                  "recomputed tensors that others keep are theirs once they have served") {
   const bool grouped = GENERATE(false, true);
   const Tensor x = variable({0.5, -1}, {2});
-  // The replay's results live on. What a node read, what a backward or a group left over, and what
-  // was for a part of the graph that is gone, is not saved any more.
+  // The recomputation's results live on. What a node read, what a backward or a group left over,
+  // and what was for a part of the graph that is gone, is not saved any more.
   Tensors kept;
   CheckpointOptions options;
   options.early_stop = false;

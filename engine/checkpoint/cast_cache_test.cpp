@@ -1,4 +1,4 @@
-// What a cache of casts must not do to a replay, which may find it warmer or colder than the
+// What a cache of casts must not do to a recomputation, which may find it warmer or colder than the
 // forward did: add or drop an op, save another tensor, keep memory.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -45,7 +45,8 @@ struct Tied {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "a replay casts anew what its cache does not hold, and no more") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation casts again what its cache does not hold, and no more") {
   const bool reentrant = GENERATE(false, true);
   CheckpointOptions options;
   options.reentrant = reentrant;
@@ -68,7 +69,7 @@ TEST_CASE_METHOD(LedgerScope, "a replay casts anew what its cache does not hold,
 
 TEST_CASE_METHOD(LedgerScope, "kept results are found by the index that the forward gave them") {
   // pytorch/pytorch#193338: there a cast is an op, the cache was warm in the forward and cold in
-  // the replay, so that the replay looked for a cast which the forward had not run.
+  // the recomputation, so that the recomputation looked for a cast which the forward had not run.
   CheckpointOptions options;
   options.early_stop = GENERATE(false, true);
   const bool cache = GENERATE(false, true);
@@ -109,7 +110,8 @@ TEST_CASE_METHOD(LedgerScope, "results kept under autocast are kept in bfloat16"
   CHECK(ledger().live(Tag::saved) == 3 * (2 * 3 * 4) + net.x.bytes());
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay within a live scope of other settings has its own cache") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation within a live scope of other settings has its own cache") {
   const bool reentrant = GENERATE(false, true);
   const bool cache_around = GENERATE(false, true);
   CheckpointOptions options;
@@ -128,14 +130,14 @@ TEST_CASE_METHOD(LedgerScope, "a replay within a live scope of other settings ha
   const AutocastScope scope(true, cache_around);
   backward(loss);
   CHECK(ambient().autocast.cache->size() == 0);
-  // The replay's is emptied at its end, whoever still knows it.
+  // The recomputation's is emptied at its end, whoever still knows it.
   CHECK(seen != ambient().autocast.cache);
   CHECK(seen->size() == 0);
   CHECK(ambient().autocast.cache_enabled == cache_around);
 }
 
 TEST_CASE_METHOD(LedgerScope,
-                 "autocast and its cache are as they were after a replay that throws") {
+                 "autocast and its cache are as they were after a recomputation that throws") {
   CheckpointOptions options;
   options.reentrant = GENERATE(false, true);
   options.early_stop = false;
@@ -166,7 +168,7 @@ TEST_CASE_METHOD(LedgerScope,
 }
 
 TEST_CASE_METHOD(LedgerScope,
-                 "the casts of a scope within a region end with it, in a replay, too") {
+                 "the casts of a scope within a region end with it, in a recomputation, too") {
   CheckpointOptions options;
   options.reentrant = GENERATE(false, true);
   options.early_stop = false;

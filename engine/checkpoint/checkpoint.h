@@ -13,26 +13,26 @@ namespace rematch {
 /// Any function of tensors; parameters may be captured. It must compute the same when called again.
 using Function = std::function<Tensors(const Tensors&)>;
 
-/// A replay did not do what the forward did.
+/// A recomputation did not do what the forward did.
 class CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 struct CheckpointOptions {
-  /// true: a node of its own runs the function without recording and, in backward, replays it and
-  /// differentiates the replay. false: the function is recorded as usual, but what its graph saves
-  /// is dropped and computed again on first use.
+  /// true: a node of its own runs the function without recording and, in backward, recomputes it
+  /// and differentiates the recomputation. false: the function is recorded as usual, but what its
+  /// graph saves is dropped and computed again on first use.
   bool reentrant = false;
-  /// Replays start from the random state at which the function began.
+  /// Recomputations start from the random state at which the function began.
   bool preserve_rng = true;
-  /// Non-reentrant: a replay stops when the last saved tensor is there; see compose(). EarlyStop
-  /// overrides it.
+  /// Non-reentrant: a recomputation stops when the last saved tensor is there; see compose().
+  /// EarlyStop overrides it.
   bool early_stop = true;
-  /// A replay that differs throws CheckpointError.
+  /// A recomputation that differs throws CheckpointError.
   DeterminismCheck determinism = DeterminismCheck::metadata;
-  /// Non-reentrant: the ops whose results are kept for the replay. Such a region can be walked back
-  /// once.
+  /// Non-reentrant: the ops whose results are kept for the recomputation. Such a region can be
+  /// walked back once.
   Policy policy = nullptr;
   /// nullptr: correct_mechanics(). Must outlive the graph.
   const Mechanics* mechanics = nullptr;
@@ -44,11 +44,11 @@ struct CheckpointOptions {
 /// Reentrant: when none of `inputs` requires grad, nothing is recorded, so parameters used by the
 /// function get no gradient (frozen_checkpoint_warnings() counts it); otherwise every floating
 /// output requires grad. Backward must not be partial (grad(), or backward with inputs):
-/// std::invalid_argument. Non-reentrant: exactly what a plain run records, with one replay per
-/// backward. Errors: std::invalid_argument for an empty function, undefined inputs; CheckpointError
-/// in backward when the replay does not match.
-/// Reentrant, std::invalid_argument also when the function changes an input in place or returns an
-/// undefined tensor.
+/// std::invalid_argument. Non-reentrant: exactly what a plain run records, with one recomputation
+/// per backward. Errors: std::invalid_argument for an empty function, undefined inputs;
+/// CheckpointError in backward when the recomputation does not match. Reentrant,
+/// std::invalid_argument also when the function changes an input in place or returns an undefined
+/// tensor.
 Tensors checkpoint(const Function& function, const Tensors& inputs,
                    const CheckpointOptions& options = {});
 

@@ -103,7 +103,7 @@ TEST_CASE("a checkpointed step is a rematch of the plain one") {
   CHECK(again.runs == 2);
 }
 
-TEST_CASE("without preserved random state the replay draws another mask") {
+TEST_CASE("without preserved random state the recomputation draws another mask") {
   CheckpointOptions options = variant(GENERATE(false, true));
   options.preserve_rng = false;
   const Outcome plain = step(nullptr);
@@ -151,7 +151,7 @@ TEST_CASE("after the forward a checkpointed region holds nothing but its inputs"
   CHECK(fresh.ledger().live(Tag::temporaries) == loss.bytes());
 }
 
-TEST_CASE("each backward over a retained graph replays once") {
+TEST_CASE("each backward over a retained graph recomputes once") {
   const bool reentrant = GENERATE(false, true);
   const LedgerScope fresh;
   ambient().streams.seed(7);
@@ -203,7 +203,7 @@ TEST_CASE("with early stop the innermost function of a pure nesting runs twice")
   CHECK(net.runs == 2);
 }
 
-TEST_CASE("a region that saves nothing is never replayed") {
+TEST_CASE("a region that saves nothing is never recomputed") {
   const LedgerScope fresh;
   ambient().streams.seed(7);
   int runs = 0;
@@ -249,7 +249,7 @@ TEST_CASE("running statistics are updated once, in the forward") {
   CHECK(run(true) == run(false));
 }
 
-TEST_CASE("an exception in a replay leaves random state, grad mode and hooks as they were") {
+TEST_CASE("an exception in a recomputation leaves random state, grad mode and hooks as they were") {
   const bool reentrant = GENERATE(false, true);
   const LedgerScope fresh;
   ambient().streams.seed(7);
@@ -269,7 +269,7 @@ TEST_CASE("an exception in a replay leaves random state, grad mode and hooks as 
   CHECK(ambient().streams.states() == streams);
   CHECK(ambient().grad_enabled);
   CHECK(ambient().hooks == nullptr);
-  CHECK_FALSE(ambient().replaying);
+  CHECK_FALSE(ambient().recomputing);
   CHECK(current_backward() == 0);
   backward(sum(net.body()({x})[0]));
   CHECK(x.grad().defined());

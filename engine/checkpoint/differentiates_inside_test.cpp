@@ -1,5 +1,5 @@
-// Functions that differentiate by themselves, in their forward and in every replay, and go on to
-// draw and to change state.
+// Functions that differentiate by themselves, in their forward and in every recomputation, and go
+// on to draw and to change state.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
@@ -53,8 +53,9 @@ int number_of(Inside passes) {
   return passes == Inside::twice ? 2 : passes == Inside::several_passes ? 5 : 1;
 }
 
-/// How often slope_at() runs its function: in the forward, and in the replays of each pass. Early
-/// stop spares the replay of a region around another; a reentrant one has the inner forward in it.
+/// How often slope_at() runs its function: in the forward, and in the recomputations of each pass.
+/// Early stop spares the recomputation of a region around another; a reentrant one has the inner
+/// forward in it.
 int runs_of_slope(Inside passes, Call how) {
   if (how == Call::plain) return 1;
   return 1 + number_of(passes) * (how == Call::nested_reentrant ? 2 : 1);
@@ -103,7 +104,7 @@ Outcome train(Call outer, Call inner, Inside passes, const CheckpointOptions& op
     const Tensor slope = slope_at(h, passes, inner, o.runs_of_slopes);
     CHECK(apart_from_draws(AmbientSnapshot::now()) == apart_from_draws(before));
     // State that a layer carries along, as running statistics are.
-    if (!ambient().replaying) {
+    if (!ambient().recomputing) {
       o.state = 0.5 * o.state + slope.at(0);
       ++o.updates;
     }
@@ -123,7 +124,7 @@ Outcome train(Call outer, Call inner, Inside passes, const CheckpointOptions& op
   CHECK(AmbientSnapshot::now() == before);
   CHECK(testing::all_nonzero(o.gradient));
   o.streams = ambient().streams.states();
-  // A replay that stops early may do so in its second slope.
+  // A recomputation that stops early may do so in its second slope.
   if (!options.early_stop) CHECK(o.runs_of_slopes == o.slopes * runs_of_slope(passes, inner));
   return o;
 }
@@ -217,7 +218,7 @@ TEST_CASE_METHOD(LedgerScope, "an error in a pass inside a function leaves it as
   const Call outer = outer_calls();
   const Call inner = inner_calls();
   const int failing = GENERATE(1, 2, 3);
-  // In a hook, or in the replay of the region inside.
+  // In a hook, or in the recomputation of the region inside.
   const bool by_hook = GENERATE(false, true);
   CAPTURE(static_cast<int>(outer), static_cast<int>(inner), failing, by_hook);
   const auto run = [&](Call o, Call i, int fails) {

@@ -12,8 +12,8 @@ namespace rematch {
 ///
 /// As in PyTorch, a checkpoint asks when it begins to record. That is in the forward, and where
 /// backward runs does not matter then. But a reentrant checkpoint runs its function without
-/// recording, so a non-reentrant one inside begins to record in the replay: only a scope around the
-/// backward reaches it.
+/// recording, so a non-reentrant one inside begins to record in the recomputation: only a scope
+/// around the backward reaches it.
 class EarlyStop {
  public:
   explicit EarlyStop(std::optional<bool> on) : previous_(std::exchange(ambient().early_stop, on)) {}

@@ -22,7 +22,7 @@ using testing::same_bits;
 using testing::tensor;
 using testing::variable;
 
-/// Runs of what comes after the last saved tensor: 1 when the replay stopped early.
+/// Runs of what comes after the last saved tensor: 1 when the recomputation stopped early.
 class Tail {
  public:
   explicit Tail(bool option) {
@@ -74,7 +74,7 @@ TEST_CASE_METHOD(LedgerScope, "a scope counts where the forward runs, not where 
 }
 
 TEST_CASE_METHOD(LedgerScope, "inside a reentrant checkpoint the scope around backward counts") {
-  // The inside records in the replay alone, see EarlyStop.
+  // The inside records in the recomputation alone, see EarlyStop.
   const bool around_forward = GENERATE(false, true);
   const bool around_backward = GENERATE(false, true);
   const int levels = GENERATE(1, 2, 3);
@@ -96,8 +96,8 @@ TEST_CASE_METHOD(LedgerScope, "inside a reentrant checkpoint the scope around ba
   CHECK(tails == 1);
   const EarlyStop scope(around_backward ? std::optional(false) : std::nullopt);
   backward(loss);
-  // Each reentrant level runs the inside once more; its own replay comes to the tail if it does not
-  // stop early.
+  // Each reentrant level runs the inside once more; its own recomputation comes to the tail if it
+  // does not stop early.
   CHECK(tails == 1 + levels + (around_backward ? 1 : 0));
 }
 
@@ -121,7 +121,8 @@ TEST_CASE_METHOD(LedgerScope, "inside a non-reentrant checkpoint the scope aroun
   }
   const EarlyStop scope(around_backward ? std::optional(false) : std::nullopt);
   backward(loss);
-  // The forward, the replay of what is around, and that of the inside if it does not stop early.
+  // The forward, the recomputation of what is around, and that of the inside if it does not stop
+  // early.
   CHECK(tails == 2 + (around_forward ? 1 : 0));
 }
 
@@ -134,7 +135,8 @@ TEST_CASE_METHOD(LedgerScope, "a scope left by an exception decides no more") {
   CHECK(Tail(true).runs() == 1);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay of a sequence runs no layer after the last that saves") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation of a sequence runs no layer after the last that saves") {
   const DeterminismCheck check = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
   int before = 0;
   int last = 0;
@@ -152,15 +154,15 @@ TEST_CASE_METHOD(LedgerScope, "a replay of a sequence runs no layer after the la
   CHECK(ledger().live(Tag::saved) == 0);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay runs no op after the one that saves last") {
-  // What a layer does in the forward after its last save, and what in the replay.
+TEST_CASE_METHOD(LedgerScope, "a recomputation runs no op after the one that saves last") {
+  // What a layer does in the forward after its last save, and what in the recomputation.
   enum class Tail { nothing, op, clone };
   const Tail forward = GENERATE(Tail::nothing, Tail::op, Tail::clone);
-  const Tail replay = GENERATE(Tail::op, Tail::clone);
+  const Tail recomputation = GENERATE(Tail::op, Tail::clone);
   int runs = 0;
   int tails = 0;
   const Function layer = [&](const Tensors& in) -> Tensors {
-    const Tail tail = runs++ == 0 ? forward : replay;
+    const Tail tail = runs++ == 0 ? forward : recomputation;
     const Tensor y = tanh(in[0]);
     const Tensor z = tail == Tail::nothing ? y : tail == Tail::op ? add(y, y) : y.clone();
     if (runs > 1) ++tails;
@@ -190,7 +192,8 @@ TEST_CASE_METHOD(LedgerScope, "what a layer does beside its ops ends with the la
   CHECK(tail == (works_on ? 1 : 2));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay does not enter a checkpoint whose input it saves last") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation does not enter a checkpoint whose input it saves last") {
   int entered = 0;
   const Function inner = [&](const Tensors& in) -> Tensors {
     return ++entered, Tensors{tanh(in[0])};
@@ -199,11 +202,11 @@ TEST_CASE_METHOD(LedgerScope, "a replay does not enter a checkpoint whose input 
   const Tensor loss = checkpoint_sequential(std::array{layer}, 1, {variable({0.5}, {1})},
                                             LastSegment::checkpointed)[0];
   backward(loss);
-  // Its forward, and its own replay.
+  // Its forward, and its own recomputation.
   CHECK(entered == 2);
 }
 
-TEST_CASE_METHOD(LedgerScope, "what an unfinished forward saved is replayed up to there") {
+TEST_CASE_METHOD(LedgerScope, "what an unfinished forward saved is recomputed up to there") {
   Tensor kept;
   const Function layers[] = {[](const Tensors& in) -> Tensors { return {tanh(in[0])}; },
                              [&](const Tensors& in) -> Tensors {
@@ -219,7 +222,8 @@ TEST_CASE_METHOD(LedgerScope, "what an unfinished forward saved is replayed up t
   CHECK_FALSE(kept.defined());
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay that is over takes nothing more from the op that ends it") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation that is over takes nothing more from the op that ends it") {
   Tensor w = variable({2}, {1});
   w.set_requires_grad(false);
   const Tensor x = variable({3}, {1});
@@ -232,7 +236,7 @@ TEST_CASE_METHOD(LedgerScope, "a replay that is over takes nothing more from the
   CHECK(same_bits(x.grad(), tensor({2}, {1})));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a draw that a replay does not come to moves no stream") {
+TEST_CASE_METHOD(LedgerScope, "a draw that a recomputation does not come to moves no stream") {
   bool drops = false;
   const Function layer = [&](const Tensors& in) -> Tensors {
     const Tensor y = tanh(in[0]);

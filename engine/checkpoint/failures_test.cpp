@@ -27,7 +27,7 @@ Tensors plain(const Tensors& in) { return {mul(tanh(mul(in[0], in[0])), in[0])};
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope, "an op that failed is none of its region's, nor of those around it") {
-  // In the forward, or in a replay.
+  // In the forward, or in a recomputation.
   const int failing = GENERATE(1, 2, 3);
   const int around = GENERATE(0, 1, 2);
   const bool keeps = GENERATE(false, true);
@@ -50,7 +50,7 @@ TEST_CASE_METHOD(LedgerScope, "an op that failed is none of its region's, nor of
     }
     const Tensor h = tanh(a);
     // What was kept needs no memory.
-    const bool recalled = keeps && ambient().replaying && (around == 0 || runs == 3);
+    const bool recalled = keeps && ambient().recomputing && (around == 0 || runs == 3);
     if (fails && !recalled) {
       ledger().fail_allocation(1);
       CHECK_THROWS_AS(mul(h, in[0]), OutOfMemory);

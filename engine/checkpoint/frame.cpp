@@ -27,22 +27,23 @@ class FrameHooks final : public SavedTensorHooks {
 
 }  // namespace
 
-/// During a replay: saved tensors are collected for the forward's placeholders.
-class ReplayHooks final : public SavedTensorHooks {
+/// During a recomputation: saved tensors are collected for the forward's placeholders.
+class RecomputationHooks final : public SavedTensorHooks {
  public:
-  ReplayHooks(Frame& frame, Frame::Pass& pass, Region::Replay& ops)
+  RecomputationHooks(Frame& frame, Frame::Pass& pass, Region::Recomputation& ops)
       : frame_(frame), pass_(pass), ops_(ops) {}
 
   std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
-    if (ops_.over()) throw ReplayComplete{&frame_.region_};
+    if (ops_.over()) throw RecomputationComplete{&frame_.region_};
     const int index = count_++;
     const auto expected = static_cast<int>(frame_.saved_.size());
     if (index >= expected) {
       const bool excused = frame_.options_.determinism == DeterminismCheck::none;
       if (excused || !frame_.forward_is_over_) return nullptr;
-      throw CheckpointError("[checkpoint] the replay saves more tensors than the forward's " +
-                            std::to_string(expected) + ": " + label(index, t.shape(), t.dtype()) +
-                            " has no counterpart; the function must do the same each time");
+      throw CheckpointError(
+          "[checkpoint] the recomputation saves more tensors than the forward's " +
+          std::to_string(expected) + ": " + label(index, t.shape(), t.dtype()) +
+          " has no counterpart; the function must do the same each time");
     }
     const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
     if (saved.holder != nullptr) {
@@ -53,8 +54,8 @@ class ReplayHooks final : public SavedTensorHooks {
       pass_.versions[static_cast<std::size_t>(index)] = t.version();
     }
     // README.md, section 2: early stop (N3).
-    if (frame_.options_.early_stop && frame_.mechanics_.ends_replay(count_, expected)) {
-      if (!frame_.ends_between_layers_) throw ReplayComplete{&frame_.region_};
+    if (frame_.options_.early_stop && frame_.mechanics_.ends_recomputation(count_, expected)) {
+      if (!frame_.ends_between_layers_) throw RecomputationComplete{&frame_.region_};
       ops_.end();
     }
     return nullptr;
@@ -66,21 +67,22 @@ class ReplayHooks final : public SavedTensorHooks {
   void check(const Frame::Saved& saved, int index, const Tensor& t) const {
     if (frame_.options_.determinism == DeterminismCheck::none) return;
     if (!(saved.shape == t.shape()) || saved.dtype != t.dtype()) {
-      throw CheckpointError("[checkpoint] the replay differs from the forward: " +
+      throw CheckpointError("[checkpoint] the recomputation differs from the forward: " +
                             label(index, saved.shape, saved.dtype) + " expected, got " +
                             label(index, t.shape(), t.dtype()));
     }
     if (frame_.options_.determinism == DeterminismCheck::values && saved.hash != tensor_hash(t)) {
-      throw CheckpointError("[checkpoint] the replay differs from the forward: the bits of " +
-                            label(index, saved.shape, saved.dtype) +
-                            " changed; look for random draws without preserve_rng, weights "
-                            "changed since the forward, or inputs changed in place");
+      throw CheckpointError(
+          "[checkpoint] the recomputation differs from the forward: the bits of " +
+          label(index, saved.shape, saved.dtype) +
+          " changed; look for random draws without preserve_rng, weights "
+          "changed since the forward, or inputs changed in place");
     }
   }
 
   Frame& frame_;
   Frame::Pass& pass_;
-  Region::Replay& ops_;
+  Region::Recomputation& ops_;
   int count_ = 0;
 };
 
@@ -95,7 +97,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
   requires_grad_.reserve(inputs.size());
   // README.md, section 5: nesting (N13).
   // Through the surrounding hooks: an enclosing checkpoint then owns these inputs, and an
-  // enclosing replay may end right here.
+  // enclosing recomputation may end right here.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     requires_grad_.push_back(inputs[i].requires_grad());
     inputs_[i].save(inputs[i]);
@@ -164,7 +166,7 @@ Frame::Pass& Frame::pass_for(std::uint64_t backward, BackwardGroup* group) {
   if (drops && group != nullptr) group->at_end(drop);
   if (drops && group == nullptr) at_end_of_backward(drop);
   try {
-    replay(pass);
+    recompute(pass);
   } catch (...) {
     drop_pass(backward);
     throw;
@@ -183,10 +185,10 @@ void Frame::drop_pass(std::uint64_t backward) {
 }
 
 Tensor Frame::fetch(int index) {
-  // What is saved later in the forward would be missing from a replay that the group shares.
+  // What is saved later in the forward would be missing from a recomputation that the group shares.
   BackwardGroup* group = forward_is_over_ ? BackwardGroup::current() : nullptr;
   const std::uint64_t backward =
-      mechanics_.key_of_replay(group != nullptr ? group->id() : current_backward());
+      mechanics_.key_of_recomputation(group != nullptr ? group->id() : current_backward());
   Pass& pass = pass_for(backward, group);
   const auto at = static_cast<std::size_t>(index);
   const Saved& saved = saved_[at];
@@ -194,20 +196,20 @@ Tensor Frame::fetch(int index) {
     throw CheckpointError("[checkpoint] " + label(index, saved.shape, saved.dtype) +
                           " was unpacked twice in one " +
                           (group != nullptr ? "group of backwards" : "backward") +
-                          ", or the replay did not produce it");
+                          ", or the recomputation did not produce it");
   }
   Tensor& slot = pass.recomputed[at];
   // Whatever was agreed not to be checked: a node must not read past the end of what it gets.
   if (!(slot.shape() == saved.shape) || slot.dtype() != saved.dtype) {
-    throw CheckpointError("[checkpoint] the replay differs from the forward: " +
+    throw CheckpointError("[checkpoint] the recomputation differs from the forward: " +
                           label(index, saved.shape, saved.dtype) + " expected, got " +
                           label(index, slot.shape(), slot.dtype()));
   }
   if (slot.version() != pass.versions[at]) {
-    throw CheckpointError("[checkpoint] " + label(index, saved.shape, saved.dtype) +
-                          " was changed by an in-place operation since the replay: version " +
-                          std::to_string(pass.versions[at]) + " expected, got " +
-                          std::to_string(slot.version()));
+    throw CheckpointError(
+        "[checkpoint] " + label(index, saved.shape, saved.dtype) +
+        " was changed by an in-place operation since the recomputation: version " +
+        std::to_string(pass.versions[at]) + " expected, got " + std::to_string(slot.version()));
   }
   Tensor result = slot;
   mechanics_.release(slot);
@@ -217,29 +219,29 @@ Tensor Frame::fetch(int index) {
   return result;
 }
 
-void Frame::replay(Pass& pass) {
+void Frame::recompute(Pass& pass) {
   Tensors saved;
   saved.reserve(inputs_.size());
   for (const SavedTensor& input : inputs_) saved.push_back(input.get("checkpoint"));
   const Tensors bound = mechanics_.bind_inputs(saved, requires_grad_);
   saved.clear();
-  Region::Replay watcher(region_, bound);
-  ReplayHooks hooks(*this, pass, watcher);
+  Region::Recomputation watcher(region_, bound);
+  RecomputationHooks hooks(*this, pass, watcher);
   try {
     HookScope scope(&hooks);
-    ReplayScope replaying(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
+    RecomputationScope recomputing(mechanics_, entry_, region_.watched() ? &watcher : nullptr);
     if (const auto* layers = function_.target<Sequence>()) {
       layers->run(bound, [&] { return !watcher.over(); });
     } else {
       function_(bound);
     }
     if (!watcher.over()) watcher.finish();
-  } catch (const ReplayComplete& done) {
+  } catch (const RecomputationComplete& done) {
     if (done.region != &region_) throw;
   }
   if (hooks.count() < static_cast<int>(saved_.size()) &&
       options_.determinism != DeterminismCheck::none) {
-    throw CheckpointError("[checkpoint] the replay saved " + std::to_string(hooks.count()) +
+    throw CheckpointError("[checkpoint] the recomputation saved " + std::to_string(hooks.count()) +
                           " tensors, the forward " + std::to_string(saved_.size()) +
                           "; the function must do the same each time");
   }

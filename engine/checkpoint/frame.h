@@ -8,7 +8,7 @@
 
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/replay_scope.h"
+#include "engine/checkpoint/recomputation_scope.h"
 
 namespace rematch {
 
@@ -23,16 +23,16 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   /// Placeholder for the next tensor that the forward saves.
   std::unique_ptr<PackedTensor> add(const Tensor& t);
-  /// The recomputed tensor of placeholder `index`; replays the region unless the running backward
-  /// already did.
+  /// The recomputed tensor of placeholder `index`; recomputes the region unless the running
+  /// backward already did.
   Tensor fetch(int index);
 
-  /// Runs `function`, for the first time. Once it is over a replay that saves more than it did is
-  /// wrong. (Before, when the function itself differentiates, there is more to come.)
+  /// Runs `function`, for the first time. Once it is over a recomputation that saves more than it
+  /// did is wrong. (Before, when the function itself differentiates, there is more to come.)
   Tensors forward(const Function& function, const Tensors& inputs);
 
  private:
-  friend class ReplayHooks;
+  friend class RecomputationHooks;
   friend class Holder;
   struct Saved {
     Holder* holder = nullptr;  ///< nullptr once the graph has let go of it.
@@ -49,7 +49,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   Pass& pass_for(std::uint64_t backward, BackwardGroup* group);
   void drop_pass(std::uint64_t backward);
-  void replay(Pass& pass);
+  void recompute(Pass& pass);
 
   Function function_;
   CheckpointOptions options_;
@@ -63,7 +63,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// Ops of the forward until it last saved; none are counted where the region is not watched.
   std::size_t ops_at_last_save_ = 0;
   /// The function is a Sequence, and nothing came after the last save in the layer that made it: a
-  /// replay can then end between two layers, which takes no exception.
+  /// recomputation can then end between two layers, which takes no exception.
   bool ends_between_layers_ = false;
   std::vector<std::unique_ptr<Pass>> passes_;
 };

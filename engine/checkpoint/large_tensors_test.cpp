@@ -1,4 +1,4 @@
-// Tensors of megabytes: hashed, copied and replayed whole.
+// Tensors of megabytes: hashed, copied and recomputed whole.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -101,7 +101,7 @@ TEST_CASE_METHOD(LedgerScope, "a saved tensor of megabytes is compared to its la
   std::int64_t changed = 0;
   const Function f = [&](const Tensors& in) -> Tensors {
     Tensor c = Tensor::ones({kElements}, DType::float32);
-    if (ambient().replaying) c.data<float>()[changed] = 2;
+    if (ambient().recomputing) c.data<float>()[changed] = 2;
     return {mul(in[0], c)};
   };
   const Tensor x = wave(DType::float32).set_requires_grad(true);

@@ -21,7 +21,7 @@ using testing::same_bits;
 using testing::tensor;
 using testing::values_off_zero;
 
-Tensor narrow(std::size_t i) {
+Tensor downcast(std::size_t i) {
   return tensor({static_cast<double>(i % 256)}, {1}, DType::bfloat16);
 }
 
@@ -37,18 +37,18 @@ TEST_CASE_METHOD(LedgerScope, "a cache tells the casts of many parameters, and v
   CastCache cache;
   for (std::size_t i = 0; i < n; ++i) {
     parameters.push_back(tensor({1}, {1}, DType::float32));
-    cache.put(parameters.back(), narrow(i));
+    cache.put(parameters.back(), downcast(i));
   }
   CHECK(cache.size() == n);
   for (std::size_t i = 0; i < n; i += 2) parameters[i].storage()->bump_version();
   for (std::size_t i = 0; i < n; ++i) {
     const Tensor found = cache.find(parameters[i]);
     if (found.defined() != (i % 2 == 1)) FAIL("parameter " << i);
-    if (found.defined() && !same_bits(found, narrow(i))) FAIL("parameter " << i);
+    if (found.defined() && !same_bits(found, downcast(i))) FAIL("parameter " << i);
   }
-  for (std::size_t i = 0; i < n; i += 2) cache.put(parameters[i], narrow(i + 1));
+  for (std::size_t i = 0; i < n; i += 2) cache.put(parameters[i], downcast(i + 1));
   for (std::size_t i = 0; i < n; i += 2) {
-    if (!same_bits(cache.find(parameters[i]), narrow(i + 1))) FAIL("parameter " << i);
+    if (!same_bits(cache.find(parameters[i]), downcast(i + 1))) FAIL("parameter " << i);
   }
   // In place of the earlier version.
   CHECK(cache.size() == n);

@@ -121,7 +121,7 @@ TEST_CASE_METHOD(LedgerScope, "a kept result that changed is noticed, whichever 
     Tensor y = in[0];
     for (int i = 0; i < n; ++i) {
       y = tanh(y);
-      if (!ambient().replaying) results.push_back(y.detach());
+      if (!ambient().recomputing) results.push_back(y.detach());
     }
     return {y};
   };
@@ -141,7 +141,7 @@ TEST_CASE_METHOD(LedgerScope,
     std::array<Tensor, N> results;
     const Function f = [&](const Tensors& in) -> Tensors {
       const std::array<Tensor, N> y = testing::powers<N>(in[0]);
-      if (!ambient().replaying) {
+      if (!ambient().recomputing) {
         for (std::size_t i = 0; i < N; ++i) results[i] = y[i].detach();
       }
       return {y.begin(), y.end()};
@@ -191,7 +191,8 @@ TEST_CASE_METHOD(LedgerScope, "what a policy kept serves one of many backwards, 
       walk(outputs[i], in);
       walk(expected[i], plain);
     } else {
-      CHECK_THROWS_WITH(walk(outputs[i], in), ContainsSubstring("used up by an earlier replay"));
+      CHECK_THROWS_WITH(walk(outputs[i], in),
+                        ContainsSubstring("used up by an earlier recomputation"));
     }
   }
   CHECK(same_bits(in[0].grad(), plain[0].grad()));

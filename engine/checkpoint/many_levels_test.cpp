@@ -122,7 +122,8 @@ TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by any of many levels
   // -1: all of them look.
   for (int looks = -1; looks < depth; looks += looks < 0 ? 1 : step) {
     CAPTURE(depth, looks);
-    // What is inside a reentrant region records in its replay, and sees the weight as it is then.
+    // What is inside a reentrant region records in its recomputation, and sees the weight as it is
+    // then.
     Nesting net(depth, Kinds::non_reentrant);
     net.options = [&](std::size_t i) {
       const bool here = looks < 0 || i == static_cast<std::size_t>(looks);
@@ -139,12 +140,13 @@ TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by any of many levels
     }
     CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"innermost\" (float64 [2]), operand 1 of "
                                                      "mul, was changed in place"));
-    // The forward, and the replays from the outermost region on.
+    // The forward, and the recomputations from the outermost region on.
     CHECK(net.innermost_runs() == 2 + std::max(looks, 0));
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "what a policy keeps at one of many levels is used in its replay") {
+TEST_CASE_METHOD(LedgerScope,
+                 "what a policy keeps at one of many levels is used in its recomputation") {
   const int depth = GENERATE(2, 5, 17, 33);
   const auto computed_with = [&](int keeps) {
     ambient().streams.seed(7);

@@ -46,7 +46,8 @@ std::vector<Tensor> constants(std::size_t n) {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "a region of any number of ops and saved tensors is replayed once") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a region of any number of ops and saved tensors is recomputed once") {
   const int n = GENERATE(2, 5, 17, 65, 257, 65537);
   const bool reentrant = GENERATE(false, true);
   CAPTURE(n, reentrant);
@@ -69,7 +70,8 @@ TEST_CASE_METHOD(LedgerScope, "a region of any number of ops and saved tensors i
   CHECK(same_bits(x.grad(), plain.grad()));
 }
 
-TEST_CASE_METHOD(LedgerScope, "an op that differs in the replay is noticed wherever it stands") {
+TEST_CASE_METHOD(LedgerScope,
+                 "an op that differs in the recomputation is noticed wherever it stands") {
   const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
   const bool reentrant = GENERATE(false, true);
   if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
@@ -86,7 +88,7 @@ TEST_CASE_METHOD(LedgerScope, "an op that differs in the replay is noticed where
     CAPTURE(n, p);
     CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
                       ContainsSubstring("op " + std::to_string(p) +
-                                        " was scale, the replay runs "
+                                        " was scale, the recomputation runs "
                                         "scale with other arguments"));
   }
   differs = n;
@@ -113,7 +115,7 @@ TEST_CASE_METHOD(LedgerScope, "a saved tensor that differs is noticed wherever i
     return {in[0]};
   };
   checkpoint(f, {variable({0.5}, {1})}, {.determinism = DeterminismCheck::values});
-  // Of these alone the replay is asked; it compares all.
+  // Of these alone the recomputation is asked; it compares all.
   for (const std::size_t p : positions(n)) {
     differs = p;
     CAPTURE(static_cast<int>(way), n, p);
@@ -138,7 +140,7 @@ TEST_CASE_METHOD(LedgerScope, "a captured tensor that changed is noticed whereve
   for (const std::size_t p : positions(n)) {
     CAPTURE(n, reentrant, p);
     captured[p].set_name("captured " + std::to_string(p));
-    // A replay stops at the first operand that changed: a graph of each, for few.
+    // A recomputation stops at the first operand that changed: a graph of each, for few.
     const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
     scale_(captured[p], 2);
     CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"captured " + std::to_string(p) +

@@ -75,7 +75,7 @@ bool same_in_order(const std::vector<std::size_t>& order, Variant variant) {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "each of many backwards over a retained graph replays once") {
+TEST_CASE_METHOD(LedgerScope, "each of many backwards over a retained graph recomputes once") {
   const int n = GENERATE(2, 5, 17, 65, 257, 4097);
   const Variant variant = GENERATE(Variant::non_reentrant, Variant::reentrant);
   CAPTURE(n, static_cast<int>(variant));
@@ -101,7 +101,8 @@ TEST_CASE_METHOD(LedgerScope, "each of many backwards over a retained graph repl
   CHECK(layer.runs == 1 + n);
 }
 
-TEST_CASE_METHOD(LedgerScope, "each pass within a pass over one checkpoint has its own replay") {
+TEST_CASE_METHOD(LedgerScope,
+                 "each pass within a pass over one checkpoint has its own recomputation") {
   const int n = GENERATE(2, 5, 17, 65, 300);
   const Tensor x = values_off_zero({3}, 1).set_requires_grad(true);
   const std::int64_t bytes = x.bytes();
@@ -158,7 +159,7 @@ TEST_CASE_METHOD(LedgerScope, "many forwards that overlap are walked back as pla
   CHECK(same_in_order(order, variant));
 }
 
-TEST_CASE_METHOD(LedgerScope, "many backwards of a group share one replay of a checkpoint") {
+TEST_CASE_METHOD(LedgerScope, "many backwards of a group share one recomputation of a checkpoint") {
   const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
   const bool reverse = GENERATE(false, true);
   int runs = 0;
@@ -227,7 +228,7 @@ TEST_CASE_METHOD(LedgerScope, "a group ends with every callback, in order, and i
   CHECK(over);
 }
 
-TEST_CASE_METHOD(LedgerScope, "outside of a backward every access to a saved tensor replays") {
+TEST_CASE_METHOD(LedgerScope, "outside of a backward every access to a saved tensor recomputes") {
   const std::size_t n = GENERATE(2U, 5U, 17U, 65U);
   std::vector<SavedTensor> saved(n);
   int runs = 0;

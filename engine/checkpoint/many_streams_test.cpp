@@ -1,4 +1,5 @@
-// Replays put back every random stream, however many there are and however far they have come.
+// Recomputations put back every random stream, however many there are and however far they have
+// come.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cstdint>

@@ -47,9 +47,9 @@ Tensors Mechanics::bind_inputs(std::span<const Tensor> saved,
   return bound;
 }
 
-bool Mechanics::ends_replay(int saved, int expected) const { return saved == expected; }
+bool Mechanics::ends_recomputation(int saved, int expected) const { return saved == expected; }
 
-std::uint64_t Mechanics::key_of_replay(std::uint64_t backward) const { return backward; }
+std::uint64_t Mechanics::key_of_recomputation(std::uint64_t backward) const { return backward; }
 
 bool Mechanics::drops_at_end() const { return true; }
 
@@ -67,7 +67,8 @@ void Mechanics::differentiate(Tensors outputs, std::span<Tensor> gradients,
   outputs.clear();
   if (roots.empty()) {
     throw std::invalid_argument(
-        "[checkpoint] none of the outputs that require grad in the replay received a gradient: "
+        "[checkpoint] none of the outputs that require grad in the recomputation received a "
+        "gradient: "
         "this checkpoint() is not necessary");
   }
   backward(roots, given);

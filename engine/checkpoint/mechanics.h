@@ -27,51 +27,51 @@ class Mechanics {
  public:
   virtual ~Mechanics() = default;
 
-  /// Random state at the entry of a region, to be put back for its replay.
+  /// Random state at the entry of a region, to be put back for its recomputation.
   virtual Streams capture_rng(const Ambient& state) const;
-  /// Before the replay: the state that the region began with.
+  /// Before the recomputation: the state that the region began with.
   /// Streams that were added since are gone, so that a region which adds one on first use adds it
   /// again.
   virtual void restore_rng(Ambient& state, const Streams& captured) const;
-  /// After the replay: the state that surrounded it. Must not throw.
+  /// After the recomputation: the state that surrounded it. Must not throw.
   virtual void put_back_rng(Ambient& state, Streams surrounding) const;
 
-  /// Before the replay: the settings that the region began with (its cache is not among them). The
-  /// cache of a live scope of the same settings goes on being used; else the replay gets one of its
-  /// own, which is emptied when it ends. What surrounded the replay is put back by itself. When
-  /// this throws, nothing has changed.
+  /// Before the recomputation: the settings that the region began with (its cache is not among
+  /// them). The cache of a live scope of the same settings goes on being used; else the
+  /// recomputation gets one of its own, which is emptied when it ends. What surrounded the
+  /// recomputation is put back by itself. When this throws, nothing has changed.
   virtual void restore_autocast(Ambient& state, const Autocast& captured) const;
 
   /// Cuts n layers into k segments. PyTorch's rule: every segment but the last has floor(n / k)
   /// layers, the last takes the remainder too.
   virtual std::vector<Segment> partition(int layers, int segments, LastSegment last) const;
 
-  /// The tensors that stand for the saved inputs in a replay: same values, no history, and the
-  /// requires_grad that each input had.
+  /// The tensors that stand for the saved inputs in a recomputation: same values, no history, and
+  /// the requires_grad that each input had.
   virtual Tensors bind_inputs(std::span<const Tensor> saved,
                               const std::vector<bool>& requires_grad) const;
 
-  /// Non-reentrant: whether a replay that has saved `saved` of the forward's `expected` tensors may
-  /// stop. Asked with early stop only, after each.
-  virtual bool ends_replay(int saved, int expected) const;
+  /// Non-reentrant: whether a recomputation that has saved `saved` of the forward's `expected`
+  /// tensors may stop. Asked with early stop only, after each.
+  virtual bool ends_recomputation(int saved, int expected) const;
 
-  /// Non-reentrant: what a replay is kept under. Backward passes of one key share one; 0 is no
-  /// backward. `backward` is the number of the pass, or of its group.
-  virtual std::uint64_t key_of_replay(std::uint64_t backward) const;
+  /// Non-reentrant: what a recomputation is kept under. Backward passes of one key share one; 0 is
+  /// no backward. `backward` is the number of the pass, or of its group.
+  virtual std::uint64_t key_of_recomputation(std::uint64_t backward) const;
 
   /// Non-reentrant: whether what a backward recomputed and did not use goes when it ends.
   virtual bool drops_at_end() const;
 
-  /// Whether a replay's ops are held to the versions that their operands had in the forward.
+  /// Whether a recomputation's ops are held to the versions that their operands had in the forward.
   virtual bool compares_versions() const;
 
-  /// Reentrant: walks the graph of the replay from those outputs that require grad and received a
-  /// gradient; undefined gradients are of outputs that nobody used. `bound` are the inputs of the
-  /// replay. Throws std::invalid_argument when there is none.
+  /// Reentrant: walks the graph of the recomputation from those outputs that require grad and
+  /// received a gradient; undefined gradients are of outputs that nobody used. `bound` are the
+  /// inputs of the recomputation. Throws std::invalid_argument when there is none.
   virtual void differentiate(Tensors outputs, std::span<Tensor> gradients,
                              std::span<const Tensor> bound) const;
 
-  /// Reentrant: the gradient that the replay left on bound input `index`.
+  /// Reentrant: the gradient that the recomputation left on bound input `index`.
   virtual Tensor return_gradient(std::span<const Tensor> bound, std::size_t index) const;
 
   /// Non-reentrant: called with a recomputed tensor that was just handed to its node; the frame's

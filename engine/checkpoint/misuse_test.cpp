@@ -67,10 +67,11 @@ TEST_CASE_METHOD(LedgerScope, "a stream added between forward and backward is le
   const std::vector<Generator> before = ambient().streams.states();
   backward(y);
   CHECK(ambient().streams.states() == before);
-  CHECK_FALSE(ambient().replaying);
+  CHECK_FALSE(ambient().recomputing);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay that cannot begin leaves no mark of a replay behind") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation that cannot begin leaves no mark of a recomputation behind") {
   class Refuses final : public Mechanics {
    public:
     void restore_rng(Ambient&, const Streams&) const override { throw std::runtime_error("no"); }
@@ -84,7 +85,7 @@ TEST_CASE_METHOD(LedgerScope, "a replay that cannot begin leaves no mark of a re
   const Tensor y = sum(checkpoint(f, {x}, options)[0]);
   const std::vector<Generator> before = ambient().streams.states();
   CHECK_THROWS_WITH(backward(y), "no");
-  CHECK_FALSE(ambient().replaying);
+  CHECK_FALSE(ambient().recomputing);
   CHECK(ambient().grad_enabled);
   CHECK(ambient().streams.states() == before);
 }
@@ -98,7 +99,8 @@ TEST_CASE_METHOD(LedgerScope, "a random layer with a stream that is not there sa
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "a smaller tensor from a replay is refused even without a check") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a smaller tensor from a recomputation is refused even without a check") {
   Tensor x = variable({1, 2, 3, 4});
   int runs = 0;
   const Function f = [&](const Tensors& in) -> Tensors {
@@ -112,7 +114,8 @@ TEST_CASE_METHOD(LedgerScope, "a smaller tensor from a replay is refused even wi
   CHECK_THROWS_AS(backward(y), CheckpointError);
 }
 
-TEST_CASE_METHOD(LedgerScope, "all that a replay saves is compared, not only what is asked for") {
+TEST_CASE_METHOD(LedgerScope,
+                 "all that a recomputation saves is compared, not only what is asked for") {
   SavedTensor other;
   SavedTensor asked;
   std::int64_t size = 2;

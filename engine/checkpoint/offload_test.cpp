@@ -225,7 +225,8 @@ TEST_CASE_METHOD(OffloadFixture, "a backward that a reentrant segment refuses le
   CHECK(ledger().live(Tag::saved) == 0);
 }
 
-TEST_CASE_METHOD(OffloadFixture, "a segment's input that is written later is replayed as it was") {
+TEST_CASE_METHOD(OffloadFixture,
+                 "a segment's input that is written later is recomputed as it was") {
   const bool reentrant = GENERATE(false, true);
   Net net;
   Tensor y;
@@ -278,7 +279,7 @@ TEST_CASE_METHOD(OffloadFixture,
   }
 }
 
-TEST_CASE_METHOD(OffloadFixture, "a backward that a replay broke off can be made again") {
+TEST_CASE_METHOD(OffloadFixture, "a backward that a recomputation broke off can be made again") {
   const bool reentrant = GENERATE(false, true);
   Net net;
   const Tensor y = sum(offloaded_forward(offload(), net, Plan::pairs, reentrant));
@@ -291,7 +292,8 @@ TEST_CASE_METHOD(OffloadFixture, "a backward that a replay broke off can be made
   check_same(net.gradients(), expected_gradients(Plan::pairs, reentrant));
 }
 
-TEST_CASE_METHOD(OffloadFixture, "an offload within a segment takes what each replay saves") {
+TEST_CASE_METHOD(OffloadFixture,
+                 "an offload within a segment takes what each recomputation saves") {
   const bool reentrant = GENERATE(false, true);
   Net net;
   const Function f = [&](const Tensors& in) -> Tensors {
@@ -356,7 +358,7 @@ TEST_CASE("out of memory at any allocation of either memory leaves nothing in bo
     CHECK(ambient().ledger->live() == 0);
     CHECK(offload.ledger().live() == 0);
     CHECK(ambient().hooks == nullptr);
-    CHECK_FALSE(ambient().replaying);
+    CHECK_FALSE(ambient().recomputing);
     const Tensors again = train(offload);
     check_same(again, expected_gradients(plan, reentrant));
   }

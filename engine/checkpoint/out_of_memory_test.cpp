@@ -76,7 +76,7 @@ TEST_CASE("out of memory at any allocation of a checkpointed step leaves nothing
       ++failures;
     }
     CHECK(ambient().ledger->live() == 0);
-    CHECK_FALSE(ambient().replaying);
+    CHECK_FALSE(ambient().recomputing);
     const Tensors again = train(reentrant, nested, autocast, 0);
     REQUIRE(again.size() == expected.size());
     for (std::size_t i = 0; i < again.size(); ++i) {

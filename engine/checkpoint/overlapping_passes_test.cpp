@@ -1,4 +1,4 @@
-// Backward passes that overlap over one checkpoint: each has a replay of its own.
+// Backward passes that overlap over one checkpoint: each has a recomputation of its own.
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
@@ -15,8 +15,9 @@ using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
 
-TEST_CASE_METHOD(LedgerScope,
-                 "a pass within a pass ends with its own replay and leaves the outer one's") {
+TEST_CASE_METHOD(
+    LedgerScope,
+    "a pass within a pass ends with its own recomputation and leaves the outer one's") {
   const Tensor x = values_off_zero({3, 4}, 5).set_requires_grad(true);
   const std::int64_t bytes = x.bytes();
   int runs = 0;

@@ -1,4 +1,4 @@
-// Partial passes through non-reentrant segments: what leads to the inputs is replayed, once, and
+// Partial passes through non-reentrant segments: what leads to the inputs is recomputed, once, and
 // nothing else.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -57,8 +57,8 @@ struct Chain {
   Tensor loss;
 };
 
-/// Runs of n segments when those from `first` on were replayed `times` times.
-std::vector<int> replayed(std::size_t n, std::size_t first, int times) {
+/// Runs of n segments when those from `first` on were recomputed `times` times.
+std::vector<int> recomputed(std::size_t n, std::size_t first, int times) {
   std::vector<int> runs(n, 0);
   std::fill(runs.begin() + static_cast<std::ptrdiff_t>(first), runs.end(), times);
   return runs;
@@ -66,7 +66,7 @@ std::vector<int> replayed(std::size_t n, std::size_t first, int times) {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "grad() replays the segments behind its input, each once") {
+TEST_CASE_METHOD(LedgerScope, "grad() recomputes the segments behind its input, each once") {
   const std::size_t n = GENERATE(1U, 2U, 5U, 17U, 65U);
   Chain chain(n, true);
   Chain plain(n, false);
@@ -77,7 +77,7 @@ TEST_CASE_METHOD(LedgerScope, "grad() replays the segments behind its input, eac
     const Tensors got = grad(Tensors{chain.loss}, inputs, {}, true);
     CHECK(testing::all_nonzero(expected[0]));
     CHECK(same_bits(got[0], expected[0]));
-    CHECK(chain.runs == replayed(n, i, 1));
+    CHECK(chain.runs == recomputed(n, i, 1));
     chain.forget();
   }
   for (std::size_t i = 0; i < n; ++i) {
@@ -85,7 +85,7 @@ TEST_CASE_METHOD(LedgerScope, "grad() replays the segments behind its input, eac
     const Tensors got = grad(Tensors{chain.loss}, Tensors{chain.weights[i]}, {}, true);
     const Tensors expected = grad(Tensors{plain.loss}, Tensors{plain.weights[i]}, {}, true);
     CHECK(same_bits(got[0], expected[0]));
-    CHECK(chain.runs == replayed(n, i, 1));
+    CHECK(chain.runs == recomputed(n, i, 1));
     chain.forget();
   }
   for (const Tensor& w : chain.weights) CHECK_FALSE(w.grad().defined());
@@ -118,14 +118,14 @@ TEST_CASE_METHOD(LedgerScope, "partial passes with many inputs, and those after 
   const Tensors got = grad(Tensors{chain.loss}, all(chain), {}, true);
   const Tensors expected = grad(Tensors{plain.loss}, all(plain), {}, true);
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], expected[i]));
-  CHECK(chain.runs == replayed(n, 0, 1));
+  CHECK(chain.runs == recomputed(n, 0, 1));
   // Into every other weight alone, and then into all.
   for (Chain* c : {&chain, &plain}) {
     Tensors some;
     for (std::size_t i = 1; i < n; i += 2) some.push_back(c->weights[i]);
     backward(c->loss, {.retain_graph = true, .inputs = some});
   }
-  std::vector<int> runs = replayed(n, 0, 1);
+  std::vector<int> runs = recomputed(n, 0, 1);
   for (std::size_t i = 1; i < n; ++i) ++runs[i];
   CHECK(chain.runs == runs);
   for (std::size_t i = 0; i < n; ++i) {
@@ -140,7 +140,7 @@ TEST_CASE_METHOD(LedgerScope, "partial passes with many inputs, and those after 
   CHECK(same_bits(chain.boundaries[0].grad(), plain.boundaries[0].grad()));
 }
 
-TEST_CASE_METHOD(LedgerScope, "partial passes of one group replay each segment once in all") {
+TEST_CASE_METHOD(LedgerScope, "partial passes of one group recompute each segment once in all") {
   const std::size_t n = GENERATE(2U, 5U, 17U);
   Chain chain(n, true);
   Chain plain(n, false);
@@ -157,7 +157,7 @@ TEST_CASE_METHOD(LedgerScope, "partial passes of one group replay each segment o
       }
     }
   }
-  CHECK(chain.runs == replayed(n, 0, 1));
+  CHECK(chain.runs == recomputed(n, 0, 1));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a partial pass uses up what policies kept behind its input alone") {
@@ -173,7 +173,7 @@ TEST_CASE_METHOD(LedgerScope, "a partial pass uses up what policies kept behind 
     backward(c->loss, {.retain_graph = true, .inputs = {c->weights[first]}});
   }
   CHECK(same_bits(chain.weights[first].grad(), plain.weights[first].grad()));
-  CHECK(chain.runs == replayed(n, first, 1));
+  CHECK(chain.runs == recomputed(n, first, 1));
   // The segment before can still be walked; the others cannot.
   if (first > 0) {
     const auto before = [&](const Chain& c) {
@@ -181,7 +181,7 @@ TEST_CASE_METHOD(LedgerScope, "a partial pass uses up what policies kept behind 
     };
     CHECK(same_bits(before(chain), before(plain)));
   }
-  CHECK_THROWS_WITH(backward(chain.loss), ContainsSubstring("used up by an earlier replay"));
+  CHECK_THROWS_WITH(backward(chain.loss), ContainsSubstring("used up by an earlier recomputation"));
 }
 
 TEST_CASE_METHOD(LedgerScope,

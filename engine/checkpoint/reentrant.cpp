@@ -5,7 +5,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/checkpoint/replay_scope.h"
+#include "engine/checkpoint/recomputation_scope.h"
 
 namespace rematch {
 namespace {
@@ -41,7 +41,7 @@ class ReentrantBackward final : public Node {
     if (current_backward_is_partial()) {
       throw std::invalid_argument(
           "[checkpoint] the reentrant variant cannot be differentiated by grad() or by backward() "
-          "with inputs: its replay accumulates into every leaf; use reentrant = false");
+          "with inputs: its recomputation accumulates into every leaf; use reentrant = false");
     }
     Tensors saved;
     std::vector<bool> wanted;
@@ -53,17 +53,18 @@ class ReentrantBackward final : public Node {
     saved.clear();
     Tensors outputs;
     {
-      // The replay stands for itself: hooks that happen to be active around this backward must
-      // not see what it saves.
+      // The recomputation stands for itself: hooks that happen to be active around this backward
+      // must not see what it saves.
       HookScope no_hooks(nullptr);
-      Region::Replay watcher(*region_, bound);
-      ReplayScope replaying(mechanics_, entry_, region_->watched() ? &watcher : nullptr);
+      Region::Recomputation watcher(*region_, bound);
+      RecomputationScope recomputing(mechanics_, entry_, region_->watched() ? &watcher : nullptr);
       outputs = function_(bound);
       watcher.finish();
     }
     if (outputs.size() != grads_out.size()) {
-      throw CheckpointError("[checkpoint] the replay returned " + std::to_string(outputs.size()) +
-                            " outputs, the forward " + std::to_string(grads_out.size()));
+      throw CheckpointError("[checkpoint] the recomputation returned " +
+                            std::to_string(outputs.size()) + " outputs, the forward " +
+                            std::to_string(grads_out.size()));
     }
     mechanics_.differentiate(std::move(outputs), grads_out, bound);
     for (std::size_t i = 0; i < bound.size(); ++i) {
@@ -115,9 +116,10 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   }
   for (std::size_t i = 0; any && i < inputs.size(); ++i) {
     if (inputs[i].version() == versions[i]) continue;
-    throw std::invalid_argument("[checkpoint] the function changed its input " + std::to_string(i) +
-                                " in place, and its replay would do so once more; clone() the "
-                                "input first");
+    throw std::invalid_argument(
+        "[checkpoint] the function changed its input " + std::to_string(i) +
+        " in place, and its recomputation would do so once more; clone() the "
+        "input first");
   }
   // Aliases, so that an output that is an input (or is known to the function) gets a history of
   // its own.

@@ -12,13 +12,14 @@ namespace rematch {
 using testing::LedgerScope;
 using testing::variable;
 
-TEST_CASE_METHOD(LedgerScope, "an output that nobody used is gone before its replay is walked") {
+TEST_CASE_METHOD(LedgerScope,
+                 "an output that nobody used is gone before its recomputation is walked") {
   const Tensor x = variable({0.5, -1}, {2});
   constexpr std::int64_t kLarge = 1000;
   std::int64_t at_end = 0;
   Tensors outputs = checkpoint(
       [&](const Tensors& in) -> Tensors {
-        if (ambient().replaying) {
+        if (ambient().recomputing) {
           Tensor input = in[0];
           input.register_hook([&](const Tensor&) {
             at_end = ledger().live();

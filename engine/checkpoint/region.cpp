@@ -41,7 +41,8 @@ std::string quoted_name(const Tensor& t) {
 
 std::string changed_text(const std::string& what, std::uint64_t expected, std::uint64_t got) {
   return what + " was changed in place since the forward: version " + std::to_string(expected) +
-         " expected, got " + std::to_string(got) + "; the replay would compute with the new values";
+         " expected, got " + std::to_string(got) +
+         "; the recomputation would compute with the new values";
 }
 
 }  // namespace
@@ -159,12 +160,12 @@ void Region::Forward::read(const Tensor& t) {
   ++region_.seen_;
   if (outer_ != nullptr) outer_->read(t);
   const Operand operand = sources_.of(t);
-  // What an op of the region made is made anew by each replay; all else may have been kept.
+  // What an op of the region made is made again by each recomputation; all else may have been kept.
   if (operand.origin != Operand::Origin::result) region_.reads_.push_back(operand);
 }
 
-void Region::Replay::read(const Tensor& t) {
-  if (over_) throw ReplayComplete{&region_};
+void Region::Recomputation::read(const Tensor& t) {
+  if (over_) throw RecomputationComplete{&region_};
   if (region_.check_ == DeterminismCheck::none) return;
   const Operand now = sources_.of(t);
   for (const Operand& was : region_.reads_) {
@@ -174,14 +175,14 @@ void Region::Replay::read(const Tensor& t) {
   }
 }
 
-bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
-  if (over_) throw ReplayComplete{&region_};
+bool Region::Recomputation::recall(const OpCall& call, std::span<Tensor> results) {
+  if (over_) throw RecomputationComplete{&region_};
   const bool checked = region_.check_ != DeterminismCheck::none;
   const std::size_t index = steps_;
   if (index >= region_.steps_.size()) {
     ++steps_;
     if (!checked || !region_.complete_) return false;
-    throw CheckpointError("[checkpoint] the replay runs more ops than the forward: " +
+    throw CheckpointError("[checkpoint] the recomputation runs more ops than the forward: " +
                           std::string(call.op) + " comes after the last of " +
                           std::to_string(index) + "; the function must do the same each time");
   }
@@ -194,10 +195,11 @@ bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
   if (step.kept < 0 || step.op != call.op) return false;
   const Kept& kept = region_.kept_[static_cast<std::size_t>(step.kept)];
   if (kept.results.size() != results.size()) {
-    throw CheckpointError("[checkpoint] what the policy kept of " + std::string(call.op) + " (op " +
-                          std::to_string(index) +
-                          ") was used up by an earlier replay: a region with a policy can be "
-                          "walked back once");
+    throw CheckpointError(
+        "[checkpoint] what the policy kept of " + std::string(call.op) + " (op " +
+        std::to_string(index) +
+        ") was used up by an earlier recomputation: a region with a policy can be "
+        "walked back once");
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (kept.results[i].version() != kept.versions[i]) {
@@ -205,22 +207,23 @@ bool Region::Replay::recall(const OpCall& call, std::span<Tensor> results) {
                             " (op " + std::to_string(index) + ", " + text_of(kept.results[i]) +
                             ") was changed in place since; have it recomputed, or clone() it");
     }
-    // An alias: the replay may yet fail, and be tried again.
+    // An alias: the recomputation may yet fail, and be tried again.
     results[i] = kept.results[i].detach();
   }
   return true;
 }
 
-void Region::Replay::done(const OpCall& /*call*/, std::span<const Tensor> results) {
+void Region::Recomputation::done(const OpCall& /*call*/, std::span<const Tensor> results) {
   sources_.add_results(results);
 }
 
 // README.md, section 8: what is compared (N6, N10).
-void Region::Replay::check_step(const OpCall& call) const {
+void Region::Recomputation::check_step(const OpCall& call) const {
   const Step& step = region_.steps_[steps_];
   const auto fail = [&](const std::string& expected, const std::string& got) {
-    throw CheckpointError("[checkpoint] the replay does not do what the forward did: op " +
-                          std::to_string(steps_) + " was " + expected + ", the replay runs " + got +
+    throw CheckpointError("[checkpoint] the recomputation does not do what the forward did: op " +
+                          std::to_string(steps_) + " was " + expected +
+                          ", the recomputation runs " + got +
                           "; look for a flag, a training mode, or a decision on values that "
                           "changed in between");
   };
@@ -230,7 +233,7 @@ void Region::Replay::check_step(const OpCall& call) const {
   if (step.shapes != signature_of(call)) fail(op, op + " on other shapes or dtypes");
 }
 
-void Region::Replay::check_operands(const OpCall& call) {
+void Region::Recomputation::check_operands(const OpCall& call) {
   using Origin = Operand::Origin;
   std::size_t at = region_.steps_[steps_].first_operand;
   int position = 0;
@@ -241,11 +244,11 @@ void Region::Replay::check_operands(const OpCall& call) {
     if (now.origin == Origin::input) {
       now.place = region_.canonical_[static_cast<std::size_t>(now.place)];
     }
-    // What is no input and no result of an op comes from outside, or is made anew each time.
+    // What is no input and no result of an op comes from outside, or is made again each time.
     const bool same_place = was.origin == now.origin && was.place == now.place &&
                             (was.origin != Origin::other || (!was.outside && !now.outside));
     if (was.storage != now.storage && !same_place) {
-      throw CheckpointError("[checkpoint] the replay does not do what the forward did: " +
+      throw CheckpointError("[checkpoint] the recomputation does not do what the forward did: " +
                             name_of(call, operand, *t) +
                             " is another tensor than the one that op " + std::to_string(steps_) +
                             " read there; look for a flag, or for a captured tensor that was "
@@ -259,10 +262,10 @@ void Region::Replay::check_operands(const OpCall& call) {
   }
 }
 
-void Region::Replay::finish() const {
+void Region::Recomputation::finish() const {
   if (region_.check_ == DeterminismCheck::none || !region_.complete_) return;
   if (steps_ >= region_.steps_.size()) return;
-  throw CheckpointError("[checkpoint] the replay ran " + std::to_string(steps_) +
+  throw CheckpointError("[checkpoint] the recomputation ran " + std::to_string(steps_) +
                         " ops, the forward " + std::to_string(region_.steps_.size()) + ": " +
                         std::string(region_.steps_[steps_].op) +
                         " is missing; the function must do the same each time");

@@ -14,7 +14,7 @@
 
 namespace rematch {
 
-/// What a replay is compared by.
+/// What a recomputation is compared by.
 enum class DeterminismCheck : std::uint8_t {
   none,      ///< Nothing but what the graph reads: its shape and dtype.
   metadata,  ///< The sequence of ops, the versions of captured tensors, and of every saved tensor
@@ -22,8 +22,8 @@ enum class DeterminismCheck : std::uint8_t {
   values,    ///< Those, and a hash over the bits of every saved tensor. Non-reentrant only.
 };
 
-/// Whether the results of an op are kept for the replay. `must` and `prefer` are alike here; they
-/// differ for who compiles the graph.
+/// Whether the results of an op are kept for the recomputation. `must` and `prefer` are alike here;
+/// they differ for who compiles the graph.
 enum class Keep : std::uint8_t { must_recompute, prefer_recompute, prefer_save, must_save };
 
 /// One op of a region: the `index`-th of its name, from 0, in the order in which the forward runs.
@@ -34,9 +34,9 @@ struct OpInstance {
 
 class Region;
 
-/// Leaves a replay that has all it is for. No std::exception, so that a function that handles its
-/// own errors does not swallow it.
-struct ReplayComplete {
+/// Leaves a recomputation that has all it is for. No std::exception, so that a function that
+/// handles its own errors does not swallow it.
+struct RecomputationComplete {
   const Region* region;
 };
 
@@ -44,10 +44,10 @@ struct ReplayComplete {
 /// place, views and casts are always done again.
 using Policy = std::function<Keep(const OpInstance&)>;
 
-/// The ops of a checkpointed region as its forward ran them: what a replay is held against, and the
-/// results that a policy kept for it. Whatever else a function depends on (flags, modes, weights,
-/// tensors that it captured) shows here, as another op, other arguments, another operand, or
-/// another version; numbers that it computes by itself and puts into tensors do not.
+/// The ops of a checkpointed region as its forward ran them: what a recomputation is held against,
+/// and the results that a policy kept for it. Whatever else a function depends on (flags, modes,
+/// weights, tensors that it captured) shows here, as another op, other arguments, another operand,
+/// or another version; numbers that it computes by itself and puts into tensors do not.
 ///
 /// An operand that changed is refused even where the gradient does not depend on it, as a bias's
 /// does not.
@@ -108,11 +108,12 @@ class Region {
     Sources sources_;
   };
 
-  /// Compares the ops of a replay and hands out what was kept. recall() and read() throw
-  /// CheckpointError, and ReplayComplete after end().
-  class Replay final : public OpWatcher {
+  /// Compares the ops of a recomputation and hands out what was kept. recall() and read() throw
+  /// CheckpointError, and RecomputationComplete after end().
+  class Recomputation final : public OpWatcher {
    public:
-    Replay(Region& region, std::span<const Tensor> inputs) : region_(region), sources_(inputs) {}
+    Recomputation(Region& region, std::span<const Tensor> inputs)
+        : region_(region), sources_(inputs) {}
     bool recall(const OpCall& call, std::span<Tensor> results) override;
     void done(const OpCall& call, std::span<const Tensor> results) override;
     void failed(const OpCall& /*call*/) noexcept override { --steps_; }
@@ -135,7 +136,7 @@ class Region {
 
   /// Ops of the forward that are still to come are not missed before this was called.
   void forward_is_over() { complete_ = true; }
-  /// A replay ended well: what was kept has served, unless the forward is still under way.
+  /// A recomputation ended well: what was kept has served, unless the forward is still under way.
   void served() noexcept;
 
  private:
@@ -163,7 +164,7 @@ class Region {
   std::vector<Operand> operands_;
   /// What no op of the region made and was read by what is no op.
   std::vector<Operand> reads_;
-  /// Input i of a replay is this input of the forward: the first with the same storage.
+  /// Input i of a recomputation is this input of the forward: the first with the same storage.
   std::vector<std::int64_t> canonical_;
   std::vector<Kept> kept_;
   std::vector<std::pair<std::string_view, int>> counts_;

@@ -1,4 +1,5 @@
-// The ops of a replay are those of its forward: as many, in the same dtypes, with as many outputs.
+// The ops of a recomputation are those of its forward: as many, in the same dtypes, with as many
+// outputs.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -29,7 +30,7 @@ Tensor x22() { return variable({1, -2, 3, -4}, {2, 2}); }
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope,
-                 "ops that a replay adds or leaves out at its end are noticed, if any are") {
+                 "ops that a recomputation adds or leaves out at its end are noticed, if any are") {
   CheckpointOptions options = variant(GENERATE(false, true));
   options.early_stop = false;
   const bool checked = GENERATE(false, true);
@@ -51,7 +52,7 @@ TEST_CASE_METHOD(LedgerScope,
     CHECK_THROWS_WITH(
         backward(loss),
         ContainsSubstring(adds ? "runs more ops than the forward: scale comes after the last of 1"
-                               : "the replay ran 1 ops, the forward 2: scale is missing"));
+                               : "the recomputation ran 1 ops, the forward 2: scale is missing"));
   } else {
     CHECK_NOTHROW(backward(loss));
   }
@@ -70,7 +71,8 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("scale on other shapes or dtypes"));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a reentrant replay that returns more or fewer outputs is refused") {
+TEST_CASE_METHOD(LedgerScope,
+                 "a reentrant recomputation that returns more or fewer outputs is refused") {
   CheckpointOptions options = variant(true);
   options.determinism = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
   const bool more = GENERATE(false, true);
@@ -83,8 +85,8 @@ TEST_CASE_METHOD(LedgerScope, "a reentrant replay that returns more or fewer out
   const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
   two = more;
   CHECK_THROWS_WITH(backward(loss),
-                    more ? "[checkpoint] the replay returned 2 outputs, the forward 1"
-                         : "[checkpoint] the replay returned 1 outputs, the forward 2");
+                    more ? "[checkpoint] the recomputation returned 2 outputs, the forward 1"
+                         : "[checkpoint] the recomputation returned 1 outputs, the forward 2");
 }
 
 TEST_CASE_METHOD(LedgerScope, "without a check only what is read has to fit") {
@@ -109,7 +111,7 @@ TEST_CASE_METHOD(LedgerScope, "without a check only what is read has to fit") {
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "a captured tensor and one made anew do not stand for each other") {
+TEST_CASE_METHOD(LedgerScope, "a captured tensor and one made again do not stand for each other") {
   const bool reentrant = GENERATE(false, true);
   const bool first = GENERATE(false, true);
   bool takes_captured = first;

@@ -1,5 +1,5 @@
-// State that a replay does not put back: what a function reads besides its inputs must be what it
-// was in the forward, or the replay says which tensor or which op differs.
+// State that a recomputation does not put back: what a function reads besides its inputs must be
+// what it was in the forward, or the recomputation says which tensor or which op differs.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -38,7 +38,7 @@ Tensor x22() { return variable({1, -2, 3, -4}, {2, 2}); }
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "a weight changed since the forward is named by the replay") {
+TEST_CASE_METHOD(LedgerScope, "a weight changed since the forward is named by the recomputation") {
   const bool reentrant = GENERATE(false, true);
   const bool bias = GENERATE(false, true);
   Generator g{1, 2, 0};
@@ -80,7 +80,7 @@ TEST_CASE_METHOD(LedgerScope, "a captured activation changed since the forward i
 }
 
 TEST_CASE_METHOD(LedgerScope,
-                 "an output changed after the checkpoint does not disturb the replay") {
+                 "an output changed after the checkpoint does not disturb the recomputation") {
   const Tensor x = x22();
   Tensor y = checkpoint([](const Tensors& in) -> Tensors { return {tanh(in[0])}; }, {x})[0];
   scale_(y, 2);
@@ -99,7 +99,8 @@ TEST_CASE_METHOD(LedgerScope, "a training mode switched before backward is notic
   };
   const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
   train = false;
-  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("op 0 was dropout, the replay runs tanh"));
+  CHECK_THROWS_WITH(backward(loss),
+                    ContainsSubstring("op 0 was dropout, the recomputation runs tanh"));
 }
 
 TEST_CASE_METHOD(LedgerScope, "batch normalisation switched to evaluation is noticed") {
@@ -147,7 +148,8 @@ TEST_CASE_METHOD(LedgerScope, "a flag that leads to other ops or arguments is no
   SECTION("another op") {
     const Tensor loss = loss_of(
         [&](const Tensors& in) -> Tensors { return {flag ? sigmoid(in[0]) : tanh(in[0])}; });
-    CHECK_THROWS_WITH(backward(loss), ContainsSubstring("op 0 was tanh, the replay runs sigmoid"));
+    CHECK_THROWS_WITH(backward(loss),
+                      ContainsSubstring("op 0 was tanh, the recomputation runs sigmoid"));
   }
   SECTION("another argument") {
     const Tensor loss =
@@ -180,7 +182,7 @@ TEST_CASE_METHOD(LedgerScope, "more saved tensors from the same ops are refused"
   const Function f = [&](const Tensors& in) -> Tensors { return {mul(in[0], w)}; };
   const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
   w.set_requires_grad(true);
-  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("the replay saves more tensors"));
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("the recomputation saves more tensors"));
 }
 
 TEST_CASE_METHOD(LedgerScope, "fewer saved tensors from the same ops are refused") {
@@ -206,7 +208,8 @@ TEST_CASE_METHOD(LedgerScope, "values from outside of ops are seen by the values
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "without a check the replay uses what is there, as it is told to") {
+TEST_CASE_METHOD(LedgerScope,
+                 "without a check the recomputation uses what is there, as it is told to") {
   const bool reentrant = GENERATE(false, true);
   CheckpointOptions options = variant(reentrant);
   options.determinism = DeterminismCheck::none;
@@ -240,7 +243,7 @@ TEST_CASE_METHOD(LedgerScope, "a region inside another is compared as part of bo
 }
 
 TEST_CASE_METHOD(LedgerScope,
-                 "a weight that changes during backward, after the replay, is noticed") {
+                 "a weight that changes during backward, after the recomputation, is noticed") {
   // As an optimizer does that steps in gradient hooks. A plain graph notices it, too.
   const bool checkpointed = GENERATE(false, true);
   const bool reentrant = GENERATE(false, true);
@@ -293,7 +296,7 @@ TEST_CASE_METHOD(LedgerScope, "another tensor of the same shape as an operand is
                                       "tensor"));
 }
 
-TEST_CASE_METHOD(LedgerScope, "constants made anew or kept from the forward are no difference") {
+TEST_CASE_METHOD(LedgerScope, "constants made again or kept from the forward are no difference") {
   const bool reentrant = GENERATE(false, true);
   Tensor kept;
   const Function f = [&](const Tensors& in) -> Tensors {

@@ -1,4 +1,4 @@
-// Selective checkpointing: a policy keeps the results of some ops for the replay.
+// Selective checkpointing: a policy keeps the results of some ops for the recomputation.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -80,7 +80,8 @@ TEST_CASE_METHOD(LedgerScope, "a random op that was kept still advances the gene
   const CheckpointOptions options = keeping("dropout", 0);
   const Draws draws;
   const Tensor kept = gradient_of(two_masks, &options);
-  // Both masks in the forward; in the replay the second alone, from where the forward drew it.
+  // Both masks in the forward; in the recomputation the second alone, from where the forward drew
+  // it.
   CHECK(draws.offsets == std::vector<std::uint64_t>{0, 12, 12});
   CHECK(same_bits(kept, gradient_of(two_masks, nullptr)));
 }
@@ -138,7 +139,7 @@ TEST_CASE_METHOD(LedgerScope, "what was kept serves one backward") {
   const Tensor x = input();
   const Tensor loss = sum(checkpoint(two_masks, {x}, keeping("tanh"))[0]);
   backward(loss, {.retain_graph = true, .inputs = {}});
-  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("was used up by an earlier replay"));
+  CHECK_THROWS_WITH(backward(loss), ContainsSubstring("was used up by an earlier recomputation"));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a region with a policy may lie in another, or hold one") {
@@ -201,7 +202,7 @@ TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may have a 
   CHECK(same_bits(gradient_of(f, &options), gradient_of(f, nullptr)));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a replay that failed leaves what was kept for the next one") {
+TEST_CASE_METHOD(LedgerScope, "a recomputation that failed leaves what was kept for the next one") {
   bool fail = false;
   const Function f = [&](const Tensors& in) -> Tensors {
     const Tensor h = tanh(in[0]);

@@ -50,9 +50,9 @@ TEST_CASE("every layer runs twice but those of a stored last segment, for all n 
           const Tensor x = Tensor::ones({2, 2}, DType::float32).set_requires_grad(true);
           backward(sum(checkpoint_sequential(layers, k, {x}, last, options)[0]));
           const int size = n / k;
-          const int replayed = last == LastSegment::stored ? size * (k - 1) : n;
+          const int recomputed = last == LastSegment::stored ? size * (k - 1) : n;
           std::vector<int> expected(static_cast<std::size_t>(n), 1);
-          std::fill_n(expected.begin(), replayed, 2);
+          std::fill_n(expected.begin(), recomputed, 2);
           INFO("n " << n << " k " << k);
           REQUIRE(runs == expected);
         }

@@ -117,7 +117,7 @@ TEST_CASE_METHOD(OffloadFixture, "tensors of no element and of one train as in a
                                Shape{1}, Shape{1, 1, 1, 1, 1}, Shape{2});
   const DType dtype = dtypes();
   CAPTURE(to_string(shape), to_string(dtype));
-  // With one output the gradient of an empty one is all that a replay has to go by.
+  // With one output the gradient of an empty one is all that a recomputation has to go by.
   const bool one_output = GENERATE(false, true);
   const Function f = [one_output](const Tensors& in) {
     Tensors out = any_shape(in);

@@ -201,7 +201,7 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(testing::all_nonzero(expected[0]));
 }
 
-TEST_CASE_METHOD(LedgerScope, "what changed on another thread is noticed by the replay") {
+TEST_CASE_METHOD(LedgerScope, "what changed on another thread is noticed by the recomputation") {
   const bool reentrant = GENERATE(false, true);
   const bool made_there = GENERATE(false, true);
   const bool forward_there = GENERATE(false, true);

@@ -7,9 +7,9 @@
 namespace rematch::cpu {
 
 /// out = x, exactly.
-void widen(std::int64_t n, const math::BFloat16* x, float* out);
+void upcast(std::int64_t n, const math::BFloat16* x, float* out);
 
 /// out = x, rounded (engine/math/bfloat16.h).
-void narrow(std::int64_t n, const float* x, math::BFloat16* out);
+void downcast(std::int64_t n, const float* x, math::BFloat16* out);
 
 }  // namespace rematch::cpu

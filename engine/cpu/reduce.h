@@ -25,7 +25,7 @@ class LaneSum {
     }
   }
 
-  /// The sum of everything added; the object starts anew.
+  /// The sum of everything added; the object starts again.
   double total() {
     flush();
     const double result = total_;

@@ -22,12 +22,12 @@ constexpr int kWidth = kVector<float>;
 
 }  // namespace
 
-void widen(std::int64_t n, const BFloat16* x, float* out) {
-  visit<kWidth>("widen", n, Convert{}, In<BFloat16>{x}, Out<float>{out});
+void upcast(std::int64_t n, const BFloat16* x, float* out) {
+  visit<kWidth>("upcast", n, Convert{}, In<BFloat16>{x}, Out<float>{out});
 }
 
-void narrow(std::int64_t n, const float* x, BFloat16* out) {
-  visit<kWidth>("narrow", n, Convert{}, In<float>{x}, Out<BFloat16>{out});
+void downcast(std::int64_t n, const float* x, BFloat16* out) {
+  visit<kWidth>("downcast", n, Convert{}, In<float>{x}, Out<BFloat16>{out});
 }
 
 }  // namespace rematch::cuda

@@ -30,21 +30,21 @@ std::vector<BFloat16> patterns(std::int64_t n, std::uint32_t seed) {
 TEST_CASE("casts have the CPU's bits on the device, whatever length and alignment", "[gpu]") {
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
-    const std::vector<BFloat16> narrowed = patterns(n, 1);
+    const std::vector<BFloat16> downcast_values = patterns(n, 1);
     std::vector<float> want(static_cast<std::size_t>(n));
-    cpu::widen(n, narrowed.data(), want.data());
-    const DeviceArray<BFloat16> in(narrowed, shift);
+    cpu::upcast(n, downcast_values.data(), want.data());
+    const DeviceArray<BFloat16> in(downcast_values, shift);
     const DeviceArray<float> out(n, shift);
-    widen(n, in.data(), out.data());
+    upcast(n, in.data(), out.data());
     CHECK(holds(out, want));
 
     const std::vector<float> wide = values<float>(n, 2);
-    std::vector<BFloat16> want_narrow(static_cast<std::size_t>(n));
-    cpu::narrow(n, wide.data(), want_narrow.data());
+    std::vector<BFloat16> want_downcast(static_cast<std::size_t>(n));
+    cpu::downcast(n, wide.data(), want_downcast.data());
     const DeviceArray<float> from(wide, shift);
     const DeviceArray<BFloat16> to(n, shift);
-    narrow(n, from.data(), to.data());
-    CHECK(holds(to, want_narrow));
+    downcast(n, from.data(), to.data());
+    CHECK(holds(to, want_downcast));
   });
 }
 
@@ -59,10 +59,10 @@ TEST_CASE("every high half is rounded on the device as on the CPU, on, below and
   }
   const auto n = static_cast<std::int64_t>(in.size());
   std::vector<BFloat16> want(in.size());
-  cpu::narrow(n, in.data(), want.data());
+  cpu::downcast(n, in.data(), want.data());
   const DeviceArray<float> from(in);
   const DeviceArray<BFloat16> to(n);
-  narrow(n, from.data(), to.data());
+  downcast(n, from.data(), to.data());
   CHECK(holds(to, want));
 }
 

@@ -10,7 +10,7 @@ namespace rematch::cuda {
 /// Random layers go on drawing: what a run draws depends on where the ambient random streams are
 /// when it begins, and it advances them as the step did, so that a run gives the bits that the step
 /// itself would have given. Masks therefore differ from run to run, and a checkpointed region's
-/// replay within the run draws what its forward drew.
+/// recomputation within the run draws what its forward drew.
 class Graph {
  public:
   /// Captures what `step` does on the calling thread; nothing is run, and the ambient random

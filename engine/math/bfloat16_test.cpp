@@ -174,7 +174,7 @@ TEST_CASE("the cast kernels convert element by element, whatever the length") {
   for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) all[bits] = from_bits(bits);
   for (const std::int64_t n : {0, 1, 7, 8, 15, 16, 33, 1000, 0x10000}) {
     std::fill(up.begin(), up.end(), -1.0F);
-    cpu::widen(n, all.data(), up.data());
+    cpu::upcast(n, all.data(), up.data());
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < 0x10000; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -189,7 +189,7 @@ TEST_CASE("the cast kernels convert element by element, whatever the length") {
     in[i] = float_of((i >> 1U) << 16U | ((i & 1U) != 0 ? 0x8000U : i * 40503U & 0xffffU));
   }
   std::vector<BFloat16> out(in.size());
-  cpu::narrow(static_cast<std::int64_t>(in.size()), in.data(), out.data());
+  cpu::downcast(static_cast<std::int64_t>(in.size()), in.data(), out.data());
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < in.size(); ++i) wrong += out[i].bits != BFloat16(in[i]).bits;
   CHECK(wrong == 0);

@@ -97,7 +97,7 @@ Tensor activated(Kind kind, const Tensor& x, double slope) {
 }
 
 Tensor activate(Kind kind, const Tensor& x, double slope = 0) {
-  if (is_narrow(x)) return activate(kind, widened(x), slope);
+  if (is_bfloat16(x)) return activate(kind, upcast(x), slope);
   const OpCall call{kOps[static_cast<std::size_t>(kind)], {&x}, attributes(slope)};
   Tensor y = compute_one(call, [&] { return activated(kind, x, slope); });
   if (should_record({&x})) {

@@ -99,9 +99,9 @@ void require_alike(std::string_view op, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  if (is_narrow(a) || is_narrow(b)) {
-    const Tensor wide_a = widened(a);
-    return add(wide_a, widened(b));
+  if (is_bfloat16(a) || is_bfloat16(b)) {
+    const Tensor wide_a = upcast(a);
+    return add(wide_a, upcast(b));
   }
   require_alike("add", a, b);
   Tensor y = compute_one({"add", {&a, &b}}, [&] { return sum_of(a, b); });
@@ -112,9 +112,9 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  if (is_narrow(a) || is_narrow(b)) {
-    const Tensor wide_a = widened(a);
-    return mul(wide_a, widened(b));
+  if (is_bfloat16(a) || is_bfloat16(b)) {
+    const Tensor wide_a = upcast(a);
+    return mul(wide_a, upcast(b));
   }
   require_alike("mul", a, b);
   Tensor y = compute_one({"mul", {&a, &b}}, [&] { return MulBackward::product(a, b); });
@@ -123,7 +123,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor scale(const Tensor& x, double factor) {
-  if (is_narrow(x)) return scale(widened(x), factor);
+  if (is_bfloat16(x)) return scale(upcast(x), factor);
   Tensor y = compute_one({"scale", {&x}, attributes(factor)}, [&] { return scaled(x, factor); });
   if (should_record({&x})) {
     set_history(y, std::make_shared<ScaleBackward>(gradient_edge(x), factor));
@@ -132,7 +132,7 @@ Tensor scale(const Tensor& x, double factor) {
 }
 
 Tensor sum(const Tensor& x) {
-  if (is_narrow(x)) return sum(widened(x));
+  if (is_bfloat16(x)) return sum(upcast(x));
   Tensor y = compute_one({"sum", {&x}}, [&] {
     Tensor out = Tensor::empty({}, x.dtype());
     for_floating(x.dtype(), "sum", [&]<class T>() {
@@ -146,7 +146,7 @@ Tensor sum(const Tensor& x) {
 
 Tensor add_(Tensor& x, const Tensor& y) {
   check_in_place(x, "add_");
-  if (is_narrow(y)) return add_(x, widened(y));
+  if (is_bfloat16(y)) return add_(x, upcast(y));
   require_alike("add_", x, y);
   announce({"add_", {&x, &y}, 0, false});
   const bool recorded = should_record({&x, &y});

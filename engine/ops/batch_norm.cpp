@@ -10,9 +10,8 @@ namespace rematch {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean,
                   Tensor& running_var, const BatchNormOptions& options) {
   constexpr std::string_view op = "batch_norm";
-  if (is_narrow(x) || is_narrow(weight) || is_narrow(bias)) {
-    return batch_norm(widened(x), widened(weight), widened(bias), running_mean, running_var,
-                      options);
+  if (is_bfloat16(x) || is_bfloat16(weight) || is_bfloat16(bias)) {
+    return batch_norm(upcast(x), upcast(weight), upcast(bias), running_mean, running_var, options);
   }
   require(x.shape().rank() == 2 || x.shape().rank() == 4, op,
           [&] { return "input of rank 2 or 4 expected, got " + to_string(x.shape()); });
@@ -29,7 +28,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     return "training needs more than one value per channel, got input " + to_string(shape);
   });
   // The forward has already counted this batch.
-  const bool update = options.train && !ambient().replaying;
+  const bool update = options.train && !ambient().recomputing;
   if (update) {
     running_mean.storage()->before_write();
     running_var.storage()->before_write();

@@ -45,9 +45,9 @@ Tensor cast_values(Tensor x, DType to) {
   });
   Tensor y = Tensor::empty(x.shape(), to);
   if (to == DType::float32) {
-    REMATCH_KERNEL(x, widen, x.elements(), x.data<math::BFloat16>(), y.data<float>());
+    REMATCH_KERNEL(x, upcast, x.elements(), x.data<math::BFloat16>(), y.data<float>());
   } else {
-    REMATCH_KERNEL(x, narrow, x.elements(), x.data<float>(), y.data<math::BFloat16>());
+    REMATCH_KERNEL(x, downcast, x.elements(), x.data<float>(), y.data<math::BFloat16>());
   }
   return y;
 }

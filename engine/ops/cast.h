@@ -21,7 +21,7 @@ Tensor wide_values(Tensor x);
 
 /// An activation as an op reads it that autocast lets run in the ambient Autocast::dtype: float32
 /// cast, everything else as it is. Never from the cache, which would keep it until the scope ends:
-/// the input of a replay looks like a parameter.
+/// the input of a recomputation looks like a parameter.
 Tensor autocast_input(const Tensor& x);
 
 /// A weight or bias likewise; undefined remains undefined. The values for a float32 leaf that

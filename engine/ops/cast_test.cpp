@@ -143,13 +143,13 @@ TEST_CASE_METHOD(LedgerScope, "a hook sees the bfloat16 gradient and must return
 
 namespace {
 
-struct WideningOp {
+struct UpcastingOp {
   const char* name;
   Shape shape;
   std::function<Tensor(const Tensor&)> run;
 };
 
-std::vector<WideningOp> widening_ops() {
+std::vector<UpcastingOp> upcasting_ops() {
   const Tensor table = wide_values_of({3, 4}, 11);
   const Tensor ones = Tensor::ones({4}, kWide);
   const auto eval = RandomOptions{.train = false};
@@ -202,7 +202,7 @@ std::vector<WideningOp> widening_ops() {
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope, "every op but linear and conv2d computes on bfloat16 in float32") {
-  for (const WideningOp& op : widening_ops()) {
+  for (const UpcastingOp& op : upcasting_ops()) {
     INFO(op.name);
     const Tensor x = values_off_zero(op.shape, 5, kNarrow).set_requires_grad(true);
     const auto run = [&](bool by_hand) {
@@ -225,7 +225,7 @@ TEST_CASE_METHOD(LedgerScope, "every op but linear and conv2d computes on bfloat
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "a bfloat16 that is both operands is widened for each") {
+TEST_CASE_METHOD(LedgerScope, "a bfloat16 that is both operands is upcast for each") {
   const Tensor x = values_off_zero({3, 4}, 5, kNarrow).set_requires_grad(true);
   const Tensor gy = wide_values_of({3, 4}, 6);
   const Tensor expected = gradient(mul(cast(x, kWide), cast(x, kWide)), gy, x);
@@ -234,13 +234,13 @@ TEST_CASE_METHOD(LedgerScope, "a bfloat16 that is both operands is widened for e
   CHECK(same_bits(gradient(y, gy, x), expected));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a target in bfloat16 is widened, too") {
+TEST_CASE_METHOD(LedgerScope, "a target in bfloat16 is upcast, too") {
   const Tensor x = wide_values_of({3}, 1);
   const Tensor target = values_off_zero({3}, 2, kNarrow);
   CHECK(mse_loss(x, target).item() == mse_loss(x, cast(target, kWide)).item());
 }
 
-TEST_CASE_METHOD(LedgerScope, "an op saves what it widened in float32") {
+TEST_CASE_METHOD(LedgerScope, "an op saves what it upcast in float32") {
   const Tensor x = values_off_zero({3, 4}, 5, kNarrow).set_requires_grad(true);
   const Tensor y = gelu(x);
   CHECK(ledger().live(Tag::saved) == 3 * 4 * 4);

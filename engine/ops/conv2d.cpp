@@ -15,10 +15,10 @@ Tensor scratch_for(const cpu::Conv2dShape& shape, const Tensor& x) {
   return Tensor::empty({on_host ? cpu::conv2d_scratch_elements(shape) : 0}, x.dtype());
 }
 
-// As in linear.cpp: bfloat16 operands are widened for the kernels, and results rounded.
+// As in linear.cpp: bfloat16 operands are upcast for the kernels, and results rounded.
 Tensor forward(const cpu::Conv2dShape& s, const Tensor& x, const Tensor& weight,
                const Tensor& bias) {
-  if (is_narrow(x)) {
+  if (is_bfloat16(x)) {
     return cast_values(forward(s, wide_values(x), wide_values(weight), wide_values(bias)),
                        DType::bfloat16);
   }
@@ -50,7 +50,7 @@ class Conv2dBackward final : public Node {
     const Tensor gy = wide_values(std::move(grads_out[0]));
     const auto& s = shape_;
     for_floating(gy.dtype(), name(), [&]<class T>() {
-      // Scratch comes last: a replay behind a saved tensor is not to run beside it.
+      // Scratch comes last: a recomputation behind a saved tensor is not to run beside it.
       if (needs(0)) {
         const Tensor weight = wide_values(weight_.get(name()));
         Tensor scratch = scratch_for(s, gy);

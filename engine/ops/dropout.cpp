@@ -38,7 +38,7 @@ Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
   require(p >= 0 && p < 1, "dropout",
           [&] { return "probability in [0, 1) expected, got " + std::to_string(p); });
   if (p == 0 || !options.train) return x;
-  if (is_narrow(x)) return dropout(widened(x), p, options);
+  if (is_bfloat16(x)) return dropout(upcast(x), p, options);
   require_floating("dropout", x);
   const OpCall call{"dropout", {&x}, attributes(p, options.stream)};
   auto [y, mask] = compute_draw(call, x, options.stream, [&](const Generator& g) {

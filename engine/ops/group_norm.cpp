@@ -10,8 +10,8 @@ namespace rematch {
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
   constexpr std::string_view op = "group_norm";
-  if (is_narrow(x) || is_narrow(weight) || is_narrow(bias)) {
-    return group_norm(widened(x), groups, widened(weight), widened(bias), eps);
+  if (is_bfloat16(x) || is_bfloat16(weight) || is_bfloat16(bias)) {
+    return group_norm(upcast(x), groups, upcast(weight), upcast(bias), eps);
   }
   const Shape& shape = x.shape();
   require((shape.rank() == 2 || shape.rank() == 4) && x.elements() > 0, op,

@@ -83,9 +83,9 @@ class SplitBackward final : public Node {
 
 Tensor concat(const Tensor& a, const Tensor& b) {
   constexpr std::string_view op = "concat";
-  if (is_narrow(a) || is_narrow(b)) {
-    const Tensor wide_a = widened(a);
-    return concat(wide_a, widened(b));
+  if (is_bfloat16(a) || is_bfloat16(b)) {
+    const Tensor wide_a = upcast(a);
+    return concat(wide_a, upcast(b));
   }
   require(a.shape().rank() >= 2, op,
           [&] { return "operands of rank >= 2 expected, got " + to_string(a.shape()); });
@@ -110,7 +110,7 @@ Tensor concat(const Tensor& a, const Tensor& b) {
 
 std::array<Tensor, 2> split(const Tensor& x, std::int64_t first) {
   constexpr std::string_view op = "split";
-  if (is_narrow(x)) return split(widened(x), first);
+  if (is_bfloat16(x)) return split(upcast(x), first);
   require(x.shape().rank() >= 2 && first >= 1 && first < x.shape()[1], op, [&] {
     return "1 <= first < extent of dimension 1 expected, got " + std::to_string(first) + " and " +
            to_string(x.shape());

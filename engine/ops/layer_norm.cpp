@@ -9,8 +9,8 @@ namespace rematch {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   constexpr std::string_view op = "layer_norm";
-  if (is_narrow(x) || is_narrow(weight) || is_narrow(bias)) {
-    return layer_norm(widened(x), widened(weight), widened(bias), eps);
+  if (is_bfloat16(x) || is_bfloat16(weight) || is_bfloat16(bias)) {
+    return layer_norm(upcast(x), upcast(weight), upcast(bias), eps);
   }
   require(x.shape().rank() >= 1 && x.elements() > 0, op,
           [&] { return "a non-empty input of rank >= 1 expected, got " + to_string(x.shape()); });

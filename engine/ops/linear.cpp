@@ -9,11 +9,11 @@
 namespace rematch {
 namespace {
 
-// The kernels know no bfloat16: such operands are widened for them, into memory that is theirs
+// The kernels know no bfloat16: such operands are upcast for them, into memory that is theirs
 // while they run, and what they computed is rounded.
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (is_narrow(x)) {
+  if (is_bfloat16(x)) {
     return cast_values(forward(wide_values(x), wide_values(weight), wide_values(bias)),
                        DType::bfloat16);
   }

@@ -67,7 +67,7 @@ class CrossEntropyBackward final : public Node {
 
 Tensor mse_loss(const Tensor& x, const Tensor& target) {
   constexpr std::string_view op = "mse_loss";
-  if (is_narrow(x) || is_narrow(target)) return mse_loss(widened(x), widened(target));
+  if (is_bfloat16(x) || is_bfloat16(target)) return mse_loss(upcast(x), upcast(target));
   require_shape(op, "target", target, x.shape());
   require_same_dtype(op, x, target);
   require(x.elements() > 0, op, [] { return std::string("a non-empty input expected"); });
@@ -87,7 +87,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target) {
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target) {
   constexpr std::string_view op = "cross_entropy";
-  if (is_narrow(x)) return cross_entropy(widened(x), target);
+  if (is_bfloat16(x)) return cross_entropy(upcast(x), target);
   require_rank(op, "input", x, 2);
   require(x.elements() > 0, op, [] { return std::string("a non-empty input expected"); });
   require_shape(op, "target", target, {x.shape()[0]});

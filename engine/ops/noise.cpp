@@ -71,7 +71,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& o
            std::to_string(upper);
   });
   if (!options.train) return leaky_relu(x, (lower + upper) / 2);
-  if (is_narrow(x)) return rrelu(widened(x), lower, upper, options);
+  if (is_bfloat16(x)) return rrelu(upcast(x), lower, upper, options);
   require_floating("rrelu", x);
   const OpCall call{"rrelu", {&x}, attributes(lower, upper, options.stream)};
   auto [y, noise] = compute_draw(call, x, options.stream, [&](const Generator& g) {
@@ -93,7 +93,7 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
   require(sigma >= 0, "gaussian_noise",
           [&] { return "sigma >= 0 expected, got " + std::to_string(sigma); });
   if (sigma == 0 || !options.train) return x;
-  if (is_narrow(x)) return gaussian_noise(widened(x), sigma, options);
+  if (is_bfloat16(x)) return gaussian_noise(upcast(x), sigma, options);
   require_floating("gaussian_noise", x);
   const OpCall call{"gaussian_noise", {&x}, attributes(sigma, options.stream)};
   auto [y] = compute_draw(call, x, options.stream, [&](const Generator& g) {

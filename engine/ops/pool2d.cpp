@@ -68,7 +68,7 @@ class AvgPool2dBackward final : public Node {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  if (is_narrow(x)) return max_pool2d(widened(x), kernel, stride, padding);
+  if (is_bfloat16(x)) return max_pool2d(upcast(x), kernel, stride, padding);
   const cpu::Pool2dShape s = checked_shape("max_pool2d", x, kernel, stride, padding);
   const Shape out{s.n, s.c, s.out_h(), s.out_w()};
   const OpCall call{"max_pool2d", {&x}, attributes(kernel, stride, padding)};
@@ -85,7 +85,7 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
 }
 
 Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  if (is_narrow(x)) return avg_pool2d(widened(x), kernel, stride, padding);
+  if (is_bfloat16(x)) return avg_pool2d(upcast(x), kernel, stride, padding);
   const cpu::Pool2dShape s = checked_shape("avg_pool2d", x, kernel, stride, padding);
   const OpCall call{"avg_pool2d", {&x}, attributes(kernel, stride, padding)};
   Tensor y = compute_one(call, [&] {

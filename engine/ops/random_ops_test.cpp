@@ -20,7 +20,7 @@ using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
 
-/// Draws the same for every call, as a replay does.
+/// Draws the same for every call, as a recomputation does.
 testing::Operation repeated(Tensor (*op)(const Tensor&)) {
   return [op](const Tensors& in) {
     ambient().streams.seed(11);

@@ -9,7 +9,7 @@ namespace rematch {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   constexpr std::string_view op = "rms_norm";
-  if (is_narrow(x) || is_narrow(weight)) return rms_norm(widened(x), widened(weight), eps);
+  if (is_bfloat16(x) || is_bfloat16(weight)) return rms_norm(upcast(x), upcast(weight), eps);
   require(x.shape().rank() >= 1 && x.elements() > 0, op,
           [&] { return "a non-empty input of rank >= 1 expected, got " + to_string(x.shape()); });
   const std::int64_t cols = x.shape()[x.shape().rank() - 1];

@@ -98,10 +98,10 @@ inline void require_shape(std::string_view op, std::string_view what, const Tens
   });
 }
 
-/// Kernels know no bfloat16. An op other than linear and conv2d that is given some begins anew with
-/// its operands widened: what it announces, saves and returns is then float32.
-inline bool is_narrow(const Tensor& t) { return t.defined() && t.dtype() == DType::bfloat16; }
-inline Tensor widened(const Tensor& t) { return is_narrow(t) ? cast(t, DType::float32) : t; }
+/// Kernels know no bfloat16. An op other than linear and conv2d that is given some begins again
+/// with its operands upcast: what it announces, saves and returns is then float32.
+inline bool is_bfloat16(const Tensor& t) { return t.defined() && t.dtype() == DType::bfloat16; }
+inline Tensor upcast(const Tensor& t) { return is_bfloat16(t) ? cast(t, DType::float32) : t; }
 
 /// For ops that do something before their kernel is chosen, such as a draw.
 inline void require_floating(std::string_view op, const Tensor& t) {

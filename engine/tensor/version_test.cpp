@@ -50,7 +50,7 @@ TEST_CASE_METHOD(LedgerScope, "a saved tensor is refused after any number of wri
 }
 
 TEST_CASE_METHOD(LedgerScope,
-                 "a replay refuses a tensor that it reads after any number of writes") {
+                 "a recomputation refuses a tensor that it reads after any number of writes") {
   const std::uint64_t n = times();
   const bool reentrant = GENERATE(false, true);
   enum class What { input, captured, copied };
@@ -71,7 +71,7 @@ TEST_CASE_METHOD(LedgerScope, "what a policy kept is refused after any number of
   Tensor middle;
   const Function f = [&](const Tensors& in) -> Tensors {
     const Tensor h = scale(in[0], 2);
-    if (!ambient().replaying) middle = h.detach();
+    if (!ambient().recomputing) middle = h.detach();
     return {tanh(h)};
   };
   const Tensor y = checkpoint(f, {variable({3}, {1})}, {.policy = [](const OpInstance& i) {
@@ -87,10 +87,10 @@ TEST_CASE_METHOD(LedgerScope, "a recomputed tensor is refused after any number o
   const Function f = [&](const Tensors& in) -> Tensors {
     const Tensor h = tanh(in[0]);
     Tensor y = tanh(h);
-    if (ambient().replaying) {
+    if (ambient().recomputing) {
       recomputed = h.detach();
     } else {
-      // Runs after the replay, and before what it recomputed first is read.
+      // Runs after the recomputation, and before what it recomputed first is read.
       y.register_hook([&](const Tensor&) {
         recomputed.storage()->bump_version(n);
         return Tensor();
@@ -99,7 +99,7 @@ TEST_CASE_METHOD(LedgerScope, "a recomputed tensor is refused after any number o
     return {tanh(y)};
   };
   const Tensor y = checkpoint(f, {variable({3}, {1})})[0];
-  CHECK_THROWS_WITH(backward(y), ContainsSubstring("since the replay: " + versions(n)));
+  CHECK_THROWS_WITH(backward(y), ContainsSubstring("since the recomputation: " + versions(n)));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a view follows its base after any number of writes") {

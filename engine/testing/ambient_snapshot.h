@@ -23,7 +23,7 @@ struct AmbientSnapshot {
   const void* ops = nullptr;
   const void* ledger = nullptr;
   const void* observer = nullptr;
-  bool replaying = false;
+  bool recomputing = false;
   std::uint64_t backward_id = 0;
   const void* backward_group = nullptr;
   std::optional<bool> early_stop;
@@ -36,8 +36,9 @@ struct AmbientSnapshot {
     for (const std::string& name : s.stream_names) to << " \"" << name << '"';
     to << ", autocast " << s.autocast << ' ' << to_string(s.autocast_dtype) << ' '
        << s.autocast_caches << ' ' << s.cache << ", hooks " << s.hooks << ", ops " << s.ops
-       << ", ledger " << s.ledger << ", observer " << s.observer << ", replaying " << s.replaying
-       << ", backward " << s.backward_id << ", group " << s.backward_group << ", early stop ";
+       << ", ledger " << s.ledger << ", observer " << s.observer << ", recomputing "
+       << s.recomputing << ", backward " << s.backward_id << ", group " << s.backward_group
+       << ", early stop ";
     if (s.early_stop) return to << *s.early_stop;
     return to << "undecided";
   }
@@ -57,7 +58,7 @@ struct AmbientSnapshot {
     s.ops = state.ops;
     s.ledger = state.ledger.get();
     s.observer = state.observer;
-    s.replaying = state.replaying;
+    s.recomputing = state.recomputing;
     s.backward_id = state.backward_id;
     s.backward_group = state.backward_group;
     s.early_stop = state.early_stop;

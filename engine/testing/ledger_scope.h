@@ -31,7 +31,7 @@ class LedgerScope {
     CHECK(left.hooks == nullptr);
     CHECK(left.ops == nullptr);
     CHECK(left.observer == nullptr);
-    CHECK_FALSE(left.replaying);
+    CHECK_FALSE(left.recomputing);
     CHECK(left.autocast.same_settings(Autocast{}));
     CHECK(left.autocast.cache == nullptr);
     CHECK(left.backward_id == 0);

@@ -1,4 +1,4 @@
-"""State that code depends on without being handed it: what a replay restores."""
+"""State that code depends on without being handed it: what a recomputation restores."""
 
 import contextvars
 import threading
@@ -57,7 +57,7 @@ def not_preserved():
 
 
 def states_seen(variant, before_backward, **options):
-    """Random states that a function with one draw sees at its entry, forward and replay."""
+    """Random states that a function with one draw sees at its entry, forward and recomputation."""
     states = []
 
     def body(x):
@@ -73,12 +73,12 @@ def states_seen(variant, before_backward, **options):
     return torch.equal(*states), torch.equal(left, torch.get_rng_state())
 
 
-@probe("A1.state_at_entry", "Draws before the region and after it: where the replay begins.")
+@probe("A1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")
 def state_at_entry():
     seen = {}
     for variant in VARIANTS:
         begins, kept = states_seen(variant, lambda: None)
-        seen[f"{variant}_replay_begins_at_entry"] = begins
+        seen[f"{variant}_recomputation_begins_at_entry"] = begins
         seen[f"{variant}_state_kept_by_backward"] = kept
     return seen
 
@@ -88,7 +88,7 @@ def reseeded():
     seen = {}
     for variant in VARIANTS:
         begins, kept = states_seen(variant, lambda: torch.manual_seed(99))
-        seen[f"{variant}_replay_begins_at_entry"] = begins
+        seen[f"{variant}_recomputation_begins_at_entry"] = begins
         seen[f"{variant}_state_kept_by_backward"] = kept
     return seen
 
@@ -107,7 +107,7 @@ def own_generator():
         y = checkpointed(variant, body, ramp(8)).sum()
         left = generator.get_state()
         y.backward()
-        seen[f"{variant}_replay_begins_at_entry"] = torch.equal(*states)
+        seen[f"{variant}_recomputation_begins_at_entry"] = torch.equal(*states)
         seen[f"{variant}_state_kept_by_backward"] = torch.equal(left, generator.get_state())
     return seen
 
@@ -145,13 +145,13 @@ def python_random():
         y = checkpointed(variant, body, variable(0.5)).sum()
         left = random.getstate()
         y.backward()
-        seen[f"{variant}_same_draw_in_replay"] = draws[0] == draws[1]
+        seen[f"{variant}_same_draw_in_recomputation"] = draws[0] == draws[1]
         seen[f"{variant}_state_kept_by_backward"] = left == random.getstate()
     return seen
 
 
 def whose(read, forward, backward):
-    """Whose value of a state a replay sees: the forward's or the backward's, which differ.
+    """Whose value of a state a recomputation sees: the forward's or the backward's, which differ.
 
     `forward` and `backward` are contexts in which the forward and the backward run.
     """
@@ -184,7 +184,7 @@ def setting(get, put, value):
         put(before)
 
 
-@probe("A3.grad_mode", "Recording in the replay of a backward that is called with recording off.")
+@probe("A3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.")
 def grad_mode():
     seen = {}
     for variant in VARIANTS:
@@ -201,7 +201,7 @@ def grad_mode():
     return seen
 
 
-@probe("A5.device_context", "torch.device('meta') around the forward only: whose the replay sees.")
+@probe("A5.device_context", "torch.device('meta') around the forward only: whose the recomputation sees.")
 def device_context():
     return whose(lambda: torch.empty(1).device.type, lambda: torch.device("meta"), nullcontext)
 
@@ -317,7 +317,7 @@ def context_variable():
 
 
 @probe(
-    "A6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the replay?"
+    "A6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?"
 )
 def saved_tensor_hooks():
     seen = {}
@@ -327,5 +327,5 @@ def saved_tensor_hooks():
         packs = hooks.packs
         y.backward()
         seen[f"{variant}_packs_in_forward"] = packs
-        seen[f"{variant}_packs_in_replay"] = hooks.packs - packs
+        seen[f"{variant}_packs_in_recomputation"] = hooks.packs - packs
     return seen

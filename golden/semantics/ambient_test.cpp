@@ -1,4 +1,4 @@
-// State that code depends on without being handed it: what a replay restores.
+// State that code depends on without being handed it: what a recomputation restores.
 #include <random>
 
 #include "engine/nn/layers.h"
@@ -51,7 +51,7 @@ json steps(const CheckpointOptions& options) {
   return facts;
 }
 
-/// Where the replay of a region that draws begins, after `before_backward`.
+/// Where the recomputation of a region that draws begins, after `before_backward`.
 json begins(const std::function<void()>& before_backward) {
   json facts;
   for (const Way way : kVariants) {
@@ -66,13 +66,14 @@ json begins(const std::function<void()>& before_backward) {
     before_backward();
     const auto left = random_state();
     backward(y);
-    facts[to_string(way) + "_replay_begins_at_entry"] = states[0] == states[1];
+    facts[to_string(way) + "_recomputation_begins_at_entry"] = states[0] == states[1];
     facts[to_string(way) + "_state_kept_by_backward"] = random_state() == left;
   }
   return facts;
 }
 
-/// Whose value of a state a replay sees, when `change` changes it between forward and backward.
+/// Whose value of a state a recomputation sees, when `change` changes it between forward and
+/// backward.
 template <class Read, class Change>
 std::string whose(Way way, const Read& read, const Change& change) {
   using Value = decltype(read());
@@ -91,7 +92,8 @@ std::string whose(Way way, const Read& read, const Change& change) {
 
 }  // namespace
 
-RULE("A1", "a replay draws what its forward drew, and leaves the random state as it found it") {
+RULE("A1",
+     "a recomputation draws what its forward drew, and leaves the random state as it found it") {
   seen.add("A1.dropout", steps({}));
   seen.add("A1.state_at_entry", begins([] {}));
   seen.add("A1.reseeded", begins([] { ambient().streams.seed(99); }));
@@ -113,7 +115,8 @@ RULE("A1", "a replay draws what its forward drew, and leaves the random state as
   seen.add("A1.several_regions", regions);
 }
 
-RULE("A1", "without preserved random state a replay draws another mask and moves the state") {
+RULE("A1",
+     "without preserved random state a recomputation draws another mask and moves the state") {
   CheckpointOptions options;
   options.preserve_rng = false;
   seen.add("A1.not_preserved", steps(options));
@@ -131,7 +134,7 @@ RULE("A1", "a random stream of the user's own is preserved as the default one is
     const Tensor y = sum(Call(way)(body, {ramp({8})})[0]);
     const Generator left = ambient().streams.at(stream);
     backward(y);
-    facts[to_string(way) + "_replay_begins_at_entry"] = states[0] == states[1];
+    facts[to_string(way) + "_recomputation_begins_at_entry"] = states[0] == states[1];
     facts[to_string(way) + "_state_kept_by_backward"] = ambient().streams.at(stream) == left;
   }
   seen.add("A1.own_generator", facts);
@@ -149,13 +152,13 @@ RULE("A2", "a generator that the engine does not know is not preserved") {
     const Tensor y = sum(Call(way)(body, {variable({0.5})})[0]);
     const std::minstd_rand left = generator;
     backward(y);
-    facts[to_string(way) + "_same_draw_in_replay"] = draws[0] == draws[1];
+    facts[to_string(way) + "_same_draw_in_recomputation"] = draws[0] == draws[1];
     facts[to_string(way) + "_state_kept_by_backward"] = generator == left;
   }
   seen.add("A2.python_random", facts);
 }
 
-RULE("A3", "a replay records, even when backward is called with recording off") {
+RULE("A3", "a recomputation records, even when backward is called with recording off") {
   json facts;
   for (const Way way : kVariants) {
     std::vector<bool> modes;
@@ -171,7 +174,8 @@ RULE("A3", "a replay records, even when backward is called with recording off") 
   seen.add("A3.grad_mode", facts);
 }
 
-RULE("A6", "a replay sees training modes, globals and thread-locals as backward finds them") {
+RULE("A6",
+     "a recomputation sees training modes, globals and thread-locals as backward finds them") {
   json training;
   json globals;
   json thread_locals;
@@ -195,7 +199,7 @@ RULE("A6", "a replay sees training modes, globals and thread-locals as backward 
   seen.add("A6.context_variable", thread_locals);
 }
 
-RULE("A6", "hooks on saved tensors around a forward do not see its replay") {
+RULE("A6", "hooks on saved tensors around a forward do not see its recomputation") {
   json facts;
   for (const Way way : kVariants) {
     HookCounter hooks;
@@ -207,7 +211,7 @@ RULE("A6", "hooks on saved tensors around a forward do not see its replay") {
       backward(sum(y));
     }
     facts[to_string(way) + "_packs_in_forward"] = packs;
-    facts[to_string(way) + "_packs_in_replay"] = hooks.packs - packs;
+    facts[to_string(way) + "_packs_in_recomputation"] = hooks.packs - packs;
   }
   seen.add("A6.saved_tensor_hooks", facts);
 }

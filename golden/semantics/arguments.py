@@ -58,7 +58,7 @@ def unknown_check():
     return {"error": attempt("non_reentrant", determinism_check="nonsense")}
 
 
-@probe("N8.debug", "debug=True when the replay runs another op than the forward.")
+@probe("N8.debug", "debug=True when the recomputation runs another op than the forward.")
 def debug():
     runs = []
 
@@ -76,7 +76,7 @@ def debug():
     return {
         "error": seen if text else "no error",
         "names_the_forward_op": "$1: f64[2]" in text or "torch._ops.aten.tanh.default" in text,
-        "names_the_replay_op": "torch._ops.aten.sigmoid.default" in text,
+        "names_the_recomputation_op": "torch._ops.aten.sigmoid.default" in text,
         "cause": category(error_cause(body)),
     }
 
@@ -94,7 +94,7 @@ def error_cause(_):
         y.sum().backward()
     except C.CheckpointError as error:
         return error.__cause__
-    raise AssertionError("the replay differs")
+    raise AssertionError("the recomputation differs")
 
 
 @probe("N8.options", "debug beside context_fn, and the scope that overrides it.")
@@ -115,7 +115,7 @@ def debug_options():
 
 
 def counting_contexts():
-    calls = {"made": 0, "forward": 0, "replay": 0}
+    calls = {"made": 0, "forward": 0, "recomputation": 0}
 
     @contextmanager
     def context(name):
@@ -124,7 +124,7 @@ def counting_contexts():
 
     def make():
         calls["made"] += 1
-        return context("forward"), context("replay")
+        return context("forward"), context("recomputation")
 
     return calls, make
 
@@ -166,7 +166,7 @@ def contexts():
 
     class Again(nullcontext):
         def __enter__(self):
-            calls["replay"] += 1
+            calls["recomputation"] += 1
 
     def reusable():
         calls["made"] += 1
@@ -175,7 +175,7 @@ def contexts():
     y = checkpointed("non_reentrant", torch.tanh, variable(0.5), context_fn=reusable).sum()
     y.backward(retain_graph=True)
     y.backward()
-    return {"made": calls["made"], "replay_entered": calls["replay"]}
+    return {"made": calls["made"], "recomputation_entered": calls["recomputation"]}
 
 
 @probe("N18.swallowed", "A forward context that swallows the function's exception.")

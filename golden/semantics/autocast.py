@@ -1,4 +1,4 @@
-"""Automatic mixed precision and replays. On the CPU, to bfloat16."""
+"""Automatic mixed precision and recomputes. On the CPU, to bfloat16."""
 
 from semantics.probing import *
 
@@ -33,7 +33,7 @@ def tuples(variant, forward, backward):
 
 
 @probe(
-    "A4.tuple", "(enabled, dtype, cache) in forward and replay; autocast around the forward only."
+    "A4.tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only."
 )
 def around_the_forward():
     return {v: tuples(v, casting(), nullcontext()) for v in VARIANTS}
@@ -54,7 +54,7 @@ def around_the_backward():
     return {v: tuples(v, nullcontext(), casting()) for v in VARIANTS}
 
 
-@probe("A4.inside", "Autocast inside the function: dtypes of a product in it, forward and replay.")
+@probe("A4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.")
 def inside():
     seen = {}
     for variant in VARIANTS:
@@ -105,7 +105,7 @@ for warm, words in ((False, "cold"), (True, "warm")):
     @probe(
         f"A4.weight_cast_{words}",
         f"A float32 weight multiplied twice under autocast, the cache of casts {words} at entry: "
-        "casts and products of the forward, and of the replay.",
+        "casts and products of the forward, and of the recomputation.",
     )
     def weight_cast(warm=warm):
         reference, forward, plain = step(lambda f, *a: f(*a), warm)
@@ -114,8 +114,8 @@ for warm, words in ((False, "cold"), (True, "warm")):
             gradients, forward, backward = step(lambda f, *a: checkpointed(variant, f, *a), warm)
             seen[f"{variant}_forward_casts"] = forward[0]
             seen[f"{variant}_forward_products"] = forward[1]
-            seen[f"{variant}_replay_casts"] = backward[0] - plain[0]
-            seen[f"{variant}_replay_products"] = backward[1] - plain[1]
+            seen[f"{variant}_recomputation_casts"] = backward[0] - plain[0]
+            seen[f"{variant}_recomputation_products"] = backward[1] - plain[1]
             seen[f"{variant}_verdict"] = judged(lambda: gradients, reference)
         return seen
 

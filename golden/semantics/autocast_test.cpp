@@ -1,4 +1,4 @@
-// Automatic mixed precision and replays, to bfloat16.
+// Automatic mixed precision and recomputes, to bfloat16.
 #include "engine/ambient/autocast.h"
 
 #include "engine/ops/activation.h"
@@ -25,7 +25,7 @@ class MaybeAutocast {
   std::optional<AutocastScope> scope_;
 };
 
-/// (enabled, dtype, cache) as the function finds them in its forward and in its replay.
+/// (enabled, dtype, cache) as the function finds them in its forward and in its recomputation.
 json tuples(Way way, bool around_forward, bool around_backward, bool cache = true) {
   json found = json::array();
   const Function body = of_one([&](const Tensor& x) {
@@ -51,7 +51,7 @@ Tensor ramp32() {
 struct Step {
   Tensors gradients;
   int forward_products = 0;
-  int replay_products = 0;
+  int recomputation_products = 0;
 };
 
 /// A region that multiplies by one weight twice under autocast. `warm`: the weight was already used
@@ -69,9 +69,9 @@ Step step(const Call& call, bool warm, bool cache = true) {
     loss = sum(cast(call(body, {x})[0], DType::float32));
     result.forward_products = forward.count("linear");
   }
-  const Observer replay;
+  const Observer recomputation;
   backward(loss);
-  result.replay_products = replay.count("linear");
+  result.recomputation_products = recomputation.count("linear");
   result.gradients = {x.grad(), w.grad()};
   return result;
 }
@@ -87,7 +87,7 @@ Call keeping_products(bool early_stop = true) {
 
 }  // namespace
 
-RULE("A4", "a replay runs under the autocast of its forward, wherever backward runs") {
+RULE("A4", "a recomputation runs under the autocast of its forward, wherever backward runs") {
   json around;
   json no_cache;
   json backward_only;
@@ -101,7 +101,7 @@ RULE("A4", "a replay runs under the autocast of its forward, wherever backward r
   seen.add("A4.around_backward", backward_only);
 }
 
-RULE("A4", "autocast inside a function is replayed with it") {
+RULE("A4", "autocast inside a function is recomputed with it") {
   json facts;
   for (const Way way : kVariants) {
     json dtypes = json::array();
@@ -129,7 +129,7 @@ RULE("A4", "a warm cache of casts changes no gradient, with a policy or without"
     for (const Way way : kVariants) {
       const Step found = step(Call(way), warm);
       facts[to_string(way) + "_forward_products"] = found.forward_products;
-      facts[to_string(way) + "_replay_products"] = found.replay_products;
+      facts[to_string(way) + "_recomputation_products"] = found.recomputation_products;
       facts[to_string(way) + "_verdict"] = judged([&] { return found.gradients; }, plain.gradients);
     }
     seen.add(name, facts);

@@ -78,7 +78,8 @@ RULE("B1", "gradients of weights that one checkpoint uses have the bits of the p
   seen.add("B1.untied", table(1));
 }
 
-RULE("B2", "a tied weight's gradient has other bits only where a reentrant replay adds to a sum") {
+RULE("B2",
+     "a tied weight's gradient has other bits only where a reentrant recomputation adds to a sum") {
   for (int uses = 2; uses <= 4; ++uses) {
     seen.add("B2.tied_" + std::to_string(uses), table(uses));
   }

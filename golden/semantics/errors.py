@@ -1,60 +1,60 @@
-"""Replays that differ from their forward, and functions that throw."""
+"""Recomputations that differ from their forward, and functions that throw."""
 
 from semantics.probing import *
 
 
-def mismatch(forward, replay, variant="non_reentrant", values=(0.5, 1.0), **options):
-    """The error of a backward whose replay runs another function than the forward did."""
+def mismatch(forward, recomputation, variant="non_reentrant", values=(0.5, 1.0), **options):
+    """The error of a backward whose recomputation runs another function than the forward did."""
     runs = []
     x = variable(*values)
 
     def body(x):
         runs.append(1)
-        return forward(x) if len(runs) == 1 else replay(x)
+        return forward(x) if len(runs) == 1 else recomputation(x)
 
     y = checkpointed(variant, body, x, **options).sum()
     return outcome(y.backward)
 
 
-def by_options(forward, replay):
+def by_options(forward, recomputation):
     return {
-        "with_early_stop": mismatch(forward, replay),
-        "without": mismatch(forward, replay, early_stop=False),
-        "with_early_stop_unchecked": mismatch(forward, replay, determinism_check="none"),
-        "without_unchecked": mismatch(forward, replay, early_stop=False, determinism_check="none"),
-        "reentrant": mismatch(forward, replay, "reentrant"),
+        "with_early_stop": mismatch(forward, recomputation),
+        "without": mismatch(forward, recomputation, early_stop=False),
+        "with_early_stop_unchecked": mismatch(forward, recomputation, determinism_check="none"),
+        "without_unchecked": mismatch(forward, recomputation, early_stop=False, determinism_check="none"),
+        "reentrant": mismatch(forward, recomputation, "reentrant"),
     }
 
 
 tanh = torch.tanh
 
 
-@probe("N6.fewer", "The replay saves one tensor, the forward saved two.")
+@probe("N6.fewer", "The recomputation saves one tensor, the forward saved two.")
 def fewer():
     return by_options(lambda x: tanh(tanh(x)), tanh)
 
 
-@probe("N6.more", "The replay saves two tensors, the forward saved one.")
+@probe("N6.more", "The recomputation saves two tensors, the forward saved one.")
 def more():
     return by_options(tanh, lambda x: tanh(tanh(x)))
 
 
-@probe("N6.other_shape", "The replay saves a smaller tensor.")
+@probe("N6.other_shape", "The recomputation saves a smaller tensor.")
 def other_shape():
     return by_options(lambda x: tanh(x).sum(), lambda x: tanh(x[:1]).sum())
 
 
-@probe("N6.other_dtype", "The replay saves float32 where the forward saved float64.")
+@probe("N6.other_dtype", "The recomputation saves float32 where the forward saved float64.")
 def other_dtype():
     return by_options(tanh, lambda x: tanh(x.float()).double())
 
 
-@probe("N6.other_device", "The replay saves a tensor on the meta device.")
+@probe("N6.other_device", "The recomputation saves a tensor on the meta device.")
 def other_device():
     return {"with_early_stop": mismatch(tanh, lambda x: tanh(x.to("meta")))}
 
 
-@probe("N6.other_strides", "The replay saves the same values with other strides.")
+@probe("N6.other_strides", "The recomputation saves the same values with other strides.")
 def other_strides():
     def gradient(body):
         x = ramp(3, 2)
@@ -67,12 +67,12 @@ def other_strides():
         checkpointed("non_reentrant", both, x).sum().backward()
         return [x.grad]
 
-    reference = gradient(lambda x, replay: torch.tanh(x))
-    changed = lambda x, replay: torch.tanh(x.t().contiguous().t() if replay else x)
+    reference = gradient(lambda x, recomputation: torch.tanh(x))
+    changed = lambda x, recomputation: torch.tanh(x.t().contiguous().t() if recomputation else x)
     return {"with_early_stop": judged(lambda: gradient(changed), reference)}
 
 
-@probe("N6.freed_holder", "The replay differs in a tensor that the graph has let go of.")
+@probe("N6.freed_holder", "The recomputation differs in a tensor that the graph has let go of.")
 def freed_holder():
     runs = []
 
@@ -89,7 +89,7 @@ def freed_holder():
 
 
 @probe(
-    "N6.values", "The replay computes other values in the same shapes: a count from call to call."
+    "N6.values", "The recomputation computes other values in the same shapes: a count from call to call."
 )
 def values():
     def situation(call, accident):
@@ -131,8 +131,8 @@ def unchecked():
     }
 
 
-@probe("N18.throws_in_replay", "A function that throws in its replay: state afterwards.")
-def throws_in_replay():
+@probe("N18.throws_in_recomputation", "A function that throws in its recomputation: state afterwards.")
+def throws_in_recomputation():
     seen = {}
     for variant in VARIANTS:
         runs = []
@@ -178,7 +178,7 @@ def throws_in_forward():
     return seen
 
 
-@probe("N18.mismatch_then_again", "A replay that differs once: is the next backward right?")
+@probe("N18.mismatch_then_again", "A recomputation that differs once: is the next backward right?")
 def mismatch_then_again():
     runs = []
     x = variable(0.5, 1.0)
@@ -201,7 +201,7 @@ def mismatch_then_again():
 
 @probe(
     "N7.inner_gradient",
-    "A function that differentiates inside and then saves another shape in the replay of the "
+    "A function that differentiates inside and then saves another shape in the recomputation of the "
     "outer backward: is it noticed?",
 )
 def inner_gradient():
@@ -212,7 +212,7 @@ def inner_gradient():
         def body(x):
             runs.append(1)
             torch.autograd.grad(torch.tanh(x).sum(), x)
-            # The first two runs are the forward and the replay for the inner gradient.
+            # The first two runs are the forward and the recomputation for the inner gradient.
             return torch.tanh(x if len(runs) < 3 else x.reshape(1, 2)).sum()
 
         y = checkpointed("non_reentrant", body, x, **options)

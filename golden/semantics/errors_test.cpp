@@ -1,4 +1,4 @@
-// Replays that differ from their forward, and functions that throw.
+// Recomputations that differ from their forward, and functions that throw.
 #include <regex>
 
 #include "engine/ops/activation.h"
@@ -26,43 +26,45 @@ CheckpointOptions unchecked(CheckpointOptions options = {}) {
   return options;
 }
 
-/// The error of a backward whose replay runs another function than the forward did.
-std::string mismatch(const Unary& forward, const Unary& replay, const Call& call) {
+/// The error of a backward whose recomputation runs another function than the forward did.
+std::string mismatch(const Unary& forward, const Unary& recomputation, const Call& call) {
   int runs = 0;
   const Function body =
-      counted_one(runs, [&](const Tensor& x) { return runs == 1 ? forward(x) : replay(x); });
+      counted_one(runs, [&](const Tensor& x) { return runs == 1 ? forward(x) : recomputation(x); });
   const Tensor y = sum(call(body, {variable({0.5, 1})})[0]);
   return outcome([&] { backward(y); });
 }
 
-json by_options(const Unary& forward, const Unary& replay) {
+json by_options(const Unary& forward, const Unary& recomputation) {
   const auto with = [&](const CheckpointOptions& options) {
-    return mismatch(forward, replay, Call(Way::non_reentrant, options));
+    return mismatch(forward, recomputation, Call(Way::non_reentrant, options));
   };
   return {{"with_early_stop", with({})},
           {"without", with(without_early_stop())},
           {"with_early_stop_unchecked", with(unchecked())},
           {"without_unchecked", with(unchecked(without_early_stop()))},
-          {"reentrant", mismatch(forward, replay, Call(Way::reentrant))}};
+          {"reentrant", mismatch(forward, recomputation, Call(Way::reentrant))}};
 }
 
 bool hooks_left() { return ambient().hooks != nullptr; }
 
 }  // namespace
 
-RULE("N6", "a replay that saves other tensors than its forward is refused") {
+RULE("N6", "a recomputation that saves other tensors than its forward is refused") {
   seen.add("N6.fewer", by_options(tanh_twice, tanh));
   seen.add("N6.more", by_options(tanh, tanh_twice));
   seen.add("N6.other_shape", by_options([](const Tensor& x) { return sum(tanh(x)); },
                                         [](const Tensor& x) { return sum(tanh(first_of(x))); }));
-  // No op converts: the replay takes a constant of the other dtype.
+  // No op converts: the recomputation takes a constant of the other dtype.
   seen.add("N6.other_dtype", by_options(tanh, [](const Tensor&) {
              Tensor other = Tensor::ones({2}, DType::float32);
              return tanh(other.set_requires_grad(true));
            }));
 }
 
-RULE("N6", "a replay that differs is refused even where nothing that it saves is needed any more") {
+RULE(
+    "N6",
+    "a recomputation that differs is refused even where nothing that it saves is needed any more") {
   int runs = 0;
   const Function body = counted(runs, [&](const Tensors& in) -> Tensors {
     return {tanh(in[0]), sigmoid(runs < 3 ? in[0] : first_of(in[0])), tanh(in[0])};
@@ -72,7 +74,7 @@ RULE("N6", "a replay that differs is refused even where nothing that it saves is
   seen.add("N6.freed_holder", {{"later_backward_error", outcome([&] { backward(sum(y[2])); })}});
 }
 
-RULE("N6", "a replay that computes with other numbers is refused") {
+RULE("N6", "a recomputation that computes with other numbers is refused") {
   seen.add("N6.values", verdicts([](const Call& call, bool accident) -> Tensors {
              const Tensor x = variable({0.5, -1});
              int runs = 0;
@@ -83,7 +85,7 @@ RULE("N6", "a replay that computes with other numbers is refused") {
            }));
 }
 
-RULE("N1", "the first op that a replay runs on other shapes is named") {
+RULE("N1", "the first op that a recomputation runs on other shapes is named") {
   int runs = 0;
   const Function body = counted_one(runs, [&](const Tensor& x) {
     const Tensor a = tanh(tanh(x));
@@ -134,7 +136,7 @@ RULE("N7", "a function that differentiates inside is checked like any other") {
 }
 
 RULE("N18", "after a function threw, everything is as it was, and backward can be tried again") {
-  json in_replay;
+  json in_recomputation;
   json in_forward;
   for (const Way way : kVariants) {
     const std::string name = to_string(way);
@@ -146,12 +148,12 @@ RULE("N18", "after a function threw, everything is as it was, and backward can b
     });
     const Tensor y = sum(Call(way)(fails_once, {ramp({8})})[0]);
     const auto before = random_state();
-    in_replay[name + "_error"] = outcome([&] { backward(y, {.retain_graph = true}); });
-    in_replay[name + "_random_state_kept"] = random_state() == before;
-    in_replay[name + "_recording"] = ambient().grad_enabled;
-    in_replay[name + "_hooks_left"] = hooks_left();
-    in_replay[name + "_second_attempt_error"] = outcome([&] { backward(y); });
-    in_replay[name + "_runs"] = runs;
+    in_recomputation[name + "_error"] = outcome([&] { backward(y, {.retain_graph = true}); });
+    in_recomputation[name + "_random_state_kept"] = random_state() == before;
+    in_recomputation[name + "_recording"] = ambient().grad_enabled;
+    in_recomputation[name + "_hooks_left"] = hooks_left();
+    in_recomputation[name + "_second_attempt_error"] = outcome([&] { backward(y); });
+    in_recomputation[name + "_runs"] = runs;
 
     const Function fails = of_one([](const Tensor& x) -> Tensor {
       dropout(x, 0.5);
@@ -164,11 +166,11 @@ RULE("N18", "after a function threw, everything is as it was, and backward can b
     in_forward[name + "_recording"] = ambient().grad_enabled;
     in_forward[name + "_hooks_left"] = hooks_left();
   }
-  seen.add("N18.throws_in_replay", in_replay);
+  seen.add("N18.throws_in_recomputation", in_recomputation);
   seen.add("N18.throws_in_forward", in_forward);
 }
 
-RULE("N18", "a replay that differed once leaves the next backward right") {
+RULE("N18", "a recomputation that differed once leaves the next backward right") {
   const Tensor x = variable({0.5, 1});
   int runs = 0;
   const Function body =

@@ -1,4 +1,4 @@
-"""GraphExecGroup: backwards that share a replay."""
+"""GraphExecGroup: backwards that share a recomputation."""
 
 import weakref
 
@@ -118,23 +118,23 @@ def weights_changed_in_a_group():
             b.sum().backward()
         return x.grad
 
-    # Stale in a group: the replay of the first backward serves the second.
+    # Stale in a group: the recomputation of the first backward serves the second.
     return {"same_as_without_a_group": same_bits(run(nullcontext()), run(group()))}
 
 
-@probe("N16.leftovers", "What a group's replay recomputed and nobody used, after the group.")
+@probe("N16.leftovers", "What a group's recomputation recomputed and nobody used, after the group.")
 def leftovers():
     recomputed = []
-    replaying = []
+    recomputing = []
 
     def body(x):
         a, b = torch.tanh(x), torch.sigmoid(x)
-        if replaying:
+        if recomputing:
             recomputed.extend([weakref.ref(a.untyped_storage()), weakref.ref(b.untyped_storage())])
         return a, b
 
     a, b = checkpoint(body, variable(0.5), early_stop=False)
-    replaying.append(1)
+    recomputing.append(1)
     scope = group()
     with scope:
         a.sum().backward()

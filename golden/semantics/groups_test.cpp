@@ -1,4 +1,4 @@
-// Backwards that share a replay.
+// Backwards that share a recomputation.
 #include "engine/checkpoint/backward_group.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
@@ -30,7 +30,7 @@ Tensors two(const Function& f, const Tensor& x) { return checkpoint(f, {x}); }
 
 }  // namespace
 
-RULE("N16", "the backwards of a group replay each checkpoint once") {
+RULE("N16", "the backwards of a group recompute each checkpoint once") {
   Tensors gradients;
   json shared;
   for (const bool grouped : {false, true}) {
@@ -110,7 +110,7 @@ RULE("N16", "a weight that changes between the backwards of a group is noticed")
       return {tanh(mul(in[0], w)), sigmoid(mul(in[0], w))};
     };
     CheckpointOptions unchecked;
-    // So that the run without a group replays with the new weight, as PyTorch does.
+    // So that the run without a group recomputes with the new weight, as PyTorch does.
     unchecked.determinism = DeterminismCheck::none;
     const Tensors y = checkpoint(body, {x}, unchecked);
     const MaybeGroup scope(grouped);
@@ -130,11 +130,11 @@ RULE("N16", "a weight that changes between the backwards of a group is noticed")
 
 RULE("N16", "what a group recomputed and did not use dies with the group") {
   std::vector<std::weak_ptr<Storage>> recomputed;
-  bool replaying = false;
+  bool recomputing = false;
   const Function body = [&](const Tensors& in) -> Tensors {
     const Tensor a = tanh(in[0]);
     const Tensor b = sigmoid(in[0]);
-    if (replaying) recomputed = {a.storage(), b.storage()};
+    if (recomputing) recomputed = {a.storage(), b.storage()};
     return {a, b};
   };
   const auto alive = [&] {
@@ -143,7 +143,7 @@ RULE("N16", "what a group recomputed and did not use dies with the group") {
     return count;
   };
   const Tensors y = checkpoint(body, {variable({0.5})}, without_early_stop());
-  replaying = true;
+  recomputing = true;
   json facts{{"graph_alive", y[1].defined()}};
   {
     const BackwardGroup group;

@@ -17,12 +17,12 @@ def checkpoint(function, *args, **options):
 def alive():
     def counts(retain_graph):
         recomputed, outputs, seen = [], [], []
-        replaying = []
+        recomputing = []
 
         def body(x):
             for _ in range(4):
                 x = torch.tanh(x)
-                if replaying:
+                if recomputing:
                     recomputed.append(weakref.ref(x.untyped_storage()))
                 else:
                     x.register_hook(note)
@@ -34,7 +34,7 @@ def alive():
         x = variable(0.5)
         x.register_hook(note)
         y = checkpoint(body, x).sum()
-        replaying.append(1)
+        recomputing.append(1)
         y.backward(retain_graph=retain_graph)
         seen.append(sum(ref() is not None for ref in recomputed))
         return seen
@@ -250,20 +250,20 @@ def double_backward():
 
 
 @probe(
-    "N5.leftovers", "What a replay recomputed and its backward did not use, after that backward."
+    "N5.leftovers", "What a recomputation recomputed and its backward did not use, after that backward."
 )
 def leftovers_of_a_backward():
     recomputed = []
-    replaying = []
+    recomputing = []
 
     def body(x):
         a, b = torch.tanh(x), torch.sigmoid(x)
-        if replaying:
+        if recomputing:
             recomputed.extend([weakref.ref(a.untyped_storage()), weakref.ref(b.untyped_storage())])
         return a, b
 
     a, b = checkpoint(body, variable(0.5), early_stop=False)
-    replaying.append(1)
+    recomputing.append(1)
     a.sum().backward()
     gc.collect()
     return {

@@ -22,7 +22,7 @@ int alive(const Storages& storages) {
 json alive_on_the_way(bool retain_graph) {
   Storages recomputed;
   json counts = json::array();
-  bool replaying = false;
+  bool recomputing = false;
   const auto note = [&](const Tensor&) {
     counts.push_back(alive(recomputed));
     return Tensor();
@@ -31,7 +31,7 @@ json alive_on_the_way(bool retain_graph) {
     Tensor x = in;
     for (int i = 0; i < 4; ++i) {
       x = tanh(x);
-      if (replaying) {
+      if (recomputing) {
         recomputed.push_back(x.storage());
       } else {
         x.register_hook(note);
@@ -42,7 +42,7 @@ json alive_on_the_way(bool retain_graph) {
   Tensor x = variable({0.5});
   x.register_hook(note);
   const Tensor y = sum(non_reentrant(body, {x}));
-  replaying = true;
+  recomputing = true;
   backward(y, {.retain_graph = retain_graph});
   counts.push_back(alive(recomputed));
   return counts;
@@ -95,12 +95,12 @@ RULE("N5", "a recomputed tensor dies when its node has read it, under a retained
            }));
 }
 
-RULE("N5", "outside of a backward every look at a saved tensor replays") {
+RULE("N5", "outside of a backward every look at a saved tensor recomputes") {
   int runs = 0;
   SavedTensor kept;
   const Function body = counted_one(runs, [&](const Tensor& x) {
     Tensor y = tanh(x);
-    if (!ambient().replaying) {
+    if (!ambient().recomputing) {
       kept.save(y);
     } else {
       SavedTensor().save(y);
@@ -158,15 +158,15 @@ RULE("N5", "a checkpoint keeps its inputs and nothing else, until backward or th
 
 RULE("N5", "what a backward recomputed and did not use dies with the backward") {
   Storages recomputed;
-  bool replaying = false;
+  bool recomputing = false;
   const Function body = [&](const Tensors& in) -> Tensors {
     const Tensor a = tanh(in[0]);
     const Tensor b = sigmoid(in[0]);
-    if (replaying) recomputed = {a.storage(), b.storage()};
+    if (recomputing) recomputed = {a.storage(), b.storage()};
     return {a, b};
   };
   const Tensors y = checkpoint(body, {variable({0.5})}, without_early_stop());
-  replaying = true;
+  recomputing = true;
   backward(sum(y[0]));
   seen.add("N5.leftovers",
            {{"alive_while_the_graph_is", alive(recomputed)}, {"graph_alive", y[1].defined()}});

@@ -107,7 +107,7 @@ RULE("N13", "a saved tensor belongs to the innermost checkpoint, its inputs to t
   });
   const Tensor y = non_reentrant(outer, {variable({0.5})});
   w.set_requires_grad(false);
-  json facts{{"saved_in_forward", 0}, {"saved_in_replay", 0}};
+  json facts{{"saved_in_forward", 0}, {"saved_in_recomputation", 0}};
   try {
     backward(sum(y));
   } catch (const CheckpointError& error) {
@@ -115,13 +115,14 @@ RULE("N13", "a saved tensor belongs to the innermost checkpoint, its inputs to t
     std::smatch found;
     if (std::regex_search(text, found,
                           std::regex("saved ([0-9]+) tensors, the forward ([0-9]+)"))) {
-      facts = {{"saved_in_forward", std::stoi(found[2])}, {"saved_in_replay", std::stoi(found[1])}};
+      facts = {{"saved_in_forward", std::stoi(found[2])},
+               {"saved_in_recomputation", std::stoi(found[1])}};
     }
   }
   seen.add("N13.inputs_belong_to_the_parent", facts);
 }
 
-RULE("N13", "a replay begins as if no checkpoint and no hook were active") {
+RULE("N13", "a recomputation begins as if no checkpoint and no hook were active") {
   const auto run = [](const Call& call, json& runs) -> Tensors {
     const Tensor x = variable({0.5, -1});
     const Tensor z = variable({2, 3});
@@ -147,7 +148,7 @@ RULE("N13", "a replay begins as if no checkpoint and no hook were active") {
     facts[name] = judged([&] { return run(Call(kN, stopping(early_stop)), runs); }, plain);
     facts["runs_" + name] = runs;
   }
-  seen.add("N13.replay_inside_a_forward", facts);
+  seen.add("N13.recomputation_inside_a_forward", facts);
 
   json packs;
   for (const Way way : kVariants) {
@@ -197,7 +198,7 @@ RULE("N13", "early stop is each checkpoint's own") {
   seen.add("N13.scope_around_a_nesting", {{"level_runs", runs}});
 }
 
-RULE("N13", "of two checkpoints in a checkpoint each backward replays what it needs") {
+RULE("N13", "of two checkpoints in a checkpoint each backward recomputes what it needs") {
   json facts;
   for (const bool early_stop : {true, false}) {
     std::vector<int> runs(3);

@@ -138,7 +138,7 @@ def random_state():
         before = torch.get_rng_state()
         y.backward()
         seen[f"{name}_draws"] = len(draws)
-        seen[f"{name}_replays_begin_where_the_forward_did"] = [
+        seen[f"{name}_recomputes_begin_where_the_forward_did"] = [
             bool(torch.equal(draws[4 + i], draws[i])) for i in range(len(draws) - 4)
         ]
         seen[f"{name}_state_kept_by_backward"] = torch.equal(before, torch.get_rng_state())

@@ -81,7 +81,7 @@ RULE("P3", "numbers of segments that make no sense are refused") {
   seen.add("P3.degenerate", facts);
 }
 
-RULE("P4", "segments are replayed last first, the layers of each in the order of the forward") {
+RULE("P4", "segments are recomputed last first, the layers of each in the order of the forward") {
   json facts;
   for (const Way way : kVariants) {
     Layers model(10);
@@ -130,7 +130,7 @@ RULE("P6", "the last segment is stored, and what it draws is not drawn again") {
     json begin = json::array();
     for (std::size_t i = 4; i < draws.size(); ++i) begin.push_back(draws[i] == draws[i - 4]);
     random[to_string(way) + "_draws"] = draws.size();
-    random[to_string(way) + "_replays_begin_where_the_forward_did"] = begin;
+    random[to_string(way) + "_recomputes_begin_where_the_forward_did"] = begin;
     random[to_string(way) + "_state_kept_by_backward"] = before == random_state();
   }
   seen.add("P6.last_segment", saved);

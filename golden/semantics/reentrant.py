@@ -1,4 +1,4 @@
-"""The reentrant variant: a node of its own that replays and differentiates."""
+"""The reentrant variant: a node of its own that recomputes and differentiates."""
 
 import dataclasses
 from collections import namedtuple
@@ -32,11 +32,11 @@ def forward():
         "edges_to_leaves": sum(hasattr(node, "variable") for node in edges),
         "surrounding_packs": hooks.packs,
         "surrounding_unpacks": hooks.unpacks,
-        "recording_in_forward_and_replay": modes,
+        "recording_in_forward_and_recomputation": modes,
     }
 
 
-@probe("RE1.other_arguments", "Arguments that are no tensors: does the replay get the same ones?")
+@probe("RE1.other_arguments", "Arguments that are no tensors: does the recomputation get the same ones?")
 def other_arguments():
     marker = object()
     got = []
@@ -46,7 +46,7 @@ def other_arguments():
         return x * number
 
     reentrant(body, variable(0.5), 3, marker).sum().backward()
-    return {"same_in_replay": got[0] == got[1], "runs": len(got)}
+    return {"same_in_recomputation": got[0] == got[1], "runs": len(got)}
 
 
 def partial_backward(how):
@@ -84,8 +84,8 @@ def through_inputs():
     return partial_backward(lambda loss, x: loss.backward(inputs=[x]))
 
 
-@probe("RE3.replay", "What the replay is given, and how much of the function it runs.")
-def replay():
+@probe("RE3.recomputation", "What the recomputation is given, and how much of the function it runs.")
+def recomputation():
     x, w = variable(0.5), variable(3.0)
     h, frozen = x * 2, constant(1.0)
     seen, tail = [], []
@@ -99,9 +99,9 @@ def replay():
     reentrant(body, h, frozen).sum().backward()
     return {
         "forward_input_is_leaf": seen[0][0],
-        "replay_input_is_leaf": seen[1][0],
-        "replay_inputs_require_grad": [seen[1][1], seen[1][2]],
-        "replay_input_shares_memory": seen[0][3] == seen[1][3],
+        "recomputation_input_is_leaf": seen[1][0],
+        "recomputation_inputs_require_grad": [seen[1][1], seen[1][2]],
+        "recomputation_input_shares_memory": seen[0][3] == seen[1][3],
         "runs_after_the_last_saved": len(tail),
         "parameter_gradient_left": w.grad is not None,
     }

@@ -1,4 +1,4 @@
-// The reentrant variant: a node of its own that replays and differentiates.
+// The reentrant variant: a node of its own that recomputes and differentiates.
 #include "engine/autograd/node.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
@@ -65,7 +65,7 @@ RULE("RE1", "the forward of the reentrant variant leaves one node, which saves t
                            {"edges_to_leaves", to_leaves},
                            {"surrounding_packs", packs},
                            {"surrounding_unpacks", hooks.unpacks},
-                           {"recording_in_forward_and_replay", modes}});
+                           {"recording_in_forward_and_recomputation", modes}});
 }
 
 RULE("RE2", "partial backwards are refused by the reentrant variant and leave no harm behind") {
@@ -77,7 +77,7 @@ RULE("RE2", "partial backwards are refused by the reentrant variant and leave no
            }));
 }
 
-RULE("RE3", "a reentrant replay runs the whole function on inputs that have become leaves") {
+RULE("RE3", "a reentrant recomputation runs the whole function on inputs that have become leaves") {
   struct Input {
     bool leaf;
     bool requires_grad;
@@ -95,13 +95,14 @@ RULE("RE3", "a reentrant replay runs the whole function on inputs that have beco
     return {scale(y, 1)};
   };
   backward(sum(reentrant(body, {scale(x, 2), constant({1})})));
-  seen.add("RE3.replay", {{"forward_input_is_leaf", inputs[0].leaf},
-                          {"replay_input_is_leaf", inputs[1].leaf},
-                          {"replay_inputs_require_grad",
-                           {inputs[1].requires_grad, inputs[1].frozen_requires_grad}},
-                          {"replay_input_shares_memory", inputs[0].memory == inputs[1].memory},
-                          {"runs_after_the_last_saved", tail},
-                          {"parameter_gradient_left", w.grad().defined()}});
+  seen.add("RE3.recomputation",
+           {{"forward_input_is_leaf", inputs[0].leaf},
+            {"recomputation_input_is_leaf", inputs[1].leaf},
+            {"recomputation_inputs_require_grad",
+             {inputs[1].requires_grad, inputs[1].frozen_requires_grad}},
+            {"recomputation_input_shares_memory", inputs[0].memory == inputs[1].memory},
+            {"runs_after_the_last_saved", tail},
+            {"parameter_gradient_left", w.grad().defined()}});
 }
 
 RULE("RE4", "a reentrant checkpoint whose inputs are frozen freezes its weights, with a warning") {
@@ -250,7 +251,7 @@ RULE("RE11", "an input that is returned is itself without reentrance, and anothe
   seen.add("RE11.identity", facts);
 }
 
-RULE("RE12", "each backward over a reentrant checkpoint replays it once") {
+RULE("RE12", "each backward over a reentrant checkpoint recomputes it once") {
   int runs = 0;
   const Tensor y = sum(reentrant(counted_one(runs, tanh), {variable({0.5})}));
   json counts;

@@ -71,7 +71,7 @@ def calls():
     return {
         "forward_calls": forward,
         "backward_calls": len(asked) - forward,
-        "ever_told_of_a_replay": any(asked),
+        "ever_told_of_a_recomputation": any(asked),
     }
 
 
@@ -100,7 +100,7 @@ def invocation():
         return ops.counts["mm"] - 4
 
     return {
-        "replayed_products": kernels_in_backward(policy, body, ramp(2, 2)).get("mm", 0)
+        "recomputed_products": kernels_in_backward(policy, body, ramp(2, 2)).get("mm", 0)
         - plain_mm(),
         "asked_for_products": len(count),
     }
@@ -137,7 +137,7 @@ def extra_backward():
     return seen
 
 
-@probe("S4.two_outputs", "Two outputs, a backward for each: a saved tensor serves one replay only.")
+@probe("S4.two_outputs", "Two outputs, a backward for each: a saved tensor serves one recomputation only.")
 def two_outputs():
     a, b = selective(
         saving(aten.mul.Tensor), lambda x: (torch.tanh(x * x), torch.sigmoid(x * x)), variable(0.5)
@@ -148,18 +148,18 @@ def two_outputs():
     }
 
 
-def differing(policy, forward, replay):
+def differing(policy, forward, recomputation):
     runs = []
 
     def body(x):
         runs.append(1)
-        return forward(x) if len(runs) == 1 else replay(x)
+        return forward(x) if len(runs) == 1 else recomputation(x)
 
     return outcome(selective(policy, body, variable(0.5, 1.0), early_stop=False).sum().backward)
 
 
-@probe("S5.replay_differs", "A replay that runs an operator which the forward did not run.")
-def replay_differs():
+@probe("S5.recomputation_differs", "A recomputation that runs an operator which the forward did not run.")
+def recomputation_differs():
     policy = saving(aten.tanh.default)
     return {
         "another_operator": differing(policy, torch.tanh, torch.sigmoid),
@@ -246,7 +246,7 @@ def recompute_everything():
     }
 
 
-@probe("S7.products", "sigmoid((x y) y) * y: products in forward, and in the replay, by policy.")
+@probe("S7.products", "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.")
 def products():
     def body(x, y):
         return torch.sigmoid(torch.matmul(torch.matmul(x, y), y)) * y
@@ -268,11 +268,11 @@ def products():
     ]:
         forward, backward = counts(call)
         seen[f"{name}_forward"] = forward
-        seen[f"{name}_replay"] = backward - plain
+        seen[f"{name}_recomputation"] = backward - plain
     return seen
 
 
-@probe("S7.early_stop", "A saved last operator: kernels of tanh and add in the replay of two tanh.")
+@probe("S7.early_stop", "A saved last operator: kernels of tanh and add in the recomputation of two tanh.")
 def early_stop():
     seen = {}
     body = lambda x: torch.tanh(torch.tanh(x) + x)

@@ -7,7 +7,7 @@ native_dropout = aten.native_dropout.default
 
 
 def masks(first, second, **options):
-    """Which mask the replay of two dropouts gets, given what the policy says of each."""
+    """Which mask the recomputation of two dropouts gets, given what the policy says of each."""
     asked = []
 
     def policy(ctx, op, *args, **kwargs):
@@ -19,7 +19,7 @@ def masks(first, second, **options):
     drawn = []
 
     def body(x):
-        # Older releases ask in the replay, too.
+        # Older releases ask in the recomputation, too.
         asked.clear()
         a, mask_a = torch.native_dropout(x, 0.5, True)
         b, mask_b = torch.native_dropout(a * x, 0.5, True)
@@ -45,8 +45,8 @@ def masks(first, second, **options):
         return "the second's" if torch.equal(mask, forward[1]) else "another"
 
     return {
-        "first_mask_in_replay": named(drawn[1][0]),
-        "second_mask_in_replay": named(drawn[1][1]),
+        "first_mask_in_recomputation": named(drawn[1][0]),
+        "second_mask_in_recomputation": named(drawn[1][1]),
         "verdict": verdict,
     }
 

@@ -48,12 +48,12 @@ std::string second_backward(const Policy& policy) {
   return outcome([&] { backward(y, {.retain_graph = true}); });
 }
 
-std::string differing(const Unary& forward, const Unary& replay) {
+std::string differing(const Unary& forward, const Unary& recomputation) {
   CheckpointOptions options = with(saving("tanh"));
   options.early_stop = false;
   int runs = 0;
   const Function body =
-      counted_one(runs, [&](const Tensor& x) { return runs == 1 ? forward(x) : replay(x); });
+      counted_one(runs, [&](const Tensor& x) { return runs == 1 ? forward(x) : recomputation(x); });
   const Tensor y = sum(non_reentrant(body, {variable({0.5, 1})}, options));
   return outcome([&] { backward(y); });
 }
@@ -99,7 +99,7 @@ json masks(Keep first, Keep second) {
   const Observer drawn;
   const std::string verdict =
       judged([&] { return gradient(Call(Way::non_reentrant, options)); }, plain);
-  // Two of the forward, then those that the replay drew; what was kept is the forward's.
+  // Two of the forward, then those that the recomputation drew; what was kept is the forward's.
   const auto named = [&](const Mask& mask) {
     return mask == drawn.masks[0]   ? "the first's"
            : mask == drawn.masks[1] ? "the second's"
@@ -111,8 +111,8 @@ json masks(Keep first, Keep second) {
     return named(kept ? drawn.masks[index] : drawn.masks.at(next++));
   };
   json facts{{"verdict", verdict}};
-  facts["first_mask_in_replay"] = used(first, 0);
-  facts["second_mask_in_replay"] = used(second, 1);
+  facts["first_mask_in_recomputation"] = used(first, 0);
+  facts["second_mask_in_recomputation"] = used(second, 1);
   CHECK(drawn.masks.size() == next);
   return facts;
 }
@@ -161,7 +161,7 @@ RULE("S2", "a policy is asked in the forward only, once for each op, by op and i
     return x;
   });
   const Tensor y = sum(non_reentrant(body, {ramp({2, 2})}, with(every_second)));
-  seen.add("S2.invocation", {{"replayed_products", count(kernels_in_backward(y), "linear")},
+  seen.add("S2.invocation", {{"recomputed_products", count(kernels_in_backward(y), "linear")},
                              {"asked_for_products", asked}});
 }
 
@@ -180,7 +180,7 @@ RULE("S3", "a policy is not asked about views and what makes no tensors") {
   seen.add("S3.ignored", {{"asked", asked}});
 }
 
-RULE("S4", "what a policy kept serves one replay") {
+RULE("S4", "what a policy kept serves one recomputation") {
   seen.add("S4.extra_backward", {{"tanh_saved", second_backward(saving("tanh"))},
                                  {"nothing_saved", second_backward(saving("none"))},
                                  {"unused_saved", second_backward(saving("add"))}});
@@ -193,11 +193,11 @@ RULE("S4", "what a policy kept serves one replay") {
   seen.add("S4.two_outputs", {{"first_error", first}, {"second_error", second}});
 }
 
-RULE("S5", "a replay under a policy that runs other ops is refused") {
+RULE("S5", "a recomputation under a policy that runs other ops is refused") {
   const Unary twice = [](const Tensor& x) { return tanh(tanh(x)); };
-  seen.add("S5.replay_differs", {{"another_operator", differing(tanh, sigmoid)},
-                                 {"once_more", differing(tanh, twice)},
-                                 {"once_less", differing(twice, tanh)}});
+  seen.add("S5.recomputation_differs", {{"another_operator", differing(tanh, sigmoid)},
+                                        {"once_more", differing(tanh, twice)},
+                                        {"once_less", differing(twice, tanh)}});
 }
 
 RULE("S6", "a kept result that was changed in place is refused") {
@@ -231,11 +231,11 @@ RULE("S7",
                        {"recompute_everything", kept(always(Keep::must_recompute))},
                        {"save_tanh", kept(saving("tanh"))}});
   const Function body = of_one([](const Tensor& x) { return tanh(add(tanh(mul(x, x)), x)); });
-  const auto replay = [&](const CheckpointOptions& options) {
+  const auto recomputation = [&](const CheckpointOptions& options) {
     return kernels_in_backward(sum(non_reentrant(body, {variable({0.5})}, options)));
   };
-  const auto plain = replay({});
-  const auto nothing = replay(with(saving("none")));
+  const auto plain = recomputation({});
+  const auto nothing = recomputation(with(saving("none")));
   seen.add("S7.recompute_everything", {{"checkpoint_tanh", count(plain, "tanh")},
                                        {"recompute_everything_tanh", count(nothing, "tanh")},
                                        {"same_but_for_detach", plain == nothing}});
@@ -250,7 +250,7 @@ RULE("S7", "kept products are not multiplied again") {
     const Observer observer;
     const Tensor y = sum(non_reentrant(body, {ramp({4, 4}), ramp({4, 4})}, options));
     facts[name + "_forward"] = observer.count("linear");
-    facts[name + "_replay"] = count(kernels_in_backward(y), "linear");
+    facts[name + "_recomputation"] = count(kernels_in_backward(y), "linear");
   };
   run("checkpoint", {});
   run("save_products", with(saving("linear")));
@@ -258,7 +258,7 @@ RULE("S7", "kept products are not multiplied again") {
   seen.add("S7.products", facts);
 }
 
-RULE("S7", "a replay runs the function for what was not kept, early stop or not") {
+RULE("S7", "a recomputation runs the function for what was not kept, early stop or not") {
   json facts;
   for (const bool early_stop : {true, false}) {
     const std::string name = early_stop ? "with_early_stop" : "without";

@@ -221,7 +221,7 @@ RULE("V", "running statistics are updated once a step") {
             {"non_reentrant_with_an_op_after", updates(Call(Way::non_reentrant), true)}});
 }
 
-RULE("V", "a flag that leads to other ops in the replay is noticed") {
+RULE("V", "a flag that leads to other ops in the recomputation is noticed") {
   seen.add("V.flag_same_shapes",
            flag_between(tanh, [](const Tensor& x) { return tanh(scale(x, 2)); }));
   seen.add("V.flag_other_shapes", flag_between([](const Tensor& x) { return sum(tanh(x)); },
@@ -253,7 +253,7 @@ RULE("V", "a branch taken by a generator that the engine does not know is notice
            }));
 }
 
-RULE("V", "a mask drawn anew, because it was asked for, makes a wrong gradient without a word") {
+RULE("V", "a mask drawn again, because it was asked for, makes a wrong gradient silently") {
   seen.add("V.no_preserved_random_state", verdicts([](const Call& call, bool accident) -> Tensors {
              const Tensor x = ramp({64});
              CheckpointOptions options;

@@ -25,7 +25,7 @@ options are one struct, which is passed on whole
   P5.interface: warnings_without_a_variant: ["variant not chosen"]
   P5.interface: two_inputs_error: "too many arguments"
 functions take and return a flat list of tensors
-  RE1.other_arguments: same_in_replay: true
+  RE1.other_arguments: same_in_recomputation: true
   RE1.other_arguments: runs: 2
   RE6.arguments: list_reentrant_output_requires_grad: false
   RE6.arguments: list_non_reentrant_output_requires_grad: true
@@ -83,7 +83,7 @@ hooks run on gradients as they arrive, none after accumulation
   RE8.accumulation_hook: plain: [1, 1, 1, 1]
   RE8.accumulation_hook: reentrant: [1, 2, 3, 4]
   RE8.accumulation_hook: non_reentrant: [1, 1, 1, 1]
-a function that changes its input in place is refused in the forward: its replay would do so once more
+a function that changes its input in place is refused in the forward: its recomputation would do so once more
   RE10.changes_an_argument_that_trains: reentrant_backward_error: "leaf written in place" -> "input changed by the function"
   RE10.changes_an_argument_that_trains: reentrant_forward_error: "no error" -> "input changed by the function"
   RE10.changes_a_constant_argument: reentrant_gradient: 45 -> "error: input changed by the function"
@@ -115,9 +115,9 @@ ops are compared, by name, arguments, shapes and dtypes, and before anything els
   N7.inner_gradient: with_early_stop: "other metadata" -> "another op"
   N7.inner_gradient: without: "no error" -> "another op"
   N18.mismatch_then_again: first_error: "other metadata" -> "another op"
-  S5.replay_differs: another_operator: "not in storage" -> "another op"
-  S5.replay_differs: once_less: "fewer saved" -> "fewer ops"
-  S5.replay_differs: once_more: "not in storage" -> "more ops"
+  S5.recomputation_differs: another_operator: "not in storage" -> "another op"
+  S5.recomputation_differs: once_less: "fewer saved" -> "fewer ops"
+  S5.recomputation_differs: once_more: "not in storage" -> "more ops"
   V.eval_between_dropout: non_reentrant: "error: fewer saved" -> "error: fewer ops"
   V.eval_between_dropout: reentrant: "silently wrong" -> "error: fewer ops"
   V.eval_between_dropout_then_tanh: non_reentrant: "error: fewer saved" -> "error: another op"
@@ -133,15 +133,15 @@ ops are compared, by name, arguments, shapes and dtypes, and before anything els
   V.flag_fewer_saved: reentrant: "silently wrong" -> "error: fewer ops"
   V.python_random: non_reentrant: "silently wrong" -> "error: another op"
   V.python_random: reentrant: "silently wrong" -> "error: another op"
-a tensor is saved after the kernel that makes it, so that a replay which stops there has all of it
-  N3.input_saved: kernel_runs_in_replay: 0 -> 1
-  N3.two_ops: kernel_runs_in_replay: 1 -> 2
-  N3.weights_after: kernel_runs_in_replay: 1 -> 2
+a tensor is saved after the kernel that makes it, so that a recomputation which stops there has all of it
+  N3.input_saved: kernel_runs_in_recomputation: 0 -> 1
+  N3.two_ops: kernel_runs_in_recomputation: 1 -> 2
+  N3.weights_after: kernel_runs_in_recomputation: 1 -> 2
   N4.save_then_fill: with_early_stop: "silently wrong" -> "right"
 what nobody used is freed with its backward or its group; PyTorch keeps it as long as the graph
   N5.leftovers: alive_while_the_graph_is: 1 -> 0
   N16.leftovers: alive_after_the_group: 1 -> 0
-without a check a tensor that the replay did not make is missed when it is asked for
+without a check a tensor that the recomputation did not make is missed when it is asked for
   N6.fewer: with_early_stop_unchecked: "fewer saved" -> "unpacked twice"
   N6.fewer: without_unchecked: "fewer saved" -> "unpacked twice"
 without a check a tensor that nobody asked for is let go
@@ -159,7 +159,7 @@ tensors are dense and row-major
 there is no debug mode: errors always name the op, its place and its tensor
   N8.debug: error: "operators differ"
   N8.debug: names_the_forward_op: true
-  N8.debug: names_the_replay_op: true
+  N8.debug: names_the_recomputation_op: true
   N8.debug: cause: "more saved"
   N8.options: with_context_fn_error: "debug with contexts"
   N8.options: scope_on_with_context_fn_error: "debug with contexts"
@@ -179,27 +179,27 @@ the memory of a tensor cannot be exchanged for another
   N10.weight_replaced: reentrant: "silently wrong"
   N10.weight_replaced: non_reentrant: "silently wrong"
 a recomputed tensor keeps its version, as any saved tensor does
-  N10.weight_changed_in_backward: non_reentrant: "silently wrong" -> "error: changed since the replay"
-  N16.weights_changed_in_a_group: same_as_without_a_group: false -> "error: changed since the replay"
-a replay stands for itself: hooks around a backward do not see what it saves
+  N10.weight_changed_in_backward: non_reentrant: "silently wrong" -> "error: changed since the recomputation"
+  N16.weights_changed_in_a_group: same_as_without_a_group: false -> "error: changed since the recomputation"
+a recomputation stands for itself: hooks around a backward do not see what it saves
   N13.hooks_around_backward: reentrant_packs: 2 -> 0
 a group is a scope, and is entered once
   N16.same_group_again: second_time_error: "overlapping backwards"
   N16.same_group_again: runs: 2
-there are no contexts around forward and replay; policies take their place
+there are no contexts around forward and recomputation; policies take their place
   N17.grad_disabled: contexts_entered: 0
   N17.grad_disabled: contexts_made: 1
   N18.contexts: made: 1
-  N18.contexts: replay_entered: 2
+  N18.contexts: recomputation_entered: 2
   N18.swallowed: swallowing_error: "exception swallowed"
   N18.swallowed: plain_error: "the function's own"
-random state is not captured where nothing will be replayed
+random state is not captured where nothing will be recomputed
   N17.grad_disabled: non_reentrant_random_state_read: 1 -> 0
   N17.grad_disabled: reentrant_random_state_read: 1 -> 0
 every named stream is captured, not the default one alone
-  A1.own_generator: non_reentrant_replay_begins_at_entry: false -> true
+  A1.own_generator: non_reentrant_recomputation_begins_at_entry: false -> true
   A1.own_generator: non_reentrant_state_kept_by_backward: false -> true
-  A1.own_generator: reentrant_replay_begins_at_entry: false -> true
+  A1.own_generator: reentrant_recomputation_begins_at_entry: false -> true
   A1.own_generator: reentrant_state_kept_by_backward: false -> true
 the only dtype to cast to is bfloat16
   A4.float16: reentrant: [[true, "float16", true], [true, "float16", true]]
@@ -207,14 +207,14 @@ the only dtype to cast to is bfloat16
 casts are part of the op that asks for them, and nobody counts them
   A4.weight_cast_cold: plain_forward_casts: 2
   A4.weight_cast_cold: reentrant_forward_casts: 2
-  A4.weight_cast_cold: reentrant_replay_casts: 2
+  A4.weight_cast_cold: reentrant_recomputation_casts: 2
   A4.weight_cast_cold: non_reentrant_forward_casts: 2
-  A4.weight_cast_cold: non_reentrant_replay_casts: 2
+  A4.weight_cast_cold: non_reentrant_recomputation_casts: 2
   A4.weight_cast_warm: plain_forward_casts: 0
   A4.weight_cast_warm: reentrant_forward_casts: 0
-  A4.weight_cast_warm: reentrant_replay_casts: 2
+  A4.weight_cast_warm: reentrant_recomputation_casts: 2
   A4.weight_cast_warm: non_reentrant_forward_casts: 0
-  A4.weight_cast_warm: non_reentrant_replay_casts: 2
+  A4.weight_cast_warm: non_reentrant_recomputation_casts: 2
 the graph is the same whether a cast was in the cache or not
   A4.weight_cast_warm_selective: verdict: "error: not in storage" -> "right"
   A4.weight_cast_warm_selective: verdict_without_early_stop: "error: not in storage" -> "right"
@@ -248,16 +248,16 @@ a policy is a function
 no policy moves results to another memory
   S1.policies: must_cpu_offload: 1
   S1.policies: prefer_cpu_offload: 1
-a policy is not told of replays, since none asks it
-  S2.calls: ever_told_of_a_replay: false
+a policy is not told of recomputations, since none asks it
+  S2.calls: ever_told_of_a_recomputation: false
 views are made again, whatever a policy says, so it is not asked about them
   S3.ignored: asked: ["tanh","view","sum"] -> ["tanh","sum"]
 nothing permits changing what a policy kept
   S6.changed: allowed: "silently wrong"
-a random op whose result is kept advances its stream in the replay, too
-  S9.saved_then_recomputed: second_mask_in_replay: "the first's" -> "the second's"
+a random op whose result is kept advances its stream in the recomputation, too
+  S9.saved_then_recomputed: second_mask_in_recomputation: "the first's" -> "the second's"
   S9.saved_then_recomputed: verdict: "silently wrong" -> "right"
-a replay does not update running statistics
+a recomputation does not update running statistics
   V.batch_norm_statistics: non_reentrant: 2 -> 1
   V.batch_norm_statistics: non_reentrant_with_an_op_after: 2 -> 1
   V.batch_norm_statistics: non_reentrant_without_early_stop: 2 -> 1

@@ -26,7 +26,7 @@ double smallest_gradient(const Entry& entry) {
 }
 
 /// The entry with float64 inputs.
-Entry widened(const Entry& entry) {
+Entry upcast(const Entry& entry) {
   Entry wide = entry;
   wide.dtype = DType::float64;
   for (auto& [name, t] : wide.inputs) {
@@ -81,7 +81,7 @@ Bounds model_bounds(const Entry& entry) {
   const double roundings =
       static_cast<double>(entry.integer("steps")) * (entry.op == "mlp" ? 128 : 384);
   const double u = unit_roundoff(entry.dtype);
-  const Entry wide = widened(entry);
+  const Entry wide = upcast(entry);
   const Outcome base = run_entry(wide);
   Bounds b;
   for (const auto& [name, value] : entry.after) b.after[name] = u * largest(value);

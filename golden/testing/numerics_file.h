@@ -33,7 +33,7 @@ struct Entry {
 inline constexpr int kNumericsFormat = 1;
 
 /// Parses the text of golden/numerics.json. Throws std::runtime_error that says how to write the
-/// file anew when its format is not kNumericsFormat or a member is missing.
+/// file again when its format is not kNumericsFormat or a member is missing.
 std::vector<Entry> parse_numerics(std::string_view text);
 
 /// The entries of the file in the source tree.

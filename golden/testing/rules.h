@@ -40,7 +40,8 @@ bool add_rule_test(RuleTest test);
 
 }  // namespace rematch::golden
 
-/// A test case of a rule: RULE("N2", "each backward replays a checkpoint once") { seen.add(...); }
+/// A test case of a rule: RULE("N2", "each backward recomputes a checkpoint once") { seen.add(...);
+/// }
 #define REMATCH_RULE_NAMED(function, rule, sentence)                                   \
   static void function(rematch::golden::Findings& seen);                               \
   [[maybe_unused]] static const bool function##_added =                                \

@@ -28,7 +28,7 @@ struct SemanticsRecord {
 inline constexpr int kSemanticsFormat = 1;
 
 /// Parses the text of golden/semantics.json. Throws std::runtime_error that says how to write the
-/// file anew when its format is not kSemanticsFormat, a member is missing, or an id occurs twice.
+/// file again when its format is not kSemanticsFormat, a member is missing, or an id occurs twice.
 SemanticsRecord parse_semantics(std::string_view text);
 
 /// The record of the source tree, read once.

@@ -10,6 +10,6 @@ std::string_view to_string(LossKind loss) { return name_of(loss); }
 std::string_view to_string(OptimizerKind optimizer) { return name_of(optimizer); }
 std::string_view to_string(AutocastSpan span) { return name_of(span); }
 std::string_view to_string(DataKind data) { return name_of(data); }
-std::string_view to_string(MishapKind kind) { return name_of(kind); }
+std::string_view to_string(FailureKind kind) { return name_of(kind); }
 
 }  // namespace rematch

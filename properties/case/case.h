@@ -15,8 +15,8 @@ namespace rematch {
 enum class Variant : std::uint8_t { reentrant, non_reentrant };
 enum class CheckKind : std::uint8_t { none, metadata, values };
 
-/// Part of a selective policy: the results of an op are kept for the replay instead of computed
-/// again.
+/// Part of a selective policy: the results of an op are kept for the recomputation instead of
+/// computed again.
 struct KeepSpec {
   /// One of the names in Layer::ops (properties/layers/layer.h), which outlive every case.
   std::string_view op;
@@ -113,44 +113,48 @@ struct FieldsOf<PlanSpec> {
 enum class LossKind : std::uint8_t { mse, cross_entropy };
 enum class OptimizerKind : std::uint8_t { sgd, adam };
 /// Under autocast linear and conv2d compute in bfloat16. forward: each forward and its loss run in
-/// an autocast scope; both: so does each backward, whose replays then find one cast cache.
+/// an autocast scope; both: so does each backward, whose recomputations then find one cast cache.
 enum class AutocastSpan : std::uint8_t { off, forward, both };
 /// normal: standard normal data. small_integers: inputs, weights and targets are integers in
 /// [-3, 3], which keeps the sums of linear models exact.
 enum class DataKind : std::uint8_t { normal, small_integers };
 
-/// What goes wrong in a trial before the first step; see MishapSpec.
-enum class MishapKind : std::uint8_t {
+/// What goes wrong in a trial before the first step; see InjectedFailure.
+enum class FailureKind : std::uint8_t {
   none,
   /// Between forward and backward the model input is written to.
   input_changed,
   /// Between forward and backward the layer's weight is written to.
   weight_changed,
-  /// In replays the layer, an activation, computes another one.
+  /// In recomputations the layer, an activation, computes another one.
   op_exchanged,
   /// The layer throws when the forward runs it.
   forward_throws,
-  /// The layer throws when a replay runs it.
-  replay_throws,
+  /// The layer throws when a recomputation runs it.
+  recomputation_throws,
   /// The graph is dropped without a backward.
   graph_dropped,
 };
 
 /// A trial: one forward, a mistake or a failure, one backward. Then weights and gradients are as
 /// they were, and the protocol begins. What it leaves behind would show there.
-struct MishapSpec {
-  MishapKind kind = MishapKind::none;
-  /// Of a mishap that happens to a layer; else 0.
+struct InjectedFailure {
+  FailureKind kind = FailureKind::none;
+  /// Of an injected failure that happens to a layer; else 0.
   int layer = 0;
-  friend bool operator==(const MishapSpec&, const MishapSpec&) = default;
+  friend bool operator==(const InjectedFailure&, const InjectedFailure&) = default;
 };
 
 template <>
-struct FieldsOf<MishapSpec> {
-  using S = MishapSpec;
+struct FieldsOf<InjectedFailure> {
+  using S = InjectedFailure;
   static constexpr std::tuple list{
-      Field<S, MishapKind>{"mishap", &S::kind, Cost::two},
-      Field<S, int>{"mishap_layer", &S::layer, Cost::none},
+      Field<S, FailureKind>{
+          .name = "inject", .member = &S::kind, .cost = Cost::two, .old_name = "mishap"},
+      Field<S, int>{.name = "inject_layer",
+                    .member = &S::layer,
+                    .cost = Cost::none,
+                    .old_name = "mishap_layer"},
   };
 };
 
@@ -180,8 +184,8 @@ struct ProtocolSpec {
   bool cast_cache = true;
   /// After the last step, run one plain forward in eval mode on a new input.
   bool reevaluate = false;
-  /// Not with preserve_rng off: what replays draw then is nobody's to foresee.
-  MishapSpec mishap;
+  /// Not with preserve_rng off: what recomputations draw then is nobody's to foresee.
+  InjectedFailure failure;
   friend bool operator==(const ProtocolSpec&, const ProtocolSpec&) = default;
 };
 
@@ -208,7 +212,7 @@ struct FieldsOf<ProtocolSpec> {
       Field<S, bool>{"reevaluate", &S::reevaluate, Cost::one, "reevaluated"},
       Field<S, AutocastSpan>{"autocast", &S::autocast, Cost::amount, "autocast ({})"},
       Field<S, bool>{"cast_cache", &S::cast_cache, Cost::one, "no cast cache"},
-      Part<S, MishapSpec>{&S::mishap},
+      Part<S, InjectedFailure>{&S::failure},
   };
 };
 
@@ -248,6 +252,6 @@ std::string_view to_string(LossKind loss);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(AutocastSpan span);
 std::string_view to_string(DataKind data);
-std::string_view to_string(MishapKind kind);
+std::string_view to_string(FailureKind kind);
 
 }  // namespace rematch

@@ -108,22 +108,22 @@ std::string plan_in_words(const PlanSpec& plan) {
   return text + fields_in_words(plan, "; ");
 }
 
-std::string mishap_in_words(const MishapSpec& m) {
+std::string failure_in_words(const InjectedFailure& m) {
   const std::string layer = "layer " + std::to_string(m.layer);
   switch (m.kind) {
-    case MishapKind::input_changed:
+    case FailureKind::input_changed:
       return "the input changes before the backward";
-    case MishapKind::weight_changed:
+    case FailureKind::weight_changed:
       return "the weight of " + layer + " changes before the backward";
-    case MishapKind::op_exchanged:
-      return "replays run another activation in " + layer;
-    case MishapKind::forward_throws:
+    case FailureKind::op_exchanged:
+      return "recomputations run another activation in " + layer;
+    case FailureKind::forward_throws:
       return layer + " throws in the forward";
-    case MishapKind::replay_throws:
-      return layer + " throws in a replay";
-    case MishapKind::graph_dropped:
+    case FailureKind::recomputation_throws:
+      return layer + " throws in a recomputation";
+    case FailureKind::graph_dropped:
       return "the graph is dropped";
-    case MishapKind::none:
+    case FailureKind::none:
       break;
   }
   return "nothing happens";
@@ -144,9 +144,9 @@ std::string describe(const Case& c) {
   }
   text += "\nplan: " + plan_in_words(c.plan);
   text += "\nprotocol: " + listed(c.protocol) + fields_in_words(c, ", ");
-  const MishapSpec& mishap = c.protocol.mishap;
-  if (mishap.kind != MishapKind::none)
-    text += "; after a trial in which " + mishap_in_words(mishap);
+  const InjectedFailure& failure = c.protocol.failure;
+  if (failure.kind != FailureKind::none)
+    text += "; after a trial in which " + failure_in_words(failure);
   return text + "\nseed " + std::to_string(c.seed) + "\n";
 }
 

@@ -198,9 +198,9 @@ class FeatureScan {
     mark(Feature::segments_1, s.segments == 1);
   }
 
-  bool mishap_in_segment() const {
-    const MishapSpec& m = c_.protocol.mishap;
-    if (m.kind != MishapKind::input_changed && !has_layer(m.kind)) return false;
+  bool failure_in_segment() const {
+    const InjectedFailure& m = c_.protocol.failure;
+    if (m.kind != FailureKind::input_changed && !has_layer(m.kind)) return false;
     return std::any_of(segments_.begin(), segments_.end(),
                        [&](const SegmentSpec& s) { return s.begin <= m.layer && m.layer < s.end; });
   }
@@ -214,8 +214,8 @@ class FeatureScan {
     mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
     mark(Feature::retain_graph, p.backwards > 1);
     mark(Feature::eval_mode, !p.train);
-    mark(Feature::mishap, p.mishap.kind != MishapKind::none);
-    mark(Feature::mishap_in_segment, mishap_in_segment());
+    mark(Feature::injected_failure, p.failure.kind != FailureKind::none);
+    mark(Feature::failure_in_segment, failure_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
     const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(),
                                    [](const LayerSpec& l) { return layer_of(l).low_precision; });

@@ -66,6 +66,8 @@ void read_field(const Fields& f, const Json& json, const std::string& path, Valu
         to = value;
         return;
       }
+      // Old names are taken, but not recommended.
+      if (name != name_of(value)) continue;
       expected += (expected.empty() ? "one of " : ", ") + std::string(name);
     }
     fail(path, expected, show_json(json));
@@ -161,6 +163,8 @@ void read_fields(Fields& f, S& s) {
   for_each_field(s, [&](const auto& field, auto& value, const auto&) {
     const char* name = field.name.data();
     const Json* json = field.presence == Presence::required ? &f.need(name) : f.find(name);
+    const bool by_old_name = json == nullptr && !field.old_name.empty();
+    if (by_old_name) json = f.find(field.old_name.data());
     if (json != nullptr) read_field(f, *json, f.path(name), value);
   });
 }

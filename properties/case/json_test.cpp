@@ -107,11 +107,11 @@ TEST_CASE("autocast and offload survive, and say what is wrong with them") {
   rejects(R"({"format": 1, "dtype": "float64")" + text.substr(text.find(", \"input\"")),
           "autocast belongs to float32");
   rejects(with_fields(R"(, "protocol": {"cast_cache": false})"), "cast_cache belongs to autocast");
-  rejects(with_fields(R"(, "protocol": {"mishap": "replay_throws", "mishap_layer": 99})"),
-          "mishap_layer");
-  rejects(with_fields(R"(, "protocol": {"mishap": "graph_dropped", "mishap_layer": 1})"),
-          "mishap_layer");
-  rejects(with_fields(R"(, "protocol": {"mishap": "earthquake"})"), "mishap");
+  rejects(with_fields(R"(, "protocol": {"inject": "recomputation_throws", "inject_layer": 99})"),
+          "inject_layer");
+  rejects(with_fields(R"(, "protocol": {"inject": "graph_dropped", "inject_layer": 1})"),
+          "inject_layer");
+  rejects(with_fields(R"(, "protocol": {"inject": "earthquake"})"), "inject");
   rejects(with_fields(R"(, "protocol": {"autocast": "on"})"), "one of off, forward, both");
 }
 

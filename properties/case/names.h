@@ -28,10 +28,12 @@ REMATCH_NAMES(OptimizerKind, {sgd, "sgd"}, {adam, "adam"});
 REMATCH_NAMES(AutocastSpan, {off, "off"}, {forward, "forward"}, {both, "both"});
 REMATCH_NAMES(DataKind, {normal, "normal"}, {small_integers, "small_integers"});
 REMATCH_NAMES(DType, {float32, "float32"}, {float64, "float64"});
-REMATCH_NAMES(MishapKind, {none, "none"}, {input_changed, "input_changed"},
+REMATCH_NAMES(FailureKind, {none, "none"}, {input_changed, "input_changed"},
               {weight_changed, "weight_changed"}, {op_exchanged, "op_exchanged"},
-              {forward_throws, "forward_throws"}, {replay_throws, "replay_throws"},
-              {graph_dropped, "graph_dropped"});
+              {forward_throws, "forward_throws"}, {recomputation_throws, "recomputation_throws"},
+              {graph_dropped, "graph_dropped"},
+              // Its name in files that were written before.
+              {recomputation_throws, "replay_throws"});
 
 #undef REMATCH_NAMES
 

@@ -63,22 +63,22 @@ bool preserve_rng(std::span<const SegmentSpec> segments) {
   });
 }
 
-void check_mishap(const Case& c) {
-  const MishapSpec& m = c.protocol.mishap;
+void check_failure(const Case& c) {
+  const InjectedFailure& m = c.protocol.failure;
   const int layers = static_cast<int>(c.layers.size());
   const std::string name(to_string(m.kind));
   if (!has_layer(m.kind)) {
     if (m.layer == 0) return;
-    fail("protocol: mishap_layer of mishap " + name, "none", std::to_string(m.layer));
+    fail("protocol: inject_layer of failure " + name, "none", std::to_string(m.layer));
   }
   if (m.layer < 0 || m.layer >= layers) {
-    fail("protocol: mishap_layer", "0.." + std::to_string(layers - 1), std::to_string(m.layer));
+    fail("protocol: inject_layer", "0.." + std::to_string(layers - 1), std::to_string(m.layer));
   }
   const LayerSpec& layer = c.layers[static_cast<std::size_t>(m.layer)];
   if (can_happen(m.kind, layer)) return;
-  fail("protocol: mishap " + name,
-       m.kind == MishapKind::weight_changed ? "a layer with parameters"
-                                            : "an activation that is not in place",
+  fail("protocol: failure " + name,
+       m.kind == FailureKind::weight_changed ? "a layer with parameters"
+                                             : "an activation that is not in place",
        "layer " + std::to_string(m.layer) + " (" + std::string(to_string(layer.kind)) + ")");
 }
 
@@ -137,11 +137,11 @@ void check_int(std::string_view name, int value, int low, int high) {
 
 }  // namespace
 
-bool can_happen(MishapKind kind, const LayerSpec& layer) {
+bool can_happen(FailureKind kind, const LayerSpec& layer) {
   switch (kind) {
-    case MishapKind::weight_changed:
+    case FailureKind::weight_changed:
       return layer_of(layer).has_parameters;
-    case MishapKind::op_exchanged:
+    case FailureKind::op_exchanged:
       return !layer.in_place && layer_of(layer).exchangeable;
     default:
       return true;
@@ -206,9 +206,9 @@ void check_protocol(const Case& c) {
   if (!p.cast_cache && p.autocast == AutocastSpan::off) {
     fail("protocol: cast_cache belongs to autocast", "true", "false");
   }
-  check_mishap(c);
-  if (p.mishap.kind != MishapKind::none && !preserves_rng_everywhere(c)) {
-    fail("protocol: a mishap needs segments with preserve_rng", "true", "false");
+  check_failure(c);
+  if (p.failure.kind != FailureKind::none && !preserves_rng_everywhere(c)) {
+    fail("protocol: an injected failure needs segments with preserve_rng", "true", "false");
   }
   for_each_field(p, [&](const auto& field, const auto& value, const auto&) {
     if constexpr (std::is_same_v<decltype(value), const int&>) {

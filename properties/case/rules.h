@@ -9,12 +9,12 @@ namespace rematch {
 /// output, and when no other layer reads it. The case's references and plan are in range.
 const char* in_place_hazard(const Case& c, int layer);
 
-/// Whether that mishap can happen to that layer; see MishapSpec.
-bool can_happen(MishapKind kind, const LayerSpec& layer);
+/// Whether that failure can happen to that layer; see InjectedFailure.
+bool can_happen(FailureKind kind, const LayerSpec& layer);
 /// Whether it happens to a layer at all.
-constexpr bool has_layer(MishapKind kind) {
-  return kind == MishapKind::weight_changed || kind == MishapKind::op_exchanged ||
-         kind == MishapKind::forward_throws || kind == MishapKind::replay_throws;
+constexpr bool has_layer(FailureKind kind) {
+  return kind == FailureKind::weight_changed || kind == FailureKind::op_exchanged ||
+         kind == FailureKind::forward_throws || kind == FailureKind::recomputation_throws;
 }
 /// Whether each segment, of every level, preserves random state.
 bool preserves_rng_everywhere(const Case& c);

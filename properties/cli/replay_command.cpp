@@ -95,7 +95,7 @@ void print_side_by_side(const Replay& r) {
   const std::vector<std::string> right = order_of_work(r.seen.checkpointed);
   const int width = std::max(20, (terminal_width(1) - 6) / 2);
   print_out("\n  " + paint.bold(padded("plain", width)) + "  " + paint.bold("checkpointed") +
-            "   (layers in order of work; ' marks a replay)\n");
+            "   (layers in order of work; ' marks a recomputation)\n");
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
               (i < right.size() ? cut(right[i], width) : "") + "\n");

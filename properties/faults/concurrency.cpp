@@ -34,8 +34,8 @@ struct SlotByParity {
   std::array<Buffer, 2> slots;
 };
 
-/// C4: each of two threads finds no replay and makes one.
-struct TwoThreadsReplay {
+/// C4: each of two threads finds no recomputation and makes one.
+struct TwoThreadsRecompute {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     return checkpoint(around(f, as_it_is,
                              [](const Function& g, const Tensors& x) {
@@ -65,12 +65,12 @@ std::span<const Fault> concurrency_faults() {
             with_checkpoint<SlotByParity>},
       Fault{"C3", "The computation waits for another stream than the one that copies.", "", nullptr,
             "", kStreams},
-      Fault{"C4", "Two threads find that there is no replay, and each makes one.", "",
-            with_checkpoint<TwoThreadsReplay>},
+      Fault{"C4", "Two threads find that there is no recomputation, and each makes one.", "",
+            with_checkpoint<TwoThreadsRecompute>},
       Fault{"C5", "The host waits for the device within a step that is being captured.",
             "pytorch/pytorch#162504", nullptr, "", kCapture},
-      Fault{"C6", "A replay runs on another stream, and nothing waits for it.", "", nullptr, "",
-            kStreams},
+      Fault{"C6", "A recomputation runs on another stream, and nothing waits for it.", "", nullptr,
+            "", kStreams},
       Fault{"C7", "A captured step draws the same masks each time it is launched.",
             "pytorch/pytorch#162504", nullptr, "", kCapture},
   };

@@ -70,22 +70,22 @@ struct EarlyStopForced {
 std::span<const Fault> error_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"E1", "Replays are not compared with their forward.", "",
+      Fault{"E1", "Recomputations are not compared with their forward.", "",
             with_checkpoint<NothingCompared>},
-      Fault{"E2", "A replay may save fewer tensors than its forward.", "", nullptr,
+      Fault{"E2", "A recomputation may save fewer tensors than its forward.", "", nullptr,
             "The node of a tensor that was not saved refuses when it asks for it; a tensor that no "
             "node asks for is not missed."},
-      Fault{"E3", "Versions of what a replay reads are not compared.", "",
+      Fault{"E3", "Versions of what a recomputation reads are not compared.", "",
             with_mechanics<VersionsUnchecked>},
-      Fault{"E4", "Random state is not put back when a replay fails.", "", left_after_error},
+      Fault{"E4", "Random state is not put back when a recomputation fails.", "", left_after_error},
       Fault{"E4b", "After a segment failed in the forward, nothing is recorded any more.", "",
             with_checkpoint<NoRecordingAfterError>},
       Fault{"E5", "A check on values turns early stop on, whatever was asked.",
             "pytorch/pytorch#76737 huggingface/transformers#26221",
             with_checkpoint<EarlyStopForced>},
-      Fault{"E6", "A replay may save more tensors than its forward.", "", nullptr,
+      Fault{"E6", "A recomputation may save more tensors than its forward.", "", nullptr,
             "What saves more runs another op, or has another operand that requires grad; either is "
-            "refused for itself. With early stop there is no more: the replay has ended."},
+            "refused for itself. With early stop there is no more: the recomputation has ended."},
   };
   return table;
 }

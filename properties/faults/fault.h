@@ -13,7 +13,7 @@ namespace rematch {
 /// a fault overrides some of its mechanics, or puts a checkpoint() around the engine's own.
 struct Fault {
   /// Letter of its family and a number: R random state, G gradient flow, A arguments, S state of
-  /// layers, P partition, F fidelity of the replay, L lifetime, C concurrency and devices, E
+  /// layers, P partition, F fidelity of the recomputation, L lifetime, C concurrency and devices, E
   /// errors.
   std::string_view id;
   std::string_view statement;  ///< One sentence: what the wrong engine does.

@@ -84,7 +84,7 @@ class OtherOfEqual final : public Spy {
   }
 };
 
-/// F8: captured, inputs are what they are when the replay comes.
+/// F8: captured, inputs are what they are when the recomputation comes.
 struct InputsAsTheyAre {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     if (options.reentrant) return checkpoint(f, in, options);
@@ -102,26 +102,27 @@ struct InputsAsTheyAre {
 std::span<const Fault> fidelity_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"F1", "A replay runs in the precision of whoever calls backward.",
+      Fault{"F1", "A recomputation runs in the precision of whoever calls backward.",
             "pytorch/pytorch#71169 NVIDIA/Megatron-LM#7538", with_mechanics<AutocastLost>},
-      Fault{"F2", "A replay reads the training flag as it is then, and drops nothing.",
+      Fault{"F2", "A recomputation reads the training flag as it is then, and drops nothing.",
             "adapter-hub/adapters#732 huggingface/peft#2826",
-            with_checkpoint<ReplaysUnder<DropoutInEvaluation>>},
-      Fault{"F3", "A replay finds the cache of casts warm where its forward found it cold.",
+            with_checkpoint<RecomputesUnder<DropoutInEvaluation>>},
+      Fault{"F3", "A recomputation finds the cache of casts warm where its forward found it cold.",
             "pytorch/pytorch#193338", nullptr,
             "The cache holds values by tensor and version, and no history: warm or cold, an op "
             "computes with the same bits and records the same nodes."},
-      Fault{"F4", "A replay runs on another thread, with what is local to it.",
+      Fault{"F4", "A recomputation runs on another thread, with what is local to it.",
             "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
-      Fault{"F5", "A replay sums in another order.", "pytorch/pytorch#166926",
-            with_checkpoint<ReplaysUnder<OtherOrder>>},
-      Fault{"F6", "Where the value beside the largest is as large, a replay takes that one.",
-            "pytorch/torchtitan#1117", with_checkpoint<ReplaysUnder<OtherOfEqual>>},
+      Fault{"F5", "A recomputation sums in another order.", "pytorch/pytorch#166926",
+            with_checkpoint<RecomputesUnder<OtherOrder>>},
+      Fault{"F6", "Where the value beside the largest is as large, a recomputation takes that one.",
+            "pytorch/torchtitan#1117", with_checkpoint<RecomputesUnder<OtherOfEqual>>},
       Fault{"F7", "Strides are not restored.", "pytorch/pytorch#48439", nullptr,
             "Tensors are dense and row-major: there is one layout, and nothing to restore."},
-      Fault{"F8", "Inputs are captured, not saved: a replay computes with them as they are then.",
+      Fault{"F8",
+            "Inputs are captured, not saved: a recomputation computes with them as they are then.",
             "", with_checkpoint<InputsAsTheyAre>},
-      Fault{"F9", "A replay computes with weights as they are then.", "", nullptr,
+      Fault{"F9", "A recomputation computes with weights as they are then.", "", nullptr,
             "It does in the right engine, too, unless they have changed, and then versions tell: "
             "without them it is E3."},
   };

@@ -110,7 +110,7 @@ struct MergedWithForward {
   }
 };
 
-/// L5: what a segment recomputed goes when the next segment has been replayed.
+/// L5: what a segment recomputed goes when the next segment has been recomputed.
 class PreviousSegmentStays final : public Mechanics {
  public:
   Tensors bind_inputs(std::span<const Tensor> saved,
@@ -138,15 +138,15 @@ class PreviousSegmentStays final : public Mechanics {
   mutable Tensors current_;
 };
 
-/// L8: the second backward finds the replay of the first, and nothing in it.
-class OneReplayForAll : public Mechanics {
+/// L8: the second backward finds the recomputation of the first, and nothing in it.
+class OneRecomputationForAll : public Mechanics {
  public:
-  std::uint64_t key_of_replay(std::uint64_t /*backward*/) const override { return 1; }
+  std::uint64_t key_of_recomputation(std::uint64_t /*backward*/) const override { return 1; }
   bool drops_at_end() const override { return false; }
 };
 
 /// L13
-class StaleReplay final : public OneReplayForAll {
+class StaleRecomputation final : public OneRecomputationForAll {
  public:
   void release(Tensor& /*recomputed*/) const override {}
 };
@@ -178,7 +178,7 @@ struct OffTapeStash {
   }
 };
 
-/// L10: the replay ends when its last tensor is saved, and that one is not filled yet.
+/// L10: the recomputation ends when its last tensor is saved, and that one is not filled yet.
 class LastSaveEmpty final : public SaveSpy {
  public:
   LastSaveEmpty(int& count, bool forward) : count_(count), forward_(forward) {}
@@ -209,7 +209,7 @@ struct SavedBeforeFilled {
   }
 };
 
-/// L12: other memory is written over the inputs when the replay is done with them.
+/// L12: other memory is written over the inputs when the recomputation is done with them.
 struct FreedTooEarly {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     return checkpoint(around(f, as_it_is,
@@ -229,17 +229,17 @@ struct FreedTooEarly {
 /// L14
 class StopsTooSoon final : public Mechanics {
  public:
-  bool ends_replay(int saved, int expected) const override { return saved + 1 == expected; }
+  bool ends_recomputation(int saved, int expected) const override { return saved + 1 == expected; }
 };
 
 /// L14b
 class NeverStops final : public Mechanics {
  public:
-  bool ends_replay(int /*saved*/, int /*expected*/) const override { return false; }
+  bool ends_recomputation(int /*saved*/, int /*expected*/) const override { return false; }
 };
 
 /// L15
-struct ReplaysTwice {
+struct RecomputesTwice {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     return checkpoint(around(f, as_it_is,
                              [](const Function& g, const Tensors& x) {
@@ -273,33 +273,36 @@ std::span<const Fault> lifetime_faults() {
             with_checkpoint<Cycle>},
       Fault{"L3b", "A segment that failed in the forward keeps its inputs.", "",
             with_checkpoint<KeepsWhatFailed>},
-      Fault{"L4", "A replay is merged with the forward: its results are kept, not recomputed.",
+      Fault{"L4",
+            "A recomputation is merged with the forward: its results are kept, not recomputed.",
             "pytorch/xla#3455 jax-ml/jax#24062", with_checkpoint<MergedWithForward>},
-      Fault{"L5", "A segment is replayed before what the previous one recomputed is gone.",
+      Fault{"L5", "A segment is recomputed before what the previous one recomputed is gone.",
             "pytorch/pytorch#193193", with_mechanics<PreviousSegmentStays>},
-      Fault{"L6", "A kept result is changed in place by the replay.", "pytorch/pytorch#119590",
-            nullptr,
+      Fault{"L6", "A kept result is changed in place by the recomputation.",
+            "pytorch/pytorch#119590", nullptr,
             "The one op in place is relu_, which gives the same whether it has run before or not."},
       Fault{"L7", "What a segment keeps is not shown to the hooks around it.",
             "pytorch/pytorch#190581 pytorch/pytorch#147565",
             with_checkpoint<InputsPastTheHooks<false>>},
-      Fault{"L8", "A second backward finds the used-up replay of the first.",
-            "state-spaces/mamba#909", with_mechanics<OneReplayForAll>},
+      Fault{"L8", "A second backward finds the used-up recomputation of the first.",
+            "state-spaces/mamba#909", with_mechanics<OneRecomputationForAll>},
       Fault{"L9", "A result is kept beside the graph, where nothing manages it.",
             "bitsandbytes-foundation/bitsandbytes#2034", with_checkpoint<OffTapeStash>},
-      Fault{"L10", "A replay ends when its last tensor is saved, before that is filled.",
+      Fault{"L10", "A recomputation ends when its last tensor is saved, before that is filled.",
             "pytorch/pytorch#193671", with_checkpoint<SavedBeforeFilled>},
       Fault{"L11", "Snapshots are references.", "NVIDIA/TransformerEngine#1190", nullptr,
             "Two snapshots are taken: of random state (then it is R3) and of inputs (then it is "
             "F8)."},
-      Fault{"L12", "A segment's inputs are overwritten while the replay's graph still reads them.",
+      Fault{"L12",
+            "A segment's inputs are overwritten while the recomputation's graph still reads them.",
             "meta-pytorch/torchtune#1867", with_checkpoint<FreedTooEarly>},
-      Fault{"L13", "A second backward uses the replay of the first.", "",
-            with_mechanics<StaleReplay>},
-      Fault{"L14", "Early stop ends a replay one tensor too soon.", "",
+      Fault{"L13", "A second backward uses the recomputation of the first.", "",
+            with_mechanics<StaleRecomputation>},
+      Fault{"L14", "Early stop ends a recomputation one tensor too soon.", "",
             with_mechanics<StopsTooSoon>},
       Fault{"L14b", "Early stop does not stop.", "", with_mechanics<NeverStops>},
-      Fault{"L15", "A replay runs its function twice.", "", with_checkpoint<ReplaysTwice>},
+      Fault{"L15", "A recomputation runs its function twice.", "",
+            with_checkpoint<RecomputesTwice>},
   };
   return table;
 }

@@ -91,7 +91,7 @@ struct CounterNotReset {
   std::map<std::string, int> counts;
 };
 
-/// P6: the first saved tensor that a backward asks for has all segments replayed, from the first
+/// P6: the first saved tensor that a backward asks for has all segments recomputed, from the first
 /// one on.
 class ForwardOrder {
  public:
@@ -180,7 +180,7 @@ struct LongSkipFreed {
   std::unordered_map<std::uint64_t, int> first_seen;
 };
 
-/// P8: results of replays, by op and shape, for the rest of the backward.
+/// P8: results of recomputations, by op and shape, for the rest of the backward.
 struct SharedCache {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) {
     return checkpoint(around(f, as_it_is,
@@ -296,19 +296,19 @@ std::span<const Fault> partition_faults() {
       Fault{"P3", "The last segment is checkpointed, too.", "", with_mechanics<LastOneToo>},
       Fault{"P3b", "Nothing is checkpointed.", "lucidrains/En-transformer#4",
             with_checkpoint<NothingIsCheckpointed>},
-      Fault{"P4", "A replay begins one op late.", "state-spaces/mamba#939",
-            with_checkpoint<ReplaysUnder<FirstOpSkipped>>},
+      Fault{"P4", "A recomputation begins one op late.", "state-spaces/mamba#939",
+            with_checkpoint<RecomputesUnder<FirstOpSkipped>>},
       Fault{"P5", "The counter that a policy is asked by goes on from segment to segment.",
             "pytorch/torchtitan#3397", with_checkpoint<CounterNotReset>},
-      Fault{"P6", "Segments are replayed from the first one on.", "",
+      Fault{"P6", "Segments are recomputed from the first one on.", "",
             with_checkpoint<ForwardOrder>},
-      Fault{"P7", "A value that skips two segments is gone when the third is replayed.",
+      Fault{"P7", "A value that skips two segments is gone when the third is recomputed.",
             "dolfin-adjoint/pyadjoint#209", with_checkpoint<LongSkipFreed>},
-      Fault{"P8", "Replays find each other's results, by op and shape.",
+      Fault{"P8", "Recomputations find each other's results, by op and shape.",
             "jax-ml/jax#8228 jax-ml/jax#8191", with_checkpoint<SharedCache>},
       Fault{"P9", "The layers that do not divide go to the first segment.", "",
             with_mechanics<RemainderFirst>},
-      Fault{"P10", "A replay begins at the first segment, whichever is asked for.", "",
+      Fault{"P10", "A recomputation begins at the first segment, whichever is asked for.", "",
             with_checkpoint<WholePrefix>},
   };
   return table;

@@ -20,7 +20,7 @@ class NotPutBack final : public Mechanics {
   void put_back_rng(Ambient& /*state*/, Streams /*surrounding*/) const override {}
 };
 
-/// R3: to restore a live handle from itself does nothing, before the replay and after.
+/// R3: to restore a live handle from itself does nothing, before the recomputation and after.
 class LiveHandle final : public Mechanics {
  public:
   void restore_rng(Ambient& /*state*/, const Streams& /*captured*/) const override {}
@@ -194,10 +194,10 @@ struct CapturedAtExit {
 std::span<const Fault> random_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"R1", "A replay draws from wherever the random streams happen to be.",
+      Fault{"R1", "A recomputation draws from wherever the random streams happen to be.",
             "pytorch/pytorch#14253 PaddlePaddle/Paddle#21298 microsoft/onnxruntime#19715",
             with_mechanics<NothingRestored>},
-      Fault{"R2", "What the random streams were before a replay is not put back after it.",
+      Fault{"R2", "What the random streams were before a recomputation is not put back after it.",
             "pytorch/pytorch#14253", with_mechanics<NotPutBack>},
       Fault{"R3", "Random state is kept as a live handle, so that to restore it does nothing.",
             "NVIDIA/Megatron-LM#5841", with_mechanics<LiveHandle>},
@@ -213,12 +213,13 @@ std::span<const Fault> random_faults() {
             "pytorch/pytorch#190717 pytorch/pytorch#190759", with_checkpoint<PolicyWithoutState>},
       Fault{"R9", "A mask depends on where its operand lies in memory.",
             "facebookresearch/xformers#173", with_checkpoint<MaskByAddress>},
-      Fault{"R10", "A draw that was kept does not move its stream in the replay.", "",
-            with_checkpoint<ReplaysUnder<KeptDrawStandsStill>>},
+      Fault{"R10", "A draw that was kept does not move its stream in the recomputation.", "",
+            with_checkpoint<RecomputesUnder<KeptDrawStandsStill>>},
       Fault{"R11", "The random state is taken when the segment ends, not when it begins.", "",
             with_checkpoint<CapturedAtExit>},
-      Fault{"R12", "In a replay a draw uses as many words as elements, not whole blocks of four.",
-            "", with_checkpoint<ReplaysUnder<NoWholeBlocks>>},
+      Fault{"R12",
+            "In a recomputation a draw uses as many words as elements, not whole blocks of four.",
+            "", with_checkpoint<RecomputesUnder<NoWholeBlocks>>},
   };
   return table;
 }

@@ -8,37 +8,37 @@ namespace rematch {
 namespace faulty {
 namespace {
 
-/// Runs a function as if it was, or was not, a replay.
-Tensors marked(const Function& f, const Tensors& in, bool replaying) {
+/// Runs a function as if it was, or was not, a recomputation.
+Tensors marked(const Function& f, const Tensors& in, bool recomputing) {
   struct Restore {
-    bool before = std::exchange(ambient().replaying, false);
-    ~Restore() { ambient().replaying = before; }
+    bool before = std::exchange(ambient().recomputing, false);
+    ~Restore() { ambient().recomputing = before; }
   } restore;
-  ambient().replaying = replaying;
+  ambient().recomputing = recomputing;
   return f(in);
 }
 
-Tensors as_replay(const Function& f, const Tensors& in) { return marked(f, in, true); }
+Tensors as_recomputation(const Function& f, const Tensors& in) { return marked(f, in, true); }
 Tensors as_forward(const Function& f, const Tensors& in) { return marked(f, in, false); }
 
 /// S1
-struct ReplayUpdates {
+struct RecomputationUpdates {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     return checkpoint(around(f, as_it_is, as_forward), in, options);
   }
 };
 
 /// S2
-struct OnlyReplayUpdates {
+struct OnlyRecomputationUpdates {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_replay, as_forward), in, options);
+    return checkpoint(around(f, as_recomputation, as_forward), in, options);
   }
 };
 
 /// S7: seen from after the step, an update that was taken back is one that was not made.
 struct UpdateLost {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_replay, as_replay), in, options);
+    return checkpoint(around(f, as_recomputation, as_recomputation), in, options);
   }
 };
 
@@ -90,11 +90,11 @@ struct OneSlotPerSegment {
 std::span<const Fault> state_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"S1", "A replay updates running statistics once more.",
-            "pytorch/pytorch#96136 pytorch/pytorch#62471", with_checkpoint<ReplayUpdates>},
-      Fault{"S2", "Running statistics are updated in the replay, and not in the forward.",
-            "facebookresearch/fairscale#1035", with_checkpoint<OnlyReplayUpdates>},
-      Fault{"S3", "A replay sees the state that its forward left.",
+      Fault{"S1", "A recomputation updates running statistics once more.",
+            "pytorch/pytorch#96136 pytorch/pytorch#62471", with_checkpoint<RecomputationUpdates>},
+      Fault{"S2", "Running statistics are updated in the recomputation, and not in the forward.",
+            "facebookresearch/fairscale#1035", with_checkpoint<OnlyRecomputationUpdates>},
+      Fault{"S3", "A recomputation sees the state that its forward left.",
             "huggingface/transformers#30320", nullptr,
             "The state of layers is the running statistics: training updates them and never reads "
             "them, evaluation reads and never updates them. (Of random streams it is R11.)"},
@@ -102,12 +102,12 @@ std::span<const Fault> state_faults() {
             "One slot for each segment keeps its random state, so that a second forward "
             "overwrites that of the first.",
             "NVIDIA/TransformerEngine#539", with_checkpoint<OneSlotPerSegment>},
-      Fault{"S5", "Effects of a segment happen again in its replay.",
+      Fault{"S5", "Effects of a segment happen again in its recomputation.",
             "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
             "The layers of a case have two effects beside their results: draws and running "
             "statistics. Their repetition is R2 and S1."},
-      Fault{"S6", "Hooks of a forward are armed again in its replay.", "pytorch/pytorch#187437",
-            nullptr,
+      Fault{"S6", "Hooks of a forward are armed again in its recomputation.",
+            "pytorch/pytorch#187437", nullptr,
             "Hooks belong to leaves that outlive the step, and no layer of a case registers one in "
             "its forward: there is nothing to arm. (Hooks that fire too often are G9.)"},
       Fault{"S7", "Running statistics are what they were before the forward: the update is lost.",

@@ -38,13 +38,14 @@ inline Tensors as_it_is(const Function& function, const Tensors& inputs) {
   return function(inputs);
 }
 
-/// `function`, whose first run, the forward, goes through `forward` and every later one, a replay,
-/// through `replay`.
-inline Function around(const Function& function, Around forward, Around replay) {
+/// `function`, whose first run, the forward, goes through `forward` and every later one, a
+/// recomputation, through `recomputation`.
+inline Function around(const Function& function, Around forward, Around recomputation) {
   auto first = std::make_shared<bool>(true);
   return [function, first, forward = std::move(forward),
-          replay = std::move(replay)](const Tensors& inputs) {
-    return std::exchange(*first, false) ? forward(function, inputs) : replay(function, inputs);
+          recomputation = std::move(recomputation)](const Tensors& inputs) {
+    return std::exchange(*first, false) ? forward(function, inputs)
+                                        : recomputation(function, inputs);
   };
 }
 
@@ -63,9 +64,9 @@ class SaveSpy : public SavedTensorHooks {
   HookScope scope_;
 };
 
-/// Replays run under a Spy of type S; forwards as they are.
+/// Recomputations run under a Spy of type S; forwards as they are.
 template <class S>
-struct ReplaysUnder {
+struct RecomputesUnder {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     return checkpoint(around(f, as_it_is,
                              [](const Function& g, const Tensors& x) {
@@ -76,7 +77,7 @@ struct ReplaysUnder {
   }
 };
 
-/// Versions of what a replay reads are not compared.
+/// Versions of what a recomputation reads are not compared.
 class VersionsUnchecked final : public Mechanics {
  public:
   bool compares_versions() const override { return false; }

@@ -34,9 +34,9 @@ TEST_CASE("the cast of a tied weight is saved once with a cache, once a use with
   CHECK(forecast_of(c).saved_bytes == 18 + 18 + 24);
 }
 
-TEST_CASE("other layers work in float32 and save what they widened") {
+TEST_CASE("other layers work in float32 and save what they upcast") {
   const Case c = autocast({dense(3), layer("gelu"), layer("tanh")});
-  // linear: operand and weight; gelu: its widened operand; tanh: its output, which the loss saves
+  // linear: operand and weight; gelu: its upcast operand; tanh: its output, which the loss saves
   // too.
   CHECK(forecast_of(c).saved_bytes == 12 + 18 + 24 + 24);
 }

@@ -117,7 +117,7 @@ TEST_CASE("two names of one tensor become two sums when they cross a reentrant b
                             joined("add", {1, 0})});
   c.protocol.input_requires_grad = true;
   CHECK(exact(c));
-  // Plain: (g4 + g3) + g2. In the replay the first name gathers g4 + g2, the second has g3.
+  // Plain: (g4 + g3) + g2. In the recomputation the first name gathers g4 + g2, the second has g3.
   c.plan.segments = {segment(2, 5, R)};
   CHECK_FALSE(exact(c));
   CHECK_FALSE(forecast_of(c).exact_inputs);
@@ -131,7 +131,7 @@ TEST_CASE("two names of one tensor become two sums when they cross a reentrant b
   CHECK(forecast_of(c).exact_inputs);
 }
 
-TEST_CASE("values are comparable unless a replay draws without its random state") {
+TEST_CASE("values are comparable unless a recomputation draws without its random state") {
   Case c = case_of({2, 3}, {dense(3), layer("dropout"), dense(3)});
   c.plan.segments = {segment(0, 2, N)};
   CHECK(forecast_of(c).values_comparable);
@@ -140,7 +140,7 @@ TEST_CASE("values are comparable unless a replay draws without its random state"
   CHECK_FALSE(forecast_of(c).may_fail);
   c.plan.segments[0].choice.determinism = CheckKind::values;
   CHECK(forecast_of(c).may_fail);
-  // The replay of [0, 1) does not reach the dropout.
+  // The recomputation of [0, 1) does not reach the dropout.
   c.plan.segments[0].end = 1;
   CHECK(forecast_of(c).values_comparable);
   CHECK_FALSE(forecast_of(c).may_fail);

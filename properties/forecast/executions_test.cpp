@@ -52,7 +52,7 @@ TEST_CASE("a sequential plan runs the first (k - 1) * floor(n / k) layers twice,
   }
 }
 
-TEST_CASE("every backward of a retained graph replays again") {
+TEST_CASE("every backward of a retained graph recomputes again") {
   for (const Variant variant : kBoth) {
     Case c = tanh_chain(3);
     c.plan.segments = {segment(0, 2, variant)};
@@ -79,18 +79,18 @@ TEST_CASE("nested non-reentrant checkpoints run a layer d + 1 times only without
   }
 }
 
-TEST_CASE("recursive halving runs a layer once more for every level that replays it") {
+TEST_CASE("recursive halving runs a layer once more for every level that recomputes it") {
   Case c = tanh_chain(8);
   c.plan.segments = {halved(0, 8, Variant::reentrant)};
   CHECK(forecast_of(c).executions == Counts(8, 5));
 
-  // With early stop the replay of a level ends where its second half begins.
+  // With early stop the recomputation of a level ends where its second half begins.
   c.plan.segments = {halved(0, 8, Variant::non_reentrant)};
   const Forecast f = forecast_of(c);
   for (unsigned i = 0; i < 8; ++i) CHECK(f.executions[i] == 2 + std::popcount(~i & 7u));
 }
 
-TEST_CASE("early stop ends a replay with the layer of the last saved tensor") {
+TEST_CASE("early stop ends a recomputation with the layer of the last saved tensor") {
   Case c = case_of({2, 3}, {dense(3), dense(3), joined("add", {0, 0})});
   c.plan.segments = {segment(1, 3, Variant::non_reentrant)};
   CHECK(forecast_of(c).executions == Counts{1, 2, 1});
@@ -100,7 +100,7 @@ TEST_CASE("early stop ends a replay with the layer of the last saved tensor") {
   CHECK(forecast_of(c).executions == Counts{1, 2, 2});
 }
 
-TEST_CASE("a non-reentrant segment that saves nothing is never replayed, a reentrant one is") {
+TEST_CASE("a non-reentrant segment that saves nothing is never recomputed, a reentrant one is") {
   Case c = case_of({2, 3}, {dense(3), joined("add", {0, 0})});
   c.plan.segments = {segment(1, 2, Variant::non_reentrant)};
   CHECK(forecast_of(c).executions == Counts{1, 1});
@@ -108,7 +108,7 @@ TEST_CASE("a non-reentrant segment that saves nothing is never replayed, a reent
   CHECK(forecast_of(c).executions == Counts{1, 2});
 }
 
-TEST_CASE("a segment in which nothing requires grad is never replayed") {
+TEST_CASE("a segment in which nothing requires grad is never recomputed") {
   for (const Variant variant : kBoth) {
     Case c = case_of({2, 3}, {layer("tanh"), dense(3), layer("tanh")});
     c.plan.segments = {segment(0, 1, variant)};
@@ -124,7 +124,7 @@ TEST_CASE("the two variants nest in each other, each by its own rules") {
   CHECK(forecast_of(c).executions == Counts{2, 3, 2});
 }
 
-TEST_CASE("a replay stops before an inner non-reentrant region but after a reentrant one") {
+TEST_CASE("a recomputation stops before an inner non-reentrant region but after a reentrant one") {
   // The inner inputs are the last thing saved: by one variant before, by the other after its run.
   Case c = tanh_chain(2);
   c.plan.segments = {

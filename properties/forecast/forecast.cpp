@@ -44,34 +44,34 @@ bool unchecked_around(std::span<const SegmentSpec> segments, int layer) {
 }
 
 void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segments) {
-  const MishapSpec& m = c.protocol.mishap;
-  const auto replayed = [&](int layer) {
+  const InjectedFailure& m = c.protocol.failure;
+  const auto recomputed = [&](int layer) {
     return f.executions[static_cast<std::size_t>(layer)] > 1;
   };
   f.trial_fails = false;
   f.words_of_trial.assign(f.words_per_forward.size(), 0);
   switch (m.kind) {
-    case MishapKind::none:
+    case FailureKind::none:
       return;
-    case MishapKind::input_changed:
+    case FailureKind::input_changed:
       // A saved input is held to its version whatever was agreed.
-      f.trial_fails = !segments.empty() && segments[0].begin == 0 && replayed(0);
+      f.trial_fails = !segments.empty() && segments[0].begin == 0 && recomputed(0);
       break;
-    case MishapKind::weight_changed:
-    case MishapKind::op_exchanged:
-      f.trial_fails = replayed(m.layer) && !unchecked_around(segments, m.layer);
+    case FailureKind::weight_changed:
+    case FailureKind::op_exchanged:
+      f.trial_fails = recomputed(m.layer) && !unchecked_around(segments, m.layer);
       break;
-    case MishapKind::replay_throws:
-      f.trial_fails = replayed(m.layer);
+    case FailureKind::recomputation_throws:
+      f.trial_fails = recomputed(m.layer);
       break;
-    case MishapKind::forward_throws:
+    case FailureKind::forward_throws:
       f.trial_fails = true;
       for (int i = 0; i < m.layer; ++i) {
         const auto layer = static_cast<std::size_t>(i);
         f.words_of_trial[static_cast<std::size_t>(c.layers[layer].stream)] += f.layer_words[layer];
       }
       return;
-    case MishapKind::graph_dropped:
+    case FailureKind::graph_dropped:
       break;
   }
   f.words_of_trial = f.words_per_forward;

@@ -50,20 +50,21 @@ struct Forecast {
   std::vector<std::uint64_t> words_per_forward;
   /// The same for the trial before the first step; zeros when there is none.
   std::vector<std::uint64_t> words_of_trial;
-  /// Whether the trial must fail under the plan: a replay meets what went wrong, and nobody
+  /// Whether the trial must fail under the plan: a recomputation meets what went wrong, and nobody
   /// switched its checks off.
   bool trial_fails = false;
-  /// false when a segment that draws is replayed without its random state: masks and gradients of
-  /// the replay are then fresh, and value comparisons with the plain run are meaningless from the
-  /// first backward on.
+  /// false when a segment that draws is recomputed without its random state: masks and gradients of
+  /// the recomputation are then fresh, and value comparisons with the plain run are meaningless
+  /// from the first backward on.
   bool values_comparable = true;
-  /// Such a replay under CheckKind::values may be noticed, and then fails with a checkpoint_error.
+  /// Such a recomputation under CheckKind::values may be noticed, and then fails with a
+  /// checkpoint_error.
   bool may_fail = false;
   /// exact_parameters[p] is false when the gradient of p is the same sum in another order than in
-  /// the plain run. There is one cause for a parameter: it is tied, and a reentrant replay adds its
-  /// share to the gradient by itself, so that ((old + g3) + g2) stands against (old + (g3 + g2));
-  /// and one for what lies behind a value: two names of one tensor (duplicate, an identity layer)
-  /// cross a reentrant boundary as two leaves, each with a sum of its own.
+  /// the plain run. There is one cause for a parameter: it is tied, and a reentrant recomputation
+  /// adds its share to the gradient by itself, so that ((old + g3) + g2) stands against (old + (g3
+  /// + g2)); and one for what lies behind a value: two names of one tensor (duplicate, an identity
+  /// layer) cross a reentrant boundary as two leaves, each with a sum of its own.
   std::vector<bool> exact_parameters;
   /// The same for the gradient of the model input.
   bool exact_inputs = true;

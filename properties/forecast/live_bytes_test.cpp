@@ -52,7 +52,9 @@ TEST_CASE("a plain run holds every output until its backward, and two gradients 
         });
 }
 
-TEST_CASE("a non-reentrant segment holds two values in its forward and all of them in its replay") {
+TEST_CASE(
+    "a non-reentrant segment holds two values in its forward and all of them in its "
+    "recomputation") {
   Case c = tanh_chain(3);
   c.plan.segments = {segment(0, 3, Variant::non_reentrant)};
   const Forecast f = forecast_of(c);

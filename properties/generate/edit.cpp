@@ -62,10 +62,10 @@ class Mender {
       LayerSpec& l = c_.layers[static_cast<std::size_t>(i)];
       if (l.in_place && in_place_hazard(c_, i) != nullptr) l.in_place = false;
     }
-    MishapSpec& mishap = c_.protocol.mishap;
-    if (!has_layer(mishap.kind)) return;
-    const auto layer = static_cast<std::size_t>(mishap.layer);
-    if (layer >= c_.layers.size() || !can_happen(mishap.kind, c_.layers[layer])) mishap = {};
+    InjectedFailure& failure = c_.protocol.failure;
+    if (!has_layer(failure.kind)) return;
+    const auto layer = static_cast<std::size_t>(failure.layer);
+    if (layer >= c_.layers.size() || !can_happen(failure.kind, c_.layers[layer])) failure = {};
   }
 
  private:
@@ -115,12 +115,12 @@ Case without_layers(const Case& c, int begin, int end) {
                                    : ValueRef{removal.layer(v.layer), v.output};
     }
   }
-  MishapSpec& mishap = smaller.protocol.mishap;
-  if (has_layer(mishap.kind)) {
-    if (removal.removes(mishap.layer)) {
-      mishap = {};
+  InjectedFailure& failure = smaller.protocol.failure;
+  if (has_layer(failure.kind)) {
+    if (removal.removes(failure.layer)) {
+      failure = {};
     } else {
-      mishap.layer = removal.layer(mishap.layer);
+      failure.layer = removal.layer(failure.layer);
     }
   }
   renumber_ties(c, removal, smaller);

@@ -42,7 +42,7 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   draw_wide_model(draw, c);
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
-  draw_mishap(draw, c);
+  draw_failure(draw, c);
   return c;
 }
 

@@ -17,7 +17,7 @@ void draw_in_place(DrawSource& draw, Case& c);
 /// In the place of model, plan and protocol: a small case with more than a few of something.
 void draw_wide_tail(DrawSource& draw, Case& c);
 /// The very last: it needs all else.
-void draw_mishap(DrawSource& draw, Case& c);
+void draw_failure(DrawSource& draw, Case& c);
 
 /// Does the loss of the plain run require grad: some parameter is trainable or the input requires
 /// grad.

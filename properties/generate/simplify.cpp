@@ -271,13 +271,13 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
     e.protocol.autocast = usual.autocast;
     e.protocol.cast_cache = usual.cast_cache;
   };
-  const auto without_mishap = [](Case& e) { e.protocol.mishap = {}; };
+  const auto without_failure = [](Case& e) { e.protocol.failure = {}; };
   const auto protocol = [](Case& e) -> ProtocolSpec& { return e.protocol; };
   const auto whole = [](Case& e) -> Case& { return e; };
   const bool casts = c.protocol.autocast != usual.autocast;
-  const bool mishap = c.protocol.mishap != MishapSpec{};
+  const bool failure = c.protocol.failure != InjectedFailure{};
   return offer_edited(c, offer, all_usual) || offer_edited(c, offer, but_the_input) ||
-         (mishap && offer_edited(c, offer, without_mishap)) ||
+         (failure && offer_edited(c, offer, without_failure)) ||
          (casts && offer_edited(c, offer, without_autocast)) ||
          simplify_fields(c, offer, protocol, usual) || simplify_fields(c, offer, whole, Case{});
 }

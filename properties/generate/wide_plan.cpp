@@ -61,7 +61,7 @@ class WidePlan {
           std::array{80, 10, 10},
           std::array{Feature::metadata_check, Feature::no_check, Feature::values_check});
       if (check == 1) choice.determinism = CheckKind::none;
-      // Fresh draws change values, also those of segments nested in a replay: no such check.
+      // Fresh draws change values, also those of segments nested in a recomputation: no such check.
       if (check == 2 && !fresh_draws_) choice.determinism = CheckKind::values;
     }
     if (!reentrant && c_.protocol.backwards == 1 && draw_.may(Feature::selective)) {
@@ -172,13 +172,13 @@ void draw_in_place(DrawSource& draw, Case& c) {
   }
 }
 
-void draw_mishap(DrawSource& draw, Case& c) {
-  if (!preserves_rng_everywhere(c) || !draw.chance(28, Feature::mishap)) return;
-  MishapSpec m;
-  m.kind = draw.pick(std::array{MishapKind::input_changed, MishapKind::weight_changed,
-                                MishapKind::weight_changed, MishapKind::op_exchanged,
-                                MishapKind::forward_throws, MishapKind::replay_throws,
-                                MishapKind::graph_dropped});
+void draw_failure(DrawSource& draw, Case& c) {
+  if (!preserves_rng_everywhere(c) || !draw.chance(28, Feature::injected_failure)) return;
+  InjectedFailure m;
+  m.kind = draw.pick(std::array{FailureKind::input_changed, FailureKind::weight_changed,
+                                FailureKind::weight_changed, FailureKind::op_exchanged,
+                                FailureKind::forward_throws, FailureKind::recomputation_throws,
+                                FailureKind::graph_dropped});
   const int layers = static_cast<int>(c.layers.size());
   if (has_layer(m.kind)) {
     // The first that it can happen to, from a layer on that is drawn.
@@ -188,7 +188,7 @@ void draw_mishap(DrawSource& draw, Case& c) {
       m.layer = (m.layer + 1) % layers;
     }
   }
-  c.protocol.mishap = m;
+  c.protocol.failure = m;
 }
 
 }  // namespace rematch

@@ -118,7 +118,7 @@ TEST_CASE("a law that reads what the subject does not observe says so, and is no
   const Verdicts verdicts = judge(synthetic_case(), honest, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::not_observed);
-  CHECK(verdicts.by_law[index_of(*find_law("replay-order"))] == Verdict::not_observed);
+  CHECK(verdicts.by_law[index_of(*find_law("recomputation-order"))] == Verdict::not_observed);
   Blind forgetful(false);
   CHECK_FALSE(judge(synthetic_case(), forgetful, workspace).kept());
 }
@@ -169,7 +169,7 @@ TEST_CASE("a record that cannot be read violates the law that tried to") {
   subject.records.checkpointed.values[1].hash ^= 1;
   const Verdicts verdicts = judge(subject.records.c, subject, workspace);
   CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::violated);
-  CHECK(verdicts.by_law[index_of(*find_law("replayed-values"))] == Verdict::violated);
+  CHECK(verdicts.by_law[index_of(*find_law("recomputed-values"))] == Verdict::violated);
 }
 
 TEST_CASE("the reference run detaches the frozen first block") {

@@ -15,9 +15,9 @@ class Narrow final : public Subject {
   explicit Narrow(bool faulty) : faulty_(faulty) {}
   std::string_view name() const override { return "narrow"; }
   FeatureSet implements() const override {
-    return FeatureSet::all().without({Feature::non_reentrant, Feature::mishap, Feature::autocast,
-                                      Feature::offload, Feature::conv2d, Feature::split,
-                                      Feature::float64, Feature::adam, Feature::sequential});
+    return FeatureSet::all().without(
+        {Feature::non_reentrant, Feature::injected_failure, Feature::autocast, Feature::offload,
+         Feature::conv2d, Feature::split, Feature::float64, Feature::adam, Feature::sequential});
   }
   Observables observes() const override {
     return {Observable::outputs, Observable::input_gradients, Observable::parameter_gradients};

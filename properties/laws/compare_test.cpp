@@ -90,7 +90,7 @@ TEST_CASE("values that the forecast calls inexact are passed over, those before 
   CHECK(s.judge("outputs"));
 }
 
-TEST_CASE("after replays with fresh draws only the first forward is compared") {
+TEST_CASE("after recomputations with fresh draws only the first forward is compared") {
   Synthetic s(synthetic_case());
   s.forecast.values_comparable = false;
   for (Observation& o : s.checkpointed.observations) {

@@ -153,13 +153,14 @@ bool applies(const Evidence& e) {
 }  // namespace
 
 extern const Law dropout_masks_law;
-const Law dropout_masks_law{.name = kName,
-                            .statement =
-                                "Every replay of a random layer draws what its forward drew, and "
-                                "every forward what the plain "
-                                "run drew.",
-                            .check = check,
-                            .reads = {Observable::draws},
-                            .applies = applies};
+const Law dropout_masks_law{
+    .name = kName,
+    .statement =
+        "Every recomputation of a random layer draws what its forward drew, and "
+        "every forward what the plain "
+        "run drew.",
+    .check = check,
+    .reads = {Observable::draws},
+    .applies = applies};
 
 }  // namespace rematch

@@ -25,7 +25,7 @@ struct Promise {
   }
 };
 
-/// "step 0, pass 0, after layer 3 (linear), execution 1, in the checkpointed run (event 17)".
+/// "step 0, microbatch 0, after layer 3 (linear), execution 1, in the checkpointed run (event 17)".
 std::string place_of(const Case& c, const LiveReading& reading, std::string_view run,
                      std::size_t number);
 

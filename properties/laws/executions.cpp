@@ -58,7 +58,7 @@ const Law executions_law{
     .name = kName,
     .statement =
         "Every layer runs as often as the forecast counts, once for the forward and once for each "
-        "replay that reaches it, and computes each time unless a policy kept its results.",
+        "recomputation that reaches it, and computes each time unless a policy kept its results.",
     .check = check,
     .reads = {Observable::executions},
     .applies = applies};

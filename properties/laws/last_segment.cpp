@@ -19,20 +19,21 @@ std::optional<Violation> check(const Evidence& e) {
   }
   for (const Draw& d : e.checkpointed.draws) {
     if (d.layer < first || d.layer >= layers || d.execution == 0) continue;
-    return Violation{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a replay",
+    return Violation{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a recomputation",
                      "a draw in execution " + std::to_string(d.execution)};
   }
-  // Where the segment before it is replayed, the border lies where the formula says.
+  // Where the segment before it is recomputed, the border lies where the formula says.
   if (first == 0) return std::nullopt;
-  const auto replays_before = [&](const std::vector<int>& executions) {
+  const auto recomputations_before = [&](const std::vector<int>& executions) {
     return *std::max_element(executions.begin(), executions.begin() + first) > 1;
   };
-  if (!replays_before(e.forecast.executions)) return std::nullopt;
+  if (!recomputations_before(e.forecast.executions)) return std::nullopt;
   const bool any =
       std::any_of(e.checkpointed.executions.begin(), e.checkpointed.executions.end(),
                   [&](const ExecutionCount& x) { return x.layer < first && x.count > 1; });
   if (any) return std::nullopt;
-  return Violation{kName, "layers before " + std::to_string(first), "replayed", "never replayed"};
+  return Violation{kName, "layers before " + std::to_string(first), "recomputed",
+                   "never recomputed"};
 }
 
 bool applies(const Evidence& e) { return e.c.plan.sequential && e.c.plan.sequential->last_stored; }
@@ -44,7 +45,7 @@ const Law last_segment_law{
     .name = kName,
     .statement =
         "The stored last segment of a sequential plan, floor(n / k) layers and the remainder, runs "
-        "once and is never replayed.",
+        "once and is never recomputed.",
     .check = check,
     .reads = {Observable::executions},
     .applies = applies};

@@ -10,10 +10,10 @@
 #define REMATCH_EACH_LAW(LAW) \
   LAW(survives)               \
   LAW(errors)                 \
-  LAW(mishaps)                \
+  LAW(injected_failures)      \
   LAW(requires_grad_map)      \
   LAW(dropout_masks)          \
-  LAW(replayed_values)        \
+  LAW(recomputed_values)      \
   LAW(outputs)                \
   LAW(losses)                 \
   LAW(rng_after_forward)      \
@@ -28,7 +28,7 @@
   LAW(executions)             \
   LAW(last_segment)           \
   LAW(hooks)                  \
-  LAW(replay_order)           \
+  LAW(recomputation_order)    \
   LAW(saved_bytes)            \
   LAW(bytes_after_backward)   \
   LAW(one_segment_alive)      \

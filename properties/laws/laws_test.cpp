@@ -43,13 +43,13 @@ ByteReading& reading(Record& r, Moment moment) {
                        [&](const ByteReading& b) { return b.moment == moment; });
 }
 
-Draw& replayed_draw(Record& r) {
+Draw& recomputed_draw(Record& r) {
   return *std::find_if(r.draws.begin(), r.draws.end(),
                        [](const Draw& d) { return d.execution == 1; });
 }
 
-/// The `number`-th run of a layer in a replay.
-LiveReading& replayed_layer(Record& r, int number) {
+/// The `number`-th run of a layer in a recomputation.
+LiveReading& recomputed_layer(Record& r, int number) {
   for (LiveReading& l : r.live) {
     if (l.event == Event::layer && l.execution > 0 && number-- == 0) return l;
   }
@@ -109,13 +109,13 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) { forget(c, Quantity::parameter_gradient); }},
     {"absent-gradients", "the input gradient is absent",
      [](Record&, Record& c) { observation(c, Quantity::input_gradient).present = false; }},
-    {"dropout-masks", "a replay draws another mask",
-     [](Record&, Record& c) { replayed_draw(c).hash ^= 1; }},
-    {"dropout-masks", "a replay draws from another offset",
-     [](Record&, Record& c) { replayed_draw(c).offset += 4; }},
-    {"dropout-masks", "a replay draws fewer elements",
-     [](Record&, Record& c) { replayed_draw(c).elements -= 1; }},
-    {"dropout-masks", "a replay does not draw",
+    {"dropout-masks", "a recomputation draws another mask",
+     [](Record&, Record& c) { recomputed_draw(c).hash ^= 1; }},
+    {"dropout-masks", "a recomputation draws from another offset",
+     [](Record&, Record& c) { recomputed_draw(c).offset += 4; }},
+    {"dropout-masks", "a recomputation draws fewer elements",
+     [](Record&, Record& c) { recomputed_draw(c).elements -= 1; }},
+    {"dropout-masks", "a recomputation does not draw",
      [](Record&, Record& c) {
        erase_first(c.draws, [](const Draw& d) { return d.execution == 1; });
      }},
@@ -123,8 +123,8 @@ const Deviation kDeviations[] = {
      [](Record& p, Record&) { p.draws[0].hash ^= 1; }},
     {"dropout-masks", "a forward is not recorded",
      [](Record&, Record& c) { c.draws[0].execution = 5; }},
-    {"dropout-masks", "the plain run replays",
-     [](Record& p, Record& c) { p.draws.push_back(replayed_draw(c)); }},
+    {"dropout-masks", "the plain run recomputations",
+     [](Record& p, Record& c) { p.draws.push_back(recomputed_draw(c)); }},
     {"dropout-masks", "both runs draw another number of elements than the layer has",
      [](Record& p, Record& c) {
        for (Record* r : {&p, &c}) {
@@ -147,7 +147,7 @@ const Deviation kDeviations[] = {
        stream(p, Moment::after_forward, 0).offset += 4;
        stream(c, Moment::after_forward, 0).offset += 4;
      }},
-    {"rng-after-backward", "the replay's state is not undone",
+    {"rng-after-backward", "the recomputation's state is not undone",
      [](Record&, Record& c) { stream(c, Moment::after_backward, 0).offset -= 4; }},
     {"rng-after-backward", "both runs draw in the backward",
      [](Record& p, Record& c) {
@@ -184,40 +184,40 @@ const Deviation kDeviations[] = {
     {"executions", "a count is missing", [](Record&, Record& c) { c.executions.pop_back(); }},
     {"executions", "a count is there twice",
      [](Record&, Record& c) { c.executions.push_back(c.executions[0]); }},
-    {"last-segment", "a layer of it is replayed",
+    {"last-segment", "a layer of it is recomputed",
      [](Record&, Record& c) { c.executions[2].count = 2; }},
-    {"last-segment", "it draws in a replay",
+    {"last-segment", "it draws in a recomputation",
      [](Record&, Record& c) {
-       Draw d = replayed_draw(c);
+       Draw d = recomputed_draw(c);
        d.layer = 3;
        c.draws.push_back(d);
      }},
-    {"last-segment", "nothing before it is replayed",
+    {"last-segment", "nothing before it is recomputed",
      [](Record&, Record& c) {
        for (ExecutionCount& x : c.executions) x.count = 1;
      }},
     {"hooks", "one fires once more", [](Record&, Record& c) { ++c.hooks[0].count; }},
     {"hooks", "one that must fire is not recorded", [](Record&, Record& c) { c.hooks.pop_back(); }},
-    {"replay-order", "segments are replayed in the order of the forward",
-     [](Record&, Record& c) { std::swap(replayed_layer(c, 0), replayed_layer(c, 1)); }},
-    {"replay-order", "a layer is replayed twice",
+    {"recomputation-order", "segments are recomputed in the order of the forward",
+     [](Record&, Record& c) { std::swap(recomputed_layer(c, 0), recomputed_layer(c, 1)); }},
+    {"recomputation-order", "a layer is recomputed twice",
      [](Record&, Record& c) {
-       const LiveReading twice = replayed_layer(c, 0);
-       c.live.insert(c.live.begin() + (&replayed_layer(c, 0) - c.live.data()), twice);
+       const LiveReading twice = recomputed_layer(c, 0);
+       c.live.insert(c.live.begin() + (&recomputed_layer(c, 0) - c.live.data()), twice);
      }},
-    {"replay-order", "a layer is not replayed",
+    {"recomputation-order", "a layer is not recomputed",
      [](Record&, Record& c) {
-       c.live.erase(c.live.begin() + (&replayed_layer(c, 1) - c.live.data()));
+       c.live.erase(c.live.begin() + (&recomputed_layer(c, 1) - c.live.data()));
      }},
-    {"replay-order", "a layer runs after the last step",
-     [](Record&, Record& c) { c.live.push_back(replayed_layer(c, 1)); }},
-    {"replay-order", "a layer runs for another forward",
-     [](Record&, Record& c) { replayed_layer(c, 1).pass ^= 1; }},
-    {"one-segment-alive", "a byte of the first replay is there when the second begins",
-     [](Record&, Record& c) { ++replayed_layer(c, 1).entered; }},
+    {"recomputation-order", "a layer runs after the last step",
+     [](Record&, Record& c) { c.live.push_back(recomputed_layer(c, 1)); }},
+    {"recomputation-order", "a layer runs for another forward",
+     [](Record&, Record& c) { recomputed_layer(c, 1).pass ^= 1; }},
+    {"one-segment-alive", "a byte of the first recomputation is there when the second begins",
+     [](Record&, Record& c) { ++recomputed_layer(c, 1).entered; }},
     {"live-bytes", "one byte more after a layer", [](Record&, Record& c) { ++c.live[0].live; }},
     {"live-bytes", "one byte more before a layer",
-     [](Record&, Record& c) { ++replayed_layer(c, 0).entered; }},
+     [](Record&, Record& c) { ++recomputed_layer(c, 0).entered; }},
     {"live-bytes", "one byte less at the end", [](Record&, Record& c) { --c.live.back().live; }},
     {"live-bytes", "one byte less in the plain run", [](Record& p, Record&) { --p.live[0].live; }},
     {"live-bytes", "a byte in host memory", [](Record&, Record& c) { ++c.live[0].offloaded; }},
@@ -236,19 +236,20 @@ const Deviation kDeviations[] = {
     {"saved-bytes", "one byte more", [](Record&, Record& c) { ++c.bytes[0].saved; }},
     {"saved-bytes", "one byte less in the plain run",
      [](Record& p, Record&) { --p.bytes[0].saved; }},
-    {"mishaps", "the checkpointed run does not notice",
+    {"injected-failures", "the checkpointed run does not notice",
      [](Record&, Record& c) { c.trial->failed = false; }},
-    {"mishaps", "the checkpointed run leaves a byte",
+    {"injected-failures", "the checkpointed run leaves a byte",
      [](Record&, Record& c) { c.trial->left_bytes = 1; }},
-    {"mishaps", "the plain run leaves a byte", [](Record& p, Record&) { p.trial->left_bytes = 1; }},
-    {"mishaps", "a setting is left",
+    {"injected-failures", "the plain run leaves a byte",
+     [](Record& p, Record&) { p.trial->left_bytes = 1; }},
+    {"injected-failures", "a setting is left",
      [](Record&, Record& c) { c.trial->left_behind = "grad mode"; }},
-    {"mishaps", "there is no reading", [](Record&, Record& c) { c.trial.reset(); }},
-    {"replayed-values", "a replay computes other bits",
+    {"injected-failures", "there is no reading", [](Record&, Record& c) { c.trial.reset(); }},
+    {"recomputed-values", "a recomputation computes other bits",
      [](Record&, Record& c) { ++c.values[2].hash; }},
-    {"replayed-values", "a replay runs another op",
+    {"recomputed-values", "a recomputation runs another op",
      [](Record&, Record& c) { c.values[2].op = "x"; }},
-    {"replayed-values", "a replay saves other bits",
+    {"recomputed-values", "a recomputation saves other bits",
      [](Record&, Record& c) { ++c.values[3].hash; }},
     {"saved-bytes", "a reading is missing",
      [](Record&, Record& c) { c.bytes.erase(c.bytes.begin()); }},
@@ -294,11 +295,12 @@ TEST_CASE("every law breaks at the smallest deviation") {
   }
 }
 
-TEST_CASE("what is live in a replay is judged, but for results where early stop leaves a layer") {
+TEST_CASE(
+    "what is live in a recomputation is judged, but for results where early stop leaves a layer") {
   Case c = synthetic_case();
   c.plan.sequential->segments = 2;
   Synthetic s(c);
-  const LiveReading& first = replayed_layer(s.checkpointed, 0);
+  const LiveReading& first = recomputed_layer(s.checkpointed, 0);
   const auto at = static_cast<std::size_t>(&first - s.checkpointed.live.data());
   REQUIRE_FALSE(s.forecast.live[at].stops);
   REQUIRE(s.forecast.live[at + 1].stops);

@@ -8,33 +8,36 @@ namespace {
 
 constexpr std::string_view kName = "one-segment-alive";
 
-// What a run holds beyond the forecast when a replay begins: it may not grow from one replay of a
-// backward to the next. What was there at the first is the business of other laws.
+// What a run holds beyond the forecast when a recomputation begins: it may not grow from one
+// recomputation of a backward to the next. What was there at the first is the business of other
+// laws.
 std::optional<Violation> check(const Evidence& e) {
-  bool replayed = false;
+  bool recomputed = false;
   std::int64_t first = 0;
-  std::size_t replay = 0;
+  std::size_t recomputation = 0;
   const auto judge = [&](const Promise* promise, const LiveReading* got,
                          std::size_t number) -> std::optional<Violation> {
     // Events that are missing or too many are no business of this law.
     if (promise == nullptr || got == nullptr) return std::nullopt;
     const LiveReading* const wanted = promise->reading;
-    const std::vector<std::size_t>& replays = e.forecast.recomputations;
-    while (replay < replays.size() && replays[replay] < number) ++replay;
-    const bool begins = replay < replays.size() && replays[replay] == number;
+    const std::vector<std::size_t>& recomputations = e.forecast.recomputations;
+    while (recomputation < recomputations.size() && recomputations[recomputation] < number)
+      ++recomputation;
+    const bool begins =
+        recomputation < recomputations.size() && recomputations[recomputation] == number;
     if (begins && wanted->event == Event::layer && got->event == Event::layer) {
       const std::int64_t beyond = got->entered - wanted->entered;
-      if (replayed && beyond > first) {
+      if (recomputed && beyond > first) {
         return Violation{kName,
-                         "when a replay begins, before " +
+                         "when a recomputation begins, before " +
                              place_of(e.c, promise->in_step(), "checkpointed run", number),
                          std::to_string(wanted->entered + first) + " bytes",
                          std::to_string(got->entered) + " bytes"};
       }
-      if (!replayed) first = beyond;
-      replayed = true;
+      if (!recomputed) first = beyond;
+      recomputed = true;
     }
-    if (wanted->event == Event::backward || wanted->event == Event::graph) replayed = false;
+    if (wanted->event == Event::backward || wanted->event == Event::graph) recomputed = false;
     return std::nullopt;
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, std::min(e.c.protocol.steps, 2),
@@ -49,13 +52,14 @@ bool applies(const Evidence& e) {
 }  // namespace
 
 extern const Law one_segment_alive_law;
-const Law one_segment_alive_law{.name = kName,
-                                .statement =
-                                    "When a replay begins, nothing that an earlier one of the same "
-                                    "backward recomputed is live any "
-                                    "more, save what the forecast counts as handed on.",
-                                .check = check,
-                                .reads = {Observable::live_bytes},
-                                .applies = applies};
+const Law one_segment_alive_law{
+    .name = kName,
+    .statement =
+        "When a recomputation begins, nothing that an earlier one of the same "
+        "backward recomputed is live any "
+        "more, save what the forecast counts as handed on.",
+    .check = check,
+    .reads = {Observable::live_bytes},
+    .applies = applies};
 
 }  // namespace rematch

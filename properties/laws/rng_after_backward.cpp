@@ -9,11 +9,11 @@ std::optional<Violation> check(const Evidence& e) {
   if (auto violation = compare_streams(e, Moment::after_backward, kName)) return violation;
   if (!e.forecast.values_comparable) return std::nullopt;
   const ProtocolSpec& p = e.c.protocol;
-  const int last_pass = p.microbatches - 1;
+  const int last_microbatch = p.microbatches - 1;
   Finder forwards(e.checkpointed.streams);
   for (const StreamReading& r : e.checkpointed.streams) {
     if (r.moment != Moment::after_backward) continue;
-    const int pass = p.forwards_first ? last_pass : r.pass;
+    const int pass = p.forwards_first ? last_microbatch : r.pass;
     const StreamReading* forward = forwards.find([&](const StreamReading& s) {
       return s.moment == Moment::after_forward && s.step == r.step && s.pass == pass &&
              s.stream == r.stream;
@@ -31,12 +31,12 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_backward_law;
-const Law rng_after_backward_law{
-    .name = kName,
-    .statement =
-        "A backward, whatever it replays, leaves all random streams as it found them and where the "
-        "plain run has them.",
-    .check = check,
-    .reads = {Observable::rng_state}};
+const Law rng_after_backward_law{.name = kName,
+                                 .statement =
+                                     "A backward, whatever it recomputes, leaves all random "
+                                     "streams as it found them and where the "
+                                     "plain run has them.",
+                                 .check = check,
+                                 .reads = {Observable::rng_state}};
 
 }  // namespace rematch

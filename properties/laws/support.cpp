@@ -3,7 +3,7 @@
 namespace rematch {
 
 std::string place_of(int step, int pass) {
-  return "step " + std::to_string(step) + ", pass " + std::to_string(pass);
+  return "step " + std::to_string(step) + ", microbatch " + std::to_string(pass);
 }
 
 std::string layer_name(const Case& c, int layer) {

@@ -11,11 +11,11 @@
 
 namespace rematch {
 
-/// "step 0, pass 1".
+/// "step 0, microbatch 1".
 std::string place_of(int step, int pass);
 /// "layer 3 (linear)"; "layer 99 (none)" where there is no such layer.
 std::string layer_name(const Case& c, int layer);
-/// "step 0, pass 1, layer 3 (linear)".
+/// "step 0, microbatch 1, layer 3 (linear)".
 std::string place_of(const Case& c, int step, int pass, int layer);
 /// "parameter 2 (layer 3 linear weight)".
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter);
@@ -28,7 +28,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity, st
 /// Judges the random streams at one moment: both records must hold the same readings.
 std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::string_view law);
 
-/// False once values of this forward may legitimately differ because an earlier replay drew
+/// False once values of this forward may legitimately differ because an earlier recomputation drew
 /// without its random state.
 bool comparable_forward(const Evidence& e, int step, int pass);
 

@@ -53,7 +53,7 @@ enum class Feature : std::uint8_t {
   early_stop,
   early_stop_off,
   preserve_rng_off,
-  /// preserve_rng is off for a segment that draws: the replay's masks are fresh.
+  /// preserve_rng is off for a segment that draws: the recomputation's masks are fresh.
   fresh_draws,
   no_check,
   metadata_check,
@@ -89,9 +89,9 @@ enum class Feature : std::uint8_t {
   retain_graph,
   eval_mode,
   /// A trial goes wrong before the first step.
-  mishap,
+  injected_failure,
   /// In a checkpointed segment.
-  mishap_in_segment,
+  failure_in_segment,
   reevaluate,
   sgd,
   adam,

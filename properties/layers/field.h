@@ -32,6 +32,8 @@ struct Field {
   /// Bounds of a number, checked by validate() where low < high.
   int low = 0;
   int high = 0;
+  /// Its name in files that were written before.
+  std::string_view old_name = {};
 };
 
 /// A part whose fields stand among those of the struct that it belongs to.

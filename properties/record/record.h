@@ -37,7 +37,7 @@ struct Observation {
 };
 
 /// One random draw of a layer. `execution` counts the layer's runs for the same forward: 0 is the
-/// forward itself, 1 and above are replays.
+/// forward itself, 1 and above are recomputations.
 struct Draw {
   int step = 0;
   int pass = 0;
@@ -99,7 +99,8 @@ struct ByteReading {
 };
 
 enum class Event : std::uint8_t {
-  layer,     ///< A layer has run, or a replay has stopped in it. What it was given is still held.
+  layer,     ///< A layer has run, or a recomputation has stopped in it. What it was given is still
+             ///< held.
   node,      ///< A backward has run a recorded operation, let go of what it saved unless the graph
              ///< is retained, and handed its gradients on.
   gradient,  ///< A leaf has taken its gradient.
@@ -129,9 +130,9 @@ struct LiveReading {
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
 };
 
-/// How often layer `layer` was entered for the forward (step, pass), replays included, and how
-/// often it computed: not when its results were kept from an earlier execution, and not for layers
-/// whose outputs are no new tensors (views, in place, identities).
+/// How often layer `layer` was entered for the forward (step, pass), recomputations included, and
+/// how often it computed: not when its results were kept from an earlier execution, and not for
+/// layers whose outputs are no new tensors (views, in place, identities).
 struct ExecutionCount {
   int step = 0;
   int pass = 0;
@@ -218,7 +219,7 @@ struct Record {
   /// on what ran before.
   std::int64_t reserved_bytes = 0;
   std::optional<RecordedError> error;
-  /// Only when the protocol has a mishap.
+  /// Only when the protocol has an injected failure.
   std::optional<TrialReading> trial;
   std::vector<TimelinePoint> timeline;
   /// Only when asked for; then there is nothing else.

@@ -18,7 +18,7 @@ namespace rematch {
 /// A layer bound to one forward.
 struct EngineModel::LayerCall {
   EngineModel* model;
-  PassState* pass;
+  ForwardState* pass;
   int layer;
   Tensors operator()(const Tensors& live) const { return model->run_layer(layer, *pass, live); }
 };
@@ -26,7 +26,7 @@ struct EngineModel::LayerCall {
 struct EngineModel::SegmentCall {
   EngineModel* model;
   const SegmentSpec* segment;
-  PassState* pass;
+  ForwardState* pass;
   Tensors operator()(const Tensors& live) const {
     return model->run_range(segment->begin, segment->end, segment->nested, *pass, live);
   }
@@ -76,19 +76,19 @@ Tensor EngineModel::parameter_for(int layer, std::size_t position) const {
   return detached_[static_cast<std::size_t>(layer)] ? p.detach() : p;
 }
 
-const LayerSpec& EngineModel::suffered(int layer, bool forward) {
+const LayerSpec& EngineModel::injected(int layer, bool forward) {
   const LayerSpec& spec = case_.layers[static_cast<std::size_t>(layer)];
-  if (mishap_.kind == MishapKind::none || mishap_.layer != layer) return spec;
+  if (failure_.kind == FailureKind::none || failure_.layer != layer) return spec;
   const bool throws =
-      mishap_.kind == (forward ? MishapKind::forward_throws : MishapKind::replay_throws);
+      failure_.kind == (forward ? FailureKind::forward_throws : FailureKind::recomputation_throws);
   if (throws) throw std::runtime_error("[trial] layer " + std::to_string(layer) + " fails");
-  if (mishap_.kind != MishapKind::op_exchanged || forward) return spec;
+  if (failure_.kind != FailureKind::op_exchanged || forward) return spec;
   exchanged_ = spec;
   exchanged_.kind = spec.kind == LayerKind::tanh ? LayerKind::sigmoid : LayerKind::tanh;
   return exchanged_;
 }
 
-Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) {
+Tensors EngineModel::run_layer(int layer, ForwardState& pass, const Tensors& live) {
   const auto index = static_cast<std::size_t>(layer);
   const std::vector<ValueRef>& before = geometry_.live[index];
   const std::vector<ValueRef>& after = geometry_.live[index + 1];
@@ -102,24 +102,24 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     const auto at = std::find(before.begin(), before.end(), value);
     return live[static_cast<std::size_t>(at - before.begin())];
   };
-  PassState* outer_pass = std::exchange(current_pass_, &pass);
+  ForwardState* outer_forward = std::exchange(current_forward_, &pass);
   const int outer_layer = std::exchange(current_layer_, layer);
   struct Restore {
     EngineModel& model;
-    PassState* pass;
+    ForwardState* pass;
     int layer;
     std::int64_t entered;
     ~Restore() {
-      PassState& ran = *model.current_pass_;
+      ForwardState& ran = *model.current_forward_;
       if (ran.watched) {
         const int executions = ran.executions[static_cast<std::size_t>(model.current_layer_)];
         model.note_event(Event::layer, ran, model.current_layer_, executions - 1, entered);
       }
-      model.current_pass_ = pass;
+      model.current_forward_ = pass;
       model.current_layer_ = layer;
       if (model.request_.timeline) model.enter_phase(model.phase_);
     }
-  } restore{*this, outer_pass, outer_layer, ambient().ledger->live()};
+  } restore{*this, outer_forward, outer_layer, ambient().ledger->live()};
   const bool first = pass.executions[index]++ == 0;
   results_ = 0;
   saves_ = 0;
@@ -127,7 +127,7 @@ Tensors EngineModel::run_layer(int layer, PassState& pass, const Tensors& live) 
     ambient().ledger->set_label((pass.executions[index] - 1) << 20 |
                                 static_cast<int>(phase_) << 16 | (layer + 1));
   }
-  const LayerSpec& spec = suffered(layer, first);
+  const LayerSpec& spec = injected(layer, first);
   // What an identity hands on was made by another layer.
   const std::shared_ptr<Node> before_it = pass.watched ? live[0].grad_fn() : nullptr;
   Tensors operands{live[0]};
@@ -177,7 +177,7 @@ Tensors EngineModel::run_checkpoint(const Function& function, const Tensors& inp
 }
 
 Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec>& segments,
-                               PassState& pass, Tensors values) {
+                               ForwardState& pass, Tensors values) {
   int layer = begin;
   for (const SegmentSpec& s : segments) {
     for (; layer < s.begin; ++layer) values = run_layer(layer, pass, values);
@@ -188,7 +188,7 @@ Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec
   return values;
 }
 
-Tensors EngineModel::forward(const Tensor& input, PassState& pass) {
+Tensors EngineModel::forward(const Tensor& input, ForwardState& pass) {
   const int layers = static_cast<int>(case_.layers.size());
   pass.executions.assign(case_.layers.size(), 0);
   pass.computations.assign(case_.layers.size(), 0);
@@ -199,7 +199,7 @@ Tensors EngineModel::forward(const Tensor& input, PassState& pass) {
   return run_sequential(pass, input);
 }
 
-Tensors EngineModel::run_sequential(PassState& pass, const Tensor& input) {
+Tensors EngineModel::run_sequential(ForwardState& pass, const Tensor& input) {
   const SequentialSpec& plan = *case_.plan.sequential;
   std::vector<Function> functions;
   functions.reserve(case_.layers.size());
@@ -228,7 +228,7 @@ Tensors EngineModel::run_sequential(PassState& pass, const Tensor& input) {
 Tensor EngineModel::evaluate(const Tensor& input) {
   GradMode no_grad(false);
   const bool train = std::exchange(train_, false);
-  PassState pass;
+  ForwardState pass;
   pass.step = kNoStep;
   pass.executions.assign(case_.layers.size(), 1);
   pass.computations.assign(case_.layers.size(), 0);
@@ -238,7 +238,7 @@ Tensor EngineModel::evaluate(const Tensor& input) {
 }
 
 Tensors EngineModel::run_alone(int layer, const Tensors& live) {
-  PassState pass;
+  ForwardState pass;
   pass.executions.assign(case_.layers.size(), 0);
   pass.computations.assign(case_.layers.size(), 0);
   return run_layer(layer, pass, live);

@@ -16,7 +16,7 @@ namespace rematch {
 inline constexpr int kNoStep = -1;
 
 /// One forward of the run: which one it is, and how often each layer was entered on its behalf.
-struct PassState {
+struct ForwardState {
   int step = 0;
   int pass = 0;
   std::vector<int> executions;
@@ -36,7 +36,7 @@ class EngineModel final : public RunObserver {
   void use(const CheckpointFunction& function) { checkpoint_ = &function; }
 
   /// The whole model under the request's plan. `pass` must outlive the graph.
-  Tensors forward(const Tensor& input, PassState& pass);
+  Tensors forward(const Tensor& input, ForwardState& pass);
   /// The whole model without checkpointing, in evaluation mode, unrecorded.
   Tensor evaluate(const Tensor& input);
 
@@ -61,18 +61,18 @@ class EngineModel final : public RunObserver {
   void on_gradients(const Node& node) override;
   /// Events tell what is live in `host`, too.
   void use_host(const Ledger& host) { host_ = &host; }
-  /// No graph is left, and peaks are counted anew.
+  /// No graph is left, and peaks are counted again.
   void begin_step();
   /// An event of forward `pass`.
-  void note_event(Event event, const PassState& pass, int layer = -1, int execution = 0,
+  void note_event(Event event, const ForwardState& pass, int layer = -1, int execution = 0,
                   std::int64_t entered = 0);
   /// A backward of `pass` begins: what happens from now on is on its behalf.
-  void enter_backward(const PassState& pass) { differentiated_ = &pass; }
+  void enter_backward(const ForwardState& pass) { differentiated_ = &pass; }
   void leave_backward() { differentiated_ = nullptr; }
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
-  /// From now on layers throw, or compute something else, as the mishap says.
-  void suffer(const MishapSpec& mishap) { mishap_ = mishap; }
+  /// From now on layers throw, or compute something else, as the injected failure says.
+  void inject(const InjectedFailure& failure) { failure_ = failure; }
   static TimelinePoint point_of(const LedgerEvent& event);
 
  private:
@@ -80,12 +80,12 @@ class EngineModel final : public RunObserver {
   struct SegmentCall;
 
   void make_parameters();
-  Tensors run_layer(int layer, PassState& pass, const Tensors& live);
-  Tensors run_range(int begin, int end, const std::vector<SegmentSpec>& segments, PassState& pass,
-                    Tensors values);
+  Tensors run_layer(int layer, ForwardState& pass, const Tensors& live);
+  Tensors run_range(int begin, int end, const std::vector<SegmentSpec>& segments,
+                    ForwardState& pass, Tensors values);
   Tensors run_checkpoint(const Function& function, const Tensors& inputs,
                          const CheckpointOptions& options) const;
-  Tensors run_sequential(PassState& pass, const Tensor& input);
+  Tensors run_sequential(ForwardState& pass, const Tensor& input);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
   Tensors apply(int layer, const LayerSpec& spec, const Tensors& operands);
   Tensor parameter_for(int layer, std::size_t position) const;
@@ -102,19 +102,20 @@ class EngineModel final : public RunObserver {
   std::vector<bool> detached_;
   bool train_;
   Moment phase_{};
-  /// What the layer is under the mishap: itself, or in a replay another one. Throws when it must.
-  const LayerSpec& suffered(int layer, bool forward);
+  /// What the layer is under the injected failure: itself, or in a recomputation another one.
+  /// Throws when it must.
+  const LayerSpec& injected(int layer, bool forward);
 
   void note_value(std::string_view op, bool saved, int index, const Tensor& t);
 
-  MishapSpec mishap_;
+  InjectedFailure failure_;
   /// Of the current execution of a layer.
   int results_ = 0;
   int saves_ = 0;
   LayerSpec exchanged_;
-  PassState* current_pass_ = nullptr;
+  ForwardState* current_forward_ = nullptr;
   int current_layer_ = -1;
-  const PassState* differentiated_ = nullptr;
+  const ForwardState* differentiated_ = nullptr;
   const Ledger* host_ = nullptr;
   /// Which layer recorded a node, by the node's sequence; ascending.
   std::vector<std::pair<std::uint64_t, int>> makers_;

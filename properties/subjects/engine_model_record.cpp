@@ -9,45 +9,45 @@
 namespace rematch {
 
 void EngineModel::on_compute(std::string_view /*op*/) {
-  if (current_pass_ == nullptr) return;
-  ++current_pass_->computations[static_cast<std::size_t>(current_layer_)];
+  if (current_forward_ == nullptr) return;
+  ++current_forward_->computations[static_cast<std::size_t>(current_layer_)];
 }
 
 void EngineModel::note_value(std::string_view op, bool saved, int index, const Tensor& t) {
   // To compare, a value is of use only where the layer runs again.
   const bool wanted = request_.checkpointed || request_.layer_values;
-  if (!wanted || current_pass_->step == kNoStep) return;
+  if (!wanted || current_forward_->step == kNoStep) return;
   const auto layer = static_cast<std::size_t>(current_layer_);
   const Storage& storage = *t.storage();
   const bool counts = storage.temporary();
-  record_.values.push_back({current_pass_->step, current_pass_->pass, current_layer_,
-                            current_pass_->executions[layer] - 1, saved, index, std::string(op),
+  record_.values.push_back({current_forward_->step, current_forward_->pass, current_layer_,
+                            current_forward_->executions[layer] - 1, saved, index, std::string(op),
                             tensor_hash(t), counts ? storage.id() : 0,
                             counts ? storage.bytes() : 0});
 }
 
 void EngineModel::on_results(std::string_view op, std::span<const Tensor> results) {
-  if (current_pass_ == nullptr) return;
+  if (current_forward_ == nullptr) return;
   for (const Tensor& t : results) note_value(op, false, results_++, t);
 }
 
 void EngineModel::on_save(const Tensor& t) {
-  if (current_pass_ != nullptr) note_value("", true, saves_++, t);
+  if (current_forward_ != nullptr) note_value("", true, saves_++, t);
 }
 
 void EngineModel::on_draw(const Generator& before, std::int64_t elements,
                           std::span<const std::byte> drawn) {
-  if (current_pass_ == nullptr) return;
+  if (current_forward_ == nullptr) return;
   const std::size_t item = elements > 0 ? drawn.size() / static_cast<std::size_t>(elements) : 0;
   if (item > 1) {
     drawn_.assign(drawn.begin(), drawn.end());
     canonical_nans(drawn_, item);
     drawn = drawn_;
   }
-  record_.draws.push_back({current_pass_->step, current_pass_->pass, current_layer_,
-                           current_pass_->executions[static_cast<std::size_t>(current_layer_)] - 1,
-                           static_cast<int>(before.stream), before.offset, elements,
-                           hash_bytes(drawn)});
+  record_.draws.push_back(
+      {current_forward_->step, current_forward_->pass, current_layer_,
+       current_forward_->executions[static_cast<std::size_t>(current_layer_)] - 1,
+       static_cast<int>(before.stream), before.offset, elements, hash_bytes(drawn)});
 }
 
 void EngineModel::on_gradients(const Node& node) {
@@ -69,7 +69,7 @@ void EngineModel::begin_step() {
   ambient().ledger->reset_peak();
 }
 
-void EngineModel::note_event(Event event, const PassState& pass, int layer, int execution,
+void EngineModel::note_event(Event event, const ForwardState& pass, int layer, int execution,
                              std::int64_t entered) {
   Ledger& ledger = *ambient().ledger;
   record_.live.push_back({event, pass.step, pass.pass, layer, execution, entered, ledger.live(),

@@ -79,7 +79,7 @@ class Run {
       run_step(step);
       model_.enter_phase(Moment::after_step);
       optimizer->step();
-      PassState none;
+      ForwardState none;
       none.step = step;
       model_.note_event(Event::step, none);
       note_state(step);
@@ -101,17 +101,17 @@ class Run {
   }
 
   void run_trial() {
-    const MishapSpec& mishap = protocol_.mishap;
-    if (mishap.kind == MishapKind::none) return;
+    const InjectedFailure& failure = protocol_.failure;
+    if (failure.kind == FailureKind::none) return;
     const std::int64_t before = ambient().ledger->live() + offloaded();
     TrialReading reading;
     try {
-      suffer(mishap);
+      inject(failure);
     } catch (const std::exception& e) {
       reading.failed = true;
       reading.message = e.what();
     }
-    model_.suffer({});
+    model_.inject({});
     set_prior_gradients();
     reading.left_bytes = ambient().ledger->live() + offloaded() - before;
     reading.left_behind = left_behind();
@@ -121,19 +121,20 @@ class Run {
     ambient().ledger->reset_peak();
   }
 
-  void suffer(const MishapSpec& mishap) {
-    model_.suffer(mishap);
+  void inject(const InjectedFailure& failure) {
+    model_.inject(failure);
     Pass pass;
     run_forward(pass, 0, 0);
-    if (mishap.kind == MishapKind::graph_dropped) return;
+    if (failure.kind == FailureKind::graph_dropped) return;
     std::optional<WrittenTo> written;
-    if (mishap.kind == MishapKind::input_changed) written.emplace(pass.input);
-    if (mishap.kind == MishapKind::weight_changed) written.emplace(model_.weight_of(mishap.layer));
+    if (failure.kind == FailureKind::input_changed) written.emplace(pass.input);
+    if (failure.kind == FailureKind::weight_changed)
+      written.emplace(model_.weight_of(failure.layer));
     run_backward(pass);
   }
 
   struct Pass {
-    PassState state;
+    ForwardState state;
     Tensor input;
     Tensor loss;
   };

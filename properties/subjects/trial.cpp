@@ -30,7 +30,7 @@ std::string left_behind() {
   note(state.autocast.enabled || state.autocast.cache, "autocast");
   note(state.hooks != nullptr, "hooks on saved tensors");
   note(state.ops != nullptr, "watcher of ops");
-  note(state.replaying, "mark of a replay");
+  note(state.recomputing, "mark of a recomputation");
   note(state.backward_id != 0, "running backward");
   note(state.backward_group != nullptr, "group of backwards");
   note(state.early_stop.has_value(), "early stop");

@@ -211,7 +211,7 @@ int parse_and_run(int argc, char** argv) {
       ->type_name("N");
   app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
   app.add_flag("--json", a.json, "JSON instead of text");
-  app.add_option("--readme", a.readme, "Run all and write DIR/README.md and DIR/pictures anew")
+  app.add_option("--readme", a.readme, "Run all and write DIR/README.md and DIR/pictures again")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
   try {

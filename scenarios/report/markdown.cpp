@@ -25,7 +25,7 @@ A ticked line is a claim that the run has just checked; a claim that fails fails
 story's test. Times are shown by the program and left out here.
 
 This file is written by a program as well: `build/release/bin/rematch scenario --readme scenarios` runs every story and
-writes it and `pictures/` anew; `ctest` fails when they differ from what the stories find now.
+writes it and `pictures/` again; `ctest` fails when they differ from what the stories find now.
 
 A story is one file in `stories/`, a function that fills a `Report`, and one line in `scenarios.cpp`. `report/` draws
 reports as text, Markdown, SVG and JSON.

@@ -10,12 +10,12 @@
 namespace rematch::scenarios {
 namespace {
 
-/// A replay that layers cannot tell from a forward.
-class UnmarkedReplay final : public Mechanics {
+/// A recomputation that layers cannot tell from a forward.
+class UnmarkedRecomputation final : public Mechanics {
  public:
   void restore_rng(Ambient& state, const Streams& captured) const override {
     Mechanics::restore_rng(state, captured);
-    state.replaying = false;
+    state.recomputing = false;
   }
 };
 
@@ -36,17 +36,17 @@ Case nested(int depth) {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  EngineSubject wrong({std::make_shared<UnmarkedReplay>(), nullptr});
+  EngineSubject wrong({std::make_shared<UnmarkedRecomputation>(), nullptr});
   EngineSubject right;
   tell_case(nested(1), report);
   report.say(
       "In training a batch normalisation moves its running statistics a tenth of the way to the "
-      "batch's. A replay that it cannot tell from a forward moves them again.");
+      "batch's. A recomputation that it cannot tell from a forward moves them again.");
   // From its start at 0, k updates with momentum 0.1 bring the running mean to (1 - 0.9^k) of the
   // batch's mean, which the plain run's one update shows.
   const double once = values_of(record_of(nested(1), right, false), Quantity::buffer)[0];
   Table& table = report.table("Running mean of channel 0 after one step",
-                              {"checkpoints around it", "plain", "engine", "unmarked replay",
+                              {"checkpoints around it", "plain", "engine", "unmarked recomputation",
                                "updates that this amounts to"});
   bool counts = true;
   for (const int depth : {1, 2, 3}) {
@@ -57,10 +57,11 @@ void run(const Options& /*options*/, Report& report) {
                fmt::format("{:.6f}", unmarked), fmt::format("{:.3f}", updates)});
     counts = counts && marked == once && std::fabs(updates - (depth + 1)) < 0.01;
   }
-  report.claim(counts,
-               "Nested d deep, reentrant checkpoints run the layer d + 1 times, so an unmarked "
-               "replay updates the statistics d + 1 times. A momentum chosen so that two updates "
-               "amount to one (pytorch-pfn-extras, pull request 117) is right for d = 1 only.");
+  report.claim(
+      counts,
+      "Nested d deep, reentrant checkpoints run the layer d + 1 times, so an unmarked "
+      "recomputation updates the statistics d + 1 times. A momentum chosen so that two updates "
+      "amount to one (pytorch-pfn-extras, pull request 117) is right for d = 1 only.");
   const Case c = nested(1);
   const Record plain = record_of(c, right, false);
   const Record broken = record_of(c, wrong, true);
@@ -84,7 +85,8 @@ const Scenario batch_norm_twice{
     "With checkpointing my BatchNorm counts two batches for each one, and my test results differ, "
     "though losses and gradients agree. Why?",
     "https://github.com/pytorch/pytorch/issues/96136",
-    "The replay runs the layer again, and the layer updates its running statistics again. A replay "
+    "The recomputation runs the layer again, and the layer updates its running statistics again. A "
+    "recomputation "
     "has to be marked as one, and layers that carry state along must leave it alone then. Nothing "
     "in training shows the fault; evaluation does.",
     run};

@@ -13,7 +13,7 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/replay_steps.h"
+#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios {
 namespace {
@@ -21,8 +21,8 @@ namespace {
 constexpr int kSteps = 40;
 
 /// grad() instead of backward(): asked for the inputs, it touches no other leaf.
-ReplaySteps inputs_only() {
-  ReplaySteps steps = right_steps();
+RecomputationSteps inputs_only() {
+  RecomputationSteps steps = right_steps();
   steps.differentiate = [](const Tensors& outputs, const Tensors& gradients, const Tensors& bound) {
     return grad(outputs, bound, gradients);
   };
@@ -37,7 +37,7 @@ struct Training {
 
 /// Four linear layers on one batch; the two in the middle, each with its tanh, are checkpointed
 /// with `steps`, or run plain without.
-Training train(const ReplaySteps* steps) {
+Training train(const RecomputationSteps* steps) {
   const AmbientScope scope(std::make_shared<Ledger>());
   Generator g{5179, 0, 0};
   std::vector<std::unique_ptr<nn::Linear>> layers;
@@ -76,13 +76,14 @@ Training train(const ReplaySteps* steps) {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  const ReplaySteps wrong = inputs_only();
-  const ReplaySteps right = right_steps();
+  const RecomputationSteps wrong = inputs_only();
+  const RecomputationSteps right = right_steps();
   const Training plain = train(nullptr);
   const Training broken = train(&wrong);
   const Training mended = train(&right);
   report.say(
-      "A wrapper replays its segment in backward and asks for the gradients of the segment's "
+      "A wrapper recomputes its segment in backward and asks for the gradients of the "
+      "segment's "
       "inputs: "
       "`grad(outputs, inputs, gradients)`. They are right, and all that lies before the segment "
       "trains. Four linear layers with tanh between them, the two in the middle checkpointed so.");
@@ -110,9 +111,10 @@ void run(const Options& /*options*/, Report& report) {
                fmt::format("{} of 8 parameters get a gradient, and the loss falls all the same, "
                            "from {:.4f} to {:.4f}: it does not tell.",
                            broken.with_gradient, broken.losses.front(), broken.losses.back()));
-  report.claim(mended.losses == plain.losses && mended.weights == plain.weights,
-               "With `backward()`, which accumulates into every leaf that the replay reaches, all "
-               "losses and the weights at the end equal the plain run's to the bit.");
+  report.claim(
+      mended.losses == plain.losses && mended.weights == plain.weights,
+      "With `backward()`, which accumulates into every leaf that the recomputation reaches, all "
+      "losses and the weights at the end equal the plain run's to the bit.");
   const Case c = case_from_json(R"({"format": 1, "seed": 5179, "input": [8, 16], "layers": [
     {"kind": "linear", "features": 16}, {"kind": "tanh"},
     {"kind": "linear", "features": 16}, {"kind": "tanh"}, {"kind": "linear", "features": 4}],
@@ -132,8 +134,9 @@ const Scenario gradients_stay_none{
     "My checkpointed function runs and backward() goes through, but lin.W.grad is None. Why?",
     "https://github.com/chainer/chainer/pull/5179; the same in "
     "https://github.com/ooples/AiDotNet.Tensors/pull/643",
-    "The replay was differentiated with respect to the segment's inputs only, so that the "
-    "parameters used inside were never reached. Differentiate the replay with backward(), which "
+    "The recomputation was differentiated with respect to the segment's inputs only, so that the "
+    "parameters used inside were never reached. Differentiate the recomputation with backward(), "
+    "which "
     "reaches every leaf. The loss still falls, because the other layers train.",
     run};
 

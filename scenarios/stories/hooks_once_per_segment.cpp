@@ -81,10 +81,11 @@ void run(const Options& /*options*/, Report& report) {
     once = once && counts[0] == 1 && counts[2] == 1;
   }
   report.chart(std::move(chart));
-  report.claim(k_times && once,
-               "Plain and non-reentrant: once, when all contributions are summed. Reentrant: once "
-               "for each of the k segments, because each replay is a backward of its own that "
-               "accumulates into the weight by itself.");
+  report.claim(
+      k_times && once,
+      "Plain and non-reentrant: once, when all contributions are summed. Reentrant: once "
+      "for each of the k segments, because each recomputation is a backward of its own that "
+      "accumulates into the weight by itself.");
   report.claim(
       !refused(Mode::plain) && refused(Mode::reentrant) && !refused(Mode::non_reentrant),
       "A reducer that expects each parameter ready once refuses the reentrant run's second "
@@ -114,7 +115,8 @@ const Scenario hooks_once_per_segment{
     "checkpointing and a shared weight end like this?",
     "https://github.com/pytorch/pytorch/issues/81296; the error in "
     "https://github.com/huggingface/accelerate/issues/2017",
-    "A reentrant checkpoint's replay is a backward pass of its own: a weight that k segments share "
+    "A reentrant checkpoint's recomputation is a backward pass of its own: a weight that k "
+    "segments share "
     "has its gradient hook fired k times. The non-reentrant variant has one backward, and fires it "
     "once, as a plain run does.",
     run};

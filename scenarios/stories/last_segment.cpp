@@ -112,11 +112,12 @@ void loss_right_behind(const EveryCut& every, Report& report) {
       if (!reentrant && !kept) shown = pair;
     }
   }
-  report.claim(equal && never_lower && same_runs,
-               fmt::format("Here the answer in the thread is right: the peaks are equal to the "
-                           "byte, and {} layer runs were wasted. The reentrant variant even needs "
-                           "more, for its replay exists as a whole before its backward begins.",
-                           last_of(net)));
+  report.claim(
+      equal && never_lower && same_runs,
+      fmt::format("Here the answer in the thread is right: the peaks are equal to the "
+                  "byte, and {} layer runs were wasted. The reentrant variant even needs "
+                  "more, for its recomputation exists as a whole before its backward begins.",
+                  last_of(net)));
   report.claim(
       every.peaks,
       fmt::format(
@@ -126,7 +127,7 @@ void loss_right_behind(const EveryCut& every, Report& report) {
   report.claim(peak_by_kept[1] - peak_by_kept[0] == net.activation_bytes(),
                fmt::format("A caller who keeps the output until the backward is over, as training "
                            "loops do, has it twice when the last segment is checkpointed, for the "
-                           "replay makes it once more: {} bytes on its peak.",
+                           "recomputation makes it once more: {} bytes on its peak.",
                            grouped(net.activation_bytes())));
   report.claim(same_bits,
                "Loss and all gradients equal those of the plain run to the bit in all eight runs.");

@@ -93,7 +93,7 @@ const Scenario one_segment{
     "one_segment", "I call checkpoint_sequential with segments=1 and no memory is saved. Why?",
     "https://github.com/lucidrains/En-transformer/issues/4",
     "The last segment is stored, and with one segment the last is all there is: nothing is "
-    "checkpointed, without a word. Ask for two or more, or say that the last one is to be "
+    "checkpointed, silently. Ask for two or more, or say that the last one is to be "
     "checkpointed as well.",
     run};
 

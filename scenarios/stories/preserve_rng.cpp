@@ -111,10 +111,11 @@ void smallest(Report& report) {
   report.claim(right,
                "Preserved, the gradient is the slope of the loss that was computed, element by "
                "element, and the step uses as many random numbers as the plain one.");
-  report.claim(wrong && drifts,
-               "Not preserved, the forward is the same, the replay draws a mask of its own and the "
-               "gradient belongs to that one. Whatever is drawn later is shifted too, for the step "
-               "used twice as many random numbers.");
+  report.claim(
+      wrong && drifts,
+      "Not preserved, the forward is the same, the recomputation draws a mask of its own and the "
+      "gradient belongs to that one. Whatever is drawn later is shifted too, for the step "
+      "used twice as many random numbers.");
   const std::optional<std::string> by_default = error_of(DeterminismCheck::metadata);
   const std::optional<std::string> by_values = error_of(DeterminismCheck::values);
   report.claim(!by_default && by_values,
@@ -123,11 +124,11 @@ void smallest(Report& report) {
                            by_values.value_or("")));
 }
 
-bool forward_masks_alike(const Training& training, bool replayed) {
+bool forward_masks_alike(const Training& training, bool recomputed) {
   const auto masks_of = [&](const Replica& replica) {
     std::vector<std::vector<std::byte>> masks;
     for (const Mask& mask : replica.masks) {
-      if (mask.replayed == replayed) masks.push_back(mask.kept);
+      if (mask.recomputed == recomputed) masks.push_back(mask.kept);
     }
     return masks;
   };
@@ -136,11 +137,11 @@ bool forward_masks_alike(const Training& training, bool replayed) {
   });
 }
 
-/// Every replayed mask is the one drawn before it.
-bool replays_match(const Training& training) {
+/// Every recomputed mask is the one drawn before it.
+bool recomputations_match(const Training& training) {
   for (const Replica& replica : training.replicas) {
     for (std::size_t i = 1; i < replica.masks.size(); ++i) {
-      if (replica.masks[i].replayed && replica.masks[i].kept != replica.masks[i - 1].kept) {
+      if (replica.masks[i].recomputed && replica.masks[i].kept != replica.masks[i - 1].kept) {
         return false;
       }
     }
@@ -173,8 +174,8 @@ void four_replicas(Report& report) {
       kReplicas, kReplicas));
   Table& table = report.table(
       "Four data-parallel replicas, two steps",
-      {"seeds", "checkpointed", "masks alike in all replicas", "replayed masks alike in all",
-       "replayed = drawn before", "weights alike in all", "gradient = plain run's",
+      {"seeds", "checkpointed", "masks alike in all replicas", "recomputed masks alike in all",
+       "recomputed = drawn before", "weights alike in all", "gradient = plain run's",
        "random state = plain run's"});
   bool preserved = true;
   bool lost = true;
@@ -189,29 +190,29 @@ void four_replicas(Report& report) {
     table.row({seeds, "no", yes(forward_masks_alike(plain, false)), "-", "-",
                yes(weights_alike(plain)), "-", "-"});
     weights = weights && weights_alike(plain);
-    bool replays_alike[2] = {};
+    bool recomputes_alike[2] = {};
     for (const bool preserve : {true, false}) {
       for (const bool reentrant : {false, true}) {
         const Training t = run({true, preserve, reentrant});
-        const bool matched = replays_match(t);
+        const bool matched = recomputations_match(t);
         const bool gradients = same(t, plain, &Replica::gradients);
         const bool random = same(t, plain, &Replica::random);
-        replays_alike[preserve] = forward_masks_alike(t, true);
+        recomputes_alike[preserve] = forward_masks_alike(t, true);
         weights = weights && weights_alike(t);
         if (preserve) preserved = preserved && matched && gradients && random;
         if (preserve) preserved = preserved && same(t, plain, &Replica::weights);
         if (!preserve) lost = lost && !matched && !gradients && !random;
         if (reentrant) continue;
         table.row({seeds, fmt::format("preserve_rng {}", preserve),
-                   yes(forward_masks_alike(t, false)), yes(replays_alike[preserve]), yes(matched),
-                   yes(weights_alike(t)), yes(gradients), yes(random)});
+                   yes(forward_masks_alike(t, false)), yes(recomputes_alike[preserve]),
+                   yes(matched), yes(weights_alike(t)), yes(gradients), yes(random)});
       }
     }
-    nothing_gained = nothing_gained && replays_alike[0] == replays_alike[1];
+    nothing_gained = nothing_gained && recomputes_alike[0] == recomputes_alike[1];
   }
   report.claim(
       preserved,
-      "With preserve_rng on, and seeds of any kind, every replica replays the mask that it "
+      "With preserve_rng on, and seeds of any kind, every replica recomputes the mask that it "
       "drew; gradients, weights and random state equal those of the plain data-parallel run "
       "to the bit. In both variants.");
   report.claim(lost,
@@ -221,9 +222,10 @@ void four_replicas(Report& report) {
       weights,
       "Replicas end with equal weights in every row, even in the wrong ones: averaging the "
       "gradients makes them equal, not the random state. So equal weights prove nothing.");
-  report.claim(nothing_gained,
-               "Nothing becomes consistent that was not: replayed masks are alike across replicas "
-               "exactly when the seeds are, with preserve_rng on or off.");
+  report.claim(
+      nothing_gained,
+      "Nothing becomes consistent that was not: recomputed masks are alike across replicas "
+      "exactly when the seeds are, with preserve_rng on or off.");
 
   const auto mixed = [&](bool preserve) {
     std::vector<Mode> modes(kReplicas);
@@ -291,7 +293,8 @@ void when_off(Report& report) {
   report.say(
       "**What to do.** Leave `preserve_rng` on wherever a checkpointed part may draw. Replicas "
       "that are to draw differently need different seeds, replicas that are to draw alike need the "
-      "same one; neither has to do with replays. In the wild: allenai/OLMo-core, pull request "
+      "same one; neither has to do with recomputations. In the wild: allenai/OLMo-core, pull "
+      "request "
       "828, where the flag had been fixed to False, reports a cross entropy of 2.495 with "
       "checkpointing and 2.195 without, at step 150.");
 }

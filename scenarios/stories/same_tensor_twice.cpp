@@ -9,14 +9,14 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/replay_steps.h"
+#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios {
 namespace {
 
 /// A table from tensors to their stand-ins: an input that comes twice has one.
-ReplaySteps by_identity() {
-  ReplaySteps steps = right_steps();
+RecomputationSteps by_identity() {
+  RecomputationSteps steps = right_steps();
   steps.bind = [](const Tensors& inputs) {
     std::map<const TensorImpl*, Tensor> stand_ins;
     Tensors bound;
@@ -34,7 +34,7 @@ ReplaySteps by_identity() {
 }
 
 /// d(x * y)/dx at x = y = 3, with the same tensor in both places or with two of equal value.
-double slope(const ReplaySteps* steps, bool same) {
+double slope(const RecomputationSteps* steps, bool same) {
   const AmbientScope scope(std::make_shared<Ledger>());
   const double three[] = {3};
   Tensor x = Tensor::from(three, {1}).set_requires_grad(true);
@@ -45,8 +45,8 @@ double slope(const ReplaySteps* steps, bool same) {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  const ReplaySteps right = right_steps();
-  const ReplaySteps wrong = by_identity();
+  const RecomputationSteps right = right_steps();
+  const RecomputationSteps wrong = by_identity();
   Table& table = report.table("d/dx of x times y at 3",
                               {"inputs", "plain", "gradients by position", "by identity"});
   bool formula = true;

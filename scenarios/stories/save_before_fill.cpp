@@ -46,7 +46,7 @@ void draw_into(Tensor& noise, bool counted) {
   std::copy_n(std::as_const(drawn).data<float>(), drawn.elements(), noise.data<float>());
 }
 
-/// Multiplies by noise that is drawn anew for each call. With `save_first` the noise goes to the
+/// Multiplies by noise that is drawn again for each call. With `save_first` the noise goes to the
 /// graph before it is drawn: the graph will see it filled, for it shares the memory, unless whoever
 /// takes it leaves at once.
 Tensor noisy(const Tensor& x, bool save_first, bool counted) {
@@ -100,7 +100,7 @@ void run(const Options& /*options*/, Report& report) {
       "An operation that multiplies by random noise and keeps the noise for its backward. It saves "
       "the buffer first and fills it then, which a plain run cannot tell from the other order. In "
       "a "
-      "replay with early stop, saving the last tensor is where the replay ends.");
+      "recomputation with early stop, saving the last tensor is where the recomputation ends.");
   Table& table = report.table("First of eight gradients, plain and with a checkpoint around it",
                               {"the operation", "early stop", "plain", "checkpointed", "equal"});
   int wrong = 0;
@@ -143,9 +143,10 @@ void run(const Options& /*options*/, Report& report) {
   } catch (const CheckpointError&) {
     noticed = true;
   }
-  report.claim(!noticed,
-               "Not even a check on the saved tensors' bits notices: forward and replay are both "
-               "looked at when saving, before the noise is there.");
+  report.claim(
+      !noticed,
+      "Not even a check on the saved tensors' bits notices: forward and recomputation are both "
+      "looked at when saving, before the noise is there.");
   Setup counted;
   counted.counted = true;
   counted.checkpointed = false;
@@ -179,7 +180,8 @@ const Scenario save_before_fill{
     "save_before_fill",
     "RReLU under checkpoint: the forward is bit-exact, the gradients are garbage. Why?",
     "https://github.com/pytorch/pytorch/issues/193671",
-    "The operation gave its noise to the graph before its kernel had filled it. A replay that "
+    "The operation gave its noise to the graph before its kernel had filled it. A recomputation "
+    "that "
     "stops "
     "as soon as the last tensor is saved stops right there, with an empty buffer. An operation "
     "must "

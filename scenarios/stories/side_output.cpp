@@ -6,15 +6,15 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/replay_steps.h"
+#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios {
 namespace {
 
 /// Only the first input, the hidden states, is known to autograd; what comes by name beside it is
 /// read as it is.
-ReplaySteps first_input_only() {
-  ReplaySteps steps = right_steps();
+RecomputationSteps first_input_only() {
+  RecomputationSteps steps = right_steps();
   steps.bind = [](const Tensors& inputs) {
     Tensors bound;
     for (const Tensor& t : inputs) bound.push_back(t.detach());
@@ -59,7 +59,7 @@ void run(const Options& /*options*/, Report& report) {
     "plan": {"segments": [{"begin": 2, "end": 5, "variant": "reentrant"},
                           {"begin": 5, "end": 8, "variant": "reentrant"}]}})");
   tell_case(c, report);
-  const ReplaySteps steps = first_input_only();
+  const RecomputationSteps steps = first_input_only();
   EngineSubject wrong([&](const Function& f, const Tensors& in, const CheckpointOptions&) {
     return handmade_checkpoint(f, in, steps);
   });
@@ -105,7 +105,8 @@ const Scenario side_output{
     "the logits are exactly right, and the maker's gradients are wrong. Why?",
     "https://github.com/unslothai/unsloth-zoo/pull/813",
     "Only the hidden states were known to the checkpoint as an input; the shared value came beside "
-    "them and was read detached in the replay, so nothing flowed back to its maker. Whatever a "
+    "them and was read detached in the recomputation, so nothing flowed back to its maker. "
+    "Whatever a "
     "segment reads from another and is to be differentiated must be among its inputs.",
     run};
 

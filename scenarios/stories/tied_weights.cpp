@@ -12,21 +12,21 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/replay_steps.h"
+#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios {
 namespace {
 
-/// The originals take part in the replay: its backward writes into their .grad, and what then
-/// stands there is returned as well.
-ReplaySteps original_steps() {
-  ReplaySteps steps = right_steps();
+/// The originals take part in the recomputation: its backward writes into their .grad, and what
+/// then stands there is returned as well.
+RecomputationSteps original_steps() {
+  RecomputationSteps steps = right_steps();
   steps.bind = [](const Tensors& inputs) { return inputs; };
   return steps;
 }
 
 /// Gradient of a head's weight that is an input of its checkpoint, from `prior` on.
-double head_gradient(const ReplaySteps& steps, double prior) {
+double head_gradient(const RecomputationSteps& steps, double prior) {
   const AmbientScope scope(std::make_shared<Ledger>());
   const double row[] = {2, 3};
   const double ones[] = {1, 1};
@@ -41,8 +41,8 @@ double head_gradient(const ReplaySteps& steps, double prior) {
 
 void counted_twice(Report& report) {
   Table& table = report.table("Gradient of a head's weight that is handed to its checkpoint",
-                              {"gradient from before", "plain", "the replay binds a copy",
-                               "the replay binds the weight itself"});
+                              {"gradient from before", "plain", "the recomputation binds a copy",
+                               "the recomputation binds the weight itself"});
   bool formula = true;
   for (const double prior : {0.0, 10.0}) {
     constexpr double kGradient = 2;
@@ -52,10 +52,11 @@ void counted_twice(Report& report) {
                fmt::format("{}", right), fmt::format("{}", wrong)});
     formula = formula && right == prior + kGradient && wrong == 2 * prior + 2 * kGradient;
   }
-  report.claim(formula,
-               "When the replay works on the weight itself, its backward adds the gradient g to "
-               "what was there, p, and the sum is returned and added once more: 2p + 2g instead of "
-               "p + g, exactly as reported. With an empty p it looks like a factor of two.");
+  report.claim(
+      formula,
+      "When the recomputation works on the weight itself, its backward adds the gradient g to "
+      "what was there, p, and the sum is returned and added once more: 2p + 2g instead of "
+      "p + g, exactly as reported. With an empty p it looks like a factor of two.");
   const Case c = case_from_json(R"({"format": 1, "seed": 892, "input": [2, 3], "layers": [
     {"kind": "linear", "features": 3}],
     "plan": {"segments": [{"begin": 0, "end": 1, "variant": "reentrant"}]},
@@ -154,7 +155,8 @@ const Scenario tied_weights{
     "With checkpointing the gradient of my shared lm_head is twice what it should be, and worse "
     "when I accumulate. How much may a shared weight's gradient differ at all?",
     "https://github.com/unslothai/unsloth-zoo/pull/892",
-    "Twice is a fault: the replay's backward wrote into the weight's own gradient, and it was "
+    "Twice is a fault: the recomputation's backward wrote into the weight's own gradient, and it "
+    "was "
     "returned as well. A correct reentrant checkpoint may differ in the last bits, and only when "
     "the gradient was not empty before, because it adds the same terms in another order; the "
     "non-reentrant variant never differs.",

@@ -91,10 +91,11 @@ void run(const Options& /*options*/, Report& report) {
   for (const Outcome& o : {changed[3], changed[4]}) {
     named = named && !o.slope && o.error.find("\"m\"") != std::string::npos;
   }
-  report.claim(named,
-               fmt::format("Unless told otherwise, a replay here compares the versions of all that "
-                           "it reads from outside, and names what changed: *{}*.",
-                           changed[4].error));
+  report.claim(
+      named,
+      fmt::format("Unless told otherwise, a recomputation here compares the versions of all that "
+                  "it reads from outside, and names what changed: *{}*.",
+                  changed[4].error));
   report.say(
       "No law sees this: a case cannot say that a weight changes between forward and backward.");
 }
@@ -107,9 +108,11 @@ const Scenario weights_changed{
     "With a checkpointing schedule my functional is right, J = 16, and its derivative is 8 instead "
     "of 16, as if it used another value of my control. How can that be?",
     "https://github.com/firedrakeproject/firedrake/issues/5082",
-    "A replay reads parameters where they are, not as they were: if the value that it finds is not "
+    "A recomputation reads parameters where they are, not as they were: if the value that it finds "
+    "is not "
     "the forward's, the derivative belongs to another point. A plain run notices by version "
-    "counters; a checkpointed one only if its replay compares the versions of what it reads.",
+    "counters; a checkpointed one only if its recomputation compares the versions of what it "
+    "reads.",
     run};
 
 }  // namespace rematch::scenarios

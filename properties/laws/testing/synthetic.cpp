@@ -18,7 +18,7 @@ class Maker {
 
   void make() {
     const ProtocolSpec& p = c_.protocol;
-    if (p.mishap.kind != MishapKind::none) {
+    if (p.failure.kind != FailureKind::none) {
       r_.trial = TrialReading{checkpointed_ && f_.trial_fails, "x", 0, ""};
       offset_ = f_.words_of_trial[0];
     }
@@ -63,9 +63,9 @@ class Maker {
     const std::vector<Draw> before = r_.draws;
     for (const Draw& d : before) {
       if (d.step != step || d.pass != pass || !checkpointed_) continue;
-      Draw replay = d;
-      while (++replay.execution < f_.executions[static_cast<std::size_t>(d.layer)]) {
-        r_.draws.push_back(replay);
+      Draw recomputation = d;
+      while (++recomputation.execution < f_.executions[static_cast<std::size_t>(d.layer)]) {
+        r_.draws.push_back(recomputation);
       }
     }
     for (int execution = 0; execution < f_.executions[0]; ++execution) {
@@ -162,7 +162,7 @@ Case synthetic_case() {
   c.protocol.microbatches = 2;
   c.protocol.input_requires_grad = true;
   c.protocol.reevaluate = true;
-  c.protocol.mishap = {MishapKind::replay_throws, 0};
+  c.protocol.failure = {FailureKind::recomputation_throws, 0};
   return c;
 }
 

@@ -37,7 +37,7 @@ class Network {
 
   /// Those of the first block, of the second, of the head.
   const Tensors& parameters() const { return parameters_; }
-  /// How often block 0 or 1 has run, replays included.
+  /// How often block 0 or 1 has run, recomputations included.
   int executions(int block) const { return executions_[block]; }
 
  private:

@@ -239,9 +239,9 @@ void tell_fixes(const Lanes& lanes, Report& report) {
       drawn_anew.equal_steps == 0 && drawn_anew.steps[0].loss == reference.steps[0].loss,
       fmt::format(
           "\"Dropout is incompatible with checkpointing\" holds only without "
-          "`preserve_rng`: the replay then draws other masks than the forward, no step ends "
+          "`preserve_rng`: the recomputation then draws other masks than the forward, no step ends "
           "with the plain run's bits, and after {} steps {} of {} weights differ. The loss "
-          "does not tell: {:.4f}. (PyTorch once replayed that way: "
+          "does not tell: {:.4f}. (PyTorch once recomputed that way: "
           "[pull request 14253](https://github.com/pytorch/pytorch/pull/14253).)",
           kShortSteps, cli::grouped(drawn_anew.different), all, late_loss(drawn_anew)));
   const std::int64_t saved = reference.steps[0].saved_bytes;

@@ -18,7 +18,7 @@ struct Step {
   double loss = 0;
   /// Parameters of blocks 0 and 1 that had a gradient, 0 to Network::kBlockParameters.
   int gradients[2] = {};
-  /// Runs of each block, the replay included.
+  /// Runs of each block, the recomputation included.
   int executions[2] = {};
   /// frozen_checkpoint_warnings() of this step.
   std::int64_t warnings = 0;

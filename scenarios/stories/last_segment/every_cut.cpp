@@ -119,8 +119,8 @@ void tell_cuts(const EveryCut& every, Report& report) {
       "can be compared.");
   Table& table = report.table(
       "Layer runs of one step, and layer outputs alive after the forward",
-      {"n", "k", "layers per segment", "runs: stored", "runs: checkpointed", "replayed when stored",
-       "alive: plain", "alive: stored", "alive: checkpointed"});
+      {"n", "k", "layers per segment", "runs: stored", "runs: checkpointed",
+       "recomputed when stored", "alive: plain", "alive: stored", "alive: checkpointed"});
   const std::pair<int, int> kExtract[] = {{9, 1}, {7, 3},  {10, 4}, {4, 4},
                                           {5, 4}, {11, 6}, {12, 3}, {39, 20}};
   for (const auto& [n, k] : kExtract) {
@@ -137,13 +137,13 @@ void tell_cuts(const EveryCut& every, Report& report) {
       fmt::format("For all {} pairs 1 <= k <= n < 40 and both variants every layer runs as "
                   "often, and in the order, that the formula says: s (k - 1) layers twice "
                   "when the last segment is stored, all n when it is not, segments "
-                  "replayed from last to first.",
+                  "recomputed from last to first.",
                   every.cuts));
   report.claim(every.bytes,
                "For all of them the bytes alive after the forward are those of the inputs of "
                "segments 2 to k and, stored, all outputs of the last segment, or, checkpointed, "
                "its output alone. With k = 1 a stored last segment means that nothing is "
-               "checkpointed, without a word, as users found out "
+               "checkpointed, silently, as users found out "
                "(lucidrains/En-transformer, issue 4).");
 }
 

@@ -43,7 +43,7 @@ std::vector<Function> functions_of(const Net& net, const Layers& layers,
     functions.emplace_back([layer = layers[i], &net, &output = outputs[i]](const Tensors& in) {
       Tensor y = tanh(layer->forward(in[0]));
       if (net.dropout > 0) y = dropout(y, net.dropout);
-      if (!ambient().replaying) output = y.storage();
+      if (!ambient().recomputing) output = y.storage();
       return Tensors{y};
     });
   }

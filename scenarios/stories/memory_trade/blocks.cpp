@@ -103,7 +103,7 @@ std::vector<Block> blocks() {
 struct Kept {
   std::int64_t plain = 0;
   std::int64_t checkpointed = 0;
-  double replay_milliseconds = 0;
+  double recomputation_milliseconds = 0;
 };
 
 /// Bytes alive after the forward, of the block's input, its inside and its output. The input comes
@@ -138,7 +138,7 @@ Kept measure(const Block& block) {
   std::vector<double> times(kRepeats);
   for (double& time : times) kept_by(block, false, &time);
   std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
-  kept.replay_milliseconds = times[kRepeats / 2];
+  kept.recomputation_milliseconds = times[kRepeats / 2];
   return kept;
 }
 
@@ -190,8 +190,8 @@ void worth_checkpointing(Report& report) {
     if (saved > 0) {
       report.measured(fmt::format(
           "{}: {:.2f} ms to run again, {:.1f} MiB saved per millisecond", block.name,
-          kept.replay_milliseconds,
-          static_cast<double>(saved) / kKibibyte / kKibibyte / kept.replay_milliseconds));
+          kept.recomputation_milliseconds,
+          static_cast<double>(saved) / kKibibyte / kKibibyte / kept.recomputation_milliseconds));
     }
   }
   report.chart(std::move(chart));

@@ -126,7 +126,7 @@ MlpStep train_step(const Shapes& shapes, const Plan& plan, std::optional<std::in
   return step;
 }
 
-std::int64_t replayed_operations(const Shapes& shapes, const Plan& plan) {
+std::int64_t recomputed_operations(const Shapes& shapes, const Plan& plan) {
   const auto last = static_cast<std::size_t>(2 * shapes.hidden);
   std::int64_t total = 0;
   for (const Region& region : plan.regions) {

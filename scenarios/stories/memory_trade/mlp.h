@@ -73,6 +73,6 @@ MlpStep train_step(const Shapes& shapes, const Plan& plan,
 
 /// Of the functions that `plan` runs again: two for each multiply-add of a product, one for each
 /// element of a relu.
-std::int64_t replayed_operations(const Shapes& shapes, const Plan& plan);
+std::int64_t recomputed_operations(const Shapes& shapes, const Plan& plan);
 
 }  // namespace rematch::scenarios::trade

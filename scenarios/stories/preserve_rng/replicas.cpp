@@ -27,7 +27,7 @@ class MaskLog final : public RunObserver {
  public:
   explicit MaskLog(std::vector<Mask>& masks) : masks_(masks) {}
   void on_draw(const Generator&, std::int64_t, std::span<const std::byte> drawn) override {
-    masks_.push_back({ambient().replaying, {drawn.begin(), drawn.end()}});
+    masks_.push_back({ambient().recomputing, {drawn.begin(), drawn.end()}});
   }
 
  private:

@@ -30,9 +30,9 @@ struct Setup {
   bool evaluate = false;
 };
 
-/// The mask of one step and whether a replay drew it.
+/// The mask of one step and whether a recomputation drew it.
 struct Mask {
-  bool replayed = false;
+  bool recomputed = false;
   std::vector<std::byte> kept;
 };
 

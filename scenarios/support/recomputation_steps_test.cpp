@@ -1,4 +1,4 @@
-#include "scenarios/support/replay_steps.h"
+#include "scenarios/support/recomputation_steps.h"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,4 @@
-// The non-reentrant variant: what is saved, when it is replayed, and where a replay stops.
+// The non-reentrant variant: what is saved, when it is recomputed, and where a recomputation stops.
 #include <thread>
 
 #include "engine/checkpoint/early_stop.h"
@@ -31,7 +31,7 @@ void inside(const Scopes& scopes, const std::function<void()>& action, std::size
   inside(scopes, action, at + 1);
 }
 
-/// Runs of what comes after the last saved tensor: 1 when the replay stopped early.
+/// Runs of what comes after the last saved tensor: 1 when the recomputation stopped early.
 int tail_runs(bool option, const Scopes& in_forward = {}, const Scopes& in_backward = {}) {
   int tail = 0;
   CheckpointOptions options;
@@ -49,7 +49,7 @@ int tail_runs(bool option, const Scopes& in_forward = {}, const Scopes& in_backw
   return tail;
 }
 
-/// How often a function is entered and left, and kernels that its replay runs.
+/// How often a function is entered and left, and kernels that its recomputation runs.
 json kernels(const Unary& f) {
   int entered = 0;
   int left = 0;
@@ -60,9 +60,11 @@ json kernels(const Unary& f) {
                                    return result;
                                  }),
                                  {variable({0.5})});
-  const Observer replay;
+  const Observer recomputation;
   backward(y);
-  return {{"entered", entered}, {"left", left}, {"kernel_runs_in_replay", replay.kernels.size()}};
+  return {{"entered", entered},
+          {"left", left},
+          {"kernel_runs_in_recomputation", recomputation.kernels.size()}};
 }
 
 Tensors rrelu_gradient(const Call& call, bool then_tanh) {
@@ -104,12 +106,12 @@ RULE("N1", "what a non-reentrant checkpoint saves is hidden from the hooks aroun
   seen.add("N1.two_inputs", {{"packs", hooks.packs - before}});
 }
 
-RULE("N2", "one backward replays a non-reentrant checkpoint once, whatever it walks of it") {
+RULE("N2", "one backward recomputes a non-reentrant checkpoint once, whatever it walks of it") {
   {
     int runs = 0;
     backward(
         sum(non_reentrant(counted(runs, two_tanh_of_product(variable({2}))), {variable({0.5})})));
-    seen.add("N2.one_replay", {{"runs", runs}});
+    seen.add("N2.one_recomputation", {{"runs", runs}});
   }
   json facts;
   for (const bool together : {true, false}) {
@@ -126,7 +128,7 @@ RULE("N2", "one backward replays a non-reentrant checkpoint once, whatever it wa
   seen.add("N2.two_outputs", facts);
 }
 
-RULE("N2", "each further backward over a retained graph replays once more") {
+RULE("N2", "each further backward over a retained graph recomputes once more") {
   int runs = 0;
   const Tensor y = sum(non_reentrant(counted_one(runs, tanh), {variable({0.5})}));
   json counts;
@@ -143,7 +145,7 @@ RULE("N2", "each further backward over a retained graph replays once more") {
   seen.add("N2.walked_twice", {{"second_backward_error", error}, {"runs", freed_runs}});
 }
 
-RULE("N3", "a replay stops at the last saved tensor, unless early stop is off") {
+RULE("N3", "a recomputation stops at the last saved tensor, unless early stop is off") {
   seen.add("N3.stop", {{"with_early_stop", tail_runs(true)}, {"without", tail_runs(false)}});
   int runs = 0;
   const Function doubled = counted_one(runs, [](const Tensor& x) { return add(x, x); });
@@ -178,7 +180,8 @@ RULE("N3", "the op that saves the last tensor has run by then, since saving come
   seen.add("N3.weights_after", kernels([&](const Tensor& x) { return mul(tanh(x), w); }));
 }
 
-RULE("N4", "noise that is saved is the noise that was drawn, even where the replay stops at it") {
+RULE("N4",
+     "noise that is saved is the noise that was drawn, even where the recomputation stops at it") {
   const Tensors plain = rrelu_gradient(Call(Way::plain), false);
   const auto verdict = [&](const Call& call) {
     return judged([&] { return rrelu_gradient(call, false); }, plain);
@@ -238,7 +241,7 @@ RULE("N19", "a weight used in and outside of a non-reentrant checkpoint fires it
   seen.add("N19.weight_inside_and_outside", firings);
 }
 
-RULE("N20", "replays run on the thread that called backward") {
+RULE("N20", "recomputations run on the thread that called backward") {
   json facts;
   for (const Way way : kVariants) {
     std::vector<std::thread::id> threads;
@@ -247,7 +250,7 @@ RULE("N20", "replays run on the thread that called backward") {
       return tanh(x);
     });
     backward(sum(Call(way)(body, {variable({0.5})})[0]));
-    facts[to_string(way) + "_replays_on_the_callers_thread"] = threads[0] == threads[1];
+    facts[to_string(way) + "_recomputes_on_the_callers_thread"] = threads[0] == threads[1];
   }
   seen.add("N20.thread", facts);
 }

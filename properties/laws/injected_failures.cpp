@@ -3,16 +3,16 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "mishaps";
+constexpr std::string_view kName = "injected-failures";
 
 std::optional<Violation> check_run(const Evidence& e, const Record& record, const char* run,
                                    bool must_fail) {
-  const std::string place = "trial of the " + std::string(run) + ", mishap " +
-                            std::string(to_string(e.c.protocol.mishap.kind));
+  const std::string place = "trial of the " + std::string(run) + ", failure " +
+                            std::string(to_string(e.c.protocol.failure.kind));
   if (!record.trial) return Violation{kName, place, "a reading", std::string(kNotRecorded)};
   const TrialReading& trial = *record.trial;
   if (must_fail && !trial.failed) return Violation{kName, place, "an error", "none"};
-  const bool harmless = e.c.protocol.mishap.kind == MishapKind::graph_dropped;
+  const bool harmless = e.c.protocol.failure.kind == FailureKind::graph_dropped;
   if (harmless && trial.failed) return Violation{kName, place, "no error", trial.message};
   if (trial.left_bytes != 0) {
     return Violation{kName, place + ", bytes left behind", "0", std::to_string(trial.left_bytes)};
@@ -22,23 +22,24 @@ std::optional<Violation> check_run(const Evidence& e, const Record& record, cons
 }
 
 std::optional<Violation> check(const Evidence& e) {
-  const MishapKind kind = e.c.protocol.mishap.kind;
+  const FailureKind kind = e.c.protocol.failure.kind;
   if (auto b = check_run(e, e.checkpointed, "checkpointed run", e.forecast.trial_fails)) return b;
-  return check_run(e, e.plain, "plain run", kind == MishapKind::forward_throws);
+  return check_run(e, e.plain, "plain run", kind == FailureKind::forward_throws);
 }
 
-bool applies(const Evidence& e) { return e.c.protocol.mishap.kind != MishapKind::none; }
+bool applies(const Evidence& e) { return e.c.protocol.failure.kind != FailureKind::none; }
 
 }  // namespace
 
-extern const Law mishaps_law;
-const Law mishaps_law{.name = kName,
-                      .statement =
-                          "What changes between forward and backward is refused where a replay "
-                          "meets it; and what fails, "
-                          "or is dropped, leaves no byte and no setting behind.",
-                      .check = check,
-                      .reads = {Observable::injected_failures},
-                      .applies = applies};
+extern const Law injected_failures_law;
+const Law injected_failures_law{
+    .name = kName,
+    .statement =
+        "What changes between forward and backward is refused where a recomputation "
+        "meets it; and what fails, "
+        "or is dropped, leaves no byte and no setting behind.",
+    .check = check,
+    .reads = {Observable::injected_failures},
+    .applies = applies};
 
 }  // namespace rematch

@@ -1,4 +1,4 @@
-"""The non-reentrant variant: what is saved, when it is replayed, and where a replay stops."""
+"""The non-reentrant variant: what is saved, when it is recomputed, and where a recomputation stops."""
 
 import re
 import threading
@@ -56,8 +56,8 @@ def positions():
     return {"positions_named": [], "compared": []}
 
 
-@probe("N2.one_replay", "A body that saves four tensors, walked by one backward.")
-def one_replay():
+@probe("N2.one_recomputation", "A body that saves four tensors, walked by one backward.")
+def one_recomputation():
     w = variable(2.0)
     body = Counted(lambda x: torch.tanh(torch.tanh(x * w)))
     checkpoint(body, variable(0.5)).sum().backward()
@@ -99,7 +99,7 @@ def walked_twice():
 
 
 def tail_runs(option=True, scopes=(), during_backward=()):
-    """Runs of what comes after the last saved tensor: 1 when the replay stopped early."""
+    """Runs of what comes after the last saved tensor: 1 when the recomputation stopped early."""
     tail = Counted(lambda x: x + 1)
     with scopes_of(scopes):
         y = checkpoint(lambda x: tail(torch.tanh(x)), variable(0.5), early_stop=option)
@@ -159,7 +159,7 @@ def nothing_saved():
 
 
 def kernels(make):
-    """Runs before and after the ops of the function `make()`, and of kernels, in the replay."""
+    """Runs before and after the ops of the function `make()`, and of kernels, in the recomputation."""
 
     def ops_in_backward(call):
         before, after, function = Counted(lambda t: t), Counted(lambda t: t), make()
@@ -172,7 +172,7 @@ def kernels(make):
     _, _, plain = ops_in_backward(lambda f, *a: f(*a))
     # Random state is read by an op, too.
     entered, left, ops = ops_in_backward(lambda f, *a: checkpoint(f, *a, preserve_rng_state=False))
-    return {"entered": entered, "left": left, "kernel_runs_in_replay": ops - plain}
+    return {"entered": entered, "left": left, "kernel_runs_in_recomputation": ops - plain}
 
 
 @probe("N3.input_saved", "The one saved tensor is the op's input (gelu).")
@@ -284,7 +284,7 @@ def weight_inside_and_outside():
     }
 
 
-@probe("N20.thread", "Whether a replay on the CPU runs on the thread that called backward.")
+@probe("N20.thread", "Whether a recomputation on the CPU runs on the thread that called backward.")
 def thread():
     seen = {}
     for variant in VARIANTS:
@@ -295,5 +295,5 @@ def thread():
             return torch.tanh(x)
 
         checkpointed(variant, body, variable(0.5)).sum().backward()
-        seen[f"{variant}_replays_on_the_callers_thread"] = threads[0] == threads[1]
+        seen[f"{variant}_recomputes_on_the_callers_thread"] = threads[0] == threads[1]
     return seen

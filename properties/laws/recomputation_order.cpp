@@ -4,7 +4,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "replay-order";
+constexpr std::string_view kName = "recomputation-order";
 
 std::optional<Violation> check(const Evidence& e) {
   // What a run does with bytes, and how many nodes it makes, is not asked here.
@@ -32,14 +32,15 @@ bool applies(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
-extern const Law replay_order_law;
-const Law replay_order_law{.name = kName,
-                           .statement =
-                               "Layers run in the order that the forecast gives: in a backward the "
-                               "last segment is replayed "
-                               "first, the layers of each in the order of the forward, each once.",
-                           .check = check,
-                           .reads = {Observable::execution_order},
-                           .applies = applies};
+extern const Law recomputation_order_law;
+const Law recomputation_order_law{
+    .name = kName,
+    .statement =
+        "Layers run in the order that the forecast gives: in a backward the "
+        "last segment is recomputed "
+        "first, the layers of each in the order of the forward, each once.",
+    .check = check,
+    .reads = {Observable::execution_order},
+    .applies = applies};
 
 }  // namespace rematch

@@ -8,7 +8,7 @@
 
 namespace rematch {
 
-/// What a replay begins with, as the region did.
+/// What a recomputation begins with, as the region did.
 struct EntryState {
   Autocast autocast;
   /// Absent when it is not to be preserved.
@@ -21,29 +21,29 @@ struct EntryState {
 };
 
 // README.md, section 1: which state a recomputation finds (A1 to A4, N18).
-/// Ambient state for the time of a replay: grad mode on, marked as a replay, ops seen by `watcher`
-/// alone, autocast and random state as when the region began. Afterwards, thrown through or not,
-/// everything is as it was.
-class ReplayScope {
+/// Ambient state for the time of a recomputation: grad mode on, marked as a recomputation, ops seen
+/// by `watcher` alone, autocast and random state as when the region began. Afterwards, thrown
+/// through or not, everything is as it was.
+class RecomputationScope {
  public:
-  ReplayScope(const Mechanics& mechanics, const EntryState& entry, OpWatcher* watcher)
+  RecomputationScope(const Mechanics& mechanics, const EntryState& entry, OpWatcher* watcher)
       : mechanics_(mechanics), grad_(true), watch_(watcher), cast_(mechanics, entry.autocast) {
     if (!entry.rng) return;
     surrounding_ = ambient().streams;
     mechanics_.restore_rng(ambient(), *entry.rng);
   }
-  ~ReplayScope() {
+  ~RecomputationScope() {
     if (surrounding_) mechanics_.put_back_rng(ambient(), *std::move(surrounding_));
   }
-  ReplayScope(const ReplayScope&) = delete;
-  ReplayScope& operator=(const ReplayScope&) = delete;
+  RecomputationScope(const RecomputationScope&) = delete;
+  RecomputationScope& operator=(const RecomputationScope&) = delete;
 
  private:
   /// Undone by itself when the constructor above throws.
   class Mark {
    public:
-    Mark() : before_(std::exchange(ambient().replaying, true)) {}
-    ~Mark() { ambient().replaying = before_; }
+    Mark() : before_(std::exchange(ambient().recomputing, true)) {}
+    ~Mark() { ambient().recomputing = before_; }
     Mark(const Mark&) = delete;
     Mark& operator=(const Mark&) = delete;
 

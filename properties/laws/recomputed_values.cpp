@@ -7,7 +7,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "replayed-values";
+constexpr std::string_view kName = "recomputed-values";
 
 auto place_in(const LayerValue& v) { return std::tuple(v.step, v.pass, v.layer, v.saved, v.index); }
 
@@ -19,7 +19,7 @@ std::string hash_text(std::uint64_t hash) {
 }
 
 std::optional<Violation> check(const Evidence& e) {
-  // The first of each place is the forward's, or that of the first replay that saves.
+  // The first of each place is the forward's, or that of the first recomputation that saves.
   thread_local std::vector<const LayerValue*> order;
   order.clear();
   for (const LayerValue& v : e.checkpointed.values) order.push_back(&v);
@@ -49,20 +49,21 @@ std::optional<Violation> check(const Evidence& e) {
 }
 
 bool applies(const Evidence& e) {
-  // A replay that draws afresh computes something else, and is meant to.
+  // A recomputation that draws afresh computes something else, and is meant to.
   return e.forecast.values_comparable;
 }
 
 }  // namespace
 
-extern const Law replayed_values_law;
-const Law replayed_values_law{.name = kName,
-                              .statement =
-                                  "What a layer's ops compute and its graph saves in a replay has "
-                                  "the bits that it had before; "
-                                  "the first that has not is named.",
-                              .check = check,
-                              .reads = {Observable::recomputed_values},
-                              .applies = applies};
+extern const Law recomputed_values_law;
+const Law recomputed_values_law{
+    .name = kName,
+    .statement =
+        "What a layer's ops compute and its graph saves in a recomputation has "
+        "the bits that it had before; "
+        "the first that has not is named.",
+    .check = check,
+    .reads = {Observable::recomputed_values},
+    .applies = applies};
 
 }  // namespace rematch

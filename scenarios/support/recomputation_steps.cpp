@@ -1,4 +1,4 @@
-#include "scenarios/support/replay_steps.h"
+#include "scenarios/support/recomputation_steps.h"
 
 #include <memory>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 class HandmadeBackward final : public Node {
  public:
-  HandmadeBackward(int outputs, Function function, const Tensors& inputs, ReplaySteps steps)
+  HandmadeBackward(int outputs, Function function, const Tensors& inputs, RecomputationSteps steps)
       : Node(outputs), function_(std::move(function)), steps_(std::move(steps)), inputs_(inputs) {
     saved_.resize(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -47,7 +47,7 @@ class HandmadeBackward final : public Node {
 
  private:
   Function function_;
-  ReplaySteps steps_;
+  RecomputationSteps steps_;
   /// With their history, for steps that want it.
   Tensors inputs_;
   /// So that the ledger counts them as saved.
@@ -56,8 +56,8 @@ class HandmadeBackward final : public Node {
 
 }  // namespace
 
-ReplaySteps right_steps() {
-  ReplaySteps steps;
+RecomputationSteps right_steps() {
+  RecomputationSteps steps;
   steps.bind = [](const Tensors& inputs) {
     Tensors bound;
     for (const Tensor& t : inputs) {
@@ -76,7 +76,7 @@ ReplaySteps right_steps() {
 }
 
 Tensors handmade_checkpoint(const Function& function, const Tensors& inputs,
-                            const ReplaySteps& steps) {
+                            const RecomputationSteps& steps) {
   if (!ambient().grad_enabled) return function(inputs);
   bool any = false;
   for (const Tensor& t : inputs) any = any || t.requires_grad();
