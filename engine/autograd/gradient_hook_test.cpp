@@ -191,5 +191,44 @@ TEST_CASE_METHOD(LedgerScope, "a hook may walk the graph behind its tensor by it
   CHECK(x.grad().item() == 12);
 }
 
+TEST_CASE_METHOD(LedgerScope, "a leaf's hooks run in every backward after they were registered") {
+  // At which of these moments a hook is registered.
+  for (unsigned moments = 0; moments < 1U << 8; ++moments) {
+    CAPTURE(moments);
+    Tensor x = variable({1}, {1});
+    std::string log;
+    std::string registered;
+    unsigned i = 0;
+    const auto moment = [&] {
+      if ((moments >> i++ & 1U) == 0) return;
+      registered += static_cast<char>('a' + i);
+      x.register_hook(note(log, registered.back()));
+    };
+    const auto forward = [&] {
+      moment();
+      return mul(x, x);
+    };
+    const auto walk = [&](const Tensor& y, bool retain) {
+      moment();
+      log.clear();
+      backward(y, {.retain_graph = retain});
+      REQUIRE(log == registered);
+    };
+    {
+      Tensor y = forward();
+      walk(y, true);
+      walk(forward(), false);
+      x.set_grad({});
+      y.register_hook([&](const Tensor&) {
+        moment();
+        return Tensor();
+      });
+      walk(y, false);
+    }
+    x.set_requires_grad(false).set_requires_grad(true);
+    walk(forward(), false);
+  }
+}
+
 }  // namespace
 }  // namespace rematch

@@ -6,6 +6,7 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/join.h"
@@ -274,6 +275,56 @@ TEST_CASE_METHOD(LedgerScope, "relu_ saves its output and notices when that is o
       backward(sum(y)), std::runtime_error,
       Message("[ReluBackward] saved tensor of shape [2] was changed by an in-place operation: "
               "version 1 expected, got 2; clone() it before the in-place write"));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a write to any of many outputs gives the gradient of its twin") {
+  const std::size_t n = GENERATE(2U, 3U, 17U);
+  const bool by_view = GENERATE(false, true);
+  const Function all = [n](const Tensors& in) {
+    Tensors y;
+    for (std::size_t i = 1; i <= n; ++i) y.push_back(scale(in[0], static_cast<double>(i)));
+    return y;
+  };
+  const auto written = [](int kind, Tensor y, const Tensor& x, bool in_place) {
+    if (kind == 0) return y;
+    if (kind == 1) return in_place ? scale_(y, 3) : scale(y, 3);
+    if (kind == 2) return in_place ? add_(y, x) : add(y, x);
+    return in_place ? relu_(y) : relu(y);
+  };
+  const int first = GENERATE(0, 1, 2);
+  const int second = GENERATE(1, 2, 3);
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}, n / 2, n - 1}) {
+    CAPTURE(n, by_view, first, second, k);
+    const auto run = [&](const Tensor& x, bool in_place) {
+      Tensors y = checkpoint(all, {x}, {.reentrant = true});
+      for (const int kind : {first, second}) {
+        const Shape shape = in_place && by_view ? Shape{4} : x.shape();
+        const Tensor operand = in_place && by_view ? reshape(y[k], shape) : y[k];
+        const Tensor result = written(kind, operand, reshape(x, shape), in_place);
+        if (!in_place) y[k] = result;
+      }
+      Tensor sum = scale(y[0], 1);
+      for (std::size_t i = 1; i < n; ++i) sum = add(sum, scale(y[i], static_cast<double>(i + 1)));
+      return sum;
+    };
+    check_pair({[&](const Tensor& x) { return run(x, true); },
+                [&](const Tensor& x) { return run(x, false); }});
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a view made without recording is not written where it is recorded") {
+  const Tensor x = variable({1, -2}, {2});
+  Tensor base = scale(x, 3);
+  Tensor view = [&] {
+    const GradMode off(false);
+    return reshape(base, {2, 1});
+  }();
+  CHECK_THROWS_AS(scale_(view, 5), std::invalid_argument);
+  // A write to what it views gives it a history.
+  scale_(base, 5);
+  scale_(view, 7);
+  backward(sum(base));
+  CHECK(x.grad().to_vector() == std::vector<double>{105, 105});
 }
 
 }  // namespace

@@ -176,6 +176,11 @@ void check_in_place(const Tensor& t, std::string_view op) {
                                 "] a leaf that requires grad is being used in an in-place "
                                 "operation; detach() it or use the out-of-place form");
   }
+  if (root->requires_grad && !t.requires_grad()) {
+    throw std::invalid_argument("[" + std::string(op) +
+                                "] a view that was made without recording cannot be written with "
+                                "recording: what it views would not notice; make the view again");
+  }
 }
 
 std::shared_ptr<Node> refreshed_view_history(const TensorImpl& view) {

@@ -97,7 +97,7 @@ void set_history_in_place(Tensor& t, std::shared_ptr<Node> node);
 
 /// Throws std::invalid_argument when `t` is bfloat16, or grad mode is on and `t` (or what it views)
 /// is a leaf that requires grad: "a leaf that requires grad is being used in an in-place
-/// operation". If it returns, the write may be queued.
+/// operation", or it is a view made without recording. If it returns, the write may be queued.
 void check_in_place(const Tensor& t, std::string_view op);
 
 }  // namespace rematch

@@ -268,4 +268,27 @@ TEST_CASE_METHOD(LedgerScope, "a module as a function takes exactly one input, w
   }
 }
 
+TEST_CASE_METHOD(LedgerScope, "a sequence switches its modules however they stood before") {
+  Generator g{3, 11, 0};
+  const auto inner = std::make_shared<nn::Sequential>(mixed(2, g));
+  nn::Sequential net({square_linear(3, g), inner, mixed(2, g)[1]});
+  // Each after what it lies in, which switches it as well.
+  Modules all = net.modules();
+  all.insert(all.end(), inner->modules().begin(), inner->modules().end());
+  for (unsigned before = 0; before < 1U << net.parameters().size(); ++before) {
+    for (const bool on : {false, true}) {
+      CAPTURE(before, on);
+      net.set_training((before >> all.size() & 1U) != 0);
+      for (std::size_t i = 0; const auto& m : all) m->set_training((before >> i++ & 1U) != 0);
+      for (std::size_t i = 0; Tensor p : net.parameters())
+        p.set_requires_grad((before >> i++ & 1U) != 0);
+      net.set_training(on);
+      net.set_requires_grad(on);
+      REQUIRE(net.training() == on);
+      for (const auto& m : all) REQUIRE(m->training() == on);
+      for (const Tensor& p : net.parameters()) REQUIRE(p.requires_grad() == on);
+    }
+  }
+}
+
 }  // namespace rematch

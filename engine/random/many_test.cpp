@@ -6,6 +6,9 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -159,6 +162,24 @@ TEST_CASE("a draw takes as many words as it is asked for, also past 2^32") {
     CHECK(g.draw(static_cast<std::int64_t>(words)) == before);
     CHECK(g.offset - before == (words + 3) / 4 * 4);
   }
+}
+
+TEST_CASE("names of streams are told apart by each of their characters, however long they are") {
+  const std::size_t n = GENERATE(1U, 2U, 7U, 8U, 15U, 16U, 31U, 32U, 63U, 64U, 255U, 256U, 4097U);
+  const std::string name(n, 'a');
+  std::set<std::string, std::greater<>> names{name, name + 'a', name.substr(1)};
+  for (std::size_t p = 0; p < n; p += n / 64 + 1) {
+    for (const char other : {'b', 'A', '\0'}) {
+      names.insert(std::string(name).replace(p, 1, 1, other));
+      names.insert(std::string(name).replace(n - 1 - p, 1, 1, other));
+    }
+  }
+  Streams streams(42);
+  for (const std::string& added : names) {
+    REQUIRE_THROWS_AS(streams[added], std::invalid_argument);
+    REQUIRE(streams.name(streams.add(added)) == added);
+  }
+  for (int i = 1; const std::string& added : names) REQUIRE(&streams[added] == &streams.at(i++));
 }
 
 }  // namespace rematch

@@ -147,4 +147,20 @@ TEST_CASE_METHOD(LedgerScope, "a reentrant checkpoint refuses any number of writ
                     ContainsSubstring("changed its input 0 in place"));
 }
 
+TEST_CASE_METHOD(LedgerScope, "what was written any number of times before is taken as it is") {
+  const std::uint64_t n = times();
+  const int way = GENERATE(0, 1, 2);
+  const Tensor x = variable({3}, {1});
+  x.storage()->bump_version(n);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor h = mul(in[0], in[0]);
+    h.storage()->bump_version(n);
+    Tensor view = reshape(h, {1, 1});
+    scale_(view, 5);
+    return {mul(h, h)};
+  };
+  backward(way == 0 ? f({x})[0] : checkpoint(f, {x}, {.reentrant = way == 2})[0]);
+  CHECK(x.grad().item() == 2700);
+}
+
 }  // namespace rematch
