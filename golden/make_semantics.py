@@ -40,12 +40,12 @@ from semantics import (  # noqa: F401  (each registers its probes, in this order
 
 FORMAT = 1
 # Partition, reentrant, non-reentrant, ambient state, selective, bits, verdicts.
-SECTIONS = ("P", "RE", "N", "A", "S", "B", "V")
+SECTIONS = ("PT", "RE", "N", "AM", "SE", "B", "V")
 RECORD = "golden/semantics.json"
 
 
 def place(identifier):
-    """P1 before RE2 before RE10; probes of one rule in the order in which they are written."""
+    """PT1 before RE2 before RE10; probes of one rule in the order in which they are written."""
     letters, number = re.match(r"([A-Z]+)(\d*)", identifier).groups()
     return SECTIONS.index(letters), int(number or 0)
 

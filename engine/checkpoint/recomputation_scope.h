@@ -20,7 +20,7 @@ struct EntryState {
   }
 };
 
-// README.md, section 1: which state a recomputation finds (A1 to A4, N18).
+// README.md, section 1: which state a recomputation finds (AM1 to AM4, N18).
 /// Ambient state for the time of a recomputation: grad mode on, marked as a recomputation, ops seen
 /// by `watcher` alone, autocast and random state as when the region began. Afterwards, thrown
 /// through or not, everything is as it was.

@@ -63,7 +63,7 @@ void Region::served() noexcept {
   }
 }
 
-// README.md, section 7: what a policy keeps (S1 to S10).
+// README.md, section 7: what a policy keeps (SE1 to SE10).
 bool Region::wants(std::string_view op) {
   auto count = std::find_if(counts_.begin(), counts_.end(),
                             [&](const auto& entry) { return entry.first == op; });

@@ -14,7 +14,7 @@ def dropout(x):
     return torch.dropout(x, 0.5, True)
 
 
-@probe("A1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")
+@probe("AM1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")
 def dropout_mask():
     def run(call):
         torch.manual_seed(7)
@@ -35,7 +35,7 @@ def dropout_mask():
     return seen
 
 
-@probe("A1.not_preserved", "The same with preserve_rng_state=False.")
+@probe("AM1.not_preserved", "The same with preserve_rng_state=False.")
 def not_preserved():
     def run(call):
         torch.manual_seed(7)
@@ -73,7 +73,7 @@ def states_seen(variant, before_backward, **options):
     return torch.equal(*states), torch.equal(left, torch.get_rng_state())
 
 
-@probe("A1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")
+@probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")
 def state_at_entry():
     seen = {}
     for variant in VARIANTS:
@@ -83,7 +83,7 @@ def state_at_entry():
     return seen
 
 
-@probe("A1.reseeded", "Seeding between forward and backward.")
+@probe("AM1.reseeded", "Seeding between forward and backward.")
 def reseeded():
     seen = {}
     for variant in VARIANTS:
@@ -93,7 +93,7 @@ def reseeded():
     return seen
 
 
-@probe("A1.own_generator", "A draw from a generator of the user's own.")
+@probe("AM1.own_generator", "A draw from a generator of the user's own.")
 def own_generator():
     seen = {}
     for variant in VARIANTS:
@@ -112,7 +112,7 @@ def own_generator():
     return seen
 
 
-@probe("A1.several_regions", "Three checkpoints with dropout in turn: gradient and random state.")
+@probe("AM1.several_regions", "Three checkpoints with dropout in turn: gradient and random state.")
 def several_regions():
     seen = {}
 
@@ -132,7 +132,7 @@ def several_regions():
     return seen
 
 
-@probe("A2.python_random", "Python's random inside the function: state at entry, state afterwards.")
+@probe("AM2.python_random", "Python's random inside the function: state at entry, state afterwards.")
 def python_random():
     seen = {}
     for variant in VARIANTS:
@@ -184,7 +184,7 @@ def setting(get, put, value):
         put(before)
 
 
-@probe("A3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.")
+@probe("AM3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.")
 def grad_mode():
     seen = {}
     for variant in VARIANTS:
@@ -201,12 +201,12 @@ def grad_mode():
     return seen
 
 
-@probe("A5.device_context", "torch.device('meta') around the forward only: whose the recomputation sees.")
+@probe("AM5.device_context", "torch.device('meta') around the forward only: whose the recomputation sees.")
 def device_context():
     return whose(lambda: torch.empty(1).device.type, lambda: torch.device("meta"), nullcontext)
 
 
-@probe("A5.device_context_of_backward", "The same around the backward only.")
+@probe("AM5.device_context_of_backward", "The same around the backward only.")
 def device_context_of_backward():
     return whose(lambda: torch.empty(1).device.type, nullcontext, lambda: torch.device("meta"))
 
@@ -218,32 +218,32 @@ class Doubles(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@probe("A5.function_mode", "Another mode over torch's functions around the forward only.")
+@probe("AM5.function_mode", "Another mode over torch's functions around the forward only.")
 def function_mode():
     return whose(lambda: torch.zeros(1).item(), Doubles, nullcontext)
 
 
-@probe("A6.default_dtype", "The default dtype of new tensors, changed in between.")
+@probe("AM6.default_dtype", "The default dtype of new tensors, changed in between.")
 def default_dtype():
     change = lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32)
     return whose(lambda: str(torch.empty(1).dtype), nullcontext, change)
 
 
 @probe(
-    "A6.deterministic_algorithms", "The switch for deterministic algorithms, changed in between."
+    "AM6.deterministic_algorithms", "The switch for deterministic algorithms, changed in between."
 )
 def deterministic_algorithms():
     get = torch.are_deterministic_algorithms_enabled
     return whose(get, nullcontext, lambda: setting(get, torch.use_deterministic_algorithms, True))
 
 
-@probe("A6.matmul_precision", "The precision of float32 products (TF32), changed in between.")
+@probe("AM6.matmul_precision", "The precision of float32 products (TF32), changed in between.")
 def matmul_precision():
     get, put = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     return whose(get, nullcontext, lambda: setting(get, put, "medium"))
 
 
-@probe("A6.attention_backend", "The choice of attention kernels, changed in between.")
+@probe("AM6.attention_backend", "The choice of attention kernels, changed in between.")
 def attention_backend():
     flags = torch.backends.cuda
     return whose(
@@ -253,7 +253,7 @@ def attention_backend():
     )
 
 
-@probe("A6.training", "module.training, changed in between.")
+@probe("AM6.training", "module.training, changed in between.")
 def training():
     seen = {}
     for name, backward in (("eval_between", False), ("train_between", True)):
@@ -274,7 +274,7 @@ def training():
     return seen
 
 
-@probe("A6.module_hook", "A forward hook taken off the module before backward: runs of the hook.")
+@probe("AM6.module_hook", "A forward hook taken off the module before backward: runs of the hook.")
 def module_hook():
     seen = {}
     for variant in VARIANTS:
@@ -288,7 +288,7 @@ def module_hook():
     return seen
 
 
-@probe("A6.global_variable", "A global of the user's, changed in between.")
+@probe("AM6.global_variable", "A global of the user's, changed in between.")
 def global_variable():
     box = [1]
     return whose(
@@ -298,7 +298,7 @@ def global_variable():
     )
 
 
-@probe("A6.context_variable", "A context variable and a thread-local, set around the forward only.")
+@probe("AM6.context_variable", "A context variable and a thread-local, set around the forward only.")
 def context_variable():
     variable_ = contextvars.ContextVar("probe", default="unset")
 
@@ -317,7 +317,7 @@ def context_variable():
 
 
 @probe(
-    "A6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?"
+    "AM6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?"
 )
 def saved_tensor_hooks():
     seen = {}

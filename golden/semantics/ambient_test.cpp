@@ -92,11 +92,11 @@ std::string whose(Way way, const Read& read, const Change& change) {
 
 }  // namespace
 
-RULE("A1",
+RULE("AM1",
      "a recomputation draws what its forward drew, and leaves the random state as it found it") {
-  seen.add("A1.dropout", steps({}));
-  seen.add("A1.state_at_entry", begins([] {}));
-  seen.add("A1.reseeded", begins([] { ambient().streams.seed(99); }));
+  seen.add("AM1.dropout", steps({}));
+  seen.add("AM1.state_at_entry", begins([] {}));
+  seen.add("AM1.reseeded", begins([] { ambient().streams.seed(99); }));
   json regions;
   const auto three = [](const Call& call) {
     ambient().streams = Streams(7);
@@ -112,17 +112,17 @@ RULE("A1",
     regions[to_string(way) + "_gradient_right"] = same_bits(found.first, plain.first);
     regions[to_string(way) + "_random_state_right"] = found.second == plain.second;
   }
-  seen.add("A1.several_regions", regions);
+  seen.add("AM1.several_regions", regions);
 }
 
-RULE("A1",
+RULE("AM1",
      "without preserved random state a recomputation draws another mask and moves the state") {
   CheckpointOptions options;
   options.preserve_rng = false;
-  seen.add("A1.not_preserved", steps(options));
+  seen.add("AM1.not_preserved", steps(options));
 }
 
-RULE("A1", "a random stream of the user's own is preserved as the default one is") {
+RULE("AM1", "a random stream of the user's own is preserved as the default one is") {
   json facts;
   for (const Way way : kVariants) {
     const int stream = ambient().streams.add("the user's");
@@ -137,10 +137,10 @@ RULE("A1", "a random stream of the user's own is preserved as the default one is
     facts[to_string(way) + "_recomputation_begins_at_entry"] = states[0] == states[1];
     facts[to_string(way) + "_state_kept_by_backward"] = ambient().streams.at(stream) == left;
   }
-  seen.add("A1.own_generator", facts);
+  seen.add("AM1.own_generator", facts);
 }
 
-RULE("A2", "a generator that the engine does not know is not preserved") {
+RULE("AM2", "a generator that the engine does not know is not preserved") {
   json facts;
   for (const Way way : kVariants) {
     std::minstd_rand generator(7);
@@ -155,10 +155,10 @@ RULE("A2", "a generator that the engine does not know is not preserved") {
     facts[to_string(way) + "_same_draw_in_recomputation"] = draws[0] == draws[1];
     facts[to_string(way) + "_state_kept_by_backward"] = generator == left;
   }
-  seen.add("A2.python_random", facts);
+  seen.add("AM2.python_random", facts);
 }
 
-RULE("A3", "a recomputation records, even when backward is called with recording off") {
+RULE("AM3", "a recomputation records, even when backward is called with recording off") {
   json facts;
   for (const Way way : kVariants) {
     std::vector<bool> modes;
@@ -171,10 +171,10 @@ RULE("A3", "a recomputation records, even when backward is called with recording
     backward(y);
     facts[to_string(way) + "_modes"] = modes;
   }
-  seen.add("A3.grad_mode", facts);
+  seen.add("AM3.grad_mode", facts);
 }
 
-RULE("A6",
+RULE("AM6",
      "a recomputation sees training modes, globals and thread-locals as backward finds them") {
   json training;
   json globals;
@@ -194,12 +194,12 @@ RULE("A6",
     thread_locals["thread_local_" + to_string(way)] = whose(
         way, [] { return local; }, [] { local = 0; });
   }
-  seen.add("A6.training", training);
-  seen.add("A6.global_variable", globals);
-  seen.add("A6.context_variable", thread_locals);
+  seen.add("AM6.training", training);
+  seen.add("AM6.global_variable", globals);
+  seen.add("AM6.context_variable", thread_locals);
 }
 
-RULE("A6", "hooks on saved tensors around a forward do not see its recomputation") {
+RULE("AM6", "hooks on saved tensors around a forward do not see its recomputation") {
   json facts;
   for (const Way way : kVariants) {
     HookCounter hooks;
@@ -213,7 +213,7 @@ RULE("A6", "hooks on saved tensors around a forward do not see its recomputation
     facts[to_string(way) + "_packs_in_forward"] = packs;
     facts[to_string(way) + "_packs_in_recomputation"] = hooks.packs - packs;
   }
-  seen.add("A6.saved_tensor_hooks", facts);
+  seen.add("AM6.saved_tensor_hooks", facts);
 }
 
 RULE("N17", "with recording off a checkpoint runs its function and nothing else") {

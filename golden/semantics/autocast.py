@@ -33,28 +33,28 @@ def tuples(variant, forward, backward):
 
 
 @probe(
-    "A4.tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only."
+    "AM4.tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only."
 )
 def around_the_forward():
     return {v: tuples(v, casting(), nullcontext()) for v in VARIANTS}
 
 
-@probe("A4.cache_disabled", "The same with the cast cache switched off.")
+@probe("AM4.cache_disabled", "The same with the cast cache switched off.")
 def cache_disabled():
     return {v: tuples(v, casting(cache_enabled=False), nullcontext()) for v in VARIANTS}
 
 
-@probe("A4.float16", "The same with float16.")
+@probe("AM4.float16", "The same with float16.")
 def other_dtype():
     return {v: tuples(v, casting(dtype=torch.float16), nullcontext()) for v in VARIANTS}
 
 
-@probe("A4.around_backward", "Autocast around the backward only.")
+@probe("AM4.around_backward", "Autocast around the backward only.")
 def around_the_backward():
     return {v: tuples(v, nullcontext(), casting()) for v in VARIANTS}
 
 
-@probe("A4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.")
+@probe("AM4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.")
 def inside():
     seen = {}
     for variant in VARIANTS:
@@ -103,7 +103,7 @@ def step(call, warm, uses=2, **options):
 for warm, words in ((False, "cold"), (True, "warm")):
 
     @probe(
-        f"A4.weight_cast_{words}",
+        f"AM4.weight_cast_{words}",
         f"A float32 weight multiplied twice under autocast, the cache of casts {words} at entry: "
         "casts and products of the forward, and of the recomputation.",
     )
@@ -120,7 +120,7 @@ for warm, words in ((False, "cold"), (True, "warm")):
         return seen
 
     @probe(
-        f"A4.weight_cast_{words}_selective",
+        f"AM4.weight_cast_{words}_selective",
         f"The same with a policy that saves products, the cache {words}: does backward work?",
     )
     def weight_cast_selective(warm=warm):

@@ -87,7 +87,7 @@ Call keeping_products(bool early_stop = true) {
 
 }  // namespace
 
-RULE("A4", "a recomputation runs under the autocast of its forward, wherever backward runs") {
+RULE("AM4", "a recomputation runs under the autocast of its forward, wherever backward runs") {
   json around;
   json no_cache;
   json backward_only;
@@ -96,12 +96,12 @@ RULE("A4", "a recomputation runs under the autocast of its forward, wherever bac
     no_cache[to_string(way)] = tuples(way, true, false, false);
     backward_only[to_string(way)] = tuples(way, false, true);
   }
-  seen.add("A4.tuple", around);
-  seen.add("A4.cache_disabled", no_cache);
-  seen.add("A4.around_backward", backward_only);
+  seen.add("AM4.tuple", around);
+  seen.add("AM4.cache_disabled", no_cache);
+  seen.add("AM4.around_backward", backward_only);
 }
 
-RULE("A4", "autocast inside a function is recomputed with it") {
+RULE("AM4", "autocast inside a function is recomputed with it") {
   json facts;
   for (const Way way : kVariants) {
     json dtypes = json::array();
@@ -118,12 +118,12 @@ RULE("A4", "autocast inside a function is recomputed with it") {
     backward(sum(Call(way)(body, {ramp32()})[0]));
     facts[to_string(way)] = dtypes;
   }
-  seen.add("A4.inside", facts);
+  seen.add("AM4.inside", facts);
 }
 
-RULE("A4", "a warm cache of casts changes no gradient, with a policy or without") {
+RULE("AM4", "a warm cache of casts changes no gradient, with a policy or without") {
   for (const bool warm : {false, true}) {
-    const std::string name = std::string("A4.weight_cast_") + (warm ? "warm" : "cold");
+    const std::string name = std::string("AM4.weight_cast_") + (warm ? "warm" : "cold");
     const Step plain = step(Call(Way::plain), warm);
     json facts{{"plain_forward_products", plain.forward_products}};
     for (const Way way : kVariants) {

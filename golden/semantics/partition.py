@@ -26,7 +26,7 @@ def runs(count, segments, **options):
 for variant, reentrant in VARIANTS.items():
 
     @probe(
-        f"P1.{variant}",
+        f"PT1.{variant}",
         "How often each layer runs in a step, a digit a layer: for every number of layers up to "
         f"12, a word for 1, 2, 3, ... segments; {variant.replace('_', '-')}.",
     )
@@ -37,14 +37,14 @@ for variant, reentrant in VARIANTS.items():
         }
 
 
-@probe("P2.one_segment", "Three layers in one segment: is anything checkpointed, is a word said?")
+@probe("PT2.one_segment", "Three layers in one segment: is anything checkpointed, is a word said?")
 def one_segment():
     with warned() as warnings_seen, HookCounter() as hooks:
         counts = runs(3, 1, use_reentrant=False)
     return {"runs": counts, "surrounding_packs": hooks.packs, "warnings": warnings_seen}
 
 
-@probe("P3.degenerate", "Numbers of segments and layers that make no sense.")
+@probe("PT3.degenerate", "Numbers of segments and layers that make no sense.")
 def degenerate():
     seen = {}
     for name, count, segments in [
@@ -59,7 +59,7 @@ def degenerate():
     return seen
 
 
-@probe("P4.order", "The order in which ten layers run, in four segments: forward, then backward.")
+@probe("PT4.order", "The order in which ten layers run, in four segments: forward, then backward.")
 def order():
     seen = {}
     for name, reentrant in VARIANTS.items():
@@ -73,7 +73,7 @@ def order():
     return seen
 
 
-@probe("P5.interface", "What checkpoint_sequential() takes beside its three arguments.")
+@probe("PT5.interface", "What checkpoint_sequential() takes beside its three arguments.")
 def interface():
     x = variable(0.5)
 
@@ -96,7 +96,7 @@ def interface():
     }
 
 
-@probe("P5.two_values", "Segments that hand two tensors on: can the next segment take them?")
+@probe("PT5.two_values", "Segments that hand two tensors on: can the next segment take them?")
 def two_values():
     first = lambda x: (x * 1, x * 2)
     second = lambda pair: pair[0] * pair[1]
@@ -107,7 +107,7 @@ def two_values():
 
 
 @probe(
-    "P6.last_segment",
+    "PT6.last_segment",
     "Six layers in three segments: how many tensors the surrounding hooks see saved (inputs of "
     "two segments, and what the last one saves).",
 )
@@ -121,7 +121,7 @@ def last_segment():
 
 
 @probe(
-    "P6.random_state",
+    "PT6.random_state",
     "Four dropout layers in two segments: draws in a step, and the random state that it leaves.",
 )
 def random_state():

@@ -48,27 +48,28 @@ std::string runs_of(int layers, int segments, Way way = Way::non_reentrant) {
 
 }  // namespace
 
-RULE("P1", "all segments but the last have floor(n / k) layers and run twice, the rest runs once") {
+RULE("PT1",
+     "all segments but the last have floor(n / k) layers and run twice, the rest runs once") {
   for (const Way way : kVariants) {
     json facts;
     for (int n = 1; n <= 12; ++n) {
       json& row = facts["layers_" + std::to_string(n)];
       for (int k = 1; k <= n; ++k) row.push_back(runs_of(n, k, way));
     }
-    seen.add("P1." + to_string(way), facts);
+    seen.add("PT1." + to_string(way), facts);
   }
 }
 
-RULE("P2", "in one segment nothing is checkpointed, and not a word is said") {
+RULE("PT2", "in one segment nothing is checkpointed, and not a word is said") {
   HookCounter hooks;
   const std::int64_t warnings = frozen_checkpoint_warnings();
   const std::string runs = runs_of(3, 1);
-  seen.add("P2.one_segment",
+  seen.add("PT2.one_segment",
            {{"runs", runs}, {"surrounding_packs", hooks.packs}, {"warnings", json::array()}});
   CHECK(frozen_checkpoint_warnings() == warnings);
 }
 
-RULE("P3", "numbers of segments that make no sense are refused") {
+RULE("PT3", "numbers of segments that make no sense are refused") {
   json facts;
   const auto error = [](int layers, int segments) {
     return outcome([=] { runs_of(layers, segments); });
@@ -78,10 +79,10 @@ RULE("P3", "numbers of segments that make no sense are refused") {
   facts["no_layers_error"] = error(0, 1);
   facts["no_layers_two_segments_error"] = error(0, 2);
   facts["negative_segments_error"] = error(3, -1);
-  seen.add("P3.degenerate", facts);
+  seen.add("PT3.degenerate", facts);
 }
 
-RULE("P4", "segments are recomputed last first, the layers of each in the order of the forward") {
+RULE("PT4", "segments are recomputed last first, the layers of each in the order of the forward") {
   json facts;
   for (const Way way : kVariants) {
     Layers model(10);
@@ -92,10 +93,10 @@ RULE("P4", "segments are recomputed last first, the layers of each in the order 
     backward(y);
     facts[to_string(way) + "_backward"] = model.log;
   }
-  seen.add("P4.order", facts);
+  seen.add("PT4.order", facts);
 }
 
-RULE("P5", "a segment hands on all that its last function returns") {
+RULE("PT5", "a segment hands on all that its last function returns") {
   const Function first = [](const Tensors& in) -> Tensors {
     return {scale(in[0], 1), scale(in[0], 2)};
   };
@@ -103,10 +104,10 @@ RULE("P5", "a segment hands on all that its last function returns") {
   const Tensor x = variable({3});
   const std::vector<Function> both{first, second};
   backward(sum(checkpoint_sequential(both, 2, {x})[0]));
-  seen.add("P5.two_values", {{"gradient_of_2xx_at_3", x.grad().item()}});
+  seen.add("PT5.two_values", {{"gradient_of_2xx_at_3", x.grad().item()}});
 }
 
-RULE("P6", "the last segment is stored, and what it draws is not drawn again") {
+RULE("PT6", "the last segment is stored, and what it draws is not drawn again") {
   json saved;
   json random;
   for (const Way way : kVariants) {
@@ -133,8 +134,8 @@ RULE("P6", "the last segment is stored, and what it draws is not drawn again") {
     random[to_string(way) + "_recomputes_begin_where_the_forward_did"] = begin;
     random[to_string(way) + "_state_kept_by_backward"] = before == random_state();
   }
-  seen.add("P6.last_segment", saved);
-  seen.add("P6.random_state", random);
+  seen.add("PT6.last_segment", saved);
+  seen.add("PT6.random_state", random);
 }
 
 }  // namespace rematch::golden

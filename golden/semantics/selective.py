@@ -30,7 +30,7 @@ def kernels_in_backward(policy, function, x, **options):
     return ops.counts
 
 
-@probe("S1.lists", "What may stand for a policy.")
+@probe("SE1.lists", "What may stand for a policy.")
 def lists():
     def attempt(policy):
         return outcome(lambda: selective(policy, torch.tanh, variable(0.5)))
@@ -45,7 +45,7 @@ def lists():
 
 
 @probe(
-    "S1.policies", "Which answers of a policy keep tanh from running again: kernels in backward."
+    "SE1.policies", "Which answers of a policy keep tanh from running again: kernels in backward."
 )
 def policies():
     seen = {}
@@ -57,7 +57,7 @@ def policies():
     return seen
 
 
-@probe("S2.calls", "How often a policy is asked, in forward and in backward; is_recompute.")
+@probe("SE2.calls", "How often a policy is asked, in forward and in backward; is_recompute.")
 def calls():
     asked = []
 
@@ -76,7 +76,7 @@ def calls():
 
 
 @probe(
-    "S2.invocation", "A policy that saves every second product: kernels of products in backward."
+    "SE2.invocation", "A policy that saves every second product: kernels of products in backward."
 )
 def invocation():
     count = []
@@ -106,7 +106,7 @@ def invocation():
     }
 
 
-@probe("S3.ignored", "Operators for which a policy is not asked.")
+@probe("SE3.ignored", "Operators for which a policy is not asked.")
 def ignored():
     asked = []
 
@@ -123,7 +123,7 @@ def ignored():
     return {"asked": asked}
 
 
-@probe("S4.extra_backward", "A second backward over a retained graph, by what the policy saved.")
+@probe("SE4.extra_backward", "A second backward over a retained graph, by what the policy saved.")
 def extra_backward():
     seen = {}
     for name, policy in [
@@ -137,7 +137,7 @@ def extra_backward():
     return seen
 
 
-@probe("S4.two_outputs", "Two outputs, a backward for each: a saved tensor serves one recomputation only.")
+@probe("SE4.two_outputs", "Two outputs, a backward for each: a saved tensor serves one recomputation only.")
 def two_outputs():
     a, b = selective(
         saving(aten.mul.Tensor), lambda x: (torch.tanh(x * x), torch.sigmoid(x * x)), variable(0.5)
@@ -158,7 +158,7 @@ def differing(policy, forward, recomputation):
     return outcome(selective(policy, body, variable(0.5, 1.0), early_stop=False).sum().backward)
 
 
-@probe("S5.recomputation_differs", "A recomputation that runs an operator which the forward did not run.")
+@probe("SE5.recomputation_differs", "A recomputation that runs an operator which the forward did not run.")
 def recomputation_differs():
     policy = saving(aten.tanh.default)
     return {
@@ -168,7 +168,7 @@ def recomputation_differs():
     }
 
 
-@probe("S6.changed", "A saved result changed in place by the function, after it was saved.")
+@probe("SE6.changed", "A saved result changed in place by the function, after it was saved.")
 def changed():
     def body(x):
         y = x * x
@@ -211,7 +211,7 @@ def storages_alive(call):
 
 
 @probe(
-    "S7.kept", "Which results of add, tanh, add, tanh, add are kept after the forward: 1 is kept."
+    "SE7.kept", "Which results of add, tanh, add, tanh, add are kept after the forward: 1 is kept."
 )
 def kept():
     everything = lambda ctx, op, *a, **k: SAVE
@@ -225,7 +225,7 @@ def kept():
     }
 
 
-@probe("S7.recompute_everything", "Recomputing everything against a plain checkpoint: kernels.")
+@probe("SE7.recompute_everything", "Recomputing everything against a plain checkpoint: kernels.")
 def recompute_everything():
     body = lambda x: torch.tanh(torch.tanh(x * x) + x)
 
@@ -246,7 +246,7 @@ def recompute_everything():
     }
 
 
-@probe("S7.products", "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.")
+@probe("SE7.products", "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.")
 def products():
     def body(x, y):
         return torch.sigmoid(torch.matmul(torch.matmul(x, y), y)) * y
@@ -272,7 +272,7 @@ def products():
     return seen
 
 
-@probe("S7.early_stop", "A saved last operator: kernels of tanh and add in the recomputation of two tanh.")
+@probe("SE7.early_stop", "A saved last operator: kernels of tanh and add in the recomputation of two tanh.")
 def early_stop():
     seen = {}
     body = lambda x: torch.tanh(torch.tanh(x) + x)
@@ -292,7 +292,7 @@ def early_stop():
     return seen
 
 
-@probe("S8.surrounding_hooks", "What hooks around a selective checkpoint see, and what is warned.")
+@probe("SE8.surrounding_hooks", "What hooks around a selective checkpoint see, and what is warned.")
 def surrounding_hooks():
     seen = {}
     for name, choice in (("by_default", None), ("respected", True), ("bypassed", False)):
@@ -310,7 +310,7 @@ def surrounding_hooks():
     return seen
 
 
-@probe("S10.nested", "A selective checkpoint inside another: runs of each and kernels in backward.")
+@probe("SE10.nested", "A selective checkpoint inside another: runs of each and kernels in backward.")
 def nested():
     seen = {}
     for name, outer_policy, inner_policy in [

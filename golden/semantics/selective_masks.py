@@ -51,27 +51,27 @@ def masks(first, second, **options):
     }
 
 
-@probe("S9.saved_then_recomputed", "Two dropouts: the first is saved, the second drawn again.")
+@probe("SE9.saved_then_recomputed", "Two dropouts: the first is saved, the second drawn again.")
 def saved_then_recomputed():
     return masks(SAVE, RECOMPUTE)
 
 
-@probe("S9.recomputed_then_saved", "Two dropouts: the first is drawn again, the second saved.")
+@probe("SE9.recomputed_then_saved", "Two dropouts: the first is drawn again, the second saved.")
 def recomputed_then_saved():
     return masks(RECOMPUTE, SAVE)
 
 
-@probe("S9.both_saved", "Two dropouts, both saved.")
+@probe("SE9.both_saved", "Two dropouts, both saved.")
 def both_saved():
     return masks(SAVE, SAVE)
 
 
-@probe("S9.both_recomputed", "Two dropouts, both drawn again.")
+@probe("SE9.both_recomputed", "Two dropouts, both drawn again.")
 def both_recomputed():
     return masks(RECOMPUTE, RECOMPUTE)
 
 
-@probe("S9.random_state", "The random state after a backward in which a saved dropout is skipped.")
+@probe("SE9.random_state", "The random state after a backward in which a saved dropout is skipped.")
 def random_state():
     def body(x):
         a, _ = torch.native_dropout(x, 0.5, True)

@@ -119,7 +119,7 @@ json masks(Keep first, Keep second) {
 
 }  // namespace
 
-RULE("S1", "a policy that says save keeps an op from running again") {
+RULE("SE1", "a policy that says save keeps an op from running again") {
   json facts;
   const std::pair<const char*, Keep> answers[] = {{"must_save", Keep::must_save},
                                                   {"prefer_save", Keep::prefer_save},
@@ -133,10 +133,10 @@ RULE("S1", "a policy that says save keeps an op from running again") {
     const Tensor y = sum(non_reentrant(body, {variable({0.5})}, with(policy)));
     facts[name] = count(kernels_in_backward(y), "tanh");
   }
-  seen.add("S1.policies", facts);
+  seen.add("SE1.policies", facts);
 }
 
-RULE("S2", "a policy is asked in the forward only, once for each op, by op and index") {
+RULE("SE2", "a policy is asked in the forward only, once for each op, by op and index") {
   {
     int asked = 0;
     const Policy policy = [&](const OpInstance&) {
@@ -147,7 +147,7 @@ RULE("S2", "a policy is asked in the forward only, once for each op, by op and i
     const Tensor y = sum(non_reentrant(body, {variable({0.5})}, with(policy)));
     const int forward = asked;
     backward(y);
-    seen.add("S2.calls", {{"forward_calls", forward}, {"backward_calls", asked - forward}});
+    seen.add("SE2.calls", {{"forward_calls", forward}, {"backward_calls", asked - forward}});
   }
   int asked = 0;
   const Policy every_second = [&](const OpInstance& call) {
@@ -161,11 +161,11 @@ RULE("S2", "a policy is asked in the forward only, once for each op, by op and i
     return x;
   });
   const Tensor y = sum(non_reentrant(body, {ramp({2, 2})}, with(every_second)));
-  seen.add("S2.invocation", {{"recomputed_products", count(kernels_in_backward(y), "linear")},
-                             {"asked_for_products", asked}});
+  seen.add("SE2.invocation", {{"recomputed_products", count(kernels_in_backward(y), "linear")},
+                              {"asked_for_products", asked}});
 }
 
-RULE("S3", "a policy is not asked about views and what makes no tensors") {
+RULE("SE3", "a policy is not asked about views and what makes no tensors") {
   json asked = json::array();
   const Policy policy = [&](const OpInstance& call) {
     asked.push_back(call.op);
@@ -177,30 +177,30 @@ RULE("S3", "a policy is not asked about views and what makes no tensors") {
     return sum(reshape(y, {2, 2}));
   });
   backward(non_reentrant(body, {variable({0.5, 1, 1.5, 2})}, with(policy)));
-  seen.add("S3.ignored", {{"asked", asked}});
+  seen.add("SE3.ignored", {{"asked", asked}});
 }
 
-RULE("S4", "what a policy kept serves one recomputation") {
-  seen.add("S4.extra_backward", {{"tanh_saved", second_backward(saving("tanh"))},
-                                 {"nothing_saved", second_backward(saving("none"))},
-                                 {"unused_saved", second_backward(saving("add"))}});
+RULE("SE4", "what a policy kept serves one recomputation") {
+  seen.add("SE4.extra_backward", {{"tanh_saved", second_backward(saving("tanh"))},
+                                  {"nothing_saved", second_backward(saving("none"))},
+                                  {"unused_saved", second_backward(saving("add"))}});
   const Function body = [](const Tensors& in) -> Tensors {
     return {tanh(mul(in[0], in[0])), sigmoid(mul(in[0], in[0]))};
   };
   const Tensors y = checkpoint(body, {variable({0.5})}, with(saving("mul")));
   const std::string first = outcome([&] { backward(sum(y[0])); });
   const std::string second = outcome([&] { backward(sum(y[1])); });
-  seen.add("S4.two_outputs", {{"first_error", first}, {"second_error", second}});
+  seen.add("SE4.two_outputs", {{"first_error", first}, {"second_error", second}});
 }
 
-RULE("S5", "a recomputation under a policy that runs other ops is refused") {
+RULE("SE5", "a recomputation under a policy that runs other ops is refused") {
   const Unary twice = [](const Tensor& x) { return tanh(tanh(x)); };
-  seen.add("S5.recomputation_differs", {{"another_operator", differing(tanh, sigmoid)},
-                                        {"once_more", differing(tanh, twice)},
-                                        {"once_less", differing(twice, tanh)}});
+  seen.add("SE5.recomputation_differs", {{"another_operator", differing(tanh, sigmoid)},
+                                         {"once_more", differing(tanh, twice)},
+                                         {"once_less", differing(twice, tanh)}});
 }
 
-RULE("S6", "a kept result that was changed in place is refused") {
+RULE("SE6", "a kept result that was changed in place is refused") {
   const auto gradient = [](const Call& call) -> Tensors {
     const Tensor x = variable({0.5});
     const Function body = of_one([](const Tensor& in) {
@@ -215,33 +215,33 @@ RULE("S6", "a kept result that was changed in place is refused") {
   const auto verdict = [&](const Policy& policy) {
     return judged([&] { return gradient(Call(Way::non_reentrant, with(policy))); }, plain);
   };
-  seen.add("S6.changed",
+  seen.add("SE6.changed",
            {{"checked", verdict(saving("mul"))}, {"not_saved", verdict(saving("none"))}});
 }
 
-RULE("S7",
+RULE("SE7",
      "a policy that saves everything keeps more than a plain run, one that saves nothing what "
      "a checkpoint keeps") {
   const auto kept = [](const Policy& policy) {
     return results_kept(Call(Way::non_reentrant, with(policy)));
   };
-  seen.add("S7.kept", {{"plain", results_kept(Call(Way::plain))},
-                       {"checkpoint", results_kept(Call(Way::non_reentrant))},
-                       {"save_everything", kept(always(Keep::must_save))},
-                       {"recompute_everything", kept(always(Keep::must_recompute))},
-                       {"save_tanh", kept(saving("tanh"))}});
+  seen.add("SE7.kept", {{"plain", results_kept(Call(Way::plain))},
+                        {"checkpoint", results_kept(Call(Way::non_reentrant))},
+                        {"save_everything", kept(always(Keep::must_save))},
+                        {"recompute_everything", kept(always(Keep::must_recompute))},
+                        {"save_tanh", kept(saving("tanh"))}});
   const Function body = of_one([](const Tensor& x) { return tanh(add(tanh(mul(x, x)), x)); });
   const auto recomputation = [&](const CheckpointOptions& options) {
     return kernels_in_backward(sum(non_reentrant(body, {variable({0.5})}, options)));
   };
   const auto plain = recomputation({});
   const auto nothing = recomputation(with(saving("none")));
-  seen.add("S7.recompute_everything", {{"checkpoint_tanh", count(plain, "tanh")},
-                                       {"recompute_everything_tanh", count(nothing, "tanh")},
-                                       {"same_but_for_detach", plain == nothing}});
+  seen.add("SE7.recompute_everything", {{"checkpoint_tanh", count(plain, "tanh")},
+                                        {"recompute_everything_tanh", count(nothing, "tanh")},
+                                        {"same_but_for_detach", plain == nothing}});
 }
 
-RULE("S7", "kept products are not multiplied again") {
+RULE("SE7", "kept products are not multiplied again") {
   json facts;
   const auto run = [&](const std::string& name, const CheckpointOptions& options) {
     const Function body = [](const Tensors& in) -> Tensors {
@@ -255,10 +255,10 @@ RULE("S7", "kept products are not multiplied again") {
   run("checkpoint", {});
   run("save_products", with(saving("linear")));
   run("save_sigmoid", with(saving("sigmoid")));
-  seen.add("S7.products", facts);
+  seen.add("SE7.products", facts);
 }
 
-RULE("S7", "a recomputation runs the function for what was not kept, early stop or not") {
+RULE("SE7", "a recomputation runs the function for what was not kept, early stop or not") {
   json facts;
   for (const bool early_stop : {true, false}) {
     const std::string name = early_stop ? "with_early_stop" : "without";
@@ -271,33 +271,33 @@ RULE("S7", "a recomputation runs the function for what was not kept, early stop 
     facts[name + "_add_kernels"] = count(kernels, "add");
     facts[name + "_runs"] = runs;
   }
-  seen.add("S7.early_stop", facts);
+  seen.add("SE7.early_stop", facts);
 }
 
-RULE("S8", "what a policy keeps does not pass the hooks around the checkpoint") {
+RULE("SE8", "what a policy keeps does not pass the hooks around the checkpoint") {
   HookCounter hooks;
   const Tensor y = non_reentrant(of_one(tanh), {variable({0.5})}, with(saving("tanh")));
   {
     const HookScope outside(nullptr);
     backward(sum(y));
   }
-  seen.add("S8.surrounding_hooks",
+  seen.add("SE8.surrounding_hooks",
            {{"by_default_packs", hooks.packs}, {"by_default_unpacks", hooks.unpacks}});
 }
 
-RULE("S9", "a kept dropout does not move the mask of one that is drawn again") {
-  seen.add("S9.saved_then_recomputed", masks(Keep::must_save, Keep::must_recompute));
-  seen.add("S9.recomputed_then_saved", masks(Keep::must_recompute, Keep::must_save));
-  seen.add("S9.both_saved", masks(Keep::must_save, Keep::must_save));
-  seen.add("S9.both_recomputed", masks(Keep::must_recompute, Keep::must_recompute));
+RULE("SE9", "a kept dropout does not move the mask of one that is drawn again") {
+  seen.add("SE9.saved_then_recomputed", masks(Keep::must_save, Keep::must_recompute));
+  seen.add("SE9.recomputed_then_saved", masks(Keep::must_recompute, Keep::must_save));
+  seen.add("SE9.both_saved", masks(Keep::must_save, Keep::must_save));
+  seen.add("SE9.both_recomputed", masks(Keep::must_recompute, Keep::must_recompute));
   const Function body = of_one([](const Tensor& x) { return tanh(dropout(x, 0.5)); });
   const Tensor y = sum(non_reentrant(body, {ramp({8})}, with(saving("dropout"))));
   const auto before = random_state();
   backward(y);
-  seen.add("S9.random_state", {{"kept_by_backward", random_state() == before}});
+  seen.add("SE9.random_state", {{"kept_by_backward", random_state() == before}});
 }
 
-RULE("S10", "selective checkpoints may be nested, each with a policy of its own") {
+RULE("SE10", "selective checkpoints may be nested, each with a policy of its own") {
   json facts;
   const auto run = [&](const std::string& name, const Policy& outer, const Policy& inner) {
     std::vector<int> runs(2);
@@ -313,7 +313,7 @@ RULE("S10", "selective checkpoints may be nested, each with a policy of its own"
   run("both_save", saving("tanh"), saving("tanh"));
   run("outer_saves", saving("tanh"), saving("none"));
   run("inner_saves", saving("none"), saving("tanh"));
-  seen.add("S10.nested", facts);
+  seen.add("SE10.nested", facts);
 }
 
 }  // namespace rematch::golden

@@ -11,19 +11,19 @@ namespace {
 //   ID: FACT: what PyTorch does, where the engine has no counterpart
 constexpr std::string_view kTable = R"(
 a number of segments without a meaning is refused, with the range that has one
-  P3.degenerate: more_segments_than_layers_error: "no step" -> "segments out of range"
-  P3.degenerate: negative_segments_error: "no error" -> "segments out of range"
-  P3.degenerate: negative_segments_runs: "111"
-  P3.degenerate: no_layers_error: "no step" -> "no functions"
-  P3.degenerate: no_layers_two_segments_error: "no step" -> "no functions"
-  P3.degenerate: no_segments_error: "division by zero" -> "segments out of range"
+  PT3.degenerate: more_segments_than_layers_error: "no step" -> "segments out of range"
+  PT3.degenerate: negative_segments_error: "no error" -> "segments out of range"
+  PT3.degenerate: negative_segments_runs: "111"
+  PT3.degenerate: no_layers_error: "no step" -> "no functions"
+  PT3.degenerate: no_layers_two_segments_error: "no step" -> "no functions"
+  PT3.degenerate: no_segments_error: "division by zero" -> "segments out of range"
 options are one struct, which is passed on whole
-  P5.interface: preserve_rng_state_error: "no error"
-  P5.interface: early_stop_error: "keyword arguments"
-  P5.interface: determinism_check_error: "keyword arguments"
-  P5.interface: context_fn_error: "keyword arguments"
-  P5.interface: warnings_without_a_variant: ["variant not chosen"]
-  P5.interface: two_inputs_error: "too many arguments"
+  PT5.interface: preserve_rng_state_error: "no error"
+  PT5.interface: early_stop_error: "keyword arguments"
+  PT5.interface: determinism_check_error: "keyword arguments"
+  PT5.interface: context_fn_error: "keyword arguments"
+  PT5.interface: warnings_without_a_variant: ["variant not chosen"]
+  PT5.interface: two_inputs_error: "too many arguments"
 functions take and return a flat list of tensors
   RE1.other_arguments: same_in_recomputation: true
   RE1.other_arguments: runs: 2
@@ -64,18 +64,18 @@ there are no keyword arguments, contexts or debug mode to refuse
 what a policy keeps is never shown to hooks; there is no option for it
   RE7.respect_saved_tensors_hooks: reentrant_error: "non-reentrant only"
   RE7.respect_saved_tensors_hooks: non_reentrant_error: "no error"
-  S8.surrounding_hooks: by_default_warnings: ["hooks bypassed"]
-  S8.surrounding_hooks: bypassed_packs: 1
-  S8.surrounding_hooks: bypassed_unpacks: 1
-  S8.surrounding_hooks: bypassed_warnings: []
-  S8.surrounding_hooks: respected_packs: 2
-  S8.surrounding_hooks: respected_unpacks: 2
-  S8.surrounding_hooks: respected_warnings: []
+  SE8.surrounding_hooks: by_default_warnings: ["hooks bypassed"]
+  SE8.surrounding_hooks: bypassed_packs: 1
+  SE8.surrounding_hooks: bypassed_unpacks: 1
+  SE8.surrounding_hooks: bypassed_warnings: []
+  SE8.surrounding_hooks: respected_packs: 2
+  SE8.surrounding_hooks: respected_unpacks: 2
+  SE8.surrounding_hooks: respected_warnings: []
 choices are enums, which cannot be misspelt
   RE7.ignored: unknown_determinism_check_error: "no error"
   N7.unknown_check: error: "unknown check"
-  S1.policies: false: 1
-  S1.policies: true: 0
+  SE1.policies: false: 1
+  SE1.policies: true: 0
 a variant is always chosen: options name it, and their default is non-reentrant
   RE7.variant_not_chosen: warnings: ["variant not chosen"]
   RE7.variant_not_chosen: is_reentrant: true
@@ -115,9 +115,9 @@ ops are compared, by name, arguments, shapes and dtypes, and before anything els
   N7.inner_gradient: with_early_stop: "other metadata" -> "another op"
   N7.inner_gradient: without: "no error" -> "another op"
   N18.mismatch_then_again: first_error: "other metadata" -> "another op"
-  S5.recomputation_differs: another_operator: "not in storage" -> "another op"
-  S5.recomputation_differs: once_less: "fewer saved" -> "fewer ops"
-  S5.recomputation_differs: once_more: "not in storage" -> "more ops"
+  SE5.recomputation_differs: another_operator: "not in storage" -> "another op"
+  SE5.recomputation_differs: once_less: "fewer saved" -> "fewer ops"
+  SE5.recomputation_differs: once_more: "not in storage" -> "more ops"
   V.eval_between_dropout: non_reentrant: "error: fewer saved" -> "error: fewer ops"
   V.eval_between_dropout: reentrant: "silently wrong" -> "error: fewer ops"
   V.eval_between_dropout_then_tanh: non_reentrant: "error: fewer saved" -> "error: another op"
@@ -197,66 +197,66 @@ random state is not captured where nothing will be recomputed
   N17.grad_disabled: non_reentrant_random_state_read: 1 -> 0
   N17.grad_disabled: reentrant_random_state_read: 1 -> 0
 every named stream is captured, not the default one alone
-  A1.own_generator: non_reentrant_recomputation_begins_at_entry: false -> true
-  A1.own_generator: non_reentrant_state_kept_by_backward: false -> true
-  A1.own_generator: reentrant_recomputation_begins_at_entry: false -> true
-  A1.own_generator: reentrant_state_kept_by_backward: false -> true
+  AM1.own_generator: non_reentrant_recomputation_begins_at_entry: false -> true
+  AM1.own_generator: non_reentrant_state_kept_by_backward: false -> true
+  AM1.own_generator: reentrant_recomputation_begins_at_entry: false -> true
+  AM1.own_generator: reentrant_state_kept_by_backward: false -> true
 the only dtype to cast to is bfloat16
-  A4.float16: reentrant: [[true, "float16", true], [true, "float16", true]]
-  A4.float16: non_reentrant: [[true, "float16", true], [true, "float16", true]]
+  AM4.float16: reentrant: [[true, "float16", true], [true, "float16", true]]
+  AM4.float16: non_reentrant: [[true, "float16", true], [true, "float16", true]]
 casts are part of the op that asks for them, and nobody counts them
-  A4.weight_cast_cold: plain_forward_casts: 2
-  A4.weight_cast_cold: reentrant_forward_casts: 2
-  A4.weight_cast_cold: reentrant_recomputation_casts: 2
-  A4.weight_cast_cold: non_reentrant_forward_casts: 2
-  A4.weight_cast_cold: non_reentrant_recomputation_casts: 2
-  A4.weight_cast_warm: plain_forward_casts: 0
-  A4.weight_cast_warm: reentrant_forward_casts: 0
-  A4.weight_cast_warm: reentrant_recomputation_casts: 2
-  A4.weight_cast_warm: non_reentrant_forward_casts: 0
-  A4.weight_cast_warm: non_reentrant_recomputation_casts: 2
+  AM4.weight_cast_cold: plain_forward_casts: 2
+  AM4.weight_cast_cold: reentrant_forward_casts: 2
+  AM4.weight_cast_cold: reentrant_recomputation_casts: 2
+  AM4.weight_cast_cold: non_reentrant_forward_casts: 2
+  AM4.weight_cast_cold: non_reentrant_recomputation_casts: 2
+  AM4.weight_cast_warm: plain_forward_casts: 0
+  AM4.weight_cast_warm: reentrant_forward_casts: 0
+  AM4.weight_cast_warm: reentrant_recomputation_casts: 2
+  AM4.weight_cast_warm: non_reentrant_forward_casts: 0
+  AM4.weight_cast_warm: non_reentrant_recomputation_casts: 2
 the graph is the same whether a cast was in the cache or not
-  A4.weight_cast_warm_selective: verdict: "error: not in storage" -> "right"
-  A4.weight_cast_warm_selective: verdict_without_early_stop: "error: not in storage" -> "right"
+  AM4.weight_cast_warm_selective: verdict: "error: not in storage" -> "right"
+  AM4.weight_cast_warm_selective: verdict_without_early_stop: "error: not in storage" -> "right"
 new tensors take their device from the ledger, and ops cannot be overridden by modes
-  A5.device_context: reentrant: "the backward's"
-  A5.device_context: non_reentrant: "the forward's"
-  A5.device_context_of_backward: reentrant: "the forward's"
-  A5.device_context_of_backward: non_reentrant: "the forward's"
-  A5.function_mode: reentrant: "the backward's"
-  A5.function_mode: non_reentrant: "the backward's"
+  AM5.device_context: reentrant: "the backward's"
+  AM5.device_context: non_reentrant: "the forward's"
+  AM5.device_context_of_backward: reentrant: "the forward's"
+  AM5.device_context_of_backward: non_reentrant: "the forward's"
+  AM5.function_mode: reentrant: "the backward's"
+  AM5.function_mode: non_reentrant: "the backward's"
 on the CPU the engine has no such switch: dtypes are given, kernels fixed, modules without hooks
-  A6.default_dtype: reentrant: "the backward's"
-  A6.default_dtype: non_reentrant: "the backward's"
-  A6.deterministic_algorithms: reentrant: "the backward's"
-  A6.deterministic_algorithms: non_reentrant: "the backward's"
-  A6.matmul_precision: reentrant: "the backward's"
-  A6.matmul_precision: non_reentrant: "the backward's"
-  A6.attention_backend: reentrant: "the backward's"
-  A6.attention_backend: non_reentrant: "the backward's"
-  A6.module_hook: reentrant_hook_runs: 1
-  A6.module_hook: non_reentrant_hook_runs: 1
+  AM6.default_dtype: reentrant: "the backward's"
+  AM6.default_dtype: non_reentrant: "the backward's"
+  AM6.deterministic_algorithms: reentrant: "the backward's"
+  AM6.deterministic_algorithms: non_reentrant: "the backward's"
+  AM6.matmul_precision: reentrant: "the backward's"
+  AM6.matmul_precision: non_reentrant: "the backward's"
+  AM6.attention_backend: reentrant: "the backward's"
+  AM6.attention_backend: non_reentrant: "the backward's"
+  AM6.module_hook: reentrant_hook_runs: 1
+  AM6.module_hook: non_reentrant_hook_runs: 1
 C++ has no context variables
-  A6.context_variable: context_non_reentrant: "the backward's"
-  A6.context_variable: context_reentrant: "the backward's"
+  AM6.context_variable: context_non_reentrant: "the backward's"
+  AM6.context_variable: context_reentrant: "the backward's"
 a policy is a function
-  S1.lists: overload_error: "no error"
-  S1.lists: packet_error: "not an overload"
-  S1.lists: name_error: "not an overload"
-  S1.lists: tuple_error: "not a policy"
-  S1.lists: empty_list_error: "no error"
+  SE1.lists: overload_error: "no error"
+  SE1.lists: packet_error: "not an overload"
+  SE1.lists: name_error: "not an overload"
+  SE1.lists: tuple_error: "not a policy"
+  SE1.lists: empty_list_error: "no error"
 no policy moves results to another memory
-  S1.policies: must_cpu_offload: 1
-  S1.policies: prefer_cpu_offload: 1
+  SE1.policies: must_cpu_offload: 1
+  SE1.policies: prefer_cpu_offload: 1
 a policy is not told of recomputations, since none asks it
-  S2.calls: ever_told_of_a_recomputation: false
+  SE2.calls: ever_told_of_a_recomputation: false
 views are made again, whatever a policy says, so it is not asked about them
-  S3.ignored: asked: ["tanh","view","sum"] -> ["tanh","sum"]
+  SE3.ignored: asked: ["tanh","view","sum"] -> ["tanh","sum"]
 nothing permits changing what a policy kept
-  S6.changed: allowed: "silently wrong"
+  SE6.changed: allowed: "silently wrong"
 a random op whose result is kept advances its stream in the recomputation, too
-  S9.saved_then_recomputed: second_mask_in_recomputation: "the first's" -> "the second's"
-  S9.saved_then_recomputed: verdict: "silently wrong" -> "right"
+  SE9.saved_then_recomputed: second_mask_in_recomputation: "the first's" -> "the second's"
+  SE9.saved_then_recomputed: verdict: "silently wrong" -> "right"
 a recomputation does not update running statistics
   V.batch_norm_statistics: non_reentrant: 2 -> 1
   V.batch_norm_statistics: non_reentrant_with_an_op_after: 2 -> 1
