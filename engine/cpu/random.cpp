@@ -14,8 +14,8 @@ namespace {
 /// Words drawn at a time; even, so that Box-Muller pairs stay together.
 constexpr std::int64_t kChunk = 512;
 
-/// Asks for the chunk of x that comes after the one of `count` elements at `first`. The drawing in
-/// between is longer than the way to memory, and hides from the CPU that x is read in order.
+/// Prefetches the chunk of x after the one of `count` elements at `first`. Drawing random numbers
+/// takes longer than a memory access and keeps the hardware prefetcher from seeing the pattern.
 template <typename T>
 void prefetch_next(const T* x, std::int64_t first, std::int64_t count, std::int64_t n) {
   constexpr std::int64_t kLine = 64 / sizeof(T);

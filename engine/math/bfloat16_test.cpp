@@ -61,7 +61,7 @@ TEST_CASE("every bfloat16 is the float32 with its bits above sixteen zeros") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a bfloat16 that went up comes down as it was, but for NaN, of which there is one") {
+TEST_CASE("bfloat16 to float32 and back gives the same bits, and every NaN becomes one NaN") {
   std::int64_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
     const BFloat16 value = from_bits(bits);

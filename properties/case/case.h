@@ -184,7 +184,7 @@ struct ProtocolSpec {
   bool cast_cache = true;
   /// After the last step, run one plain forward in eval mode on a new input.
   bool reevaluate = false;
-  /// Not with preserve_rng off: what recomputations draw then is nobody's to foresee.
+  /// Not with preserve_rng off: what recomputations draw then cannot be foreseen.
   InjectedFailure failure;
   friend bool operator==(const ProtocolSpec&, const ProtocolSpec&) = default;
 };

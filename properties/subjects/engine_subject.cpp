@@ -337,7 +337,7 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
     return;
   }
   if (make_parts_ != nullptr) parts_ = make_parts_();
-  // What an earlier run leaked is not laid to this one.
+  // An earlier run may have leaked: count from what is live now.
   if (ledger_->live() != 0) ledger_ = new_ledger(device());
   if (offload_ledger_ && offload_ledger_->live() != 0) offload_ledger_.reset();
   ledger_->reset_peak();
@@ -350,7 +350,7 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
   try {
     const bool offload = c.plan.offload && request.checkpointed;
     if (offload && !offload_ledger_) {
-      // Kept from run to run, for pinned memory is dear.
+      // Kept from run to run, because pinned memory is expensive to allocate.
       offload_ledger_ = std::make_shared<Ledger>(offload_memory_of(device()));
       offload_ledger_->set_poison(true);
     }

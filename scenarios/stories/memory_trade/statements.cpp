@@ -193,7 +193,7 @@ void the_snippet(Report& report) {
       "**The snippet.** `model.layer2 = checkpoint(model.layer2)` cannot work: `checkpoint` does "
       "not wrap a layer, it calls it, now, with the inputs that follow, and returns what it "
       "returned. The text says so itself one paragraph further (\"followed by the inputs\"). It "
-      "belongs into the forward: `x = checkpoint(layer2, {x})`.");
+      "belongs in the forward: `x = checkpoint(layer2, {x})`.");
   const bool compiles = CheckpointableWithoutInputs<Function> ||
                         ReplaceableByItsCheckpoint<std::shared_ptr<nn::Module>> ||
                         ReplaceableByItsCheckpoint<Function>;
