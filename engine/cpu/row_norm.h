@@ -13,10 +13,13 @@ namespace rematch::cpu {
 
 namespace detail {
 
-/// Calls work(first, count) for a row's elements, a block of LaneSum at a time: a sum to which the
-/// blocks are added one by one is that of the row as one run.
+/// Calls work(first, count) for a row's elements: all at once where each has a channel of its own,
+/// else a block of LaneSum at a time. A sum to which the blocks are added one by one is that of the
+/// row as one run.
 template <typename Work>
-void for_each_block(std::int64_t cols, const Work& work) {
+void for_each_block(const math::RowChannels& channels, const Work& work) {
+  const std::int64_t cols = channels.columns();
+  if (channels.run == 1) return work(std::int64_t{0}, cols);
   for (std::int64_t first = 0; first < cols; first += math::kSumBlock) {
     work(first, std::min(math::kSumBlock, cols - first));
   }
@@ -68,7 +71,7 @@ void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const 
         count;
     const T factor = math::inverse_deviation(variance, eps);
     rstd[r] = factor;
-    detail::for_each_block(cols, [&](std::int64_t first, std::int64_t n) {
+    detail::for_each_block(channels, [&](std::int64_t first, std::int64_t n) {
       const T* from = x + first;
       T* to = y + first;
       const T* wb = detail::of_block(channels, w, r, first, n, w_block);
@@ -92,7 +95,7 @@ void normalise_rows_backward(std::int64_t rows, const math::RowChannels& channel
     const T centre = math::row_mean(mean, r);
     // Calls work(first, count, h) for each block, h(i) being that of element first + i.
     const auto each = [&](const auto& work) {
-      detail::for_each_block(cols, [&](std::int64_t first, std::int64_t n) {
+      detail::for_each_block(channels, [&](std::int64_t first, std::int64_t n) {
         const T* wb = detail::of_block(channels, w, r, first, n, w_block);
         const T* g = gy + first;
         work(first, n, [=](std::int64_t i) { return wb == nullptr ? g[i] : g[i] * wb[i]; });

@@ -115,6 +115,15 @@ TEST_CASE("autocast and offload survive, and say what is wrong with them") {
   rejects(with_fields(R"(, "protocol": {"autocast": "on"})"), "one of off, forward, both");
 }
 
+TEST_CASE(
+    "fields and values are read by the names that they had before, and written by the new ones") {
+  const Case c = case_from_json(
+      with_fields(R"(, "protocol": {"mishap": "replay_throws", "mishap_layer": 0})"));
+  CHECK(c.protocol.failure == InjectedFailure{FailureKind::recomputation_throws, 0});
+  CHECK(to_json(c).find(R"("inject": "recomputation_throws")") != std::string::npos);
+  rejects(with_fields(R"(, "protocol": {"inject": "none", "mishap": "none"})"), "unknown field");
+}
+
 TEST_CASE("policies and named streams survive, and say what is wrong with them") {
   const std::string text = R"({"format": 1, "input": [2, 3],
     "layers": [{"kind": "dropout", "p": 0.5, "stream": 3}, {"kind": "tanh"}],

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-/// The kinds of layers, one line each: KIND(name) stands for properties/layers/name.cpp, which
-/// defines all that the harness knows of it. The mixes choose among kinds in this order.
+/// One line for each kind of layer: KIND(name) refers to properties/layers/name.cpp, which defines
+/// everything that the harness knows about it. The mixes draw kinds in this order.
 #define REMATCH_LAYER_KINDS(KIND) \
   KIND(linear)                    \
   KIND(conv2d)                    \

@@ -13,9 +13,9 @@
 
 namespace rematch {
 
-/// All that the harness knows of one kind of layer. A new kind is a file that defines one of these,
-/// called <name>_layer, and a line in properties/layers/kinds.h; how the engine runs it says
-/// properties/subjects/engine_model.cpp.
+/// Everything that the harness knows about one kind of layer. To add a kind, define one of these,
+/// called <name>_layer, in properties/layers/<name>.cpp, add a line to properties/layers/kinds.h,
+/// and tell the engine how to run it in properties/subjects/engine_layers.cpp.
 struct Layer {
   std::string_view name;
   /// The fields of LayerSpec that it has besides `kind`; all others must have their usual value.
@@ -28,15 +28,16 @@ struct Layer {
   /// Whether a value of that shape can be a further operand beside x; in kinds that have some.
   bool (*fits)(const Shape& x, const Shape& other) = nullptr;
 
-  /// The ops that it runs, in order, as a policy or a subject's records name them: those of the
-  /// engine. Their results are what a policy may keep. Empty: it hands on memory that is there.
-  /// By default one op with the layer's name.
+  /// The engine's ops that it runs, in order, by the names that policies and records use. A policy
+  /// may keep their results. Empty: the layer computes nothing and returns memory that exists.
+  /// nullptr: one op, named after the layer.
   std::span<const std::string_view> (*ops)(const LayerSpec&, bool train) = nullptr;
   /// What the reference engine saves, draws and needs.
   void (*facts)(FactsWriter&) = [](FactsWriter&) {};
   /// Whether it draws random numbers in training.
   bool (*draws)(const LayerSpec&) = [](const LayerSpec&) { return false; };
-  /// What it draws depends on the values that it gets, or may be reported together with them.
+  /// The recorded noise depends on the operand's values, so only runs with equal values are
+  /// compared.
   bool noise_depends_on_values = false;
   /// Computes in bfloat16 under autocast.
   bool low_precision = false;
@@ -50,11 +51,11 @@ struct Layer {
   bool view = false;
   /// Every output is the very tensor that came in.
   bool hands_on = false;
-  /// An elementwise function without parameters, for which another one can stand.
+  /// An activation without fields or parameters that another activation can replace.
   bool exchangeable = false;
 
-  /// Layers that choose this kind, in the standard mix (perceptrons, and models of images) and in
-  /// the wide mix (where the value at hand has rank 2, and where it has rank 4).
+  /// Relative odds of this kind: in the standard mix's perceptrons and convolutional models, and in
+  /// the wide mix where the current value has rank 2 (rows) or rank 4 (images).
   struct Weights {
     int perceptron = 0;
     int convolutional = 0;
@@ -65,16 +66,16 @@ struct Layer {
   bool (*draw_standard)(ModelDraw&, LayerSpec&) = [](ModelDraw&, LayerSpec&) { return true; };
   /// Appends a layer of this kind to a model of the wide mix, or another one if it does not fit.
   void (*draw)(ModelDraw&, LayerKind) = [](ModelDraw& m, LayerKind kind) { m.append(kind); };
-  /// Keeps a value's shape (given its width as `features`), and is cheap: the wide mix's rare tail
-  /// chains many.
+  /// Cheap, and keeps the shape of its operand (if `features` is its width), so the wide mix's rare
+  /// tail may chain many of them.
   bool chained_in_tail = false;
-  /// Percent of the cases of each mix that have it, at least.
+  /// Each mix promises this kind in at least this percentage of its cases.
   double standard_floor = 0;
   double wide_floor = 0;
 
-  /// Changes fields so that they fit operands of other shapes than before.
+  /// Adjusts the fields after the operand's shape has changed (while a case is shrunk).
   void (*mend)(LayerSpec&, const Shape& x) = [](LayerSpec&, const Shape&) {};
-  /// How much a reader has to know before it means something: 0 little.
+  /// How simple a shrunk case looks with it: 0 is simplest.
   int rank = 3;
   /// Kinds of a higher rank may become this one while a case is shrunk, with `simple_p` as p.
   bool stands_in = false;

@@ -1,5 +1,6 @@
 #include "properties/layers/model_draw.h"
 
+#include <optional>
 #include <utility>
 
 #include "properties/layers/layer.h"
@@ -27,18 +28,17 @@ LayerSpec& ModelDraw::append(LayerKind kind) {
 }
 
 void ModelDraw::append_simple() {
-  // If there is none, the case may not have what it got anyway.
-  auto simplest = LayerKind{};
-  int rank = -1;
+  // An activation, a kind that the case may have before one that it may not (then the case is drawn
+  // again), and of those the simplest.
+  std::optional<LayerKind> best;
+  const auto place = [&](LayerKind kind) {
+    return std::pair(!draw.may(feature_of(kind)), layer_of(kind).rank);
+  };
   for (std::size_t i = 0; i < kLayerKinds; ++i) {
     const auto kind = static_cast<LayerKind>(i);
-    const Layer& layer = layer_of(kind);
-    if (!layer.exchangeable || (rank >= 0 && !draw.may(feature_of(kind)))) continue;
-    if (rank >= 0 && layer.rank >= rank && draw.may(feature_of(simplest))) continue;
-    simplest = kind;
-    rank = layer.rank;
+    if (layer_of(kind).exchangeable && (!best || place(kind) < place(*best))) best = kind;
   }
-  append(simplest);
+  append(*best);
 }
 
 int ModelDraw::find_owner(const LayerSpec& layer) {

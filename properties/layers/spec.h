@@ -21,7 +21,7 @@ struct ValueRef {
 };
 
 /// One layer of a sequential model. Its first operand is always output 0 of the layer before it
-/// (the model input for layer 0). Which other fields a kind has, and what they mean, says its file.
+/// (the model input for layer 0). Each kind's file defines which of the other fields it has.
 struct LayerSpec {
   LayerKind kind{};
   /// A width: of the output, of a part of it, or the number of channels.

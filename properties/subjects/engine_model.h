@@ -61,7 +61,7 @@ class EngineModel final : public RunObserver {
   void on_gradients(const Node& node) override;
   /// Events tell what is live in `host`, too.
   void use_host(const Ledger& host) { host_ = &host; }
-  /// No graph is left, and peaks are counted again.
+  /// No graph is left, and peaks are reset.
   void begin_step();
   /// An event of forward `pass`.
   void note_event(Event event, const ForwardState& pass, int layer = -1, int execution = 0,

@@ -28,7 +28,7 @@ class EngineSubject final : public Subject {
  public:
   /// Throws cuda::DeviceError without one.
   explicit EngineSubject(EngineParts parts = {}, Device device = Device::cpu);
-  /// With parts made again for each run, so that none remembers another.
+  /// Creates new parts for each run, so that no run sees the state of another.
   explicit EngineSubject(EngineParts (*make_parts)(), Device device = Device::cpu);
   /// The engine on the host with another checkpoint().
   explicit EngineSubject(CheckpointFunction checkpoint);
