@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 // In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
 #define REMATCH_EACH_STORY(STORY) \

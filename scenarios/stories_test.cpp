@@ -8,7 +8,7 @@
 
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/svg.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {

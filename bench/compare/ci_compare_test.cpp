@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 
 namespace rematch::compare {
 namespace {

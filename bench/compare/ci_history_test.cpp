@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "bench/compare/testing/example.h"
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 
 namespace rematch::compare {
 namespace {

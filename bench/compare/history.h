@@ -8,7 +8,7 @@
 
 #include "bench/compare/change_point.h"
 #include "bench/compare/comparison.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::compare {
 

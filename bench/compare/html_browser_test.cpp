@@ -6,7 +6,7 @@
 #include "bench/compare/report.h"
 #include "bench/compare/testing/example.h"
 #include "bench/compare/words.h"
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 
 namespace rematch::compare {
 namespace {

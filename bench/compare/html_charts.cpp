@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "bench/compare/words.h"
-#include "properties/cli/svg_parts.h"
+#include "properties/output/svg_parts.h"
 
 namespace rematch::compare {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::compare {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/compare/testing/example.h"
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 
 namespace rematch::compare {
 namespace {

@@ -7,7 +7,7 @@
 #include "bench/compare/comparison.h"
 #include "bench/compare/history.h"
 #include "bench/compare/timelines.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::compare {
 

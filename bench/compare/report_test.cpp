@@ -1,5 +1,5 @@
 #include "bench/compare/report.h"
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

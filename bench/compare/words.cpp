@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::compare {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/backend/device.h"
 #include "engine/cuda/device.h"

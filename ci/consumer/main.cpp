@@ -4,7 +4,7 @@
 
 #include "properties/hunt/gather.h"
 #include "properties/record/subject.h"
-#include "properties/subjects/registry.h"
+#include "properties/hunt/registry.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "engine/memory/ledger.h"
 #include "engine/random/generator.h"
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 
 namespace rematch {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 
 namespace rematch {
 

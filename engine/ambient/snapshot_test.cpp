@@ -2,8 +2,8 @@
 #include <functional>
 #include <vector>
 
-#include "engine/ambient/autocast.h"
-#include "engine/ambient/passing_watcher.h"
+#include "engine/autograd/autocast.h"
+#include "engine/testing/passing_watcher.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/backward_group.h"
 #include "engine/testing/ambient_snapshot.h"

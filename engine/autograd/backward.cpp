@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/autograd/accumulate.h"
+#include "engine/tensor/accumulate.h"
 #include "engine/autograd/node.h"
 
 namespace rematch {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/ambient/ambient.h"
-#include "engine/autograd/accumulate.h"
+#include "engine/tensor/accumulate.h"
 
 namespace rematch {
 namespace {

@@ -95,6 +95,10 @@ void mark_written(Tensor& t);
 /// from it from now on. check_in_place() must have passed before the write.
 void set_history_in_place(Tensor& t, std::shared_ptr<Node> node);
 
+/// The history that a view has after its base was overwritten in place; nullptr when the base
+/// requires no grad.
+std::shared_ptr<Node> refreshed_view_history(const TensorImpl& view);
+
 /// Throws std::invalid_argument when `t` is bfloat16, or grad mode is on and `t` (or what it views)
 /// is a leaf that requires grad: "a leaf that requires grad is being used in an in-place
 /// operation", or it is a view made without recording. If it returns, the write may be queued.

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/ambient/autocast.h"
-#include "engine/ambient/passing_watcher.h"
+#include "engine/autograd/autocast.h"
+#include "engine/testing/passing_watcher.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/backward_group.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient_scope.h"
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"

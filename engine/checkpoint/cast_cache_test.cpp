@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"

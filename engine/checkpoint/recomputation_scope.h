@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/checkpoint/mechanics.h"
 
 namespace rematch {

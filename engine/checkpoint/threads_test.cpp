@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/backward_group.h"
 #include "engine/checkpoint/early_stop.h"

@@ -4,7 +4,7 @@
 
 #include "engine/cpu/philox_words.h"
 #include "engine/cpu/threads.h"
-#include "engine/math/draw.h"
+#include "engine/random/draw.h"
 #include "engine/random/philox.h"
 
 namespace rematch::cpu {

@@ -1,5 +1,5 @@
 // linear and conv2d under autocast on the device, and their checkpoints.
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/ambient/ambient.h"
 #include "engine/cuda/context.h"
 #include "engine/cuda/offload.h"
+#include "engine/random/generator.h"
 
 namespace rematch::cuda {
 namespace {
@@ -54,21 +54,25 @@ class Capture {
   bool ended_ = false;
 };
 
-/// Puts the ambient streams back, thrown through or not.
+/// Puts the streams back, thrown through or not.
 class KeepStreams {
  public:
-  KeepStreams() : before_(ambient().streams) {}
-  ~KeepStreams() { ambient().streams = std::move(before_); }
+  explicit KeepStreams(Streams& streams) : streams_(streams), before_(streams) {}
+  ~KeepStreams() { streams_ = std::move(before_); }
   KeepStreams(const KeepStreams&) = delete;
   KeepStreams& operator=(const KeepStreams&) = delete;
 
  private:
+  Streams& streams_;
   Streams before_;
 };
 
 }  // namespace
 
 struct Graph::State {
+  explicit State(Streams& those) : streams(those) {}
+
+  Streams& streams;
   std::vector<Generator> began;
   std::vector<Generator> ended;
   std::uint64_t* table = nullptr;
@@ -82,20 +86,21 @@ struct Graph::State {
   }
 };
 
-Graph::Graph(const std::function<void()>& step) : state_(std::make_unique<State>()) {
+Graph::Graph(Streams& streams, const std::function<void()>& step)
+    : state_(std::make_unique<State>(streams)) {
   require_device("graph");
   forbid_capture("the capture of a graph");
   State& s = *state_;
   check(cudaMalloc(reinterpret_cast<void**>(&s.table), sizeof(Advances)), "cudaMalloc for a graph");
-  const KeepStreams keep;
-  s.began = ambient().streams.states();
+  const KeepStreams keep(streams);
+  s.began = streams.states();
   cudaGraph_t graph = nullptr;
   {
     Capture capture(s.table);
     step();
     graph = capture.end();
   }
-  s.ended = ambient().streams.states();
+  s.ended = streams.states();
   const cudaError_t status = cudaGraphInstantiate(&s.executable, graph, 0);
   (void)cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
@@ -109,7 +114,7 @@ Graph::~Graph() = default;
 
 void Graph::run() {
   State& s = *state_;
-  Streams& streams = ambient().streams;
+  Streams& streams = s.streams;
   if (streams.size() < static_cast<int>(s.ended.size())) {
     throw DeviceError("[graph] the " + std::to_string(s.ended.size()) +
                       " random streams of the capture expected, got " +

@@ -67,7 +67,7 @@ TEST_CASE("a captured checkpointed step gives the bits of the step itself, run a
   CHECK(expected[1] != expected[2]);
 
   ambient().streams = start;
-  Graph graph([&] {
+  Graph graph(ambient().streams, [&] {
     training.x.set_grad({});
     training.step();
   });
@@ -84,7 +84,7 @@ TEST_CASE("a step that throws during its capture leaves the thread as it was", "
   testing::need_device();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   const Streams start = ambient().streams;
-  CHECK_THROWS_AS(Graph([] { throw std::runtime_error("broke down"); }), std::runtime_error);
+  CHECK_THROWS_AS(Graph(ambient().streams, [] { throw std::runtime_error("broke down"); }), std::runtime_error);
   CHECK(ambient().streams.states() == start.states());
   CHECK_FALSE(capturing());
   Training training;
@@ -96,7 +96,7 @@ TEST_CASE("a run with reseeded streams is refused", "[gpu]") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Training training;
   training.step();
-  Graph graph([&] { training.step(); });
+  Graph graph(ambient().streams, [&] { training.step(); });
   ambient().streams.seed(6);
   CHECK_THROWS_AS(graph.run(), DeviceError);
 }

@@ -352,7 +352,7 @@ TEST_CASE("an offloaded step can be captured, whether its scope begins within or
   training.step(within);
   const std::vector<Bytes> want = training.gradients();
   ambient().streams = start;
-  Graph graph([&] { training.step(within); });
+  Graph graph(ambient().streams, [&] { training.step(within); });
   for (int i = 0; i < 2; ++i) {
     ambient().streams = start;
     graph.run();
@@ -368,7 +368,7 @@ TEST_CASE("a capture may end while a copy out is under way", "[gpu][offload]") {
   void* const block = ambient().ledger->allocate(kBytes, Tag::temporaries);
   void* const pinned = host.allocate(kBytes, Tag::saved);
   check(cudaMemsetAsync(block, 3, kBytes, stream()), "memset");
-  Graph graph([&] { begin_copy_out(pinned, block, kBytes); });
+  Graph graph(ambient().streams, [&] { begin_copy_out(pinned, block, kBytes); });
   graph.run();
   synchronize();
   CHECK(static_cast<const unsigned char*>(pinned)[kBytes - 1] == 3);

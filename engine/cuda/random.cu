@@ -3,7 +3,7 @@
 #include <string>
 
 #include "engine/cuda/launch.h"
-#include "engine/math/draw.h"
+#include "engine/random/draw.h"
 #include "engine/random/philox.h"
 
 namespace rematch::cuda {

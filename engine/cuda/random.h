@@ -6,7 +6,7 @@ namespace rematch::cuda {
 
 // engine/cpu/random.h on the device: pointers are the device's, work goes to stream(). Masks,
 // uniform and normal draws have the CPU's bits for every n and offset: the formulas are the same
-// functions (engine/math/draw.h) of the same words. One Philox block serves four elements where
+// functions (engine/random/draw.h) of the same words. One Philox block serves four elements where
 // offset is a multiple of 4, else two do.
 
 // Every kernel here takes element i's randomness from word offset + i of

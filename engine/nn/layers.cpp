@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/autograd/node.h"
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/random.h"
 #include "engine/ops/activation.h"

@@ -1,7 +1,7 @@
 #include "engine/nn/optimizer.h"
 
 #include "engine/autograd/node.h"
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/optimizer.h"
 #include "engine/cuda/optimizer.h"
 #include "engine/tensor/dispatch.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/activation.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/activation.h"
 #include "engine/cuda/activation.h"
 #include "engine/ops/support.h"

@@ -1,7 +1,7 @@
 #include "engine/ops/arithmetic.h"
 
-#include "engine/autograd/accumulate.h"
-#include "engine/backend/kernel.h"
+#include "engine/tensor/accumulate.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/elementwise.h"

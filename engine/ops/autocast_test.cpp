@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"

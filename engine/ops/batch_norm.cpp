@@ -1,6 +1,6 @@
 #include "engine/ops/batch_norm.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/batch_norm.h"
 #include "engine/cuda/batch_norm.h"
 #include "engine/ops/norm_node.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "engine/ambient/autocast.h"
-#include "engine/backend/kernel.h"
+#include "engine/autograd/autocast.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/cast.h"
 #include "engine/cuda/cast.h"
 #include "engine/ops/support.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/conv2d.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/conv2d.h"
 #include "engine/cuda/conv2d.h"
 #include "engine/ops/support.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/dropout.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/random.h"
 #include "engine/ops/draw.h"

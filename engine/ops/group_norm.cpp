@@ -1,6 +1,6 @@
 #include "engine/ops/group_norm.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/group_norm.h"
 #include "engine/cuda/group_norm.h"
 #include "engine/ops/norm_node.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/join.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/concat.h"
 #include "engine/cuda/concat.h"
 #include "engine/ops/support.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/linear.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/linear.h"
 #include "engine/cuda/linear.h"
 #include "engine/cuda/sum_rows.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/loss.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/loss.h"
 #include "engine/cuda/loss.h"
 #include "engine/ops/support.h"

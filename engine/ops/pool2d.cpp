@@ -1,6 +1,6 @@
 #include "engine/ops/pool2d.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/pool2d.h"
 #include "engine/cuda/pool2d.h"
 #include "engine/ops/support.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/rms_norm.h"
 
-#include "engine/backend/kernel.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/layer_norm.h"
 #include "engine/cuda/layer_norm.h"
 #include "engine/ops/norm_node.h"

@@ -1,6 +1,6 @@
 #include "engine/ops/view.h"
 
-#include "engine/autograd/accumulate.h"
+#include "engine/tensor/accumulate.h"
 #include "engine/ops/support.h"
 
 namespace rematch {

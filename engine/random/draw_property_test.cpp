@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/math/draw.h"
+#include "engine/random/draw.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/noise.h"
 #include "engine/testing/check_property.h"

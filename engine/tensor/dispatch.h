@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 
 namespace rematch {
 

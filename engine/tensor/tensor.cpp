@@ -5,9 +5,8 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/ambient/op_watcher.h"
-#include "engine/autograd/accumulate.h"
-#include "engine/autograd/node.h"
-#include "engine/backend/kernel.h"
+#include "engine/tensor/accumulate.h"
+#include "engine/tensor/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/tensor/dispatch.h"
@@ -159,45 +158,6 @@ std::vector<double> Tensor::to_vector() const {
   });
 }
 
-bool Tensor::requires_grad() const {
-  const TensorImpl& impl = checked(this->impl());
-  if (impl.requires_grad) return true;
-  // A view of something that an in-place op has since made differentiable.
-  return impl.base && impl.view_version != impl.storage->version() &&
-         Tensor(impl.base).requires_grad();
-}
-
-Tensor& Tensor::set_requires_grad(bool on) {
-  TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
-  if (on && !is_floating(impl.dtype)) {
-    throw std::invalid_argument(
-        "[tensor] only float32, float64 and bfloat16 can require grad, got " +
-        std::string(to_string(impl.dtype)));
-  }
-  if (!is_leaf()) {
-    throw std::invalid_argument(
-        "[tensor] requires_grad can be set on leaves only; this tensor was made by an op: "
-        "detach() it first");
-  }
-  impl.requires_grad = on;
-  return *this;
-}
-
-bool Tensor::is_leaf() const { return grad_fn() == nullptr; }
-
-std::shared_ptr<Node> Tensor::grad_fn() const {
-  TensorImpl& impl = const_cast<TensorImpl&>(checked(this->impl()));
-  if (impl.base && impl.view_version != impl.storage->version()) {
-    if (std::shared_ptr<Node> fresh = refreshed_view_history(impl)) {
-      impl.grad_fn = std::move(fresh);
-      impl.output_index = 0;
-      impl.requires_grad = true;
-    }
-    impl.view_version = impl.storage->version();
-  }
-  return impl.grad_fn;
-}
-
 int Tensor::output_index() const { return checked(impl()).output_index; }
 const Tensor& Tensor::grad() const { return checked(impl()).grad; }
 
@@ -222,18 +182,6 @@ Tensor Tensor::clone(Tag tag) const {
   Tensor copy = empty(shape(), dtype(), tag);
   copy.storage()->memory().copy(copy.raw(), raw(), copy.bytes());
   return copy;
-}
-
-void Tensor::register_hook(GradientHook hook) {
-  if (!requires_grad()) {
-    throw std::invalid_argument("[tensor] a gradient hook needs a tensor that requires grad");
-  }
-  if (std::shared_ptr<Node> maker = grad_fn()) {
-    maker->add_hook(output_index(), std::move(hook));
-    return;
-  }
-  if (!impl_->leaf_hooks) impl_->leaf_hooks = std::make_unique<std::vector<GradientHook>>();
-  impl_->leaf_hooks->push_back(std::move(hook));
 }
 
 }  // namespace rematch

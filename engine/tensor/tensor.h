@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 #include "engine/tensor/shape.h"
 #include "engine/tensor/storage.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ambient/passing_watcher.h"
+#include "engine/testing/passing_watcher.h"
 
 namespace rematch::testing {
 

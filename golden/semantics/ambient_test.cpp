@@ -6,9 +6,9 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
 #include "engine/testing/values.h"
-#include "golden/testing/observer.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/observer.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

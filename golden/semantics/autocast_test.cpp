@@ -1,13 +1,13 @@
 // Automatic mixed precision and recomputes, to bfloat16.
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/linear.h"
-#include "golden/testing/observer.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/observer.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

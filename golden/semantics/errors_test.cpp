@@ -7,8 +7,8 @@
 #include "engine/ops/join.h"
 #include "engine/ops/view.h"
 #include "engine/testing/values.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

@@ -2,8 +2,8 @@
 #include "engine/autograd/node.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

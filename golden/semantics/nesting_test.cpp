@@ -6,8 +6,8 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
 #include "engine/testing/values.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

@@ -5,9 +5,9 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/noise.h"
-#include "golden/testing/observer.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/observer.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

@@ -8,8 +8,8 @@
 #include "engine/ops/dropout.h"
 #include "engine/ops/join.h"
 #include "engine/ops/view.h"
-#include "golden/testing/rules.h"
-#include "golden/testing/situations.h"
+#include "golden/semantics/testing/rules.h"
+#include "golden/semantics/testing/situations.h"
 
 namespace rematch::golden {
 namespace {

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 #include "properties/layers/field.h"
 #include "properties/layers/spec.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "properties/record/record.h"
 
 namespace rematch::cli {

@@ -8,7 +8,7 @@
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/faults_report.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

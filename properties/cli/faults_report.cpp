@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "properties/laws/law.h"
 
 namespace rematch::cli {

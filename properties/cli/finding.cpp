@@ -12,7 +12,7 @@
 #include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "properties/hunt/regressions.h"
 
 namespace rematch::cli {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "properties/cli/commands.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engine/build/build_info.h"
 #include "properties/cli/commands.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 #include "engine/cuda/device.h"
 #include "properties/laws/law.h"
 

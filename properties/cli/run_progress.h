@@ -7,7 +7,7 @@
 #include <string_view>
 #include <thread>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 

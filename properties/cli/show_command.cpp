@@ -10,7 +10,7 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/run_progress.h"
 #include "properties/cli/svg.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "properties/hunt/replay.h"
 
 namespace rematch::cli {

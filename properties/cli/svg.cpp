@@ -6,7 +6,7 @@
 #include <array>
 
 #include "properties/cli/chart.h"
-#include "properties/cli/svg_parts.h"
+#include "properties/output/svg_parts.h"
 
 namespace rematch::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/autograd/accumulate.h"
+#include "engine/tensor/accumulate.h"
 #include "engine/autograd/backward.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/ambient/passing_watcher.h"
+#include "engine/testing/passing_watcher.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "properties/subjects/engine_subject.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 #include "engine/tensor/shape.h"
 #include "properties/layers/facts.h"
 #include "properties/layers/geometry.h"

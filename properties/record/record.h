@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/tensor/dtype.h"
+#include "engine/math/dtype.h"
 #include "engine/tensor/shape.h"
 
 namespace rematch {

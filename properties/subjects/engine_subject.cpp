@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "engine/ambient/ambient_scope.h"
-#include "engine/ambient/autocast.h"
+#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/offload.h"
 #include "engine/backend/device.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "ci/testing/shell.h"
-#include "scenarios/scenario.h"
+#include "properties/testing/shell.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {

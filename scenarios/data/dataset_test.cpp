@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "scenarios/data/testing/folder.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 

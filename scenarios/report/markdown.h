@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 

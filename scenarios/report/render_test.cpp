@@ -2,7 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 #include "scenarios/report/json.h"
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/svg.h"

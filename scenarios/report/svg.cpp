@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
-#include "properties/cli/svg_parts.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/svg_parts.h"
+#include "properties/output/terminal.h"
 #include "scenarios/report/axes.h"
 #include "scenarios/report/text.h"
 

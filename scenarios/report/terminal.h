@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "properties/cli/terminal.h"
-#include "scenarios/scenario.h"
+#include "properties/output/terminal.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 

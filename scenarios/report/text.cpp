@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::scenarios {
 

@@ -3,7 +3,7 @@
 #include "properties/case/json.h"
 #include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios {

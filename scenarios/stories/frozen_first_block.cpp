@@ -5,7 +5,7 @@
 
 #include "engine/random/generator.h"
 #include "scenarios/data/batches.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/stories/frozen_first_block/parts.h"
 
 namespace rematch::scenarios {

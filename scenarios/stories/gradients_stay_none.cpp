@@ -11,7 +11,7 @@
 #include "engine/ops/loss.h"
 #include "properties/case/json.h"
 #include "properties/subjects/engine_subject.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 #include "scenarios/support/recomputation_steps.h"
 

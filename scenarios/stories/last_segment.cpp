@@ -7,7 +7,7 @@
 #include "engine/ambient/ambient_scope.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "scenarios/stories/last_segment/every_cut.h"
 #include "scenarios/stories/last_segment/step.h"
 #include "scenarios/support/live_bytes.h"

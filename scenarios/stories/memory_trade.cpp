@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/ambient/ambient_scope.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "scenarios/stories/memory_trade/blocks.h"
 #include "scenarios/stories/memory_trade/mlp.h"
 #include "scenarios/stories/memory_trade/statements.h"

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include "properties/case/json.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "properties/faults/fault.h"
 #include "properties/subjects/engine_subject.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios {

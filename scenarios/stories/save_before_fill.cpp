@@ -16,7 +16,7 @@
 #include "properties/case/json.h"
 #include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {

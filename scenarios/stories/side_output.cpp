@@ -4,7 +4,7 @@
 
 #include "properties/case/json.h"
 #include "properties/subjects/engine_subject.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 #include "scenarios/support/recomputation_steps.h"
 

@@ -12,7 +12,7 @@
 #include "properties/case/json.h"
 #include "properties/faults/fault.h"
 #include "properties/subjects/engine_subject.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios {

@@ -8,7 +8,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {
@@ -86,7 +86,7 @@ void run(const Options& /*options*/, Report& report) {
       "Without a check both variants of checkpointing say 8, and not a word: J is right, and "
       "its slope is that of another m. A weight is no input of the checkpoint but something "
       "that the function reads, and nobody looks whether it is still the same. PyTorch's "
-      "variants do just that (golden/semantics.json, N10).");
+      "variants do just that (golden/semantics/semantics.json, N10).");
   bool named = true;
   for (const Outcome& o : {changed[3], changed[4]}) {
     named = named && !o.slope && o.error.find("\"m\"") != std::string::npos;

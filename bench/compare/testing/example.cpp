@@ -1,5 +1,5 @@
 #include "bench/compare/testing/example.h"
-#include "ci/testing/shell.h"
+#include "properties/testing/shell.h"
 
 #include <fmt/format.h>
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "scenarios/stories/frozen_first_block/parts.h"
 #include "scenarios/stories/frozen_first_block/training.h"
 #include "scenarios/support/options.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "scenarios/data/dataset.h"
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios::frozen {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "scenarios/stories/frozen_first_block/parts.h"
 #include "scenarios/stories/frozen_first_block/training.h"
 #include "scenarios/support/options.h"

@@ -10,7 +10,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/nn/layers.h"
 #include "engine/ops/arithmetic.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::scenarios::trade {
 namespace {

@@ -15,7 +15,7 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
-#include "properties/cli/terminal.h"
+#include "properties/output/terminal.h"
 #include "scenarios/support/counting.h"
 
 namespace rematch::scenarios::trade {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "scenarios/scenario.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios::trade {
 

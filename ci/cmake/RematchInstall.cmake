@@ -1,0 +1,32 @@
+include(CMakePackageConfigHelpers)
+
+foreach(room engine properties)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rematch
+    FILES_MATCHING PATTERN "*.h"
+    # Headers that need a test framework, and those of the program, are not for users.
+    PATTERN "cli" EXCLUDE
+    PATTERN "output" EXCLUDE
+    PATTERN "emulator" EXCLUDE
+    PATTERN "faults/support.h" EXCLUDE
+    PATTERN "json_fields.h" EXCLUDE
+    PATTERN "entries.h" EXCLUDE
+    PATTERN "testing" EXCLUDE)
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)
+
+install(EXPORT rematchTargets NAMESPACE rematch::
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/ci/cmake/rematchConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/rematchConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/rematchConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+if(REMATCH_HAS_CUDA)
+  install(FILES ${PROJECT_SOURCE_DIR}/ci/cmake/FindcuDNN.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+endif()
+install(FILES ${PROJECT_BINARY_DIR}/rematchConfig.cmake
+  ${PROJECT_BINARY_DIR}/rematchConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)

@@ -1,0 +1,60 @@
+# The tests of the GPU and the programs once more, on the emulated device (engine/emulator).
+
+add_executable(emulated_rematch ${PROJECT_SOURCE_DIR}/properties/cli/main.cpp)
+set_target_properties(emulated_rematch PROPERTIES OUTPUT_NAME rematch)
+target_compile_definitions(emulated_rematch PRIVATE REMATCH_VERSION="${PROJECT_VERSION}")
+rematch_emulated(emulated_rematch)
+target_link_libraries(emulated_rematch PRIVATE rematch_cli)
+
+if(TARGET rematch-bench)
+  rematch_find(benchmark)
+  set(program "${PROJECT_SOURCE_DIR}/bench/steps/program")
+  add_executable(emulated_bench ${program}/main.cpp ${program}/device_clock_cuda.cpp)
+  set_target_properties(emulated_bench PROPERTIES OUTPUT_NAME rematch-bench)
+  rematch_emulated(emulated_bench)
+  target_link_libraries(emulated_bench PRIVATE rematch_fingerprint rematch_steps CUDA::cudart
+    benchmark::benchmark nlohmann_json::nlohmann_json)
+endif()
+
+file(GLOB tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/engine/cuda/*_test.cpp")
+add_executable(emulated_gpu_tests ${tests})
+set_target_properties(emulated_gpu_tests PROPERTIES OUTPUT_NAME gpu_tests)
+target_compile_options(emulated_gpu_tests PRIVATE
+  $<$<CONFIG:Release,Mutants>:${REMATCH_TEST_FLAGS}>)
+target_precompile_headers(emulated_gpu_tests PRIVATE <catch2/catch_test_macros.hpp>)
+rematch_emulated(emulated_gpu_tests)
+target_link_libraries(emulated_gpu_tests PRIVATE rematch::engine CUDA::cudart
+  Catch2::Catch2WithMain)
+
+# A test each, as those of a real device are; the ones that need no device run there alone.
+catch_discover_tests(emulated_gpu_tests
+  TEST_SPEC "[gpu]"
+  TEST_PREFIX "emulated: "
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300)
+# Those that could depend on who comes first, with others first.
+catch_discover_tests(emulated_gpu_tests
+  TEST_SPEC "[offload]"
+  TEST_PREFIX "emulated, copies early: "
+  TEST_LIST emulated_offload_tests
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
+    ENVIRONMENT REMATCH_EMULATOR_STREAMS=mixed)
+catch_discover_tests(emulated_gpu_tests
+  TEST_SPEC "[sums]"
+  TEST_PREFIX "emulated, last threads first: "
+  TEST_LIST emulated_sums_tests
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
+    ENVIRONMENT REMATCH_EMULATOR_ORDER=descending)
+foreach(turn "ascending late on" "descending mixed off")
+  separate_arguments(turn)
+  list(GET turn 0 order)
+  list(GET turn 1 streams)
+  list(GET turn 2 lock)
+  set(name "emulated: every law holds for the wide mix, threads ${order}, streams ${streams}")
+  add_test(NAME ${name} COMMAND emulated_rematch check --device cuda --mix wide --cases 200)
+  set(how REMATCH_EMULATOR_ORDER=${order} REMATCH_EMULATOR_STREAMS=${streams}
+    REMATCH_EMULATOR_LOCK=${lock})
+  set_tests_properties(${name} PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT "${how}")
+endforeach()
