@@ -47,7 +47,8 @@ def _layer_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: b
 
 
 def _group_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.group_norm(x[0], layer.groups, w[0], w[1], EPS),)
+    # nn.functional refuses groups of one value; the operator does not, nor does the reference.
+    return (torch.group_norm(x[0], layer.groups, w[0], w[1], EPS),)
 
 
 def _rms_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:

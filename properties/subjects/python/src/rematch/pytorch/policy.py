@@ -16,7 +16,13 @@ from rematch.pytorch.layers import ops_of
 if TYPE_CHECKING:
     from rematch.pytorch.model import TorchModel
 
-_FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+_WRITTEN_LATER = {
+    torch.ops.aten.empty_like.default,
+    torch.ops.aten.empty.memory_format,
+    # rms_norm adds to its mean in place.
+    torch.ops.aten.mean.dim,
+}
+"""Operators whose results later ones write to: a kept result may not change."""
 
 
 def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
@@ -44,9 +50,9 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
     kept = kept_layers(model, choice, begin, end)
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        made_here = not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
+        final = not (op.is_view or op._schema.is_mutable or op in _WRITTEN_LATER)
         place = model.watch.place
-        if place is not None and place.layer in kept and made_here:
+        if place is not None and place.layer in kept and final:
             return CheckpointPolicy.MUST_SAVE
         return CheckpointPolicy.PREFER_RECOMPUTE
 
