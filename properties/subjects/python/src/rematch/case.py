@@ -1,0 +1,223 @@
+"""Cases as the harness sends them, with their defaults filled in.
+
+`properties/case/case.h` and `properties/layers/spec.h` say what each field means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, TypeVar
+
+ValueRef = tuple[int, int]
+"""One value of the model: a layer, -1 for the model input, and the number of its output."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer. Its first operand is output 0 of the layer before it."""
+
+    kind: str
+    features: int = 0
+    kernel: int = 0
+    stride: int = 1
+    padding: int = 0
+    groups: int = 1
+    p: float = 0.0
+    bias: bool = True
+    in_place: bool = False
+    frozen: bool = False
+    tied_to: int = -1
+    stream: int = 0
+    operands: tuple[ValueRef, ...] = ()
+    """The operands after the first; `from` in JSON."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Results of an op that a selective policy keeps: the index-th of a segment, -1 for all."""
+
+    op: str
+    index: int = -1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options of one checkpoint."""
+
+    variant: str = "non_reentrant"
+    preserve_rng: bool = True
+    early_stop: bool = True
+    determinism: str = "metadata"
+    keep: tuple[Keep, ...] = ()
+
+    @property
+    def reentrant(self) -> bool:
+        return self.variant == "reentrant"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Layers begin to end - 1 run in one checkpoint, those of `nested` in further ones within."""
+
+    begin: int
+    end: int
+    choice: Choice = Choice()
+    nested: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """checkpoint_sequential() cuts the model into that many segments."""
+
+    segments: int = 1
+    last_stored: bool = True
+    choice: Choice = Choice()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Either `sequential` or `segments`; layers outside of segments run plain."""
+
+    sequential: Sequential | None = None
+    segments: tuple[Segment, ...] = ()
+    offload: bool = False
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is done with the model."""
+
+    steps: int = 1
+    microbatches: int = 1
+    forwards_first: bool = False
+    backwards: int = 1
+    prior_gradients: bool = False
+    zero_grad: bool = True
+    train: bool = True
+    input_requires_grad: bool = False
+    loss: str = "mse"
+    optimizer: str = "sgd"
+    learning_rate: float = 0.05
+    momentum: float = 0.0
+    reevaluate: bool = False
+    autocast: str = "off"
+    cast_cache: bool = True
+    inject: str = "none"
+    inject_layer: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything that decides a run."""
+
+    input: tuple[int, ...]
+    layers: tuple[Layer, ...]
+    seed: int = 0
+    dtype: str = "float32"
+    data: str = "normal"
+    plan: Plan = Plan()
+    protocol: Protocol = Protocol()
+
+    def choices(self) -> Iterator[Choice]:
+        """The options of every checkpoint, nested ones included."""
+        if self.plan.sequential is not None:
+            yield self.plan.sequential.choice
+        pending = list(self.plan.segments)
+        while pending:
+            segment = pending.pop()
+            yield segment.choice
+            pending.extend(segment.nested)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter or a buffer of the model."""
+
+    layer: int
+    role: str
+    frozen: bool = False
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the harness works out of a case; see `model` in PROTOCOL.md."""
+
+    live: tuple[tuple[ValueRef, ...], ...]
+    parameters: tuple[Parameter, ...]
+    layer_parameters: tuple[tuple[int, ...], ...]
+    buffers: tuple[Parameter, ...] = ()
+
+
+@lru_cache(maxsize=None)
+def _names_of(kind: type) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind))
+
+
+def _make(kind: type[T], json: dict[str, Any], **changed: Any) -> T:
+    unknown = [name for name in json if name not in _names_of(kind) and name not in _RENAMED]
+    if unknown:
+        raise ValueError(
+            f"{kind.__name__.lower()}: unknown field {unknown[0]!r}; the harness is newer than this "
+            "package: install the package that comes with it"
+        )
+    return kind(**{name: value for name, value in json.items() if name not in _RENAMED} | changed)
+
+
+# Read by hand where they occur.
+_RENAMED = ("from", "format", "shape", "uses")
+
+
+def _layer(json: dict[str, Any]) -> Layer:
+    given = json.get("from", [])
+    refs = [given] if given and not isinstance(given[0], list) else given
+    return _make(Layer, json, operands=tuple((layer, output) for layer, output in refs))
+
+
+def _choice(json: dict[str, Any]) -> Choice:
+    own = {name: value for name, value in json.items() if name in _names_of(Choice)}
+    return _make(Choice, own, keep=tuple(_make(Keep, k) for k in own.get("keep", [])))
+
+
+def _without_choice(json: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in json.items() if name not in _names_of(Choice)}
+
+
+def _segment(json: dict[str, Any]) -> Segment:
+    nested = tuple(_segment(s) for s in json.get("nested", []))
+    return _make(Segment, _without_choice(json), choice=_choice(json), nested=nested)
+
+
+def _plan(json: dict[str, Any]) -> Plan:
+    sequential = json.get("sequential")
+    if sequential is not None:
+        sequential = _make(Sequential, _without_choice(sequential), choice=_choice(sequential))
+    segments = tuple(_segment(s) for s in json.get("segments", []))
+    return _make(Plan, json, sequential=sequential, segments=segments)
+
+
+def case_from_json(json: dict[str, Any]) -> Case:
+    """Raises ValueError for a field that this package does not know, KeyError for a missing one."""
+    return _make(
+        Case,
+        json,
+        # Seeds above 2^53 come as text.
+        seed=int(json.get("seed", 0)),
+        input=tuple(json["input"]),
+        layers=tuple(_layer(layer) for layer in json["layers"]),
+        plan=_plan(json.get("plan", {})),
+        protocol=_make(Protocol, json.get("protocol", {})),
+    )
+
+
+def model_from_json(json: dict[str, Any]) -> Model:
+    """Raises KeyError for a missing field."""
+    return Model(
+        live=tuple(tuple((v[0], v[1]) for v in boundary) for boundary in json["live"]),
+        parameters=tuple(_make(Parameter, p) for p in json.get("parameters", [])),
+        layer_parameters=tuple(tuple(p) for p in json["layer_parameters"]),
+        buffers=tuple(_make(Parameter, b) for b in json.get("buffers", [])),
+    )

@@ -1,0 +1,207 @@
+"""The loop that answers the harness; PROTOCOL.md beside this package says what is spoken."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from rematch.arrays import decode
+from rematch.case import Case, Model, case_from_json, model_from_json
+from rematch.record import Bits, Record
+
+VERSION = 1
+"""The version of the protocol."""
+
+REQUESTS, ANSWERS = 3, 4
+
+
+class Unsupported(Exception):
+    """Raised by Subject.run() for a case that cannot be run here; the sentence says why. The case
+    is not judged."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The data of a case. Runs must not write to it."""
+
+    parameters: list[np.ndarray]
+    buffers: list[np.ndarray]
+    inputs: list[np.ndarray]
+    """One for each forward, in order of step and microbatch; `targets` likewise."""
+    targets: list[np.ndarray]
+    reevaluation: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run of a case. `case`, `model` and `arrays` are the same objects in every request that
+    means the same case."""
+
+    case: Case
+    model: Model
+    arrays: Arrays
+    checkpointed: bool = False
+    """False: the plan is ignored and every layer runs plain."""
+    detached_layers: frozenset[int] = field(default_factory=frozenset)
+    """Layers whose parameters take part as constants."""
+    layer_values: bool = False
+    """`values` are wanted, though the run is plain."""
+
+
+class Subject:
+    """An implementation under test. Override what differs."""
+
+    name: str = "subject"
+    versions: dict[str, str] = {}
+    may_vary: bool = False
+    """Whether two equal runs may differ; the harness then repeats and compares them."""
+
+    def implements(self, features: Sequence[str]) -> list[str]:
+        """Those of `features`, all that there are, that cases may have."""
+        return list(features)
+
+    def observes(self, observables: Sequence[str]) -> list[str]:
+        """Those of `observables`, all that there are, that run() fills in."""
+        raise NotImplementedError
+
+    def run(self, request: Request, record: Record) -> None:
+        """Runs the case from scratch and fills in `record`.
+
+        An error of the implementation under test goes into record.error(). Raises Unsupported for
+        a case that cannot be run; any other exception means that the subject is broken, and ends
+        the hunt.
+        """
+        raise NotImplementedError
+
+
+class _Session:
+    """What is remembered from one request to the next."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._told: tuple[Case, Model, Arrays] | None = None
+        self._bits: Bits = {}
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        if "hello" in message:
+            return {"hello": self._hello(message["hello"])}
+        run = message.get("run", {})
+        try:
+            answer = self._run(run)
+        except Unsupported as why:
+            answer = {"unsupported": str(why)}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": _complaint(self._subject, error)}
+        return {"answer": {"id": run.get("id", 0), **answer}}
+
+    def _hello(self, hello: dict[str, Any]) -> dict[str, Any]:
+        subject = self._subject
+        return {
+            "protocol": VERSION,
+            "name": subject.name,
+            "versions": {"python": sys.version.split()[0], **subject.versions},
+            "implements": subject.implements(hello.get("features", [])),
+            "observes": subject.observes(hello.get("observables", [])),
+            "rng": "hash",
+            "may_vary": subject.may_vary,
+        }
+
+    def _run(self, run: dict[str, Any]) -> dict[str, Any]:
+        if "case" in run:
+            self._told = None
+            self._bits = {}
+            self._told = _case_of(run)
+        if self._told is None:
+            raise ValueError("a run without a case, and none was sent before")
+        case, model, arrays = self._told
+        request = Request(
+            case,
+            model,
+            arrays,
+            checkpointed=run.get("checkpointed", False),
+            detached_layers=frozenset(run.get("detached_layers", [])),
+            layer_values=run.get("layer_values", False),
+        )
+        record = Record(self._bits)
+        self._subject.run(request, record)
+        self._bits = record.bits
+        return {"record": record.to_json()}
+
+
+def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:
+    arrays = run["arrays"]
+    last = arrays.get("reevaluation")
+    return (
+        case_from_json(run["case"]),
+        model_from_json(run["model"]),
+        Arrays(
+            parameters=[decode(a) for a in arrays.get("parameters", [])],
+            buffers=[decode(a) for a in arrays.get("buffers", [])],
+            inputs=[decode(a) for a in arrays.get("inputs", [])],
+            targets=[decode(a) for a in arrays.get("targets", [])],
+            reevaluation=None if last is None else decode(last),
+        ),
+    )
+
+
+def _complaint(subject: Subject, error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    what = f"{subject.name}: {type(error).__name__}: {error}{place}. "
+    if isinstance(error, NotImplementedError):
+        return what + "Define run() and observes() in the subject's class."
+    return what + (
+        "Catch what the implementation under test raises and pass it to record.error(); raise "
+        "Unsupported for a case that cannot be run."
+    )
+
+
+def _write(answers: BinaryIO, message: dict[str, Any]) -> None:
+    try:
+        text = json.dumps(message, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        answer = message.get("answer", {})
+        complaint = f"the record cannot be written: {error}; pass numbers and strings of Python"
+        text = json.dumps({"answer": {"id": answer.get("id", 0), "error": complaint}})
+    answers.write(text.encode() + b"\n")
+    answers.flush()
+
+
+def _print_to_stderr() -> None:
+    """Sends what anybody prints, C libraries included, where it does no harm."""
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+
+def serve(subject: Subject, requests: int = REQUESTS, answers: int = ANSWERS) -> None:
+    """Answers the harness until it closes `requests`, or is gone. Both are file descriptors.
+
+    Raises SystemExit with a sentence when they are not open, that is, when nobody asks.
+    """
+    try:
+        incoming = os.fdopen(requests, "rb")
+        outgoing = os.fdopen(answers, "wb")
+    except OSError:
+        raise SystemExit(
+            f"{subject.name} is a subject of the harness, which starts it by itself: "
+            'rematch check --subject "COMMAND"'
+        ) from None
+    # Programs that the subject starts must not hold the harness's pipes open.
+    os.set_inheritable(requests, False)
+    os.set_inheritable(answers, False)
+    _print_to_stderr()
+    session = _Session(subject)
+    try:
+        for line in incoming:
+            _write(outgoing, session.answer(json.loads(line)))
+    except (KeyboardInterrupt, BrokenPipeError):
+        # Nothing is left to be said, not even on the way out.
+        os._exit(130)

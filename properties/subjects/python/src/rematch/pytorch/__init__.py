@@ -1,0 +1,105 @@
+"""PyTorch as a subject: torch.utils.checkpoint, or any function that is called like it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy
+import torch
+from torch.utils import checkpoint as torch_checkpoint
+
+from rematch.case import Case
+from rematch.protocol import Request, Subject, Unsupported
+from rematch.pytorch.memory import Memory
+from rematch.pytorch.model import Checkpoint, TorchModel, Wiring, wire
+from rematch.pytorch.run import Run
+from rematch.pytorch.watch import Eye, Watch
+from rematch.record import Record
+
+CANNOT = {
+    "values_check": "its check of determinism compares shapes, dtypes and devices",
+    "named_stream": "it preserves the default generator only, and promises no other",
+    "last_checkpointed": "checkpoint_sequential() never checkpoints the last segment",
+}
+"""Features that PyTorch does not have, and why."""
+
+CHEAP = (
+    "outputs",
+    "losses",
+    "input_gradients",
+    "parameter_gradients",
+    "absent_gradients",
+    "parameters",
+    "buffers",
+    "reevaluation",
+    "grad_flags",
+    "rng_state",
+    "executions",
+    "hooks",
+    "injected_failures",
+)
+"""What a run shows by itself."""
+
+ALL = (*CHEAP, "draws", "recomputed_values", "saved_bytes", "saved_tensors")
+"""And what needs every operator and every saved tensor to be looked at."""
+
+VARIANTS = ("reentrant", "non_reentrant", "both")
+
+
+class TorchSubject(Subject):
+    """PyTorch on the CPU, eager, on one thread.
+
+    `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
+    from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
+    `observe` is "cheap" or "all".
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        checkpoint: Checkpoint = torch_checkpoint.checkpoint,
+        variant: str = "both",
+        observe: str = "all",
+    ) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
+        if observe not in ("cheap", "all"):
+            raise ValueError(f"observe: cheap or all expected, got {observe!r}")
+        self.name = name or f"torch {torch.__version__.split('+')[0]}"
+        self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
+        self._checkpoint = checkpoint
+        self._variant = variant
+        self._observe = observe
+        self._wired: tuple[Case, list[Wiring]] | None = None
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        # They are told by what the run shows.
+        warnings.filterwarnings("ignore", module="torch")
+
+    def implements(self, features: Sequence[str]) -> list[str]:
+        lacking = set(CANNOT)
+        if self._variant != "both":
+            other = "non_reentrant" if self._variant == "reentrant" else "reentrant"
+            lacking |= {other, "mixed_variants"}
+        return [feature for feature in features if feature not in lacking]
+
+    def observes(self, observables: Sequence[str]) -> list[str]:
+        seen = CHEAP if self._observe == "cheap" else ALL
+        return [observable for observable in observables if observable in seen]
+
+    def run(self, request: Request, record: Record) -> None:
+        if self._wired is None or self._wired[0] is not request.case:
+            self._wired = (request.case, wire(request.case, request.model))
+        memory = Memory()
+        watch = Watch(record)
+        if self._observe == "all":
+            watch = Eye(record, memory, request.checkpointed, request.layer_values)
+        model = TorchModel(request, self._wired[1], watch, self._checkpoint)
+        memory.belongs_to_model([*model.parameters, *model.buffers])
+        try:
+            Run(request, model, record).go()
+        except Unsupported:
+            raise
+        except Exception as error:
+            record.error(type(error).__name__, str(error))

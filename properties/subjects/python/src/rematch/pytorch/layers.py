@@ -1,0 +1,150 @@
+"""How PyTorch runs each kind of layer; properties/layers/ says what a kind computes.
+
+Every function takes a layer, its operands, its parameters and buffers in the order of the model,
+and whether the model trains, and returns the outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rematch.case import Layer
+
+Tensors = Sequence[Tensor]
+Run = Callable[[Layer, Tensors, Tensors, Tensors, bool], Tensors]
+
+EPS = 1e-5
+"""Added to the variance by every norm."""
+
+
+def _linear(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.linear(x[0], *weights),)
+
+
+def _conv2d(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    bias = weights[1] if layer.bias else None
+    return (F.conv2d(x[0], weights[0], bias, layer.stride, layer.padding),)
+
+
+def _max_pool(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.max_pool2d(x[0], layer.kernel, layer.stride, layer.padding),)
+
+
+def _avg_pool(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.avg_pool2d(x[0], layer.kernel, layer.stride, layer.padding),)
+
+
+def _batch_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.batch_norm(x[0], buffers[0], buffers[1], w[0], w[1], train, 0.1, EPS),)
+
+
+def _layer_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.layer_norm(x[0], w[0].shape, w[0], w[1], EPS),)
+
+
+def _group_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.group_norm(x[0], layer.groups, w[0], w[1], EPS),)
+
+
+def _rms_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.rms_norm(x[0], w[0].shape, w[0], EPS),)
+
+
+def _relu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (torch.relu_(x[0]) if layer.in_place else torch.relu(x[0]),)
+
+
+def _rrelu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.rrelu(x[0], 1 / 8, 1 / 3, training=train),)
+
+
+def _dropout(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    # What does nothing hands on its operand, as the reference does, not another view of it.
+    return (F.dropout(x[0], layer.p) if train and layer.p > 0 else x[0],)
+
+
+def _noise(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    if not train or layer.p == 0:
+        return (x[0],)
+    return (x[0] + layer.p * torch.randn_like(x[0]),)
+
+
+def _flatten(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (x[0] if x[0].dim() == 2 else x[0].flatten(1),)
+
+
+def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    # Copies, as the reference makes them: what a layer saves is then of the size of its operand.
+    parts = [layer.features, x[0].shape[1] - layer.features]
+    return torch.split_with_sizes_copy(x[0], parts, 1)
+
+
+def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
+    return lambda layer, x, weights, buffers, train: (function(x[0]),)
+
+
+LAYERS: dict[str, Run] = {
+    "linear": _linear,
+    "conv2d": _conv2d,
+    "max_pool2d": _max_pool,
+    "avg_pool2d": _avg_pool,
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "rms_norm": _rms_norm,
+    "relu": _relu,
+    "gelu": _pointwise(F.gelu),
+    "silu": _pointwise(F.silu),
+    "tanh": _pointwise(torch.tanh),
+    "sigmoid": _pointwise(torch.sigmoid),
+    "softmax": _pointwise(lambda x: torch.softmax(x, -1)),
+    "dropout": _dropout,
+    "rrelu": _rrelu,
+    "gaussian_noise": _noise,
+    "flatten": _flatten,
+    "add": lambda layer, x, weights, buffers, train: (x[0] + x[1],),
+    "concat": lambda layer, x, weights, buffers, train: (torch.cat((x[0], x[1]), 1),),
+    "split": _split,
+    "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),
+}
+
+
+OUTPUTS = {"split": 2, "duplicate": 2}
+"""How many outputs kinds have that have not one."""
+
+
+def native_dropout(
+    layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool
+) -> Tensors:
+    """Dropout as one operator, as GPUs have it: a policy can keep its result and its mask. On the
+    CPU nn.Dropout writes into its mask, which a policy cannot keep."""
+    if not train or layer.p == 0:
+        return (x[0],)
+    return (torch.native_dropout(x[0], layer.p, True)[0],)
+
+
+def ops_of(layer: Layer, train: bool) -> tuple[str, ...]:
+    """The names by which policies know what the layer computes; see Layer::ops in C++."""
+    if layer.kind in ("flatten", "duplicate") or (layer.kind == "relu" and layer.in_place):
+        return ()
+    if layer.kind in ("dropout", "gaussian_noise"):
+        return (layer.kind,) if train and layer.p > 0 else ()
+    if layer.kind == "rrelu" and not train:
+        return ("leaky_relu",)
+    return (layer.kind,)
+
+
+def loss_of(kind: str, outputs: Tensor, target: Tensor) -> Tensor:
+    """The mean squared error, or the mean cross-entropy of rows of logits; a scalar.
+
+    outputs: [rows, columns]; target: the same shape, or [rows] with a class for each.
+    """
+    outputs = outputs.float() if outputs.dtype == torch.bfloat16 else outputs
+    if kind == "mse":
+        return F.mse_loss(outputs, target)
+    # F.cross_entropy() saves a weight beside its logarithms; this saves those only.
+    return F.log_softmax(outputs, 1).gather(1, target.long()[:, None]).mean().neg()

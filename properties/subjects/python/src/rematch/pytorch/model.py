@@ -1,0 +1,226 @@
+"""The model of a case in PyTorch: its layers as functions from one boundary to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+
+from rematch.case import Case, Choice, Layer, Model, Segment
+from rematch.protocol import Request
+from rematch.pytorch.layers import LAYERS, native_dropout
+from rematch.pytorch.policy import contexts_for
+from rematch.pytorch.watch import Place, Watch
+
+Values = tuple[Tensor, ...]
+Function = Callable[..., Any]
+Checkpoint = Callable[..., Any]
+"""A function with the signature of torch.utils.checkpoint.checkpoint()."""
+
+
+@dataclass
+class Forward:
+    """One forward: which one it is, and how often each layer was entered on its behalf."""
+
+    step: int
+    microbatch: int
+    executions: list[int]
+    loss: Tensor | None = None
+    input: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where a layer finds its operands among the values before it, and what makes up the values
+    after it: its own outputs (True, output) and values that were there (False, position)."""
+
+    operands: tuple[int, ...]
+    after: tuple[tuple[bool, int], ...]
+
+
+def wire(case: Case, model: Model) -> list[Wiring]:
+    """The wiring of every layer. Raises ValueError for a value that is not live where it is used."""
+    wirings = []
+    for index, layer in enumerate(case.layers):
+        before, after = model.live[index], model.live[index + 1]
+        operands = (0, *(before.index(value) for value in layer.operands))
+        made = tuple(
+            (True, output) if source == index else (False, before.index((source, output)))
+            for source, output in after
+        )
+        wirings.append(Wiring(operands, made))
+    return wirings
+
+
+class TrialError(RuntimeError):
+    """What a layer throws in a trial."""
+
+
+@dataclass
+class Injection:
+    """What goes wrong in a layer; see InjectedFailure in properties/case/case.h."""
+
+    kind: str = "none"
+    layer: int = -1
+
+    def applied_to(self, index: int, layer: Layer, forward: bool) -> Layer:
+        """The layer that runs in the place of `layer`. Raises TrialError where it fails."""
+        if index != self.layer:
+            return layer
+        if self.kind == ("forward_throws" if forward else "recomputation_throws"):
+            raise TrialError(f"[trial] layer {index} fails")
+        if self.kind != "op_exchanged" or forward:
+            return layer
+        return Layer(kind="sigmoid" if layer.kind == "tanh" else "tanh")
+
+
+@dataclass
+class TorchModel:
+    """A model bound to one run: parameters and buffers of its own."""
+
+    request: Request
+    wirings: list[Wiring]
+    watch: Watch
+    checkpoint: Checkpoint = checkpoint
+    injection: Injection = field(default_factory=Injection)
+
+    def __post_init__(self) -> None:
+        case, model, arrays = self.request.case, self.request.model, self.request.arrays
+        self.train = case.protocol.train
+        self.parameters = [torch.from_numpy(a.copy()) for a in arrays.parameters]
+        for parameter, info in zip(self.parameters, model.parameters, strict=True):
+            parameter.requires_grad_(not info.frozen)
+        self.buffers = [torch.from_numpy(a.copy()) for a in arrays.buffers]
+        self._parameters_of = [
+            [
+                self.parameters[p].detach() if layer in self.request.detached_layers
+                else self.parameters[p]
+                for p in used
+            ]
+            for layer, used in enumerate(model.layer_parameters)
+        ]
+        self._buffers_of: list[list[Tensor]] = [[] for _ in case.layers]
+        for buffer, info in zip(self.buffers, model.buffers, strict=True):
+            self._buffers_of[info.layer].append(buffer)
+        kept = {keep.op for choice in case.choices() for keep in choice.keep}
+        self._layers = LAYERS | ({"dropout": native_dropout} if "dropout" in kept else {})
+
+    def forward(self, state: Forward) -> Values:
+        """The model's outputs under the request's plan. `state` must outlive the graph."""
+        case = self.request.case
+        values: Values = (state.input,)  # type: ignore[assignment]
+        if not self.request.checkpointed:
+            return self._run_range(0, len(case.layers), (), state, values)
+        if case.plan.sequential is not None:
+            return self._run_sequential(state, values)
+        return self._run_range(0, len(case.layers), case.plan.segments, state, values)
+
+    @torch.no_grad()
+    def evaluate(self, input: Tensor) -> Tensor:
+        """The first output, without a plan, in evaluation mode and unrecorded."""
+        trained, self.train = self.train, False
+        watch, self.watch = self.watch, Watch()
+        layers = len(self.request.case.layers)
+        state = Forward(-1, 0, [0] * layers)
+        outputs = self._run_range(0, layers, (), state, (input,))
+        self.train, self.watch = trained, watch
+        return outputs[0]
+
+    def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
+        wiring = self.wirings[index]
+        execution = state.executions[index]
+        state.executions[index] += 1
+        layer = self.request.case.layers[index]
+        place = Place(index, layer.kind, execution, state.step, state.microbatch)
+        outer = self.watch.enter(place)
+        try:
+            layer = self.injection.applied_to(index, layer, forward=execution == 0)
+            operands = [values[at] for at in wiring.operands]
+            outputs = self._layers[layer.kind](
+                layer, operands, self._parameters_of[index], self._buffers_of[index], self.train
+            )
+            self.watch.returned(outputs)
+        finally:
+            self.watch.leave(outer)
+        return tuple(outputs[at] if made else values[at] for made, at in wiring.after)
+
+    def _run_range(
+        self, begin: int, end: int, segments: Sequence[Segment], state: Forward, values: Values
+    ) -> Values:
+        layer = begin
+        for segment in segments:
+            for index in range(layer, segment.begin):
+                values = self._run_layer(index, state, values)
+
+            def run(*inputs: Tensor, segment: Segment = segment) -> Any:
+                outputs = self._run_range(
+                    segment.begin, segment.end, segment.nested, state, inputs
+                )
+                return _bare(outputs)
+
+            values = self._run_checkpoint(
+                run, segment.begin, segment.end, segment.choice, values
+            )
+            layer = segment.end
+        for index in range(layer, end):
+            values = self._run_layer(index, state, values)
+        return values
+
+    def _run_checkpoint(
+        self, function: Function, begin: int, end: int, choice: Choice, values: Values
+    ) -> Values:
+        options: dict[str, Any] = {"use_reentrant": choice.reentrant}
+        # What is usual is left unsaid: a checkpoint of the user's own need not know every option.
+        if not choice.preserve_rng:
+            options["preserve_rng_state"] = False
+        if choice.reentrant:
+            return _values(self.checkpoint(function, *values, **options))
+        if choice.determinism == "none":
+            options["determinism_check"] = "none"
+        if choice.keep:
+            options |= contexts_for(self, choice, begin, end)
+        with set_checkpoint_early_stop(choice.early_stop):
+            return _values(self.checkpoint(function, *values, **options))
+
+    def _run_sequential(self, state: Forward, values: Values) -> Values:
+        plan = self.request.case.plan.sequential
+        assert plan is not None
+        layers = len(self.request.case.layers)
+        size = layers // plan.segments
+        stored = size * (plan.segments - 1)
+        if self.checkpoint is checkpoint and self._can_say(plan.choice, range(size, stored + 1, size)):
+            functions = [self._layer_function(i, state) for i in range(layers)]
+            with set_checkpoint_early_stop(plan.choice.early_stop):
+                outputs = checkpoint_sequential(
+                    functions,
+                    plan.segments,
+                    values[0],
+                    use_reentrant=plan.choice.reentrant,
+                    preserve_rng_state=plan.choice.preserve_rng,
+                )
+            return _values(outputs)
+        segments = [Segment(b, b + size, plan.choice) for b in range(0, stored, size)]
+        return self._run_range(0, layers, segments, state, values)
+
+    def _can_say(self, choice: Choice, borders: range) -> bool:
+        """Whether checkpoint_sequential() has that choice, and one value crosses each border: it
+        hands on one argument, and tensors within a tuple would not be seen."""
+        one = all(len(self.request.model.live[border]) == 1 for border in borders)
+        usual = choice.reentrant or (choice.determinism != "none" and not choice.keep)
+        return one and usual
+
+    def _layer_function(self, index: int, state: Forward) -> Function:
+        return lambda given: _bare(self._run_layer(index, state, _values(given)))
+
+
+def _bare(values: Values) -> Any:
+    """One value by itself, several as a tuple: what a function of a user's would return."""
+    return values[0] if len(values) == 1 else values
+
+
+def _values(returned: Any) -> Values:
+    return (returned,) if isinstance(returned, Tensor) else tuple(returned)

@@ -1,0 +1,53 @@
+"""Selective checkpointing: policies that keep the results of single ops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+from rematch.case import Choice
+from rematch.protocol import Unsupported
+from rematch.pytorch.layers import ops_of
+
+if TYPE_CHECKING:
+    from rematch.pytorch.model import TorchModel
+
+_FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+
+
+def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
+    """Those of the layers [begin, end) whose results the policy keeps.
+
+    Raises Unsupported where PyTorch's operator cannot be kept.
+    """
+    seen: Counter[str] = Counter()
+    kept = set()
+    for index in range(begin, end):
+        layer = model.request.case.layers[index]
+        for op in ops_of(layer, model.train):
+            if any(k.op == op and k.index in (-1, seen[op]) for k in choice.keep):
+                kept.add(index)
+                if op == "rrelu":
+                    raise Unsupported(
+                        "a policy keeps the result of rrelu, which in PyTorch is written in place"
+                    )
+            seen[op] += 1
+    return frozenset(kept)
+
+
+def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dict[str, Any]:
+    """The option of checkpoint() that keeps what `choice` says of the layers [begin, end)."""
+    kept = kept_layers(model, choice, begin, end)
+
+    def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        made_here = not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
+        place = model.watch.place
+        if place is not None and place.layer in kept and made_here:
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return {"context_fn": partial(create_selective_checkpoint_contexts, policy)}

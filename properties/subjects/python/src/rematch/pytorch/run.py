@@ -1,0 +1,186 @@
+"""One run of a case: its protocol, step by step, with everything that is seen written down."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, ContextManager
+
+import torch
+from torch import Tensor
+
+from rematch.protocol import Request
+from rematch.pytorch.layers import loss_of
+from rematch.pytorch.model import Forward, Injection, TorchModel
+from rematch.pytorch.trial import WrittenTo, left_behind
+from rematch.pytorch.watch import Watch, to_numpy
+from rematch.record import Record
+
+
+class Run:
+    """A model that is trained as the case says. The protocol is that of PROTOCOL.md."""
+
+    def __init__(self, request: Request, model: TorchModel, record: Record) -> None:
+        self._request = request
+        self._protocol = request.case.protocol
+        self._model = model
+        self._record = record
+        self._fired = [0] * len(model.parameters)
+        torch.default_generator.manual_seed(request.case.seed)
+        for index, parameter in enumerate(model.parameters):
+            if parameter.requires_grad:
+                parameter.register_hook(self._counter(index))
+        self._set_prior_gradients()
+
+    def go(self) -> None:
+        """Runs all steps. Whatever the implementation raises comes through."""
+        protocol = self._protocol
+        if protocol.inject != "none":
+            self._run_trial()
+        optimizer = self._optimizer()
+        for step in range(protocol.steps):
+            self._run_step(step)
+            if optimizer is not None:
+                optimizer.step()
+            self._note_state(step)
+            if protocol.zero_grad:
+                self._drop_gradients()
+        if protocol.reevaluate:
+            array = self._request.arrays.reevaluation
+            assert array is not None, "reevaluate without an input for it"
+            output = self._model.evaluate(torch.from_numpy(array.copy()))
+            self._note("reevaluation", output, step=protocol.steps - 1)
+
+    def _counter(self, index: int) -> Any:
+        def fired(_: Tensor) -> None:
+            self._fired[index] += 1
+
+        return fired
+
+    def _trained(self) -> list[Tensor]:
+        return [p for p in self._model.parameters if p.requires_grad]
+
+    def _set_prior_gradients(self) -> None:
+        for parameter in self._trained():
+            prior = self._protocol.prior_gradients
+            parameter.grad = torch.ones_like(parameter) if prior else None
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._model.parameters:
+            parameter.grad = None
+
+    def _optimizer(self) -> torch.optim.Optimizer | None:
+        protocol, parameters = self._protocol, self._model.parameters
+        if not parameters:
+            return None
+        if protocol.optimizer == "adam":
+            return torch.optim.Adam(parameters, protocol.learning_rate)
+        return torch.optim.SGD(parameters, protocol.learning_rate, protocol.momentum)
+
+    def _run_trial(self) -> None:
+        """What the trial shows on the way is of no concern, its error is."""
+        watch, self._model.watch = self._model.watch, Watch()
+        record, self._record = self._record, Record()
+        failed, message = False, ""
+        try:
+            self._fail()
+        except Exception as error:
+            failed, message = True, str(error)
+        self._model.watch, self._record = watch, record
+        self._model.injection = Injection()
+        self._set_prior_gradients()
+        record.trial(failed, message, left_behind())
+
+    def _fail(self) -> None:
+        kind, layer = self._protocol.inject, self._protocol.inject_layer
+        self._model.injection = Injection(kind, layer)
+        state = self._run_forward(0, 0)
+        if kind == "graph_dropped":
+            return
+        written: ContextManager[Any] = nullcontext()
+        if kind == "input_changed":
+            written = WrittenTo(state.input)
+        if kind == "weight_changed":
+            used = self._request.model.layer_parameters[layer]
+            written = WrittenTo(self._model.parameters[used[0]])
+        with written:
+            self._run_backward(state)
+
+    def _run_step(self, step: int) -> None:
+        waiting = []
+        for microbatch in range(self._protocol.microbatches):
+            waiting.append(self._run_forward(step, microbatch))
+            if not self._protocol.forwards_first:
+                self._run_backward(waiting.pop())
+        while waiting:
+            self._run_backward(waiting.pop())
+        for index, parameter in enumerate(self._model.parameters):
+            self._note("parameter_gradient", parameter.grad, step=step, index=index)
+
+    def _autocast(self, wanted: bool) -> ContextManager[Any]:
+        if not wanted:
+            return nullcontext()
+        cached = self._protocol.cast_cache
+        return torch.autocast("cpu", torch.bfloat16, cache_enabled=cached)
+
+    def _run_forward(self, step: int, microbatch: int) -> Forward:
+        protocol, request, watch = self._protocol, self._request, self._model.watch
+        at = step * protocol.microbatches + microbatch
+        place = {"step": step, "microbatch": microbatch}
+        state = Forward(step, microbatch, [0] * len(request.case.layers))
+        state.input = torch.from_numpy(request.arrays.inputs[at].copy())
+        state.input.requires_grad_(protocol.input_requires_grad)
+        target = torch.from_numpy(request.arrays.targets[at])
+        watch.starts(state.input, target)
+        with self._autocast(protocol.autocast != "off"), watch.forward():
+            with watch.model(offload=request.case.plan.offload and request.checkpointed):
+                outputs = self._model.forward(state)
+            main = outputs[0] if outputs[0].dim() == 2 else outputs[0].flatten(1)
+            state.loss = loss_of(protocol.loss, main, target)
+        for index, output in enumerate(outputs):
+            self._note("output", output, index=index, **place)
+        self._note("loss", state.loss, **place)
+        self._note_moment("after_forward", place)
+        return state
+
+    def _run_backward(self, state: Forward) -> None:
+        watch = self._model.watch
+        place = {"step": state.step, "microbatch": state.microbatch}
+        self._fired[:] = [0] * len(self._fired)
+        loss, state.loss = state.loss, None
+        assert loss is not None and state.input is not None
+        if loss.requires_grad:
+            for i in range(self._protocol.backwards):
+                retain = i + 1 < self._protocol.backwards
+                with self._autocast(self._protocol.autocast == "both"), watch.backward():
+                    loss.backward(retain_graph=retain)
+                if retain:
+                    watch.note_bytes("after_backward", retained=True, **place)
+        del loss
+        self._note_moment("after_backward", place)
+        self._note("input_gradient", state.input.grad, **place)
+        self._record.hooks(self._fired, **place)
+        self._record.executions(state.executions, **place)
+
+    def _note_state(self, step: int) -> None:
+        for index, parameter in enumerate(self._model.parameters):
+            self._note("parameter", parameter, step=step, index=index)
+        for index, buffer in enumerate(self._model.buffers):
+            self._note("buffer", buffer, step=step, index=index)
+        self._note_stream("after_step", step=step)
+
+    def _note_moment(self, moment: str, place: dict[str, int]) -> None:
+        self._note_stream(moment, **place)
+        self._model.watch.note_bytes(moment, **place)
+
+    def _note_stream(self, moment: str, **place: int) -> None:
+        state = torch.default_generator.get_state().numpy().tobytes()
+        self._record.stream(moment, state, **place)
+
+    def _note(self, quantity: str, t: Tensor | None, **place: int) -> None:
+        if t is None:
+            self._record.observe(quantity, None, **place)
+            return
+        dtype = "bfloat16" if t.dtype == torch.bfloat16 else None
+        self._record.observe(
+            quantity, to_numpy(t), requires_grad=t.requires_grad, dtype=dtype, **place
+        )

@@ -1,0 +1,37 @@
+"""Injected failures: what is written to in a trial, and what a trial must not leave behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class WrittenTo:
+    """A scope in which a tensor has other values, written in place and counted as such."""
+
+    def __init__(self, t: Tensor | None) -> None:
+        assert t is not None
+        self._tensor = t
+        self._before = t.detach().clone()
+
+    def __enter__(self) -> None:
+        with torch.no_grad():
+            self._tensor.mul_(-1.5).sub_(1)
+
+    def __exit__(self, *_: Any) -> None:
+        with torch.no_grad():
+            self._tensor.copy_(self._before)
+
+
+def left_behind() -> str:
+    """What of PyTorch's settings is not as a run finds it: "grad mode, autocast"."""
+    changed = {
+        "grad mode": not torch.is_grad_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "hooks on saved tensors": torch._C._autograd._top_saved_tensors_default_hooks(True)
+        is not None,
+        "dispatch mode": torch._C._len_torch_dispatch_stack() != 0,
+    }
+    return ", ".join(name for name, differs in changed.items() if differs)

@@ -1,0 +1,229 @@
+"""Looking at a run from outside: nothing of PyTorch is patched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ContextManager
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rematch.arrays import bits_of
+from rematch.pytorch.layers import OUTPUTS
+from rematch.pytorch.memory import Kept, Memory
+from rematch.record import Record, hash64
+
+
+def to_numpy(t: Tensor) -> np.ndarray:
+    """The elements of a tensor; those of bfloat16 as 16-bit integers with the same bits."""
+    t = t.detach()
+    if t.dtype == torch.bfloat16:
+        t = t.view(torch.int16)
+    return t.numpy()
+
+
+@dataclass
+class Place:
+    """An execution of a layer. Execution 0 is the forward, 1 and above are recomputations."""
+
+    layer: int
+    kind: str
+    execution: int
+    step: int
+    microbatch: int
+    results: int = 0
+    saves: int = 0
+
+    def where(self) -> dict[str, int]:
+        return {"step": self.step, "microbatch": self.microbatch}
+
+
+class Watch:
+    """Sees the layers run, and which of their outputs require grad."""
+
+    def __init__(self, record: Record | None = None) -> None:
+        self.record = record
+        self.place: Place | None = None
+
+    def enter(self, place: Place) -> Place | None:
+        """A layer begins. What is returned is given to leave()."""
+        outer, self.place = self.place, place
+        return outer
+
+    def returned(self, outputs: Sequence[Tensor]) -> None:
+        """The layer has returned."""
+        place = self.place
+        if self.record is None or place is None or place.execution != 0:
+            return
+        for k, output in enumerate(outputs):
+            self.record.grad_flag(place.layer, k, output.requires_grad, **place.where())
+
+    def leave(self, outer: Place | None) -> None:
+        """The layer is over, perhaps because early stop or an error ended it."""
+        self.place = outer
+
+    def starts(self, input: Tensor, target: Tensor) -> None:
+        """A forward begins, on these."""
+
+    def forward(self) -> ContextManager[Any]:
+        """Surrounds a forward and its loss."""
+        return nullcontext()
+
+    def model(self, offload: bool) -> ContextManager[Any]:
+        """Surrounds the model, within a forward. `offload`: what is saved waits on the host."""
+        return save_on_cpu() if offload else nullcontext()
+
+    def backward(self) -> ContextManager[Any]:
+        """Surrounds a backward."""
+        return nullcontext()
+
+    def note_bytes(self, moment: str, **place: Any) -> None:
+        """Notes what is live now."""
+
+
+class _Operators(TorchDispatchMode):
+    """Shows every operator that runs to an Eye, on its way below autograd."""
+
+    def __init__(self, eye: Eye) -> None:
+        super().__init__()
+        self._eye = eye
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._eye.saw(func, args, result)
+        return result
+
+
+_RRELU = torch.ops.aten.rrelu_with_noise.default
+_DRAWS: dict[Any, bool] = {}
+"""Which operators draw random numbers, of those that were met."""
+
+
+def _drawn(func: Any, args: Any, result: Any) -> Tensor | None:
+    """What an operator drew: its mask or its noise."""
+    draws = _DRAWS.get(func)
+    if draws is None:
+        draws = _DRAWS[func] = torch.Tag.nondeterministic_seeded in func.tags
+    if not draws:
+        return None
+    if func is _RRELU:
+        return args[1]
+    return result if isinstance(result, Tensor) else result[1]
+
+
+class Eye(Watch):
+    """Sees masks, results of operators, saved tensors and bytes as well."""
+
+    def __init__(self, record: Record, memory: Memory, checkpointed: bool, values: bool) -> None:
+        """`memory` knows the model's own memory. `values`: saved tensors and outputs are noted in
+        a plain run, too."""
+        super().__init__(record)
+        self._memory = memory
+        self._results = checkpointed
+        self._saves = values and not checkpointed
+        self._operators = _Operators(self)
+        self._looking = False
+
+    def starts(self, input: Tensor, target: Tensor) -> None:
+        self._memory.belongs_to_model([input, target])
+
+    def returned(self, outputs: Sequence[Tensor]) -> None:
+        super().returned(outputs)
+        if self._results or self._saves:
+            with self._look():
+                for index, output in enumerate(outputs):
+                    self._note(output, index, op=self.place.kind)
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        with self._operators, saved_tensors_hooks(self._pack, Kept.unpack):
+            yield
+
+    def model(self, offload: bool) -> ContextManager[Any]:
+        if not offload:
+            return nullcontext()
+        hooks = save_on_cpu()
+
+        def pack(t: Tensor) -> Kept:
+            return self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
+
+        def unpack(kept: Kept) -> Tensor:
+            return hooks.unpack_hook(kept.value)
+
+        return saved_tensors_hooks(pack, unpack)
+
+    def backward(self) -> ContextManager[Any]:
+        return self._operators
+
+    def note_bytes(self, moment: str, **place: Any) -> None:
+        memory = self._memory
+        temporaries = memory.temporaries() if moment == "after_backward" else 0
+        if place.get("retained"):
+            temporaries = 0
+        self.record.bytes(
+            moment,
+            saved=memory.saved(),
+            offloaded=memory.saved(offloaded=True),
+            temporaries=temporaries,
+            **place,
+        )
+
+    def saw(self, func: Any, args: Any, result: Any) -> None:
+        """An operator has run."""
+        place = self.place
+        if place is None or self._looking or func.is_view:
+            return
+        # What was not written yet has no value.
+        if func._schema.name.startswith("aten::empty"):
+            return
+        with self._look():
+            drawn = _drawn(func, args, result)
+            if drawn is not None:
+                self.record.draw(
+                    place.layer, to_numpy(drawn), execution=place.execution, **place.where()
+                )
+            for t in (result,) if isinstance(result, Tensor) else result:
+                if isinstance(t, Tensor):
+                    self._memory.name(t)
+                    if self._results:
+                        index = OUTPUTS.get(place.kind, 1) + place.results
+                        place.results += 1
+                        self._note(t, index, op=func._schema.name)
+
+    def _pack(self, t: Tensor) -> Kept:
+        if self._saves and self.place is not None:
+            with self._look():
+                self._note(t, self.place.saves, saved=True)
+            self.place.saves += 1
+        return self._memory.keep(t, t)
+
+    def _note(self, t: Tensor, index: int, **what: Any) -> None:
+        name, size = self._memory.name(t)
+        place = self.place
+        assert place is not None
+        self.record.value(
+            place.layer,
+            index,
+            hash64(bits_of(to_numpy(t))),
+            memory=name,
+            size=size,
+            execution=place.execution,
+            **what,
+            **place.where(),
+        )
+
+    @contextmanager
+    def _look(self) -> Iterator[None]:
+        """What the eye itself does to tensors is not to be seen."""
+        outer, self._looking = self._looking, True
+        try:
+            yield
+        finally:
+            self._looking = outer

@@ -1,0 +1,204 @@
+"""What a run shows, as the harness reads it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from rematch.arrays import bits_of, name_of
+
+FORMAT = 1
+"""The version of the record that this module writes."""
+
+Bits = dict[tuple[str, int, int, int], bytes]
+"""The bits of observations, by quantity, step, microbatch and index."""
+
+
+def hash64(data: bytes | bytearray | memoryview) -> str:
+    """64 bits that equal contents share, in every process, as the protocol writes them."""
+    return "0x" + hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+class Record:
+    """Everything that one run shows. Methods append; nothing is read back.
+
+    Steps, microbatches, layers, outputs, parameters and executions count from 0. Execution 0 of a
+    layer is the forward itself, 1 and above are recomputations on behalf of that forward.
+    """
+
+    def __init__(self, previous: Bits | None = None) -> None:
+        """`previous`: the bits that the last run of the same case had; they are not sent again."""
+        self._previous = previous or {}
+        self.bits: Bits = {}
+        self._lists: dict[str, list[dict[str, Any]]] = {}
+        self._rest: dict[str, Any] = {"format": FORMAT}
+
+    def observe(
+        self,
+        quantity: str,
+        array: np.ndarray | None,
+        *,
+        step: int = 0,
+        microbatch: int = 0,
+        index: int = 0,
+        requires_grad: bool = False,
+        dtype: str | None = None,
+    ) -> None:
+        """Notes an array: "output", "loss", "input_gradient", "parameter_gradient", "parameter",
+        "buffer" or "reevaluation". None is an absent gradient, which is not a gradient of zeros.
+        `dtype` is needed for "bfloat16" only, whose bits come as 16-bit integers.
+
+        Raises TypeError for an array of any other dtype than float32, float64, int32 and uint8.
+        """
+        entry: dict[str, Any] = {"quantity": quantity}
+        _place(entry, step, microbatch)
+        if index:
+            entry["index"] = index
+        if array is None:
+            entry["present"] = False
+            self._append("observations", entry)
+            return
+        if requires_grad:
+            entry["requires_grad"] = True
+        entry["dtype"] = dtype or name_of(array.dtype)
+        entry["shape"] = array.shape
+        key = (quantity, step, microbatch, index)
+        bits = bits_of(array)
+        if self._previous.get(key) == bits:
+            entry["as"] = True
+        else:
+            entry["data"] = base64.b64encode(bits).decode("ascii")
+        self.bits[key] = bits
+        self._append("observations", entry)
+
+    def draw(
+        self,
+        layer: int,
+        drawn: np.ndarray,
+        *,
+        execution: int = 0,
+        step: int = 0,
+        microbatch: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Notes what a layer drew, its mask or its noise. Only a hash of it is kept."""
+        entry = {"hash": hash64(bits_of(drawn)), "elements": drawn.size}
+        _place(entry, step, microbatch)
+        _add(entry, layer=layer, execution=execution, stream=stream)
+        self._append("draws", entry)
+
+    def stream(
+        self, moment: str, state: bytes, *, step: int = 0, microbatch: int = 0, stream: int = 0
+    ) -> None:
+        """Notes a random state at "after_forward", "after_backward" or "after_step". Equal states
+        must have equal bytes."""
+        entry = {"moment": moment, "seed": hash64(state)}
+        _place(entry, step, microbatch)
+        _add(entry, stream=stream)
+        self._append("streams", entry)
+
+    def executions(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
+        """Notes how often each layer ran for one forward, recomputations included."""
+        for layer, count in enumerate(counts):
+            entry: dict[str, Any] = {}
+            _place(entry, step, microbatch)
+            _add(entry, layer=layer, count=count)
+            self._append("executions", entry)
+
+    def hooks(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
+        """Notes how often each parameter's gradient hook fired in the backwards of one forward."""
+        for parameter, count in enumerate(counts):
+            if count:
+                entry: dict[str, Any] = {"count": count}
+                _place(entry, step, microbatch)
+                _add(entry, parameter=parameter)
+                self._append("hooks", entry)
+
+    def grad_flag(
+        self, layer: int, output: int, requires_grad: bool, *, step: int = 0, microbatch: int = 0
+    ) -> None:
+        """Notes whether a layer's output required grad when its forward had run."""
+        entry: dict[str, Any] = {}
+        _place(entry, step, microbatch)
+        _add(entry, layer=layer, output=output, requires_grad=requires_grad)
+        self._append("grad_flags", entry)
+
+    def bytes(
+        self,
+        moment: str,
+        *,
+        saved: int,
+        temporaries: int = 0,
+        offloaded: int = 0,
+        retained: bool = False,
+        step: int = 0,
+        microbatch: int = 0,
+    ) -> None:
+        """Notes the bytes kept for the backward, those in host memory, and others that are live.
+        `retained`: after a backward that was not the last one of its forward."""
+        entry: dict[str, Any] = {"moment": moment}
+        _place(entry, step, microbatch)
+        _add(entry, saved=saved, temporaries=temporaries, offloaded=offloaded, retained=retained)
+        self._append("bytes", entry)
+
+    def value(
+        self,
+        layer: int,
+        index: int,
+        hashed: str,
+        *,
+        op: str = "",
+        saved: bool = False,
+        memory: int = 0,
+        size: int = 0,
+        execution: int = 0,
+        step: int = 0,
+        microbatch: int = 0,
+    ) -> None:
+        """Notes a tensor that an execution of a layer made by `op`, or saved. Results come first
+        in `index` with the layer's outputs; saved tensors count by themselves. `memory` names the
+        memory that it lies in, 0 that of the model and of its input; `size` is in bytes."""
+        entry: dict[str, Any] = {"hash": hashed}
+        _place(entry, step, microbatch)
+        _add(entry, layer=layer, execution=execution, index=index, op=op, saved=saved)
+        _add(entry, memory=memory, bytes=size)
+        self._append("values", entry)
+
+    def trial(self, failed: bool, message: str = "", left_behind: str = "") -> None:
+        """Says how the injected failure ended, and forgets whatever was noted before.
+        `left_behind` names settings that are not as before the trial."""
+        self._lists.clear()
+        self.bits.clear()
+        entry: dict[str, Any] = {}
+        _add(entry, failed=failed, message=message, left_behind=left_behind)
+        self._rest["trial"] = entry
+
+    def error(self, kind: str, message: str) -> None:
+        """Says that the implementation under test failed. What was noted before stays."""
+        self._rest["error"] = {"kind": kind, "message": message}
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as the protocol writes it, defaults left out."""
+        return {**self._rest, **self._lists}
+
+    def _append(self, name: str, entry: dict[str, Any]) -> None:
+        entries = self._lists.get(name)
+        if entries is None:
+            entries = self._lists[name] = []
+        entries.append(entry)
+
+
+def _place(entry: dict[str, Any], step: int, microbatch: int) -> None:
+    if step:
+        entry["step"] = step
+    if microbatch:
+        entry["microbatch"] = microbatch
+
+
+def _add(entry: dict[str, Any], **fields: Any) -> None:
+    for name, value in fields.items():
+        if value:
+            entry[name] = value

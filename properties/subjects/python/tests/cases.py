@@ -1,0 +1,152 @@
+"""Cases and what the harness sends with them, worked out for the tests' own small models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rematch.arrays import encode
+
+REGRESSIONS = Path(__file__).parents[3] / "regressions"
+Shape = tuple[int, ...]
+
+
+def _window(extent: int, layer: dict[str, Any]) -> int:
+    span = extent + 2 * layer.get("padding", 0) - layer["kernel"]
+    return span // layer.get("stride", 1) + 1
+
+
+def _outputs(layer: dict[str, Any], operands: list[Shape]) -> list[Shape]:
+    x, kind = operands[0], layer["kind"]
+    if kind == "linear":
+        return [(x[0], layer["features"])]
+    if kind == "conv2d" or kind.endswith("pool2d"):
+        channels = layer.get("features", x[1])
+        return [(x[0], channels, _window(x[2], layer), _window(x[3], layer))]
+    if kind == "flatten":
+        return [(x[0], int(np.prod(x[1:])))]
+    if kind == "concat":
+        return [(x[0], x[1] + operands[1][1], *x[2:])]
+    if kind == "split":
+        first = layer["features"]
+        return [(x[0], first, *x[2:]), (x[0], x[1] - first, *x[2:])]
+    return [x, x] if kind == "duplicate" else [x]
+
+
+def _parameters(layer: dict[str, Any], x: Shape) -> list[tuple[str, Shape, float, float]]:
+    kind = layer["kind"]
+    if kind in ("linear", "conv2d"):
+        window = (layer["kernel"],) * 2 if kind == "conv2d" else ()
+        shape = (layer["features"], x[1], *window)
+        bound = 1 / np.sqrt(np.prod(shape[1:]))
+        weight = ("weight", shape, -bound, bound)
+        return [weight, ("bias", shape[:1], -bound, bound)][: 2 if layer.get("bias", True) else 1]
+    width = x[1] if kind in ("batch_norm", "group_norm") else x[-1]
+    scale, shift = ("weight", (width,), 0.5, 1.5), ("bias", (width,), -0.5, 0.5)
+    if kind == "rms_norm":
+        return [scale]
+    return [scale, shift] if kind.endswith("_norm") else []
+
+
+def _operands(layer: dict[str, Any]) -> list[tuple[int, int]]:
+    given = layer.get("from", [])
+    return [tuple(v) for v in ([given] if given and not isinstance(given[0], list) else given)]
+
+
+def _live(layers: list[dict[str, Any]], outputs: list[list[Shape]]) -> list[list[list[int]]]:
+    n = len(layers)
+    last_use = {(-1, 0): 0}
+    for i, made in enumerate(outputs):
+        for k in range(len(made)):
+            # Output 0 goes to the next layer; another one that no layer uses is a model output.
+            last_use[(i, k)] = i + 1 if k == 0 else n
+    used: dict[tuple[int, int], int] = {}
+    for i, layer in enumerate(layers):
+        for value in _operands(layer):
+            used[value] = i
+    for value, at in used.items():
+        last_use[value] = max(at, value[0] + 1) if value[1] == 0 else at
+    boundaries = []
+    for b in range(n + 1):
+        rest = [v for v, at in last_use.items() if v[0] < b <= at and v != (b - 1, 0)]
+        boundaries.append([[b - 1, 0], *(list(v) for v in sorted(rest))])
+    return boundaries
+
+
+def _drawn(kind: str, random: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
+    if kind == "small_integers":
+        return random.integers(-3, 4, shape).astype(dtype)
+    return random.standard_normal(shape).astype(dtype)
+
+
+def run_of(case: dict[str, Any]) -> dict[str, Any]:
+    """`case`, `model` and `arrays` of a run request. The numbers follow from the case's seed."""
+    layers, protocol = case["layers"], case.get("protocol", {})
+    dtype, data = case.get("dtype", "float32"), case.get("data", "normal")
+    random = np.random.default_rng(case.get("seed", 0))
+    shapes: dict[tuple[int, int], Shape] = {(-1, 0): tuple(case["input"])}
+    parameters, buffers, used = [], [], []
+    arrays: dict[str, list[dict[str, Any]]] = {"parameters": [], "buffers": []}
+    outputs = []
+    for i, layer in enumerate(layers):
+        operands = [shapes[(i - 1, 0)], *(shapes[v] for v in _operands(layer))]
+        owner = layer.get("tied_to", -1)
+        if owner >= 0:
+            used.append(used[owner])
+        else:
+            own = _parameters(layer, operands[0])
+            used.append(list(range(len(parameters), len(parameters) + len(own))))
+            for role, shape, low, high in own:
+                frozen = layer.get("frozen", False)
+                parameters.append({"layer": i, "role": role, "frozen": frozen})
+                values = random.uniform(low, high, shape)
+                if data == "small_integers":
+                    values = _drawn(data, random, shape, dtype)
+                arrays["parameters"].append(encode(values.astype(dtype)))
+        if layer["kind"] == "batch_norm":
+            for role, value in (("running_mean", 0), ("running_var", 1)):
+                buffers.append({"layer": i, "role": role})
+                arrays["buffers"].append(encode(np.full(operands[0][1], value, dtype)))
+        outputs.append(_outputs(layer, operands))
+        shapes |= {(i, k): shape for k, shape in enumerate(outputs[i])}
+    last = shapes[(len(layers) - 1, 0)]
+    rows, columns = last[0], int(np.prod(last[1:]))
+    forwards = protocol.get("steps", 1) * protocol.get("microbatches", 1)
+    inputs = [_drawn(data, random, tuple(case["input"]), dtype) for _ in range(forwards)]
+    if protocol.get("loss") == "cross_entropy":
+        targets = [random.integers(0, columns, rows).astype("int32") for _ in range(forwards)]
+    else:
+        targets = [random.uniform(-1, 1, (rows, columns)).astype(dtype) for _ in range(forwards)]
+    model = {
+        "live": _live(layers, outputs),
+        "parameters": parameters,
+        "layer_parameters": used,
+        "buffers": buffers,
+    }
+    sent: dict[str, Any] = {
+        **arrays,
+        "inputs": [encode(a) for a in inputs],
+        "targets": [encode(a) for a in targets],
+    }
+    if protocol.get("reevaluate"):
+        sent["reevaluation"] = encode(_drawn(data, random, tuple(case["input"]), dtype))
+    return {"case": case, "model": model, "arrays": sent}
+
+
+def regressions() -> dict[str, dict[str, Any]]:
+    """The saved cases of the harness, by name."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(REGRESSIONS.glob("*.json"))}
+
+
+def chain(*kinds: str | dict[str, Any], input: Shape = (4, 6), **rest: Any) -> dict[str, Any]:
+    """A case of these layers; a kind by itself has the usual fields."""
+    usual: dict[str, dict[str, Any]] = {"linear": {"features": 5}, "dropout": {"p": 0.5}}
+    layers = [{"kind": k, **usual.get(k, {})} if isinstance(k, str) else k for k in kinds]
+    return {"format": 1, "seed": 7, "dtype": "float32", "input": list(input), "layers": layers, **rest}
+
+
+def segment(begin: int, end: int, variant: str = "non_reentrant", **rest: Any) -> dict[str, Any]:
+    return {"begin": begin, "end": end, "variant": variant, **rest}
