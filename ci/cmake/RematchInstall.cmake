@@ -10,6 +10,7 @@ foreach(room engine properties)
     PATTERN "emulator" EXCLUDE
     PATTERN "faults/support.h" EXCLUDE
     PATTERN "json_fields.h" EXCLUDE
+    PATTERN "json_reader.h" EXCLUDE
     PATTERN "entries.h" EXCLUDE
     PATTERN "testing" EXCLUDE)
 endforeach()

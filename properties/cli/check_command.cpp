@@ -8,10 +8,10 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
-#include "properties/output/terminal.h"
 #include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/regressions.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {
@@ -70,6 +70,8 @@ Json result_json(const CheckArguments& a, const HuntOptions& o, const Outcome& o
   j["seed"] = o.seed;
   j["saved_cases"] = outcome.saved_cases;
   j["cases"] = r.cases;
+  j["not_judged"] = r.not_judged;
+  if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
   j["violating_cases"] = r.violations();
   j["record_hash"] = fmt::format("{:016x}", r.record_hash);
   j["laws"] = Json::object();
@@ -183,6 +185,11 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome&
                         counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"), a.mix,
                         o.seed, counted(checks, "check"), counted(o.judged().count(), "law")));
   if (r.cases > 0) print_out(silent_laws(o, r));
+  if (r.not_judged > 0) {
+    print_out(fmt::format("{} could not be run, and {} not judged; the first: {}\n",
+                          counted(r.not_judged, "case"), r.not_judged == 1 ? "was" : "were",
+                          r.why_not_judged));
+  }
   print_out(fmt::format("{} at {} cases/s on {}; record hash {:016x}\n", seconds_text(r.seconds),
                         grouped(static_cast<std::int64_t>(r.cases_per_second())),
                         counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));

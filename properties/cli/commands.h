@@ -25,6 +25,7 @@ void add_replay(CLI::App& app, Action& chosen);
 void add_show(CLI::App& app, Action& chosen);
 void add_laws(CLI::App& app, Action& chosen);
 void add_faults(CLI::App& app, Action& chosen);
+void add_serve(CLI::App& app, Action& chosen);
 
 /// From now on an interrupt sets the flag that this returns; a second one ends the program.
 const std::atomic<bool>& stop_on_interrupt();

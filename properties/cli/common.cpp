@@ -7,9 +7,9 @@
 
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
-#include "properties/output/terminal.h"
-#include "properties/hunt/regressions.h"
 #include "properties/hunt/registry.h"
+#include "properties/hunt/regressions.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 
@@ -122,7 +122,10 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 }
 
 void SubjectChoice::add_options(CLI::App& command) {
-  command.add_option("--subject", name, "Implementation under test")
+  command
+      .add_option(
+          "--subject", name,
+          "Implementation under test: engine, engine:FAULT, or a command (\"python3 mine.py\")")
       ->capture_default_str()
       ->type_name("NAME");
   command.add_option("--device", device, "Where it runs: cpu or cuda")

@@ -36,7 +36,7 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
     try {
       const std::optional<Violation> violation = violation_of(c);
       return violation && (violation->law == law || is_nearer(violation->law, law));
-    } catch (const CaseTooLarge&) {
+    } catch (const NotJudged&) {
       return false;
     }
   };

@@ -28,7 +28,7 @@ class Gathering {
     request.detached_layers = frozen_layers(c_, w.geometry);
     const bool ran = run_once("plain run", request, w.plain, e);
     if (w.plain.error && w.plain.error->kind == "out_of_memory") {
-      throw CaseTooLarge("the case is too large to be run: " + w.plain.error->message);
+      throw NotJudged("the case is too large to be run: " + w.plain.error->message);
     }
     if (!subject_.facts(c_, w.geometry, w.plain, w.facts)) {
       engine_facts(c_, w.geometry, true, w.facts);
@@ -50,6 +50,10 @@ class Gathering {
     try {
       subject_.run(c_, workspace_.geometry, request, record);
       return true;
+    } catch (const NotJudged&) {
+      throw;
+    } catch (const SubjectBroken&) {
+      throw;
     } catch (const std::exception& error) {
       e.crash = std::string(name) + ": exception: " + error.what();
       return false;

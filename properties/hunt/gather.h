@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 
 #include "properties/case/geometry.h"
@@ -36,14 +35,10 @@ struct GatherOptions {
   std::function<void(std::string_view run)> on_run;
 };
 
-/// The plain run of a case asks for more memory than a run may use: there is nothing to judge.
-class CaseTooLarge : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 /// Runs the case once in each way that the laws ask for. Throws std::invalid_argument for an
-/// invalid case, and CaseTooLarge. An exception of the subject is part of the evidence.
+/// invalid case, NotJudged for one whose plain run needs more memory than a run may use, and what
+/// the subject throws of NotJudged and SubjectBroken. Its other exceptions are part of the
+/// evidence.
 Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
                 const GatherOptions& options = {});
 

@@ -36,6 +36,8 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
 
 struct Tally {
   std::uint64_t cases = 0;
+  std::uint64_t not_judged = 0;
+  std::string why_not_judged;
   std::array<std::uint64_t, kFeatureCount> features{};
   std::vector<VerdictCounts> verdicts;
   std::vector<std::uint64_t> first_violated;
@@ -47,6 +49,8 @@ struct Tally {
 
   void add(Tally chunk, std::size_t kept_per_law) {
     cases += chunk.cases;
+    if (not_judged == 0) why_not_judged = std::move(chunk.why_not_judged);
+    not_judged += chunk.not_judged;
     record_hash += chunk.record_hash;
     for (std::size_t i = 0; i < features.size(); ++i) features[i] += chunk.features[i];
     for (std::size_t i = 0; i < verdicts.size(); ++i) {
@@ -170,8 +174,14 @@ class Campaign {
   void run_case(std::uint64_t index, const Case& c, Subject& subject, Workspace& workspace,
                 Tally& tally) {
     const LawSet asked = options_.judged();
-    const Verdicts verdicts = judge(c, subject, workspace, asked);
     ++tally.cases;
+    Verdicts verdicts;
+    try {
+      verdicts = judge(c, subject, workspace, asked);
+    } catch (const NotJudged& error) {
+      if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
+      return;
+    }
     for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
       if (asked[i]) ++tally.verdicts[i][static_cast<std::size_t>(verdicts.by_law[i])];
     }
@@ -305,6 +315,8 @@ HuntResult hunt(const HuntOptions& options) {
   result.error = campaign.error();
   result.cases = total.cases;
   result.features = total.features;
+  result.not_judged = total.not_judged;
+  result.why_not_judged = total.why_not_judged;
   result.verdicts = total.verdicts;
   result.first_violated = total.first_violated;
   result.record_hash = total.record_hash;

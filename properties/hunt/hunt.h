@@ -92,6 +92,9 @@ struct HuntResult {
   std::uint64_t cases = 0;
   /// Cases that have each feature.
   std::array<std::uint64_t, kFeatureCount> features{};
+  /// Cases that the subject could not run, and what it said of the first of them.
+  std::uint64_t not_judged = 0;
+  std::string why_not_judged;
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;
   /// By law: cases of which it was the first to be violated.

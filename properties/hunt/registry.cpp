@@ -4,6 +4,7 @@
 
 #include "properties/faults/fault.h"
 #include "properties/subjects/engine_subject.h"
+#include "properties/subjects/process_subject.h"
 
 namespace rematch {
 
@@ -18,10 +19,14 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
           std::string(fault->needs.empty() ? fault->equivalent : fault->needs));
     }
   }
+  if (name.find(' ') != std::string_view::npos) {
+    return std::make_unique<ProcessSubject>(std::string(name));
+  }
   std::string known;
   for (const std::string& n : subject_names()) known += " " + n;
   throw std::invalid_argument("[subject] no subject named \"" + std::string(name) +
-                              "\"; known:" + known);
+                              "\"; known:" + known +
+                              ", or a command of at least two words that speaks the protocol");
 }
 
 std::vector<std::string> subject_names() {

@@ -7,6 +7,7 @@
 #include "properties/case/json_fields.h"
 #include "properties/record/base64.h"
 #include "properties/record/entries.h"
+#include "properties/record/json_reader.h"
 
 namespace rematch {
 namespace {
@@ -116,14 +117,34 @@ Shape read_shape(const Reader& r, const Json& json) {
   }
 }
 
-void read_observation(const Json& json, const std::string& path, Record& record) {
+/// The array of the same observation in `before`; nullptr when there is none of that shape.
+const Observation* same_before(const Observation& o, const Record& before) {
+  for (const Observation& b : before.observations) {
+    if (b.quantity == o.quantity && b.step == o.step && b.pass == o.pass && b.index == o.index &&
+        b.present && b.dtype == o.dtype && b.shape == o.shape) {
+      return &b;
+    }
+  }
+  return nullptr;
+}
+
+void read_observation(const Json& json, const std::string& path, const Record* before,
+                      Record& record) {
   Reader r(json, path);
   Observation& o = record.observations.emplace_back();
   fields(r, o);
   if (const Json* shape = r.find("shape")) o.shape = read_shape(r, *shape);
-  const Json* data = r.find("data");
+  bool as_before = false;
+  r("as", as_before);
   std::optional<std::vector<std::byte>> bytes(std::in_place);
-  if (data != nullptr) {
+  if (as_before) {
+    const Observation* same = before == nullptr ? nullptr : same_before(o, *before);
+    if (same == nullptr) {
+      r.fail(r.path("as"), "an array that the run before had in this shape", "true");
+    }
+    const auto there = before->bytes_of(*same);
+    bytes->assign(there.begin(), there.end());
+  } else if (const Json* data = r.find("data")) {
     if (data->is_string()) {
       bytes = from_base64(data->get_ref<const std::string&>());
     } else {
@@ -144,18 +165,17 @@ void read_observation(const Json& json, const std::string& path, Record& record)
 
 }  // namespace
 
-void record_from_json(std::string_view text, Record& record) {
-  const Json json = parse_json(kWhat, text, kMaxRecordTextBytes, kMostNesting);
+void read_record(const Json& json, const std::string& path, const Record* before, Record& record) {
   record.clear();
-  Reader r(json, "");
-  const int format = r.integer<int>(r.need("format"), "format");
+  Reader r(json, path);
+  const int format = r.integer<int>(r.need("format"), r.path("format"));
   if (format != kRecordFormat) {
-    r.fail("format", std::to_string(kRecordFormat), std::to_string(format));
+    r.fail(r.path("format"), std::to_string(kRecordFormat), std::to_string(format));
   }
   if (const Json* list = r.find("observations")) {
-    need_array(kWhat, *list, "observations", kMostEntries);
+    need_array(kWhat, *list, r.path("observations"), kMostEntries);
     for (std::size_t i = 0; i < list->size(); ++i) {
-      read_observation((*list)[i], indexed("observations", i), record);
+      read_observation((*list)[i], indexed(r.path("observations"), i), before, record);
     }
   }
   lists(r, record);
@@ -163,6 +183,10 @@ void record_from_json(std::string_view text, Record& record) {
   r("error", record.error);
   r("trial", record.trial);
   r.finish();
+}
+
+void record_from_json(std::string_view text, Record& record) {
+  read_record(parse_json(kWhat, text, kMaxRecordTextBytes, kMostNesting), "", nullptr, record);
 }
 
 }  // namespace rematch

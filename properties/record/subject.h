@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,19 @@ struct RunRequest {
   bool compare_layers = false;
 };
 
+/// Thrown by run() for a case that cannot be run here, too large a one, say: there is nothing to
+/// judge. Hunts count such cases.
+class NotJudged : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Thrown by run() when nothing that the subject says can be relied on: ends the hunt.
+class SubjectBroken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// An implementation under test. Implement run() for your own framework, say what it implements and
 /// observes, link rematch::properties, and judge it: one case by gather() and judge()
 /// (properties/hunt/gather.h), random ones by hunt() (properties/hunt/hunt.h).
@@ -57,9 +71,9 @@ class Subject {
     return false;
   }
   /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless may_vary().
-  /// An error of the implementation under test goes into record.error; an exception counts as a
-  /// crash, and violates the law `survives`. `geometry` is validate(c). Different threads use
-  /// different Subject objects.
+  /// An error of the implementation under test goes into record.error; an exception other than the
+  /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c).
+  /// Different threads use different Subject objects.
   virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
                    Record& record) = 0;
 };

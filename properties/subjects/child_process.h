@@ -1,0 +1,60 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace rematch {
+
+/// A process died, gave no answer in time, or wrote something that is no line. The message says
+/// which, and ends in the last lines that the process printed.
+class ProcessFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A command of the shell with two pipes: it reads lines from descriptor 3 and answers each with a
+/// line on descriptor 4. It has no stdin; what it prints to stdout and stderr is collected. It runs
+/// in a process group of its own, so that Ctrl-C does not reach it, and that all of it is ended.
+class ChildProcess {
+ public:
+  using Seconds = std::chrono::duration<double>;
+
+  /// Throws std::runtime_error when no process can be made. A command that does not exist is seen
+  /// at the first exchange().
+  explicit ChildProcess(const std::string& command);
+  /// Ends the process: by the end of its requests, and by SIGKILL when that takes too long.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  /// Writes `request`, a line without its newline, and waits for the answer, which is valid until
+  /// the next call. `what` names the request in messages. After a ProcessFailure the process is
+  /// gone.
+  std::string_view exchange(std::string_view request, Seconds limit, std::string_view what);
+
+  pid_t id() const { return pid_; }
+
+ private:
+  [[noreturn]] void fail(const std::string& what_happened);
+  void write_some(std::string_view& rest);
+  bool read_answer();
+  void read_log();
+  std::string ending();
+  std::string last_lines() const;
+  void kill_group() noexcept;
+  void close_all() noexcept;
+
+  pid_t pid_ = -1;
+  int requests_ = -1;
+  int answers_ = -1;
+  int log_ = -1;
+  std::string answer_;
+  std::string printed_;
+};
+
+}  // namespace rematch

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "properties/record/subject.h"
+
+namespace rematch {
+
+class ChildProcess;
+
+/// How long a subject may take.
+struct ProcessLimits {
+  double start_seconds = 300;
+  double run_seconds = 60;
+};
+
+/// An implementation in another process, by the protocol of PROTOCOL.md. One process serves run
+/// after run. A process that ends, gives no answer in time or answers nonsense is replaced by a
+/// fresh one, in which the run is tried once more; either way run() throws what happened, which
+/// violates the law `survives`.
+class ProcessSubject final : public Subject {
+ public:
+  /// `command` is a line for the shell. Throws SubjectBroken when it does not say hello.
+  explicit ProcessSubject(std::string command, ProcessLimits limits = {});
+  ~ProcessSubject() override;
+
+  std::string_view name() const override { return name_; }
+  FeatureSet implements() const override { return implements_; }
+  Observables observes() const override { return observes_; }
+  bool may_vary() const override { return may_vary_; }
+  bool facts(const Case& c, const Geometry& geometry, const Record& plain,
+             Facts& facts) const override;
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override;
+
+ private:
+  void start();
+  void run_once(const Case& c, const Geometry& geometry, const RunRequest& request, Record& record);
+
+  std::string command_;
+  ProcessLimits limits_;
+  std::unique_ptr<ChildProcess> process_;
+  std::string name_;
+  FeatureSet implements_;
+  Observables observes_;
+  bool may_vary_ = false;
+  std::uint64_t next_id_ = 0;
+  /// The case that the process knows, and the record that it gave last.
+  std::optional<Case> known_;
+  std::optional<Record> before_;
+};
+
+}  // namespace rematch

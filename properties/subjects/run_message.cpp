@@ -1,0 +1,140 @@
+#include "properties/subjects/run_message.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <vector>
+
+#include "properties/case/json.h"
+#include "properties/record/base64.h"
+#include "properties/subjects/engine_data.h"
+
+namespace rematch {
+namespace {
+
+/// Appends `write(item)` for each item, as a JSON array.
+template <class Items, class Write>
+void append_array(std::string& out, const Items& items, const Write& write) {
+  out += '[';
+  bool first = true;
+  for (const auto& item : items) {
+    if (!first) out += ',';
+    first = false;
+    write(item);
+  }
+  out += ']';
+}
+
+/// The case without what makes it legible: a message is one line.
+std::string on_one_line(const std::string& text) {
+  std::string line;
+  bool indenting = false;
+  for (const char c : text) {
+    indenting = c == '\n' || (indenting && c == ' ');
+    if (!indenting) line += c;
+  }
+  return line;
+}
+
+void append_tensor(std::string& out, const Tensor& t) {
+  out += fmt::format("{{\"dtype\":\"{}\",\"shape\":", to_string(t.dtype()));
+  append_array(out, t.shape().dims(), [&](std::int64_t extent) { out += std::to_string(extent); });
+  out += ",\"data\":\"";
+  append_base64({t.raw(), static_cast<std::size_t>(t.bytes())}, out);
+  out += "\"}";
+}
+
+void append_model(std::string& out, const Geometry& g) {
+  out += ",\"model\":{\"live\":";
+  append_array(out, g.live, [&](const std::vector<ValueRef>& values) {
+    append_array(out, values,
+                 [&](const ValueRef& v) { out += fmt::format("[{},{}]", v.layer, v.output); });
+  });
+  out += ",\"parameters\":";
+  append_array(out, g.parameters, [&](const ParameterInfo& p) {
+    out += fmt::format("{{\"layer\":{},\"role\":\"{}\",\"frozen\":{}}}", p.layer, p.role, p.frozen);
+  });
+  out += ",\"layer_parameters\":";
+  append_array(out, g.layer_parameters, [&](const std::vector<int>& used) {
+    append_array(out, used, [&](int parameter) { out += std::to_string(parameter); });
+  });
+  out += ",\"buffers\":";
+  append_array(out, g.buffers, [&](const ParameterInfo& b) {
+    out += fmt::format("{{\"layer\":{},\"role\":\"{}\"}}", b.layer, b.role);
+  });
+  out += '}';
+}
+
+/// The arrays of a run, drawn in the order in which the engine draws them.
+class Arrays {
+ public:
+  Arrays(const Case& c, const Geometry& g)
+      : c_(c), inputs_{c.seed, kInputStream, 0}, targets_{c.seed, kTargetStream, 0} {
+    const ValueRef main = g.live.back().front();
+    const Shape shape = g.shape_of(main, Shape(c.input));
+    output_ = Shape{shape[0], shape[0] == 0 ? 0 : shape.elements() / shape[0]};
+  }
+
+  void append(std::string& out, const Geometry& g) {
+    out += ",\"arrays\":{\"parameters\":";
+    Generator generator{c_.seed, kParameterStream, 0};
+    append_array(out, g.parameters, [&](const ParameterInfo& info) {
+      Tensor p = Tensor::empty(info.shape, c_.dtype);
+      fill_data(p, c_.data, info.low, info.high, generator);
+      append_tensor(out, p);
+    });
+    out += ",\"buffers\":";
+    append_array(out, g.buffers, [&](const ParameterInfo& info) {
+      append_tensor(out, Tensor::full(info.shape, c_.dtype, info.low));
+    });
+    append_data(out);
+    out += '}';
+  }
+
+ private:
+  void append_data(std::string& out) {
+    const ProtocolSpec& p = c_.protocol;
+    if (p.failure.kind != FailureKind::none) {
+      out += ",\"trial_input\":";
+      append_tensor(out, make_input(c_, inputs_));
+      // A forward that throws never comes to its target.
+      if (p.failure.kind != FailureKind::forward_throws) {
+        out += ",\"trial_target\":";
+        append_tensor(out, make_target(c_, output_, targets_));
+      }
+    }
+    const std::vector<int> forwards(static_cast<std::size_t>(p.steps * p.microbatches));
+    out += ",\"inputs\":";
+    append_array(out, forwards, [&](int) { append_tensor(out, make_input(c_, inputs_)); });
+    out += ",\"targets\":";
+    append_array(out, forwards,
+                 [&](int) { append_tensor(out, make_target(c_, output_, targets_)); });
+    if (p.reevaluate) {
+      out += ",\"reevaluation\":";
+      append_tensor(out, make_input(c_, inputs_));
+    }
+  }
+
+  const Case& c_;
+  Generator inputs_;
+  Generator targets_;
+  Shape output_;
+};
+
+}  // namespace
+
+std::string run_message(std::uint64_t id, const Case& c, const Geometry& geometry,
+                        const RunRequest& request, bool same_case) {
+  std::string out = fmt::format("{{\"run\":{{\"id\":{}", id);
+  if (!same_case) {
+    out += ",\"case\":" + on_one_line(to_json(c));
+    append_model(out, geometry);
+    Arrays(c, geometry).append(out, geometry);
+  }
+  out += fmt::format(",\"checkpointed\":{},\"layer_values\":{},\"detached_layers\":",
+                     request.checkpointed, request.layer_values);
+  append_array(out, request.detached_layers, [&](int layer) { out += std::to_string(layer); });
+  return out + "}}";
+}
+
+}  // namespace rematch

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "properties/record/subject.h"
+
+namespace rematch {
+
+/// The message of PROTOCOL.md that asks for a run, without a newline. `same_case`: the case, its
+/// model and its arrays are those of the message before, and left out.
+std::string run_message(std::uint64_t id, const Case& c, const Geometry& geometry,
+                        const RunRequest& request, bool same_case);
+
+}  // namespace rematch
