@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from rematch.case import Choice
 from rematch.protocol import Unsupported
@@ -23,6 +28,7 @@ _WRITTEN_LATER = {
     torch.ops.aten.mean.dim,
 }
 """Operators whose results later ones write to: a kept result may not change."""
+_HOOKS_OPTION = "respect_saved_tensors_hooks"
 
 
 def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
@@ -56,4 +62,8 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
             return CheckpointPolicy.MUST_SAVE
         return CheckpointPolicy.PREFER_RECOMPUTE
 
-    return {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
+    options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
+    if model.checkpoint is checkpoint and _HOOKS_OPTION in signature(checkpoint).parameters:
+        # Hooks around the checkpoint, offloading ones too, shall see what is kept.
+        options[_HOOKS_OPTION] = True
+    return options
