@@ -81,6 +81,10 @@ class Subject:
         raise NotImplementedError
 
 
+class _BadRequest(Exception):
+    """What was sent is not by the protocol."""
+
+
 class _Session:
     """What is remembered from one request to the next."""
 
@@ -97,6 +101,8 @@ class _Session:
             answer = self._run(run)
         except Unsupported as why:
             answer = {"unsupported": str(why)}
+        except _BadRequest as error:
+            answer = {"error": f"{self._subject.name}: {error}"}
         except Exception as error:
             traceback.print_exc()
             answer = {"error": _complaint(self._subject, error)}
@@ -117,9 +123,12 @@ class _Session:
         if "case" in run:
             self._told = None
             self._bits = {}
-            self._told = _case_of(run)
+            try:
+                self._told = _case_of(run)
+            except (KeyError, OSError, TypeError, ValueError) as error:
+                raise _BadRequest(f"the request cannot be read: {error!r}") from error
         if self._told is None:
-            raise ValueError("a run without a case, and none was sent before")
+            raise _BadRequest("a run without a case, and none was sent before")
         case, model, arrays = self._told
         request = Request(
             case,
