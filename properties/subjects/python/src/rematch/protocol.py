@@ -110,7 +110,6 @@ class _Session:
             "versions": {"python": sys.version.split()[0], **subject.versions},
             "implements": subject.implements(hello.get("features", [])),
             "observes": subject.observes(hello.get("observables", [])),
-            "rng": "hash",
             "may_vary": subject.may_vary,
         }
 
