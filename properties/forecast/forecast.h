@@ -44,6 +44,8 @@ struct Forecast {
   /// false: a layer saved something under the plan of which its facts, measured in the plain run,
   /// say nothing. Then bytes, and where early stop ends a recomputation, are not known.
   bool saves_known = true;
+  /// What layers save was measured in the plain run, which then shows what the loss saves, too.
+  bool measured = false;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.

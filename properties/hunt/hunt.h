@@ -12,6 +12,7 @@
 #include "properties/case/features.h"
 #include "properties/generate/mix.h"
 #include "properties/generate/shrink.h"
+#include "properties/hunt/profile.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
 
@@ -32,6 +33,8 @@ struct ViolatingCase {
   std::uint64_t index = 0;
   Case c;
   Violation violation;
+  /// The entry of the profile that explains it.
+  std::optional<std::size_t> known = std::nullopt;
 };
 
 struct HuntOptions {
@@ -48,6 +51,9 @@ struct HuntOptions {
   /// Judged in any case, for a run that failed says nothing of other laws.
   LawSet failures = failure_laws();
   LawSet judged() const { return laws | failures; }
+  /// What is known of the subject: violations that it explains are counted, and do not end the
+  /// hunt.
+  Profile profile;
   /// Goes on after a violation, and reports all of them.
   bool keep_going = false;
   /// With keep_going: of the cases that violate one law, only the first so many are shrunk.
@@ -79,8 +85,10 @@ struct Finding {
   /// about events an earlier one may be, for bytes tell of wrong gradients even where numbers hide
   /// them.
   Case smallest;
-  /// How many of the cases that were shrunk came to this.
+  /// How many of the cases that were shrunk came to this; of a known divergence, all that showed it.
   std::uint64_t count = 1;
+  /// The entry of the profile that explains it.
+  std::optional<std::size_t> known = std::nullopt;
 };
 
 /// How often each verdict was given.
@@ -99,8 +107,13 @@ struct HuntResult {
   std::vector<VerdictCounts> verdicts;
   /// By law: cases of which it was the first to be violated.
   std::vector<std::uint64_t> first_violated;
-  /// In the order of laws(), the most frequent of a law first.
+  /// In the order of laws(), the most frequent of a law first. What the profile explains is not
+  /// among them.
   std::vector<Finding> findings;
+  /// By entry of the profile: cases that showed it and nothing new.
+  std::vector<std::uint64_t> known;
+  /// One for each entry that was confirmed, if the hunt kept going.
+  std::vector<Finding> known_findings;
   /// Why a hunt without a violation still proves nothing: no case was run, nothing was judged, or a
   /// feature stayed below its promised frequency. One sentence each.
   std::vector<std::string> shortfalls;

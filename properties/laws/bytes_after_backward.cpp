@@ -62,13 +62,12 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
 
 std::optional<Violation> check(const Evidence& e) {
   const Forecast& f = e.forecast;
-  if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
+  if (auto b = compare(e, e.checkpointed, saved_per_forward(e, f.saved_bytes), f.offloaded_bytes,
+                       "checkpointed run")) {
     return b;
   }
-  return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
+  return compare(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
 }
-
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
@@ -81,6 +80,6 @@ const Law bytes_after_backward_law{
         "forwards that still wait; a backward that retains its graph leaves what the forward left.",
     .check = check,
     .reads = {Observable::saved_bytes},
-    .applies = applies};
+    .applies = knows_saved_bytes};
 
 }  // namespace rematch

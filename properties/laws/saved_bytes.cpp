@@ -29,13 +29,12 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
 
 std::optional<Violation> check(const Evidence& e) {
   const Forecast& f = e.forecast;
-  if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
+  if (auto b = compare(e, e.checkpointed, saved_per_forward(e, f.saved_bytes), f.offloaded_bytes,
+                       "checkpointed run")) {
     return b;
   }
-  return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
+  return compare(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
 }
-
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
@@ -48,6 +47,6 @@ const Law saved_bytes_law{
         "counts, for each graph that waits for its backward.",
     .check = check,
     .reads = {Observable::saved_bytes},
-    .applies = applies};
+    .applies = knows_saved_bytes};
 
 }  // namespace rematch

@@ -1,5 +1,7 @@
 #include "properties/laws/support.h"
 
+#include <algorithm>
+
 namespace rematch {
 
 std::string place_of(int step, int pass) {
@@ -28,6 +30,30 @@ std::string parameter_name(const Case& c, const Geometry& geometry, int paramete
 bool comparable_forward(const Evidence& e, int step, int pass) {
   if (e.forecast.values_comparable) return true;
   return step == 0 && (pass == 0 || e.c.protocol.forwards_first);
+}
+
+std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {
+  if (!e.forecast.measured) return forecast;
+  for (const ByteReading& r : e.plain.bytes) {
+    if (r.moment != Moment::after_forward) continue;
+    return r.saved - (e.forecast.plain_saved_bytes - forecast);
+  }
+  return forecast;
+}
+
+namespace {
+
+bool keeps_results(const std::vector<SegmentSpec>& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return !s.choice.keep.empty() || keeps_results(s.nested);
+  });
+}
+
+}  // namespace
+
+bool knows_saved_bytes(const Evidence& e) {
+  if (!e.forecast.measured) return e.forecast.saves_known;
+  return e.forecast.saves_known && !keeps_results(segments_of(e.c));
 }
 
 }  // namespace rematch
