@@ -7,8 +7,8 @@
 #include <string>
 
 #include "scenarios/report/markdown.h"
-#include "scenarios/report/svg.h"
 #include "scenarios/report/scenario.h"
+#include "scenarios/report/svg.h"
 
 namespace rematch::scenarios {
 namespace {

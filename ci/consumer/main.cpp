@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "properties/hunt/gather.h"
-#include "properties/record/subject.h"
 #include "properties/hunt/registry.h"
+#include "properties/record/subject.h"
 
 namespace {
 

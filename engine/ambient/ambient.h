@@ -7,9 +7,9 @@
 #include <span>
 #include <string_view>
 
+#include "engine/math/dtype.h"
 #include "engine/memory/ledger.h"
 #include "engine/random/generator.h"
-#include "engine/math/dtype.h"
 
 namespace rematch {
 

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "engine/autograd/autocast.h"
-#include "engine/testing/passing_watcher.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/backward_group.h"
 #include "engine/testing/ambient_snapshot.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/passing_watcher.h"
 
 namespace rematch {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/tensor/accumulate.h"
 #include "engine/autograd/node.h"
+#include "engine/tensor/accumulate.h"
 
 namespace rematch {
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/autograd/autocast.h"
-#include "engine/testing/passing_watcher.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/backward_group.h"
@@ -19,6 +18,7 @@
 #include "engine/ops/noise.h"
 #include "engine/testing/ambient_snapshot.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/passing_watcher.h"
 #include "engine/testing/values.h"
 
 namespace rematch {

@@ -18,10 +18,11 @@ namespace rematch::cuda {
 class Graph {
  public:
   /// Captures what `step` does on the calling thread, drawing from `streams`: ambient().streams of
-  /// that thread. Nothing is run, and the streams are left where they were. Before, the step must have run once on this thread with the
-  /// same ledger (with offload: both), which then serves nothing else while the graph lives. A step
-  /// cannot be captured that waits for the device (reads a value, reports draws), or whose host
-  /// state matters (Adam's step count would be frozen). Throws DeviceError, and what `step` throws.
+  /// that thread. Nothing is run, and the streams are left where they were. Before, the step must
+  /// have run once on this thread with the same ledger (with offload: both), which then serves
+  /// nothing else while the graph lives. A step cannot be captured that waits for the device (reads
+  /// a value, reports draws), or whose host state matters (Adam's step count would be frozen).
+  /// Throws DeviceError, and what `step` throws.
   Graph(Streams& streams, const std::function<void()>& step);
   ~Graph();
   Graph(const Graph&) = delete;

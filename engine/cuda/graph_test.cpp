@@ -84,7 +84,8 @@ TEST_CASE("a step that throws during its capture leaves the thread as it was", "
   testing::need_device();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   const Streams start = ambient().streams;
-  CHECK_THROWS_AS(Graph(ambient().streams, [] { throw std::runtime_error("broke down"); }), std::runtime_error);
+  CHECK_THROWS_AS(Graph(ambient().streams, [] { throw std::runtime_error("broke down"); }),
+                  std::runtime_error);
   CHECK(ambient().streams.states() == start.states());
   CHECK_FALSE(capturing());
   Training training;

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/emulator/stream.h"
 #include "engine/cuda/testing/described_devices.h"
+#include "engine/emulator/stream.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;

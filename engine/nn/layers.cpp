@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "engine/autograd/node.h"
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/random.h"
 #include "engine/ops/activation.h"
@@ -18,6 +17,7 @@
 #include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch::nn {
 namespace {

@@ -1,10 +1,10 @@
 #include "engine/nn/optimizer.h"
 
 #include "engine/autograd/node.h"
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/optimizer.h"
 #include "engine/cuda/optimizer.h"
 #include "engine/tensor/dispatch.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch::nn {
 

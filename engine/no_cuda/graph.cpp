@@ -6,7 +6,9 @@ namespace rematch::cuda {
 
 struct Graph::State {};
 
-Graph::Graph(Streams& /*streams*/, const std::function<void()>& /*step*/) { require_device("graph"); }
+Graph::Graph(Streams& /*streams*/, const std::function<void()>& /*step*/) {
+  require_device("graph");
+}
 Graph::~Graph() = default;
 void Graph::run() {}
 

@@ -1,9 +1,9 @@
 #include "engine/ops/activation.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/activation.h"
 #include "engine/cuda/activation.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,12 +1,12 @@
 #include "engine/ops/arithmetic.h"
 
-#include "engine/tensor/accumulate.h"
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/random.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/accumulate.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

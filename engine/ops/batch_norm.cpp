@@ -1,9 +1,9 @@
 #include "engine/ops/batch_norm.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/batch_norm.h"
 #include "engine/cuda/batch_norm.h"
 #include "engine/ops/norm_node.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "engine/autograd/autocast.h"
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/cast.h"
 #include "engine/cuda/cast.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,9 +1,9 @@
 #include "engine/ops/conv2d.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/conv2d.h"
 #include "engine/cuda/conv2d.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,10 +1,10 @@
 #include "engine/ops/dropout.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/random.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

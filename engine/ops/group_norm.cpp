@@ -1,9 +1,9 @@
 #include "engine/ops/group_norm.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/group_norm.h"
 #include "engine/cuda/group_norm.h"
 #include "engine/ops/norm_node.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 

@@ -1,9 +1,9 @@
 #include "engine/ops/join.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/concat.h"
 #include "engine/cuda/concat.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,9 +1,9 @@
 #include "engine/ops/layer_norm.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/layer_norm.h"
 #include "engine/cuda/layer_norm.h"
 #include "engine/ops/norm_node.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 

@@ -1,10 +1,10 @@
 #include "engine/ops/linear.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/linear.h"
 #include "engine/cuda/linear.h"
 #include "engine/cuda/sum_rows.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,9 +1,9 @@
 #include "engine/ops/loss.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/loss.h"
 #include "engine/cuda/loss.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

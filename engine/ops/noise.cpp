@@ -2,12 +2,12 @@
 
 #include <vector>
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/random.h"
 #include "engine/cuda/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,9 +1,9 @@
 #include "engine/ops/pool2d.h"
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/pool2d.h"
 #include "engine/cuda/pool2d.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

@@ -1,7 +1,7 @@
 #include "engine/ops/view.h"
 
-#include "engine/tensor/accumulate.h"
 #include "engine/ops/support.h"
+#include "engine/tensor/accumulate.h"
 
 namespace rematch {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/random/draw.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/noise.h"
+#include "engine/random/draw.h"
 #include "engine/testing/check_property.h"
 #include "engine/testing/ledger_scope.h"
 

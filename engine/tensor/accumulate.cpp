@@ -2,10 +2,10 @@
 
 #include <stdexcept>
 
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/tensor/dispatch.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 

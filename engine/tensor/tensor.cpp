@@ -5,12 +5,12 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/ambient/op_watcher.h"
-#include "engine/tensor/accumulate.h"
-#include "engine/tensor/kernel.h"
 #include "engine/cpu/elementwise.h"
 #include "engine/cuda/elementwise.h"
+#include "engine/tensor/accumulate.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
+#include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {

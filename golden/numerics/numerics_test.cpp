@@ -146,12 +146,14 @@ TEST_CASE_METHOD(LedgerScope, "an exact op may not differ by a single bit") {
 }
 
 TEST_CASE_METHOD(LedgerScope, "a numerics file of another format is refused, with the way out") {
-  CHECK_THROWS_MATCHES(parse_numerics(R"({"format": 2, "ops": []})"), std::runtime_error,
-                       Message("[golden] golden/numerics/numerics.json cannot be used: format 1 expected, "
-                               "got 2; run golden/make_numerics"));
-  CHECK_THROWS_MATCHES(parse_numerics(R"({"ops": []})"), std::runtime_error,
-                       Message("[golden] golden/numerics/numerics.json cannot be used: format 1 expected, "
-                               "got 0; run golden/make_numerics"));
+  CHECK_THROWS_MATCHES(
+      parse_numerics(R"({"format": 2, "ops": []})"), std::runtime_error,
+      Message("[golden] golden/numerics/numerics.json cannot be used: format 1 expected, "
+              "got 2; run golden/make_numerics"));
+  CHECK_THROWS_MATCHES(
+      parse_numerics(R"({"ops": []})"), std::runtime_error,
+      Message("[golden] golden/numerics/numerics.json cannot be used: format 1 expected, "
+              "got 0; run golden/make_numerics"));
   CHECK_THROWS_AS(parse_numerics(R"({"format": 1})"), std::runtime_error);
   CHECK_THROWS_AS(parse_numerics(R"({"format": 1, "ops": [{"name": "add"}]})"), std::runtime_error);
   CHECK_THROWS_AS(parse_numerics(""), std::runtime_error);

@@ -8,10 +8,10 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
-#include "properties/output/terminal.h"
 #include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/regressions.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
-#include "properties/output/terminal.h"
-#include "properties/hunt/regressions.h"
 #include "properties/hunt/registry.h"
+#include "properties/hunt/regressions.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "properties/output/terminal.h"
 #include "properties/laws/law.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/output/terminal.h"
 #include "properties/hunt/regressions.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

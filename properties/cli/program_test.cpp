@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
-#include "properties/testing/shell.h"
 #include "engine/cuda/device.h"
 #include "properties/laws/law.h"
+#include "properties/testing/shell.h"
 
 namespace rematch {
 namespace {

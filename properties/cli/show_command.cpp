@@ -10,8 +10,8 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/run_progress.h"
 #include "properties/cli/svg.h"
-#include "properties/output/terminal.h"
 #include "properties/hunt/replay.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/tensor/accumulate.h"
 #include "engine/autograd/backward.h"
+#include "engine/tensor/accumulate.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/testing/passing_watcher.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/testing/passing_watcher.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch::faulty {

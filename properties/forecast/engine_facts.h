@@ -11,7 +11,8 @@ namespace rematch {
 /// its kernel has run; x and weight as they are after a cast (autocast). Casts save nothing.
 ///
 /// `host_kernels`: convolutions run on the CPU, with workspace from the ledger, for which its
-/// kernels are asked (golden/approvals/steps holds them to what was approved); a device has its own.
+/// kernels are asked (golden/approvals/steps holds them to what was approved); a device has its
+/// own.
 void engine_facts(const Case& c, const Geometry& geometry, bool host_kernels, Facts& facts);
 
 }  // namespace rematch

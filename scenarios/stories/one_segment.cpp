@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "properties/case/json.h"
-#include "properties/output/terminal.h"
 #include "properties/faults/fault.h"
+#include "properties/output/terminal.h"
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"

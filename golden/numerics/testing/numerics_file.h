@@ -12,7 +12,8 @@ namespace rematch::golden {
 
 using NamedTensors = std::map<std::string, Tensor>;
 
-/// One line of golden/numerics/numerics.json; golden/numerics/make_numerics.py says what the members mean.
+/// One line of golden/numerics/numerics.json; golden/numerics/make_numerics.py says what the
+/// members mean.
 struct Entry {
   std::string name;
   std::string op;
@@ -32,8 +33,8 @@ struct Entry {
 
 inline constexpr int kNumericsFormat = 1;
 
-/// Parses the text of golden/numerics/numerics.json. Throws std::runtime_error that says how to write the
-/// file again when its format is not kNumericsFormat or a member is missing.
+/// Parses the text of golden/numerics/numerics.json. Throws std::runtime_error that says how to
+/// write the file again when its format is not kNumericsFormat or a member is missing.
 std::vector<Entry> parse_numerics(std::string_view text);
 
 /// The entries of the file in the source tree.

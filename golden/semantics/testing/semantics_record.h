@@ -7,7 +7,8 @@
 
 namespace rematch::golden {
 
-/// What PyTorch did in one situation; golden/semantics/make_semantics.py says what the members mean.
+/// What PyTorch did in one situation; golden/semantics/make_semantics.py says what the members
+/// mean.
 struct Probe {
   std::string id;
   std::string rule;
@@ -27,8 +28,9 @@ struct SemanticsRecord {
 
 inline constexpr int kSemanticsFormat = 1;
 
-/// Parses the text of golden/semantics/semantics.json. Throws std::runtime_error that says how to write the
-/// file again when its format is not kSemanticsFormat, a member is missing, or an id occurs twice.
+/// Parses the text of golden/semantics/semantics.json. Throws std::runtime_error that says how to
+/// write the file again when its format is not kSemanticsFormat, a member is missing, or an id
+/// occurs twice.
 SemanticsRecord parse_semantics(std::string_view text);
 
 /// The record of the source tree, read once.
