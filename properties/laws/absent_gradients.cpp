@@ -44,12 +44,12 @@ std::optional<Violation> check(const Evidence& e) {
     }
   }
   if (!e.observed.contains(Observable::input_gradients)) return std::nullopt;
-  return for_each_forward(p, [&](int step, int pass) {
+  return for_each_forward(p, [&](int step, int microbatch) {
     const auto here = [&](const Observation& o) {
-      return o.quantity == Quantity::input_gradient && o.step == step && o.pass == pass;
+      return o.quantity == Quantity::input_gradient && o.step == step && o.microbatch == microbatch;
     };
     return compare(plain.find(here), checkpointed.find(here), p.input_requires_grad,
-                   [&] { return place_of(step, pass) + ", gradient of the model input"; });
+                   [&] { return place_of(step, microbatch) + ", gradient of the model input"; });
   });
 }
 

@@ -14,12 +14,13 @@ std::optional<Violation> check(const Evidence& e) {
   const int first = (segments - 1) * (layers / segments);
   for (const ExecutionCount& x : e.checkpointed.executions) {
     if (x.layer < first || x.layer >= layers || x.count == 1) continue;
-    return Violation{kName, place_of(e.c, x.step, x.pass, x.layer) + ", executions", "1",
+    return Violation{kName, place_of(e.c, x.step, x.microbatch, x.layer) + ", executions", "1",
                      std::to_string(x.count)};
   }
   for (const Draw& d : e.checkpointed.draws) {
     if (d.layer < first || d.layer >= layers || d.execution == 0) continue;
-    return Violation{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a recomputation",
+    return Violation{kName, place_of(e.c, d.step, d.microbatch, d.layer),
+                     "no draw in a recomputation",
                      "a draw in execution " + std::to_string(d.execution)};
   }
   // Where the segment before it is recomputed, the border lies where the formula says.

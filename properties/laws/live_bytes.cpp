@@ -32,7 +32,7 @@ std::optional<Violation> check(const Evidence& e) {
           return Violation{kName, place, text_of(promised), std::string(kNotRecorded)};
         if (!wanted.is_event_of(*got)) {
           return Violation{kName, place, "this event",
-                           place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+                           place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
         }
         if (got->entered != promised.entered) {
           return Violation{kName, place + ", when it was entered",

@@ -23,7 +23,7 @@ std::optional<Violation> check(const Evidence& e) {
     }
     if (wanted->is_event_of(*got)) return std::nullopt;
     return Violation{kName, place(wanted->in_step()), "this run of the layer",
-                     place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+                     place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }

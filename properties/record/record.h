@@ -26,7 +26,7 @@ enum class Quantity : std::uint8_t {
 struct Observation {
   Quantity quantity{};
   int step = 0;
-  int pass = 0;  ///< Microbatch within the step; 0 for quantities seen once a step.
+  int microbatch = 0;  ///< Microbatch within the step; 0 for quantities seen once a step.
   int index = 0;
   bool present = true;  ///< false: the tensor (a gradient) is absent. Absent is not zero.
   bool requires_grad = false;
@@ -40,7 +40,7 @@ struct Observation {
 /// forward itself, 1 and above are recomputations.
 struct Draw {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int execution = 0;
   int stream = 0;
@@ -54,7 +54,7 @@ struct Draw {
 /// `index` counts the results, and the saved tensors, of that execution.
 struct LayerValue {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int execution = 0;
   bool saved = false;
@@ -75,7 +75,7 @@ enum class Moment : std::uint8_t { after_forward, after_backward, after_step };
 struct StreamReading {
   Moment moment{};
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int stream = 0;
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
@@ -88,7 +88,7 @@ struct StreamReading {
 struct ByteReading {
   Moment moment{};
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   std::int64_t saved = 0;
   std::int64_t temporaries = 0;
   /// After a backward that was not the last one of its forward: the graph stays.
@@ -111,11 +111,12 @@ enum class Event : std::uint8_t {
 };
 
 /// Bytes of the subject's memory, all tags together, at one event. An event belongs to the forward
-/// (step, pass) on whose behalf it happens; those of a step have pass 0. Evaluations have none.
+/// (step, microbatch) on whose behalf it happens; those of a step have microbatch 0. Evaluations
+/// have none.
 struct LiveReading {
   Event event{};
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = -1;     ///< layer; node, unless it is no layer's main operation: -1.
   int execution = 0;  ///< layer: its runs for the same forward before; 0 is the forward itself.
   std::int64_t entered = 0;  ///< layer: live when it was entered.
@@ -130,12 +131,12 @@ struct LiveReading {
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
 };
 
-/// How often layer `layer` was entered for the forward (step, pass), recomputations included, and
-/// how often it computed: not when its results were kept from an earlier execution, and not for
+/// How often layer `layer` was entered for the forward (step, microbatch), recomputations included,
+/// and how often it computed: not when its results were kept from an earlier execution, and not for
 /// layers whose outputs are no new tensors (views, in place, identities).
 struct ExecutionCount {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int count = 0;
   int computed = 0;
@@ -145,7 +146,7 @@ struct ExecutionCount {
 /// How often parameter `parameter`'s gradient hook fired during the backwards of one forward.
 struct HookCount {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int parameter = 0;
   int count = 0;
   friend bool operator==(const HookCount&, const HookCount&) = default;
@@ -154,7 +155,7 @@ struct HookCount {
 /// requires_grad of one model value after a layer's first execution.
 struct GradFlag {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int output = 0;
   bool requires_grad = false;
