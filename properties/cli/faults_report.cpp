@@ -234,7 +234,7 @@ std::string markdown_of(const KillReport& report) {
     if (fault.runs()) continue;
     const bool equivalent = !fault.equivalent.empty();
     text += fmt::format("| {} | {} | {}{} |\n", fault.id, fault.statement,
-                        equivalent ? "Equivalent. " : "It takes ",
+                        equivalent ? "Equivalent. " : "Needs ",
                         equivalent ? fault.equivalent : std::string(fault.needs) + ".");
   }
   return text;

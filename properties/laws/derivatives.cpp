@@ -31,7 +31,7 @@ extern const Law derivatives_law;
 const Law derivatives_law{
     .name = kName,
     .statement =
-        "In float64, the gradients are the slope of the loss: a difference quotient agrees.",
+        "In float64, the gradients agree with a difference quotient of the loss.",
     .check = check,
     .reads = {Observable::displacement, Observable::outputs, Observable::losses,
               Observable::input_gradients, Observable::parameter_gradients},

@@ -59,8 +59,7 @@ extern const Law executions_law;
 const Law executions_law{
     .name = kName,
     .statement =
-        "Every layer runs as often as the forecast counts, once for the forward and once for each "
-        "recomputation that reaches it, and computes each time unless a policy kept its results.",
+        "Every layer runs as often as the forecast says: once for the forward and once for each recomputation that reaches it. It computes each time, unless a policy kept its results.",
     .check = check,
     .reads = {Observable::executions},
     .applies = applies};

@@ -45,8 +45,7 @@ extern const Law last_segment_law;
 const Law last_segment_law{
     .name = kName,
     .statement =
-        "The stored last segment of a sequential plan, floor(n / k) layers and the remainder, runs "
-        "once and is never recomputed.",
+        "The stored last segment of a sequential plan (floor(n / k) layers plus the remainder) runs once and is never recomputed.",
     .check = check,
     .reads = {Observable::executions},
     .applies = applies};

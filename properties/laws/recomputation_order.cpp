@@ -36,9 +36,7 @@ extern const Law recomputation_order_law;
 const Law recomputation_order_law{
     .name = kName,
     .statement =
-        "Layers run in the order that the forecast gives: in a backward the "
-        "last segment is recomputed "
-        "first, the layers of each in the order of the forward, each once.",
+        "Layers run in the order of the forecast: a backward recomputes the last segment first, and the layers of each segment in forward order, each once.",
     .check = check,
     .reads = {Observable::execution_order},
     .applies = applies};

@@ -61,9 +61,7 @@ extern const Law recomputed_values_law;
 const Law recomputed_values_law{
     .name = kName,
     .statement =
-        "What a layer's ops compute and its graph saves in a recomputation has "
-        "the bits that it had before; "
-        "the first that has not is named.",
+        "What a layer's ops compute and its graph saves in a recomputation has the same bits as before; the violation names the first value that differs.",
     .check = check,
     .reads = {Observable::recomputed_values},
     .applies = applies};

@@ -17,8 +17,7 @@ extern const Law reevaluation_law;
 const Law reevaluation_law{
     .name = kName,
     .statement =
-        "The trained model gives the same bits as the plainly trained one on an input that "
-        "neither has seen.",
+        "On an input that neither has seen, the model trained with checkpointing gives the same bits as the one trained without.",
     .check = check,
     .reads = {Observable::reevaluation},
     .applies = applies};

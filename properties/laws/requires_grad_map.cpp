@@ -54,8 +54,7 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law requires_grad_map_law;
 const Law requires_grad_map_law{.name = kName,
                                 .statement =
-                                    "What requires grad, inside the model and at its end, is what "
-                                    "the rules of each variant say.",
+                                    "Values inside the model and its outputs require grad exactly where the rules of each variant say so.",
                                 .check = check,
                                 .reads = {Observable::grad_flags}};
 

@@ -33,9 +33,7 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law rng_after_backward_law;
 const Law rng_after_backward_law{.name = kName,
                                  .statement =
-                                     "A backward, whatever it recomputes, leaves all random "
-                                     "streams as it found them and where the "
-                                     "plain run has them.",
+                                     "A backward, whatever it recomputes, leaves all random streams as it found them and as in the plain run.",
                                  .check = check,
                                  .reads = {Observable::rng_state}};
 

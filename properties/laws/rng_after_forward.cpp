@@ -49,8 +49,7 @@ extern const Law rng_after_forward_law;
 const Law rng_after_forward_law{
     .name = kName,
     .statement =
-        "A forward leaves all random streams where the plain run does, and advances each by the "
-        "words that its layers draw from it.",
+        "A forward leaves all random streams as the plain run does, and advances each by the words that its layers draw from it.",
     .check = check,
     .reads = {Observable::rng_state}};
 
