@@ -244,7 +244,7 @@ std::string with_report(const std::string& text, const std::string& markdown) {
   const std::size_t begin = text.find(kBegin);
   const std::size_t end = text.find(kEnd, begin);
   if (begin == std::string::npos || end == std::string::npos) {
-    throw UsageError(fmt::format("a file with the lines \"{}\" and \"{}\" expected", kBegin, kEnd));
+    throw UsageError(fmt::format("expected a file with the lines \"{}\" and \"{}\"", kBegin, kEnd));
   }
   return text.substr(0, begin) + std::string(kBegin) + "\n\n" + markdown + "\n" + text.substr(end);
 }

@@ -109,7 +109,8 @@ std::span<const Fault> fidelity_faults() {
             with_checkpoint<RecomputesUnder<DropoutInEvaluation>>},
       Fault{"F3", "A recomputation finds a warm cast cache where its forward found a cold one.",
             "pytorch/pytorch#193338", nullptr,
-            "The cache holds values per tensor and version, without history. Warm or cold, an op computes the same bits and records the same nodes."},
+            "The cache holds values per tensor and version, without history. Warm or cold, an op "
+            "computes the same bits and records the same nodes."},
       Fault{"F4", "A recomputation runs on another thread, with that thread's local state.",
             "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
       Fault{"F5", "A recomputation sums in a different order.", "pytorch/pytorch#166926",
@@ -122,7 +123,8 @@ std::span<const Fault> fidelity_faults() {
             "Inputs are captured, not saved: a recomputation uses their values at backward time.",
             "", with_checkpoint<InputsAsTheyAre>},
       Fault{"F9", "A recomputation uses the weights' values at backward time.", "", nullptr,
-            "The correct engine does this as well, and compares versions to notice changed weights; without that check it is E3."},
+            "The correct engine does this as well, and compares versions to notice changed "
+            "weights; without that check it is E3."},
   };
   return table;
 }

@@ -300,16 +300,15 @@ std::span<const Fault> partition_faults() {
             with_checkpoint<RecomputesUnder<FirstOpSkipped>>},
       Fault{"P5", "The op counter of a policy is not reset between segments.",
             "pytorch/torchtitan#3397", with_checkpoint<CounterNotReset>},
-      Fault{"P6", "Segments are recomputed first to last.", "",
-            with_checkpoint<ForwardOrder>},
+      Fault{"P6", "Segments are recomputed first to last.", "", with_checkpoint<ForwardOrder>},
       Fault{"P7", "A value that skips two segments has been freed when the third is recomputed.",
             "dolfin-adjoint/pyadjoint#209", with_checkpoint<LongSkipFreed>},
       Fault{"P8", "Recomputations share results that have the same op and shape.",
             "jax-ml/jax#8228 jax-ml/jax#8191", with_checkpoint<SharedCache>},
       Fault{"P9", "The remainder of the layers goes to the first segment.", "",
             with_mechanics<RemainderFirst>},
-      Fault{"P10", "A recomputation always starts at the first segment, whichever one is needed.", "",
-            with_checkpoint<WholePrefix>},
+      Fault{"P10", "A recomputation always starts at the first segment, whichever one is needed.",
+            "", with_checkpoint<WholePrefix>},
   };
   return table;
 }

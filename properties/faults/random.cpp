@@ -201,7 +201,8 @@ std::span<const Fault> random_faults() {
             "pytorch/pytorch#14253", with_mechanics<NotPutBack>},
       Fault{"R3", "The random state is kept as a live handle, so restoring it has no effect.",
             "NVIDIA/Megatron-LM#5841", with_mechanics<LiveHandle>},
-      Fault{"R4", "All segments share one slot for their random state.", "", with_mechanics<OneSlot>},
+      Fault{"R4", "All segments share one slot for their random state.", "",
+            with_mechanics<OneSlot>},
       Fault{"R5", "Only the default random stream is restored, not the user's own.",
             "pytorch/pytorch#14518 pytorch/pytorch#194478 pytorch/xla#4690",
             with_mechanics<FirstStreamOnly>},
@@ -217,8 +218,7 @@ std::span<const Fault> random_faults() {
             with_checkpoint<RecomputesUnder<KeptDrawStandsStill>>},
       Fault{"R11", "The random state is captured when the segment ends, not when it begins.", "",
             with_checkpoint<CapturedAtExit>},
-      Fault{"R12",
-            "In a recomputation a draw uses one word per element, not whole blocks of four.",
+      Fault{"R12", "In a recomputation a draw uses one word per element, not whole blocks of four.",
             "", with_checkpoint<RecomputesUnder<NoWholeBlocks>>},
   };
   return table;

@@ -96,17 +96,23 @@ std::span<const Fault> state_faults() {
             "facebookresearch/fairscale#1035", with_checkpoint<OnlyRecomputationUpdates>},
       Fault{"S3", "A recomputation sees the state that its forward left.",
             "huggingface/transformers#30320", nullptr,
-            "The only state of a layer is its running statistics: training updates them but never reads them, evaluation reads them but never updates them. (For random streams this fault is R11.)"},
+            "The only state of a layer is its running statistics: training updates them but never "
+            "reads them, evaluation reads them but never updates them. (For random streams this "
+            "fault is R11.)"},
       Fault{"S4",
-            "A segment has one slot for its random state, so a second forward overwrites the state of the first.",
+            "A segment has one slot for its random state, so a second forward overwrites the state "
+            "of the first.",
             "NVIDIA/TransformerEngine#539", with_checkpoint<OneSlotPerSegment>},
       Fault{"S5", "Side effects of a segment happen again in its recomputation.",
             "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
-            "The layers of a case have two side effects, draws and running statistics; R2 and S1 repeat them."},
+            "The layers of a case have two side effects, draws and running statistics; R2 and S1 "
+            "repeat them."},
       Fault{"S6", "Hooks that a forward registers are registered again in its recomputation.",
             "pytorch/pytorch#187437", nullptr,
-            "No layer of a case registers a hook in its forward; hooks belong to leaves that outlive the step. (G9 is about hooks that fire too often.)"},
-      Fault{"S7", "Running statistics are reset to their values before the forward: the update is lost.",
+            "No layer of a case registers a hook in its forward; hooks belong to leaves that "
+            "outlive the step. (G9 is about hooks that fire too often.)"},
+      Fault{"S7",
+            "Running statistics are reset to their values before the forward: the update is lost.",
             "", with_checkpoint<UpdateLost>},
   };
   return table;

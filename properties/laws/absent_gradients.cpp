@@ -58,7 +58,8 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law absent_gradients_law;
 const Law absent_gradients_law{.name = kName,
                                .statement =
-                                   "Gradients are absent (None, not zero) exactly where they are in the plain run, and where the forecast says so.",
+                                   "Gradients are absent (None, not zero) exactly where they are "
+                                   "in the plain run, and where the forecast says so.",
                                .check = check,
                                .reads = {Observable::absent_gradients}};
 

@@ -78,7 +78,9 @@ extern const Law bytes_after_backward_law;
 const Law bytes_after_backward_law{
     .name = kName,
     .statement =
-        "The last backward of a forward leaves no saved, offloaded or temporary bytes, except those of forwards that still wait for their backward; a backward that retains its graph leaves what the forward left.",
+        "The last backward of a forward leaves no saved, offloaded or temporary bytes, except "
+        "those of forwards that still wait for their backward; a backward that retains its graph "
+        "leaves what the forward left.",
     .check = check,
     .reads = {Observable::saved_bytes},
     .applies = applies};

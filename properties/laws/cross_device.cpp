@@ -26,7 +26,8 @@ extern const Law cross_device_law;
 const Law cross_device_law{
     .name = kName,
     .statement =
-        "Each layer, run alone, gives the same result on a device as on the host: the same bits, or within the error bound of its sums where a library chooses their order.",
+        "Each layer, run alone, gives the same result on a device as on the host: the same bits, "
+        "or within the error bound of its sums where a library chooses their order.",
     .check = check,
     .reads = {Observable::host_agreement},
     .extras = {Extra::layers}};

@@ -59,7 +59,8 @@ extern const Law executions_law;
 const Law executions_law{
     .name = kName,
     .statement =
-        "Every layer runs as often as the forecast says: once for the forward and once for each recomputation that reaches it. It computes each time, unless a policy kept its results.",
+        "Every layer runs as often as the forecast says: once for the forward and once for each "
+        "recomputation that reaches it. It computes each time, unless a policy kept its results.",
     .check = check,
     .reads = {Observable::executions},
     .applies = applies};

@@ -32,7 +32,8 @@ bool applies(const Evidence& e) { return !e.geometry.parameters.empty(); }
 extern const Law hooks_law;
 const Law hooks_law{.name = kName,
                     .statement =
-                        "A parameter's gradient hook fires once per backward, and once more for every reentrant region that accumulates into it separately.",
+                        "A parameter's gradient hook fires once per backward, and once more for "
+                        "every reentrant region that accumulates into it separately.",
                     .check = check,
                     .reads = {Observable::hooks},
                     .applies = applies};

@@ -35,7 +35,9 @@ extern const Law injected_failures_law;
 const Law injected_failures_law{
     .name = kName,
     .statement =
-        "A recomputation that meets a change made between forward and backward raises an error. A forward or recomputation that fails, or a graph that is dropped, leaves no bytes and no settings behind.",
+        "A recomputation that meets a change made between forward and backward raises an error. A "
+        "forward or recomputation that fails, or a graph that is dropped, leaves no bytes and no "
+        "settings behind.",
     .check = check,
     .reads = {Observable::injected_failures},
     .applies = applies};

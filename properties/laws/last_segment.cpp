@@ -42,12 +42,12 @@ bool applies(const Evidence& e) { return e.c.plan.sequential && e.c.plan.sequent
 }  // namespace
 
 extern const Law last_segment_law;
-const Law last_segment_law{
-    .name = kName,
-    .statement =
-        "The stored last segment of a sequential plan (floor(n / k) layers plus the remainder) runs once and is never recomputed.",
-    .check = check,
-    .reads = {Observable::executions},
-    .applies = applies};
+const Law last_segment_law{.name = kName,
+                           .statement =
+                               "The stored last segment of a sequential plan (floor(n / k) layers "
+                               "plus the remainder) runs once and is never recomputed.",
+                           .check = check,
+                           .reads = {Observable::executions},
+                           .applies = applies};
 
 }  // namespace rematch

@@ -48,11 +48,14 @@ bool applies(const Evidence& e) { return e.forecast.saves_known; }
 }  // namespace
 
 extern const Law live_bytes_law;
-const Law live_bytes_law{.name = kName,
-                         .statement =
-                             "At every event of a run (after each layer, each node's backward, each gradient, each forward, backward and step), the live bytes are exactly those that the forecast counts. Where early stop leaves a layer, its results may be live as well.",
-                         .check = check,
-                         .reads = {Observable::live_bytes},
-                         .applies = applies};
+const Law live_bytes_law{
+    .name = kName,
+    .statement =
+        "At every event of a run (after each layer, each node's backward, each gradient, each "
+        "forward, backward and step), the live bytes are exactly those that the forecast counts. "
+        "Where early stop leaves a layer, its results may be live as well.",
+    .check = check,
+    .reads = {Observable::live_bytes},
+    .applies = applies};
 
 }  // namespace rematch

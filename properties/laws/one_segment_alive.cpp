@@ -55,7 +55,8 @@ extern const Law one_segment_alive_law;
 const Law one_segment_alive_law{
     .name = kName,
     .statement =
-        "When a recomputation begins, nothing that an earlier recomputation of the same backward made is still live, except what the forecast says is passed along.",
+        "When a recomputation begins, nothing that an earlier recomputation of the same backward "
+        "made is still live, except what the forecast says is passed along.",
     .check = check,
     .reads = {Observable::live_bytes},
     .applies = applies};

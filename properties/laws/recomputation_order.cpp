@@ -36,7 +36,8 @@ extern const Law recomputation_order_law;
 const Law recomputation_order_law{
     .name = kName,
     .statement =
-        "Layers run in the order of the forecast: a backward recomputes the last segment first, and the layers of each segment in forward order, each once.",
+        "Layers run in the order of the forecast: a backward recomputes the last segment first, "
+        "and the layers of each segment in forward order, each once.",
     .check = check,
     .reads = {Observable::execution_order},
     .applies = applies};

@@ -61,7 +61,8 @@ extern const Law recomputed_values_law;
 const Law recomputed_values_law{
     .name = kName,
     .statement =
-        "What a layer's ops compute and its graph saves in a recomputation has the same bits as before; the violation names the first value that differs.",
+        "What a layer's ops compute and its graph saves in a recomputation has the same bits as "
+        "before; the violation names the first value that differs.",
     .check = check,
     .reads = {Observable::recomputed_values},
     .applies = applies};

@@ -54,7 +54,8 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law requires_grad_map_law;
 const Law requires_grad_map_law{.name = kName,
                                 .statement =
-                                    "Values inside the model and its outputs require grad exactly where the rules of each variant say so.",
+                                    "Values inside the model and its outputs require grad exactly "
+                                    "where the rules of each variant say so.",
                                 .check = check,
                                 .reads = {Observable::grad_flags}};
 

@@ -33,7 +33,8 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law rng_after_backward_law;
 const Law rng_after_backward_law{.name = kName,
                                  .statement =
-                                     "A backward, whatever it recomputes, leaves all random streams as it found them and as in the plain run.",
+                                     "A backward, whatever it recomputes, leaves all random "
+                                     "streams as it found them and as in the plain run.",
                                  .check = check,
                                  .reads = {Observable::rng_state}};
 

@@ -46,11 +46,11 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_forward_law;
-const Law rng_after_forward_law{
-    .name = kName,
-    .statement =
-        "A forward leaves all random streams as the plain run does, and advances each by the words that its layers draw from it.",
-    .check = check,
-    .reads = {Observable::rng_state}};
+const Law rng_after_forward_law{.name = kName,
+                                .statement =
+                                    "A forward leaves all random streams as the plain run does, "
+                                    "and advances each by the words that its layers draw from it.",
+                                .check = check,
+                                .reads = {Observable::rng_state}};
 
 }  // namespace rematch

@@ -44,7 +44,8 @@ extern const Law saved_bytes_law;
 const Law saved_bytes_law{
     .name = kName,
     .statement =
-        "After a forward, the saved bytes and the bytes in host memory are exactly those that the forecast counts for the graphs that wait for their backward.",
+        "After a forward, the saved bytes and the bytes in host memory are exactly those that the "
+        "forecast counts for the graphs that wait for their backward.",
     .check = check,
     .reads = {Observable::saved_bytes},
     .applies = applies};
