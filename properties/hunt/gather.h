@@ -13,8 +13,8 @@
 
 namespace rematch {
 
-/// What evidence refers to. A worker reuses it from case to case, so that memory is not asked for
-/// again; it must outlive the evidence and hold that of one case only.
+/// The storage that Evidence refers to. A worker reuses it for one case after another, to avoid
+/// allocations. It must outlive the evidence, and holds one case at a time.
 struct Workspace {
   Geometry geometry;
   Facts facts;
@@ -28,26 +28,26 @@ struct Workspace {
 };
 
 struct GatherOptions {
-  /// Runs that none of these laws ask for are left out.
+  /// Runs that none of these laws need are skipped.
   LawSet laws = all_laws();
   /// Both runs record their timelines.
   bool timelines = false;
-  /// Called before each run with what it is: "plain run".
+  /// Called before each run with its name: "plain run".
   std::function<void(std::string_view run)> on_run;
 };
 
-/// The plain run of a case asks for more memory than a run may use: there is nothing to judge.
+/// The plain run of a case needs more memory than a run may use, so the case cannot be judged.
 class CaseTooLarge : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Runs the case once in each way that the laws ask for. Throws std::invalid_argument for an
-/// invalid case, and CaseTooLarge. An exception of the subject is part of the evidence.
+/// Runs the case once in each way that the laws need. Throws std::invalid_argument for an invalid
+/// case, and CaseTooLarge. An exception from the subject becomes part of the evidence.
 Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
                 const GatherOptions& options = {});
 
-/// Gathers what the laws ask for, and judges by them.
+/// Gathers the evidence that the laws need, and judges by them.
 Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
                const LawSet& laws = all_laws());
 
