@@ -234,7 +234,7 @@ std::string markdown_of(const KillReport& report) {
     if (fault.runs()) continue;
     const bool equivalent = !fault.equivalent.empty();
     text += fmt::format("| {} | {} | {}{} |\n", fault.id, fault.statement,
-                        equivalent ? "Equivalent. " : "It takes ",
+                        equivalent ? "Equivalent. " : "Needs ",
                         equivalent ? fault.equivalent : std::string(fault.needs) + ".");
   }
   return text;
@@ -244,7 +244,7 @@ std::string with_report(const std::string& text, const std::string& markdown) {
   const std::size_t begin = text.find(kBegin);
   const std::size_t end = text.find(kEnd, begin);
   if (begin == std::string::npos || end == std::string::npos) {
-    throw UsageError(fmt::format("a file with the lines \"{}\" and \"{}\" expected", kBegin, kEnd));
+    throw UsageError(fmt::format("expected a file with the lines \"{}\" and \"{}\"", kBegin, kEnd));
   }
   return text.substr(0, begin) + std::string(kBegin) + "\n\n" + markdown + "\n" + text.substr(end);
 }

@@ -95,7 +95,7 @@ void print_side_by_side(const Replay& r) {
   const std::vector<std::string> right = order_of_work(r.seen.checkpointed);
   const int width = std::max(20, (terminal_width(1) - 6) / 2);
   print_out("\n  " + paint.bold(padded("plain", width)) + "  " + paint.bold("checkpointed") +
-            "   (layers in order of work; ' marks a recomputation)\n");
+            "   (layers in the order in which they ran; ' marks a recomputation)\n");
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
               (i < right.size() ? cut(right[i], width) : "") + "\n");
@@ -199,7 +199,7 @@ int run_replay(const ReplayArguments& a) {
 }  // namespace
 
 void add_replay(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand("replay", "Run one case again and judge it law by law");
+  CLI::App* command = app.add_subcommand("replay", "Run one case again and judge it by every law");
   auto a = std::make_shared<ReplayArguments>();
   a->choice.add_options(*command);
   a->laws.add_options(*command);

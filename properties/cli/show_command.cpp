@@ -99,8 +99,9 @@ int show(const ShowArguments& a) {
   if (r.seen.forecast.computations != r.seen.forecast.executions) {
     std::string computed;
     for (const int n : r.seen.forecast.computations) computed += fmt::format(" {}", n);
-    print_out(fmt::format("          of these runs compute:{} (the others are views, or kept)\n",
-                          computed));
+    print_out(fmt::format(
+        "          of these runs compute:{} (the others are views, or their results were kept)\n",
+        computed));
   }
   if (!r.seen.forecast.frozen_layers.empty()) {
     std::string frozen;
@@ -117,10 +118,10 @@ int show(const ShowArguments& a) {
   print_out("\n" + paint.bold("checkpointed") +
             fmt::format(", peak {}\n", bytes_text(r.seen.checkpointed.peak_bytes)));
   print_out(chart(r.seen.checkpointed.timeline, scale, paint));
-  print_out(fmt::format("\nreserved from {}: {} (requested bytes are those above)\n",
+  print_out(fmt::format("\nreserved from {}: {} (the figures above are requested bytes)\n",
                         a.subject.device == "cpu" ? "the system" : "the device",
                         bytes_text(r.seen.checkpointed.reserved_bytes)));
-  if (!a.svg.empty()) print_out(fmt::format("picture in {}\n", a.svg));
+  if (!a.svg.empty()) print_out(fmt::format("picture written to {}\n", a.svg));
   return status;
 }
 

@@ -286,8 +286,8 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
   }
   if (tally.violating.empty() && !judged_anything(tally, options.laws)) {
     shortfalls.emplace_back(
-        "none of the laws had anything to judge, so nothing was checked (n/a: the cases give no "
-        "occasion; not observed: the subject does not record what the law reads)");
+        "none of the laws had anything to judge, so nothing was checked (n/a: no case has anything "
+        "to judge; not observed: the subject does not record what the law reads)");
     return shortfalls;
   }
   if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
@@ -300,8 +300,7 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
     const double expected = promised * cases;
     if (found >= expected - 5 * std::sqrt(expected)) return;
     shortfalls.push_back(fmt::format(
-        "feature {} was in {:.2f} % of {} cases, but mix {} promises at least {:.2f} %: the hunt "
-        "looked less closely than it claims",
+        "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
         to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
   });
   return shortfalls;

@@ -26,8 +26,8 @@ extern const Law cross_device_law;
 const Law cross_device_law{
     .name = kName,
     .statement =
-        "Each layer by itself gives on a device what it gives on the host: the "
-        "same bits, or within the bound of its sums where a library orders them.",
+        "Each layer, run alone, gives the same result on a device as on the host: the same bits, "
+        "or within the error bound of its sums where a library chooses their order.",
     .check = check,
     .reads = {Observable::host_agreement},
     .extras = {Extra::layers}};

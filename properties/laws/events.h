@@ -20,8 +20,9 @@ struct Promise {
   }
   /// What, when and for which forward; not how many bytes.
   bool is_event_of(const LiveReading& got) const {
-    return got.event == reading->event && got.step == step && got.pass == reading->pass &&
-           got.layer == reading->layer && got.execution == reading->execution;
+    return got.event == reading->event && got.step == step &&
+           got.microbatch == reading->microbatch && got.layer == reading->layer &&
+           got.execution == reading->execution;
   }
 };
 

@@ -4,8 +4,8 @@
 
 namespace rematch {
 
-std::string place_of(int step, int pass) {
-  return "step " + std::to_string(step) + ", microbatch " + std::to_string(pass);
+std::string place_of(int step, int microbatch) {
+  return "step " + std::to_string(step) + ", microbatch " + std::to_string(microbatch);
 }
 
 std::string layer_name(const Case& c, int layer) {
@@ -16,8 +16,8 @@ std::string layer_name(const Case& c, int layer) {
          ")";
 }
 
-std::string place_of(const Case& c, int step, int pass, int layer) {
-  return place_of(step, pass) + ", " + layer_name(c, layer);
+std::string place_of(const Case& c, int step, int microbatch, int layer) {
+  return place_of(step, microbatch) + ", " + layer_name(c, layer);
 }
 
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter) {
@@ -27,9 +27,9 @@ std::string parameter_name(const Case& c, const Geometry& geometry, int paramete
          std::string(to_string(kind)) + " " + std::string(info.role) + ")";
 }
 
-bool comparable_forward(const Evidence& e, int step, int pass) {
+bool comparable_forward(const Evidence& e, int step, int microbatch) {
   if (e.forecast.values_comparable) return true;
-  return step == 0 && (pass == 0 || e.c.protocol.forwards_first);
+  return step == 0 && (microbatch == 0 || e.c.protocol.forwards_first);
 }
 
 std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {

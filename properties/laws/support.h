@@ -12,11 +12,11 @@
 namespace rematch {
 
 /// "step 0, microbatch 1".
-std::string place_of(int step, int pass);
+std::string place_of(int step, int microbatch);
 /// "layer 3 (linear)"; "layer 99 (none)" where there is no such layer.
 std::string layer_name(const Case& c, int layer);
 /// "step 0, microbatch 1, layer 3 (linear)".
-std::string place_of(const Case& c, int step, int pass, int layer);
+std::string place_of(const Case& c, int step, int microbatch, int layer);
 /// "parameter 2 (layer 3 linear weight)".
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter);
 
@@ -30,15 +30,15 @@ std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::
 
 /// False once values of this forward may legitimately differ because an earlier recomputation drew
 /// without its random state.
-bool comparable_forward(const Evidence& e, int step, int pass);
+bool comparable_forward(const Evidence& e, int step, int microbatch);
 
-/// Forwards of one step whose graphs hold memory right after forward `pass`, and those still
-/// waiting for their backward right after backward `pass`.
-inline int graphs_after_forward(const ProtocolSpec& p, int pass) {
-  return p.forwards_first ? pass + 1 : 1;
+/// Forwards of one step whose graphs hold memory right after forward `microbatch`, and those still
+/// waiting for their backward right after backward `microbatch`.
+inline int graphs_after_forward(const ProtocolSpec& p, int microbatch) {
+  return p.forwards_first ? microbatch + 1 : 1;
 }
-inline int graphs_after_backward(const ProtocolSpec& p, int pass) {
-  return p.forwards_first ? pass : 0;
+inline int graphs_after_backward(const ProtocolSpec& p, int microbatch) {
+  return p.forwards_first ? microbatch : 0;
 }
 
 /// Walks a list whose entries come in about the order in which they are asked for: each search
@@ -73,12 +73,12 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
 /// were measured is not known: it need not be what its layers save.
 bool knows_saved_bytes(const Evidence& e);
 
-/// Calls check(step, pass) for every forward of the protocol, up to the first violation.
+/// Calls check(step, microbatch) for every forward of the protocol, up to the first violation.
 template <class Check>
 std::optional<Violation> for_each_forward(const ProtocolSpec& p, Check check) {
   for (int step = 0; step < p.steps; ++step) {
-    for (int pass = 0; pass < p.microbatches; ++pass) {
-      if (std::optional<Violation> violation = check(step, pass)) return violation;
+    for (int microbatch = 0; microbatch < p.microbatches; ++microbatch) {
+      if (std::optional<Violation> violation = check(step, microbatch)) return violation;
     }
   }
   return std::nullopt;

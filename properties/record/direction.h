@@ -5,13 +5,13 @@
 
 namespace rematch {
 
-/// The arrays that a displaced run moves: parameter i of the model, or the input of forward `pass`
-/// of the first step.
+/// The arrays that a displaced run moves: parameter i of the model, or the input of forward
+/// `microbatch` of the first step.
 constexpr std::uint64_t direction_of_parameter(int parameter) {
   return 2 * static_cast<std::uint64_t>(parameter);
 }
-constexpr std::uint64_t direction_of_input(int pass) {
-  return 2 * static_cast<std::uint64_t>(pass) + 1;
+constexpr std::uint64_t direction_of_input(int microbatch) {
+  return 2 * static_cast<std::uint64_t>(microbatch) + 1;
 }
 
 /// The direction in which a displaced run moves `array`: `elements` values in (-1, 1), a function

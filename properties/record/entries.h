@@ -26,7 +26,7 @@ inline constexpr const auto& names_of(DType) { return kDTypes; }
 template <class V, class E>
 void place(V& v, E& e) {
   v("step", e.step);
-  v("microbatch", e.pass);
+  v("microbatch", e.microbatch);
 }
 template <class V>
 void fields(V& v, Draw& d) {
