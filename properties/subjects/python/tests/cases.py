@@ -86,7 +86,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
     """`case`, `model` and `arrays` of a run request. The numbers follow from the case's seed."""
     layers, protocol = case["layers"], case.get("protocol", {})
     dtype, data = case.get("dtype", "float32"), case.get("data", "normal")
-    random = np.random.default_rng(case.get("seed", 0))
+    random = np.random.default_rng(int(case.get("seed", 0)))
     shapes: dict[tuple[int, int], Shape] = {(-1, 0): tuple(case["input"])}
     parameters, buffers, used = [], [], []
     arrays: dict[str, list[dict[str, Any]]] = {"parameters": [], "buffers": []}

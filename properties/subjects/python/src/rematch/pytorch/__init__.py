@@ -91,6 +91,12 @@ class TorchSubject(Subject):
     def run(self, request: Request, record: Record) -> None:
         if self._wired is None or self._wired[0] is not request.case:
             self._wired = (request.case, wire(request.case, request.model))
+        offloaded = request.case.plan.offload and request.checkpointed
+        if offloaded and self._observe == "all" and any(c.keep for c in request.case.choices()):
+            raise Unsupported(
+                "a policy within save_on_cpu(): what it keeps is hidden from hooks, or moved to "
+                "the host with the rest, so its bytes cannot be told apart"
+            )
         memory = Memory()
         watch = Watch(record)
         if self._observe == "all":

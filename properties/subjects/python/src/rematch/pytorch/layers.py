@@ -47,7 +47,8 @@ def _layer_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: b
 
 
 def _group_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.group_norm(x[0], layer.groups, w[0], w[1], EPS),)
+    # nn.functional refuses groups of one value; the operator does not, nor does the reference.
+    return (torch.group_norm(x[0], layer.groups, w[0], w[1], EPS),)
 
 
 def _rms_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
@@ -141,10 +142,10 @@ def ops_of(layer: Layer, train: bool) -> tuple[str, ...]:
 def loss_of(kind: str, outputs: Tensor, target: Tensor) -> Tensor:
     """The mean squared error, or the mean cross-entropy of rows of logits; a scalar.
 
-    outputs: [rows, columns]; target: the same shape, or [rows] with a class for each.
+    outputs: [rows, columns]; target: the same shape, or int64 [rows], a class for each.
     """
     outputs = outputs.float() if outputs.dtype == torch.bfloat16 else outputs
     if kind == "mse":
         return F.mse_loss(outputs, target)
     # F.cross_entropy() saves a weight beside its logarithms; this saves those only.
-    return F.log_softmax(outputs, 1).gather(1, target.long()[:, None]).mean().neg()
+    return F.log_softmax(outputs, 1).gather(1, target[:, None]).mean().neg()

@@ -143,7 +143,7 @@ class TorchModel:
             outputs = self._layers[layer.kind](
                 layer, operands, self._parameters_of[index], self._buffers_of[index], self.train
             )
-            self.watch.returned(outputs)
+            self.watch.returned(operands, outputs)
         finally:
             self.watch.leave(outer)
         return tuple(outputs[at] if made else values[at] for made, at in wiring.after)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from rematch.case import Choice
 from rematch.protocol import Unsupported
@@ -16,7 +21,14 @@ from rematch.pytorch.layers import ops_of
 if TYPE_CHECKING:
     from rematch.pytorch.model import TorchModel
 
-_FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+_WRITTEN_LATER = {
+    torch.ops.aten.empty_like.default,
+    torch.ops.aten.empty.memory_format,
+    # rms_norm adds to its mean in place.
+    torch.ops.aten.mean.dim,
+}
+"""Operators whose results later ones write to: a kept result may not change."""
+_HOOKS_OPTION = "respect_saved_tensors_hooks"
 
 
 def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
@@ -44,10 +56,14 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
     kept = kept_layers(model, choice, begin, end)
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        made_here = not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
+        final = not (op.is_view or op._schema.is_mutable or op in _WRITTEN_LATER)
         place = model.watch.place
-        if place is not None and place.layer in kept and made_here:
+        if place is not None and place.layer in kept and final:
             return CheckpointPolicy.MUST_SAVE
         return CheckpointPolicy.PREFER_RECOMPUTE
 
-    return {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
+    options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
+    if model.checkpoint is checkpoint and _HOOKS_OPTION in signature(checkpoint).parameters:
+        # Hooks around the checkpoint, offloading ones too, shall see what is kept.
+        options[_HOOKS_OPTION] = True
+    return options

@@ -130,6 +130,7 @@ class Run:
         state.input = torch.from_numpy(request.arrays.inputs[at].copy())
         state.input.requires_grad_(protocol.input_requires_grad)
         target = torch.from_numpy(request.arrays.targets[at])
+        target = target if target.is_floating_point() else target.long()
         watch.starts(state.input, target)
         with self._autocast(protocol.autocast != "off"), watch.forward():
             with watch.model(offload=request.case.plan.offload and request.checkpointed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ContextManager
 
 import numpy as np
@@ -36,8 +36,9 @@ class Place:
     execution: int
     step: int
     microbatch: int
-    results: int = 0
     saves: int = 0
+    runs: dict[str, int] = field(default_factory=dict)
+    """How often each operator has run."""
 
     def where(self) -> dict[str, int]:
         return {"step": self.step, "microbatch": self.microbatch}
@@ -55,13 +56,18 @@ class Watch:
         outer, self.place = self.place, place
         return outer
 
-    def returned(self, outputs: Sequence[Tensor]) -> None:
+    def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """The layer has returned."""
         place = self.place
         if self.record is None or place is None or place.execution != 0:
             return
+        recorded = torch.is_grad_enabled()
         for k, output in enumerate(outputs):
-            self.record.grad_flag(place.layer, k, output.requires_grad, **place.where())
+            # A view that was made without recording reports the flag of its base, but has no
+            # history; an operand that is handed on has.
+            known = recorded or any(output is operand for operand in operands)
+            flag = known and output.requires_grad
+            self.record.grad_flag(place.layer, k, flag, **place.where())
 
     def leave(self, outer: Place | None) -> None:
         """The layer is over, perhaps because early stop or an error ended it."""
@@ -101,6 +107,7 @@ class _Operators(TorchDispatchMode):
         return result
 
 
+_CAST = torch.ops.aten._to_copy.default
 _RRELU = torch.ops.aten.rrelu_with_noise.default
 _DRAWS: dict[Any, bool] = {}
 """Which operators draw random numbers, of those that were met."""
@@ -129,13 +136,14 @@ class Eye(Watch):
         self._results = checkpointed
         self._saves = values and not checkpointed
         self._operators = _Operators(self)
+        self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
         self._looking = False
 
     def starts(self, input: Tensor, target: Tensor) -> None:
         self._memory.belongs_to_model([input, target])
 
-    def returned(self, outputs: Sequence[Tensor]) -> None:
-        super().returned(outputs)
+    def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        super().returned(operands, outputs)
         if self._results or self._saves:
             with self._look():
                 for index, output in enumerate(outputs):
@@ -192,10 +200,17 @@ class Eye(Watch):
             for t in (result,) if isinstance(result, Tensor) else result:
                 if isinstance(t, Tensor):
                     self._memory.name(t)
-                    if self._results:
-                        index = OUTPUTS.get(place.kind, 1) + place.results
-                        place.results += 1
-                        self._note(t, index, op=func._schema.name)
+                    # Whether autocast casts or finds a cast in its cache is no matter.
+                    if self._results and func is not _CAST:
+                        op = func._schema.name
+                        self._note(t, self._index_of(place, op), op=op)
+
+    def _index_of(self, place: Place, op: str) -> int:
+        """The number of the next result of `op`: that which it had in earlier executions of the
+        layer, though a policy may keep results of other operators from being computed again."""
+        run = place.runs[op] = place.runs.get(op, -1) + 1
+        known = self._index.setdefault((place.step, place.microbatch, place.layer), {})
+        return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))
 
     def _pack(self, t: Tensor) -> Kept:
         if self._saves and self.place is not None:
