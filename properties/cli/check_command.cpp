@@ -5,6 +5,8 @@
 #include <random>
 
 #include "engine/build/build_info.h"
+#include "properties/case/describe.h"
+#include "properties/case/json.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
@@ -87,6 +89,15 @@ Json result_json(const CheckArguments& a, const HuntOptions& o, const Outcome& o
     const auto feature = static_cast<Feature>(i);
     j["features"][std::string(rematch::to_string(feature))] = {{"cases", r.features[i]},
                                                                {"floor", floor(o.mix, feature)}};
+  }
+  j["known"] = Json::array();
+  for (std::size_t i = 0; i < r.known.size(); ++i) {
+    const KnownDivergence& entry = o.profile.entries()[i];
+    Json known{{"id", entry.id}, {"cases", r.known[i]}, {"why", entry.why}, {"link", entry.link}};
+    for (const Finding& f : r.known_findings) {
+      if (f.known == i) known["case"] = Json::parse(to_json(f.smallest));
+    }
+    j["known"].push_back(known);
   }
   j["findings"] = Json::array();
   for (const Report& report : outcome.reports) j["findings"].push_back(json_of(report));
@@ -174,12 +185,39 @@ void print_findings_table(const HuntOptions& o, const HuntResult& r) {
   print_out("\n");
 }
 
+/// What the profile explains, and of what it says nothing was seen.
+void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
+  const std::vector<KnownDivergence>& entries = o.profile.entries();
+  if (entries.empty() || r.known.empty()) return;
+  Table table({false, true, false});
+  table.add({"known divergence", "cases", "smallest case"});
+  std::string stale;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (r.known[i] == 0) {
+      stale += (stale.empty() ? "" : ", ") + entries[i].id;
+      continue;
+    }
+    std::string smallest = "--keep-going shrinks one";
+    for (const Finding& f : r.known_findings) {
+      if (f.known != i) continue;
+      smallest = describe(f.smallest);
+      std::replace(smallest.begin(), smallest.end(), '\n', ';');
+    }
+    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])),
+               a.keep_going ? cut(smallest, 100) : smallest});
+  }
+  print_out(table.text());
+  if (!stale.empty()) print_out("known, but seen in no case: " + stale + "\n");
+  print_out("\n");
+}
+
 void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
   const Paint paint(colour_wanted(1));
   const HuntResult& r = outcome.hunt;
   // After a finding the hunt ends early, so the frequencies say nothing.
   if (outcome.reports.empty()) print_features(o, r);
   if (a.keep_going && r.violations() > 0) print_findings_table(o, r);
+  print_known(a, o, r);
   std::uint64_t checks = 0;
   for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
   print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
@@ -233,10 +271,17 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, Outcome& o
     if (!within.contains_all(features_of(c, validate(c)))) continue;
     progress.note("saved case " + file.filename().string());
     ++outcome.saved_cases;
-    const Verdicts verdicts = judge(c, *subject, workspace, o.judged());
-    if (verdicts.kept()) continue;
+    Verdicts verdicts;
+    try {
+      verdicts = judge(c, *subject, workspace, o.judged());
+    } catch (const NotJudged&) {
+      continue;
+    }
+    const Violation* violation =
+        o.profile.first_new(verdicts, c, features_of(c, workspace.geometry));
+    if (violation == nullptr) continue;
     outcome.reports.push_back(
-        {*verdicts.first(), c, 1, file, {}, true, replay_line(a, file), std::string()});
+        {*violation, c, 1, file, {}, true, replay_line(a, file), std::string()});
     if (!a.keep_going) return;
   }
 }
@@ -288,6 +333,7 @@ int check(const CheckArguments& a) {
   o.laws = a.laws.chosen();
   o.failures = a.laws.failures();
   o.keep_going = a.keep_going;
+  o.profile = a.subject.known();
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
@@ -343,6 +389,7 @@ void add_check(CLI::App& app, Action& chosen) {
       ->capture_default_str()
       ->type_name("MIX");
   a->subject.add_options(*command);
+  a->subject.add_profile(*command);
   command->add_option("--save", a->save, "Directory for the shrunk case of each finding")
       ->capture_default_str()
       ->check(CLI::ExistingDirectory)

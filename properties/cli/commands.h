@@ -11,6 +11,7 @@
 
 #include "properties/case/case.h"
 #include "properties/generate/mix.h"
+#include "properties/hunt/profile.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
 
@@ -70,8 +71,14 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 struct SubjectChoice {
   std::string name = "engine";
   std::string device = "cpu";
+  std::string profile;
 
   void add_options(CLI::App& command);
+  /// --profile, for commands that judge.
+  void add_profile(CLI::App& command);
+  /// What is known of the subject; of the engine nothing. Throws std::invalid_argument for a file
+  /// that is no profile.
+  Profile known() const;
   /// Throws UsageError that says what there is.
   std::unique_ptr<Subject> make() const;
   /// The options that choose it again, each with a blank before it; none for the default.

@@ -8,6 +8,7 @@
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
 #include "properties/hunt/registry.h"
+#include "properties/hunt/frameworks.h"
 #include "properties/hunt/regressions.h"
 #include "properties/output/terminal.h"
 
@@ -134,6 +135,21 @@ void SubjectChoice::add_options(CLI::App& command) {
       ->type_name("DEVICE");
 }
 
+void SubjectChoice::add_profile(CLI::App& command) {
+  command
+      .add_option("--profile", profile,
+                  "What is known of the subject: a file, or none (default: the one that comes with "
+                  "it)")
+      ->type_name("FILE");
+}
+
+Profile SubjectChoice::known() const {
+  if (profile == "none") return {};
+  if (!profile.empty()) return load_profile(profile);
+  const std::optional<std::filesystem::path> file = framework_profile(name);
+  return file ? load_profile(*file) : Profile();
+}
+
 std::unique_ptr<Subject> SubjectChoice::make() const {
   return make_subject(name, device_named(device));
 }
@@ -142,6 +158,7 @@ std::string SubjectChoice::options() const {
   std::string text;
   if (name != "engine") text += " --subject " + shell_word(name);
   if (device != "cpu") text += " --device " + shell_word(device);
+  if (!profile.empty()) text += " --profile " + shell_word(profile);
   return text;
 }
 

@@ -122,7 +122,15 @@ void print_side_by_side(const Replay& r) {
   }
 }
 
-void print_verdicts(const Replay& r, const LawSet& asked) {
+/// The entry of the profile that explains the violation; nullptr when there is none.
+const KnownDivergence* explained(const Replay& r, const Profile& profile,
+                                 const Violation& violation) {
+  const auto entry =
+      profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
+  return entry ? &profile.entries()[*entry] : nullptr;
+}
+
+void print_verdicts(const Replay& r, const LawSet& asked, const Profile& profile) {
   const Paint paint(colour_wanted(1));
   for_each_verdict(r, asked, [&](const Law& law, Verdict verdict, const Violation* violation) {
     constexpr int kWidth = 12;
@@ -137,6 +145,9 @@ void print_verdicts(const Replay& r, const LawSet& asked) {
     const std::string margin(kWidth + 4, ' ');
     print_out(fmt::format("{0}at        {1}\n{0}expected  {2}\n{0}got       {3}\n", margin,
                           violation->place, violation->expected, violation->got));
+    if (const KnownDivergence* known = explained(r, profile, *violation)) {
+      print_out(fmt::format("{}known     {}: {} {}\n", margin, known->id, known->why, known->link));
+    }
   });
 }
 
@@ -171,6 +182,7 @@ int run_replay(const ReplayArguments& a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
   const Case c = a.choice.load();
+  const Profile known = a.subject.known();
   const std::unique_ptr<Subject> subject = a.subject.make();
   Replay r;
   {
@@ -181,13 +193,16 @@ int run_replay(const ReplayArguments& a) {
   for (std::size_t i = 0; i < laws().size(); ++i) {
     judged = judged || (chosen[i] && r.verdicts.by_law[i] == Verdict::kept);
   }
-  const int status = r.verdicts.kept() && judged ? kHeld : kBroken;
+  const bool fresh =
+      known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
+  const bool held = !fresh && (judged || !r.verdicts.kept());
+  const int status = held ? kHeld : kBroken;
   if (a.json) {
     print_out(replay_json(r, asked).dump(2) + "\n");
     return status;
   }
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
-  print_verdicts(r, asked);
+  print_verdicts(r, asked, known);
   print_side_by_side(r);
   print_out("\n" + verdict_of(r, chosen | (asked & violated(r))) + "\n");
   print_out("again: " +
@@ -204,6 +219,7 @@ void add_replay(CLI::App& app, Action& chosen) {
   a->choice.add_options(*command);
   a->laws.add_options(*command);
   a->subject.add_options(*command);
+  a->subject.add_profile(*command);
   command->add_flag("--json", a->json, "JSON instead of text");
   command->callback([&chosen, a] { chosen = [a] { return run_replay(*a); }; });
 }
