@@ -7,7 +7,6 @@
 #include <string>
 
 #include "scenarios/report/markdown.h"
-#include "scenarios/report/svg.h"
 #include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {

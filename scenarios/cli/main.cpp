@@ -12,9 +12,8 @@
 #include "properties/output/terminal.h"
 #include "scenarios/report/json.h"
 #include "scenarios/report/markdown.h"
-#include "scenarios/report/svg.h"
-#include "scenarios/report/terminal.h"
 #include "scenarios/report/scenario.h"
+#include "scenarios/report/terminal.h"
 
 namespace rematch::scenarios {
 namespace {
