@@ -7,9 +7,9 @@
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/cli/chart.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/run_progress.h"
+#include "properties/cli/timeline.h"
 #include "properties/hunt/replay.h"
 #include "properties/output/terminal.h"
 
@@ -100,12 +100,10 @@ void print_side_by_side(const Replay& r) {
     print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
               (i < right.size() ? cut(right[i], width) : "") + "\n");
   }
-  const std::array<std::span<const TimelinePoint>, 2> timelines{r.seen.plain.timeline,
-                                                                r.seen.checkpointed.timeline};
-  const ChartScale scale = common_scale(timelines, width);
-  const std::vector<std::string> plain = lines_of(chart(r.seen.plain.timeline, scale, paint));
-  const std::vector<std::string> checkpointed =
-      lines_of(chart(r.seen.checkpointed.timeline, scale, paint));
+  const std::vector<std::string> charts =
+      memory_texts(r.seen.plain, r.seen.checkpointed, width, paint);
+  const std::vector<std::string> plain = lines_of(charts[0]);
+  const std::vector<std::string> checkpointed = lines_of(charts[1]);
   print_out("\n");
   for (std::size_t i = 0; i < std::max(plain.size(), checkpointed.size()); ++i) {
     print_out("  " + padded(i < plain.size() ? plain[i] : "", width) + "  " +

@@ -13,7 +13,6 @@
 #include "scenarios/report/json.h"
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/scenario.h"
-#include "scenarios/report/svg.h"
 #include "scenarios/report/terminal.h"
 
 namespace rematch::scenarios {
