@@ -70,11 +70,11 @@ std::string summary(const KillReport& report) {
                                  : 100.0 * static_cast<double>(hunts - report.survivors()) /
                                        static_cast<double>(hunts);
   return fmt::format(
-      "{}, {} each of at most {} cases of the {} mix: {:.{}f} % caught; cases until "
+      "{}, {} each of at most {} of the {} mix: {:.{}f} % caught; cases until "
       "caught: median {}, worst {}; layers of the shrunk case: median {}, worst {}",
       counted(report.kills.size(), "fault"),
       counted(static_cast<std::size_t>(report.options.seeds), "hunt"),
-      grouped(static_cast<std::int64_t>(report.options.cases)), to_string(report.options.mix), rate,
+      counted(report.options.cases, "case"), to_string(report.options.mix), rate,
       rate == 100 ? 0 : 1, middle(totals.cases),
       grouped(static_cast<std::int64_t>(last(totals.cases))), middle(totals.layers),
       last(totals.layers));

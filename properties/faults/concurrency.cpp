@@ -9,7 +9,7 @@ namespace rematch {
 namespace faulty {
 namespace {
 
-/// C2: two buffers, taken in turn by whoever comes.
+/// C2: segments take turns between two buffers.
 struct SlotByParity {
   using Buffer = std::vector<std::vector<std::byte>>;
 

@@ -52,8 +52,8 @@ struct Forecast {
   std::vector<std::uint64_t> words_per_forward;
   /// The same for the trial before the first step; zeros when there is none.
   std::vector<std::uint64_t> words_of_trial;
-  /// Whether the trial must fail under the plan: a recomputation meets what went wrong, and nobody
-  /// switched its checks off.
+  /// Whether the trial must fail under the plan: a recomputation meets the change, and its checks
+  /// are on.
   bool trial_fails = false;
   /// false when a segment that draws is recomputed without its random state: masks and gradients of
   /// the recomputation are then fresh, and value comparisons with the plain run are meaningless

@@ -56,7 +56,7 @@ class Mender {
         walk.step();
       }
     } catch (const std::invalid_argument&) {
-      return;  // It cannot be mended.
+      return;  // It cannot be repaired.
     }
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       LayerSpec& l = c_.layers[static_cast<std::size_t>(i)];

@@ -12,7 +12,7 @@ std::optional<Violation> check(const Evidence& e) {
     if (a.holds) continue;
     return Violation{
         kName,
-        fmt::format("{} by itself, {}, element {}", layer_name(e.c, a.layer), a.what, a.element),
+        fmt::format("{} run alone, {}, element {}", layer_name(e.c, a.layer), a.what, a.element),
         a.bound > 0 ? fmt::format("{:.17g} within {:.3g}", a.host, a.bound)
                     : fmt::format("{:.17g}, to the bit", a.host),
         fmt::format("{:.17g}", a.device)};

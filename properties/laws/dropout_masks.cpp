@@ -127,7 +127,7 @@ std::optional<Violation> check(const Evidence& e) {
       return Violation{kName,
                        place_of(d->step, d->microbatch) + ", layer " + std::to_string(d->layer) +
                            ", execution " + std::to_string(d->execution),
-                       "no such place", text_of(*d)};
+                       "no draw at this place", text_of(*d)};
     }
   }
   auto violation = for_each_forward(e.c.protocol, [&](int step, int microbatch) {

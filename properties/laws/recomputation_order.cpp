@@ -15,14 +15,14 @@ std::optional<Violation> check(const Evidence& e) {
       return place_of(e.c, r, "checkpointed run", number);
     };
     if (wanted == nullptr) {
-      return Violation{kName, place(*got), "no run of a layer any more", event_name(e.c, *got)};
+      return Violation{kName, place(*got), "no further layer run", event_name(e.c, *got)};
     }
     if (got == nullptr) {
-      return Violation{kName, place(wanted->in_step()), "this run of the layer",
+      return Violation{kName, place(wanted->in_step()), "this layer run",
                        std::string(kNotRecorded)};
     }
     if (wanted->is_event_of(*got)) return std::nullopt;
-    return Violation{kName, place(wanted->in_step()), "this run of the layer",
+    return Violation{kName, place(wanted->in_step()), "this layer run",
                      place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);

@@ -21,11 +21,11 @@ std::string place_of(const Case& c, int step, int microbatch, int layer);
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter);
 
 /// Judges all observations of one quantity that the protocol promises: each must be in both
-/// records, with equal dtype and shape and the same bits. Gradients that are absent in one of them
-/// are left to the law about absence, values that the forecast calls inexact are passed over.
+/// records, with equal dtype, shape and bits. Skips gradients that are absent in one record
+/// (absent-gradients judges them), and values that the forecast calls inexact.
 std::optional<Violation> compare_values(const Evidence& e, Quantity quantity, std::string_view law);
 
-/// Judges the random streams at one moment: both records must hold the same readings.
+/// Judges the random streams at one moment: both records must contain the same readings.
 std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::string_view law);
 
 /// False once values of this forward may legitimately differ because an earlier recomputation drew
@@ -41,8 +41,8 @@ inline int graphs_after_backward(const ProtocolSpec& p, int microbatch) {
   return p.forwards_first ? microbatch : 0;
 }
 
-/// Walks a list whose entries come in about the order in which they are asked for: each search
-/// begins where the last one ended.
+/// Searches a list whose entries are requested roughly in their order: each search starts where the
+/// last one ended.
 template <class Entry>
 class Finder {
  public:

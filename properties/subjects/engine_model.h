@@ -12,10 +12,10 @@
 
 namespace rematch {
 
-/// The step of a run of the model that belongs to none.
+/// The step number of a forward that belongs to no step.
 inline constexpr int kNoStep = -1;
 
-/// One forward of the run: which one it is, and how often each layer was entered on its behalf.
+/// One forward of the run: its step and microbatch, and how often each layer was entered for it.
 struct ForwardRun {
   int step = 0;
   int microbatch = 0;
