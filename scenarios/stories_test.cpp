@@ -8,7 +8,6 @@
 
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/scenario.h"
-#include "scenarios/report/svg.h"
 
 namespace rematch::scenarios {
 namespace {

@@ -248,7 +248,7 @@ TEST_CASE("ci/compare says what is wrong with a commit, a program or its argumen
   refused("", "BASE is expected");
   refused("nowhere HEAD", "no commit is named 'nowhere'");
   refused("HEAD HEAD --budget soon", "expected a duration");
-  refused("HEAD HEAD --filter '('", "no regular expression");
+  refused("HEAD HEAD --filter '('", "not a regular expression");
   refused("HEAD HEAD --filter zebra", "no benchmark of rematch-bench matches 'zebra'");
   refused("HEAD HEAD --json --markdown", "exclude each other");
   refused("HEAD HEAD --program rematch-other", "'HEAD' (");

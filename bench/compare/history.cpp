@@ -164,7 +164,7 @@ std::string history_line(std::vector<ResultFile> files, const std::string& commi
                        ": expected a commit (rematch_commit in its context, or --commit)");
     }
     if (file.dirty) {
-      throw InputError(file.path + ": expected a commit, got one with changes on top");
+      throw InputError(file.path + ": expected a clean commit, got one with uncommitted changes");
     }
   }
   // Against itself: this checks that commits and fingerprints agree.
@@ -205,7 +205,7 @@ std::vector<HistoryEntry> read_history(const std::string& path) {
     const nlohmann::json json = parse_json(line, place);
     entries.push_back(read_entry(Input(json, place)));
   }
-  if (entries.empty()) throw InputError(path + ": expected a commit a line, got none");
+  if (entries.empty()) throw InputError(path + ": expected one commit per line, got none");
   return entries;
 }
 

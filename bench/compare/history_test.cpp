@@ -74,7 +74,7 @@ TEST_CASE("a history that is no history is refused with the number of the line")
         std::string::npos);
   CHECK(refusal("\n{\"format\": 2}").find("history.jsonl:2: format: expected format 1, got 2") !=
         std::string::npos);
-  CHECK(refusal("\n\n").find("expected a commit a line, got none") != std::string::npos);
+  CHECK(refusal("\n\n").find("expected one commit per line, got none") != std::string::npos);
 }
 
 TEST_CASE("a history says since which commit a time or a counter has changed, and how far") {

@@ -9,12 +9,12 @@ inline constexpr std::string_view kHtmlStyle = R"css(
 :root {
   color-scheme: light dark;
   --page: #ffffff; --card: #f5f6f8; --line: #d5d9e0; --text: #1b1f27; --dim: #59616e;
-  --bad: #b3261e; --good: #1a7337; --open: #8a5a00; --base: #6b7280; --new: #2563c9;
+  --bad: #b3261e; --good: #1a7337; --open: #8a5a00;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171c; --card: #1d2128; --line: #363c47; --text: #e7eaf0; --dim: #a1a9b6;
-    --bad: #ff8f86; --good: #78d797; --open: #f2c063; --base: #98a1b0; --new: #7fb0ff;
+    --bad: #ff8f86; --good: #78d797; --open: #f2c063;
   }
 }
 * { box-sizing: border-box; }
@@ -63,16 +63,11 @@ th { color: var(--dim); font-weight: 500; border-top: 0; }
 td code { white-space: nowrap; }
 td.amount, th.amount { text-align: right; font-variant-numeric: tabular-nums; }
 .rose { color: var(--bad); } .fell { color: var(--good); }
-figure { margin: 1rem 0; } figcaption { margin-bottom: .25rem; }
-svg { display: block; width: 100%; height: 9rem; background: var(--card); }
-svg.small { height: 5rem; }
-svg path { fill: none; vector-effect: non-scaling-stroke; stroke-width: 1.5; }
-svg .base { stroke: var(--base); } svg .new { stroke: var(--new); stroke-width: 2; }
-svg .dots { stroke: var(--base); stroke-width: 6; stroke-linecap: round; }
-svg .level { stroke: var(--new); stroke-width: 2; } svg .bad { stroke: var(--bad); }
-svg .good { stroke: var(--good); } svg .edge { stroke-dasharray: 4 4; }
-.key { display: inline-block; width: 1.2rem; height: .25rem; margin: 0 .35rem .2rem 0; }
-.key.base { background: var(--base); } .key.new { background: var(--new); }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 33rem), 1fr));
+  gap: 1rem; }
+figure { margin: 0; }
+svg { display: block; width: 100%; max-width: 40rem; background: var(--card); }
+svg text { fill: var(--dim); }
 @media (min-width: 48rem) {
   .row { grid-template-columns: 20rem 1fr 14rem 4.5rem; }
   .row .forest { grid-column: 2; grid-row: 1; }

@@ -21,8 +21,8 @@ using cli::UsageError;
 constexpr int kUsage = 2;
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 no regression, 1 regression, 2 usage or unreadable input, 3 no regression was
-found, but some times could not be judged.
+    R"(Exit status: 0 no regression, 1 regression, 2 wrong usage or unreadable input, 3 no regression
+was found, but some times could not be judged.
 
 Examples:
   rematch-compare base.json new.json
@@ -56,8 +56,8 @@ double parse_percent(std::string text) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || !(value >= 0) || value > 1000) {
-    throw UsageError(
-        fmt::format("--min-effect: percent from 0 to 1000 expected, such as 2, got \"{}\"", text));
+    throw UsageError(fmt::format(
+        "--min-effect: expected a percentage from 0 to 1000, such as 2, got \"{}\"", text));
   }
   return value / 100;
 }
@@ -73,51 +73,55 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_option("files", a.files, "Result files, or folders of them: BASE NEW")->type_name("FILE");
   app.add_option("--base", a.base, "Files of the base, in the order in which they ran")
       ->type_name("FILE");
-  app.add_option("--new", a.head, "Files of the new side; file i is paired with file i of the base")
+  app.add_option(
+         "--new", a.head,
+         "Files of the new side, each paired with the file of the base at the same position")
       ->type_name("FILE");
-  app.add_option("--min-effect", a.min_effect, "Percent by which a time must differ")
+  app.add_option("--min-effect", a.min_effect, "Smallest difference of times to report, in percent")
       ->capture_default_str()
       ->type_name("PERCENT");
   app.add_option("--alpha", a.options.alpha, "Probability of a false alarm in a whole run")
       ->capture_default_str()
       ->check(CLI::Range(1e-9, 0.5))
       ->type_name("P");
-  app.add_option("--looks", a.options.looks, "How often these measurements are judged at most")
+  app.add_option("--looks", a.options.looks,
+                 "Maximum number of times that these measurements are judged")
       ->capture_default_str()
       ->check(CLI::Range(1, 100))
       ->type_name("N");
-  app.add_option("--filter", a.options.filter, "Only benchmarks whose name this matches")
+  app.add_option("--filter", a.options.filter, "Only benchmarks whose name matches")
       ->type_name("REGEX");
-  app.add_option("--clock", a.clock,
-                 "auto takes cpu for one thread on a machine with more work than cores")
+  app.add_option(
+         "--clock", a.clock,
+         "Clock to compare; auto uses cpu if single-threaded processes had to wait for a core")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "real", "cpu"}))
       ->type_name("CLOCK");
   app.add_flag("--no-time", a.no_time, "Compare exact counters only");
   app.add_flag("--allow-missing", a.options.allow_missing,
-               "What the new side lacks is no regression");
+               "Do not count missing benchmarks or counters as regressions");
   auto* json = app.add_flag("--json", a.json, "JSON instead of text");
   app.add_flag("--markdown", a.markdown, "Markdown for a comment on a pull request")
       ->excludes(json);
-  auto* html =
-      app.add_option("--html", a.html, "Also write a page into this file")->type_name("FILE");
+  auto* html = app.add_option("--html", a.html, "Also write an HTML report into this file")
+                   ->type_name("FILE");
   app.add_option("--timelines", a.timelines,
-                 "For the page: what `rematch show --json` printed on either side")
+                 "For the HTML report: the output of `rematch show --json` on each side")
       ->expected(2)
       ->needs(html)
       ->type_name("FILE");
-  app.add_option("--labels", a.labels, "What to call the sides, instead of their commits")
+  app.add_option("--labels", a.labels, "Names of the two sides, instead of their commits")
       ->expected(2)
       ->type_name("TEXT");
   auto* history = app.add_option("--history", a.history, "Look for changes over many commits")
                       ->type_name("FILE");
-  app.add_option("--since", a.since, "With --history: from this commit on")
+  app.add_option("--since", a.since, "With --history: start at this commit")
       ->needs(history)
       ->type_name("COMMIT");
-  auto* line =
-      app.add_option("--history-line", a.line_of, "Print these files as one line of a history")
-          ->type_name("FILE");
-  app.add_option("--commit", a.commit, "With --history-line: of files that do not name theirs")
+  auto* line = app.add_option("--history-line", a.line_of, "Print one history line for these files")
+                   ->type_name("FILE");
+  app.add_option("--commit", a.commit,
+                 "With --history-line: the commit of files that do not name one")
       ->needs(line)
       ->type_name("COMMIT");
 }
@@ -188,8 +192,9 @@ int print_line(const Arguments& a) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Compares the benchmark results of two revisions: bytes exactly, times honestly.",
-               "rematch-compare"};
+  CLI::App app{
+      "Compares the benchmark results of two commits: exact counters exactly, times statistically.",
+      "rematch-compare"};
   app.footer(std::string(kFooter));
   Arguments a;
   add_options(app, a);
@@ -221,7 +226,7 @@ int main(int argc, char** argv) {
     cli::print_error("rematch-compare: standard output could not be written\n");
   } catch (const std::regex_error& e) {
     cli::print_error(
-        fmt::format("rematch-compare: --filter: no regular expression: {}\n", e.what()));
+        fmt::format("rematch-compare: --filter: not a regular expression: {}\n", e.what()));
   } catch (const std::exception& e) {
     cli::print_error(fmt::format("rematch-compare: {}\n", e.what()));
   }

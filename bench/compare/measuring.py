@@ -39,7 +39,7 @@ def regex(text):
     try:
         re.compile(text)
     except re.error as e:
-        raise argparse.ArgumentTypeError(f"no regular expression: {e}")
+        raise argparse.ArgumentTypeError(f"not a regular expression: {e}")
     return text
 
 

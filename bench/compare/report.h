@@ -25,8 +25,7 @@ std::string json_report(const Comparison& comparison);
 /// than kLongestComment.
 std::string markdown_report(const Comparison& comparison);
 inline constexpr std::size_t kLongestComment = 60000;
-/// `text` so that markdown leaves it as it is: no table cell ends, nobody is mentioned, nothing is
-/// HTML.
+/// Escapes `text` for Markdown: it ends no table cell, mentions no user, and contains no HTML.
 std::string markdown_text(std::string_view text);
 /// One page that needs nothing but itself: no network, no script.
 std::string html_report(const Comparison& comparison, const Extras& extras);

@@ -142,6 +142,10 @@ std::string other_counters(const Comparison& c) {
          rows + "</tbody></table></div></details>\n";
 }
 
+std::string figures(const std::string& drawn) {
+  return drawn.empty() ? "" : "<div class=\"figures\">\n" + drawn + "</div>\n";
+}
+
 std::string timelines(const TimelinePairs* pairs) {
   if (pairs == nullptr || pairs->empty()) return "";
   std::string out = heading("Bytes over a step") +
@@ -155,10 +159,10 @@ std::string timelines(const TimelinePairs* pairs) {
     same += is_same ? 1 : 0;
     (is_same ? quiet : changed) += timeline_figure(pair);
   }
-  out += changed;
+  out += figures(changed);
   if (same > 0) {
     out += fmt::format("<details><summary>{} the same on both sides</summary>\n{}</details>\n",
-                       same == 1 ? "1 is" : fmt::format("{} are", same), quiet);
+                       same == 1 ? "1 is" : fmt::format("{} are", same), figures(quiet));
   }
   return out;
 }
@@ -178,10 +182,10 @@ std::string history(const HistoryReport* report) {
   for (const Finding& f : report->findings)
     items += fmt::format("<li>{}</li>\n", prose_html(f.text));
   if (!items.empty()) out += "<ul>\n" + items + "</ul>\n";
-  out += changed;
+  out += figures(changed);
   if (flat > 0) {
     out += fmt::format("<details><summary>{} without a change</summary>\n{}</details>\n",
-                       counted(flat, "benchmark"), quiet);
+                       counted(flat, "benchmark"), figures(quiet));
   }
   return out;
 }

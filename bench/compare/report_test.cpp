@@ -99,7 +99,12 @@ TEST_CASE("names are text in every format, whatever they are") {
 }
 
 TEST_CASE("the page needs nothing but itself") {
-  const std::string page = html();
+  std::string page = html();
+  // Pictures name what they are written in, which nobody fetches.
+  constexpr std::string_view kLanguage = "xmlns=\"http://www.w3.org/2000/svg\"";
+  for (std::size_t at; (at = page.find(kLanguage)) != std::string::npos;) {
+    page.erase(at, kLanguage.size());
+  }
   for (const char* foreign : {"http:", "https:", "<script", "<link", "@import", "url("}) {
     INFO(foreign);
     CHECK_FALSE(contains(page, foreign));

@@ -28,7 +28,8 @@ struct Plan {
 /// segment is stored and the variant non-reentrant, unless the name says otherwise.
 std::span<const Plan> plans();
 
-/// Runs `functions` on `input` under the plan; whoever calls it opens the scope of an offload.
+/// Runs `functions` on `input` under the plan. If the plan offloads, the caller opens the
+/// OffloadScope.
 Tensor run(const Plan& plan, std::span<const Function> functions, const Tensor& input);
 
 }  // namespace rematch::bench

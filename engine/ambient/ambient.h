@@ -20,34 +20,34 @@ class Node;
 class OpWatcher;
 class SavedTensorHooks;
 
-/// Told of what really runs: used to compare masks and to count. Must not throw.
+/// Receives what actually runs: used to compare masks and to count. Must not throw.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  /// An op that makes tensors is about to compute them; one whose results are recalled is not.
+  /// An op is about to compute new tensors. Not called for an op whose results are recalled.
   virtual void on_compute(std::string_view /*op*/) {}
-  /// The tensors that an op has made, computed or recalled.
+  /// The result tensors of an op, computed or recalled.
   virtual void on_results(std::string_view /*op*/, std::span<const Tensor> /*results*/) {}
-  /// A tensor that the graph is about to save, before any hook sees it.
+  /// The graph is about to save `t`; no hook has seen it yet.
   virtual void on_save(const Tensor& /*t*/) {}
-  /// `before` is the stream before the draw; `drawn` the bits of what was drawn for `elements`
-  /// elements: a uint8 mask, or noise in the dtype of the operand.
+  /// `before` is the stream before the draw. `drawn` holds the bits drawn for `elements` elements:
+  /// a uint8 mask, or noise in the operand's dtype.
   virtual void on_draw(const Generator& before, std::int64_t elements,
                        std::span<const std::byte> drawn) = 0;
-  /// A backward has run `node` and handed its gradients on.
+  /// A backward has run `node` and passed its gradients on.
   virtual void on_gradients(const Node& /*node*/) {}
 };
 
-/// What ops compute in; see AutocastScope.
+/// The autocast state; see AutocastScope.
 struct Autocast {
   bool enabled = false;
-  /// What float32 operands are cast to; bfloat16 is the only one so far.
+  /// Target dtype for float32 operands; only bfloat16 so far.
   DType dtype = DType::bfloat16;
   bool cache_enabled = true;
-  /// Of the outermost scope; nullptr outside of scopes.
+  /// The cache of the outermost scope; nullptr outside of scopes.
   std::shared_ptr<CastCache> cache = nullptr;
 
-  /// Whether ops compute alike under both: all but the cache's contents.
+  /// Whether ops compute the same under both; ignores the contents of the cache.
   bool same_settings(const Autocast& other) const {
     return enabled == other.enabled && dtype == other.dtype && cache_enabled == other.cache_enabled;
   }
@@ -55,8 +55,8 @@ struct Autocast {
   Autocast settings() const { return {enabled, dtype, cache_enabled}; }
 };
 
-/// All state that code depends on without being handed it. One per worker thread; apart from
-/// the backward pass that a thread is in, the engine has no other global that steers it. What a
+/// All implicit state: what code depends on without receiving it as an argument. One per thread.
+/// The only other implicit state is the backward pass that the thread is in. Everything that a
 /// recomputation must restore is a member here.
 struct Ambient {
   bool grad_enabled = true;
@@ -68,14 +68,14 @@ struct Ambient {
   OpWatcher* ops = nullptr;
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
   RunObserver* observer = nullptr;
-  /// A region is being run again: layers that carry state along (running statistics) must not
-  /// update it a second time.
+  /// A recomputation is running: layers must not update their state (running statistics) a second
+  /// time.
   bool recomputing = false;
-  /// Identity of the running backward pass; 0 outside of one.
+  /// Number of the running backward pass; 0 outside of one.
   std::uint64_t backward_id = 0;
-  /// The group that backward passes belong to, or nullptr.
+  /// The active BackwardGroup, or nullptr.
   BackwardGroup* backward_group = nullptr;
-  /// What EarlyStop decided.
+  /// Set by an EarlyStop scope.
   std::optional<bool> early_stop;
 };
 

@@ -9,9 +9,9 @@
 
 namespace rematch {
 
-/// The bfloat16 values of float32 parameters, so that a weight which is used often is cast once.
-/// It holds values only: whoever uses them makes a history of its own, so that the graph is the
-/// same whether the values were there already or not.
+/// Caches the bfloat16 values of float32 parameters, so that a weight that is used often is cast
+/// only once. It holds values without history: each use records its own cast, so the graph is the
+/// same with or without a cache hit.
 class CastCache {
  public:
   /// What was put for the storage of `t` at its present version, in the shape of `t` and without

@@ -147,7 +147,7 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(x.grad().item() == 10);
 }
 
-TEST_CASE_METHOD(LedgerScope, "an output that nobody used contributes zeros to its node") {
+TEST_CASE_METHOD(LedgerScope, "an unused output contributes zeros to its node") {
   const Tensor x = variable({1, 2, 3, 4}, {2, 2});
   const auto [left, right] = split(x, 1);
   backward(sum(right));

@@ -1,4 +1,4 @@
-// Gradients are taken over where nobody else has them, instead of copied.
+// Gradients that have no other owner are adopted instead of copied.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>

@@ -94,7 +94,7 @@ void AccumulateGrad::vjp(std::span<Tensor> grads_out, std::span<Tensor> /*grads_
   if (leaf_->grad.defined()) {
     leaf_->grad.storage()->before_write();
     add_into(leaf_->grad, gradient);
-    // Whoever saved the gradient as it was is to notice.
+    // So that uses of the saved, unchanged gradient are detected.
     leaf_->grad.storage()->bump_version();
     return;
   }

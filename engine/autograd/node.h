@@ -85,14 +85,15 @@ Edge gradient_edge(const Tensor& t);
 /// True when grad mode is on and one of the operands requires grad. Undefined tensors are skipped.
 bool should_record(std::initializer_list<const Tensor*> operands);
 
-/// Makes `node` the maker of `output`, as its output number `index`.
+/// Sets `node` as the grad_fn of `output`, which is its output number `index`.
 void set_history(Tensor& output, std::shared_ptr<Node> node, int index = 0);
 
-/// After an in-place write to `t`: bumps the version, so that whoever saved the old values notices.
+/// After an in-place write to `t`: bumps the version, so that saved tensors with the old values are
+/// detected.
 void mark_written(Tensor& t);
 
-/// After mark_written(): makes `node` the maker of `t`. When `t` is a view, what it views derives
-/// from it from now on. check_in_place() must have passed before the write.
+/// After mark_written(): sets `node` as the grad_fn of `t`. If `t` is a view, its base derives from
+/// it from now on. check_in_place() must have passed before the write.
 void set_history_in_place(Tensor& t, std::shared_ptr<Node> node);
 
 /// The history that a view has after its base was overwritten in place; nullptr when the base

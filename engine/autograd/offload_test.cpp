@@ -155,7 +155,8 @@ TEST_CASE_METHOD(OffloadFixture, "a temporary that the graph holds already is st
   backward(z);
 }
 
-TEST_CASE_METHOD(OffloadFixture, "one storage is copied once, whoever saves it and in what shape") {
+TEST_CASE_METHOD(OffloadFixture,
+                 "a storage is copied once, even if several nodes save it in different shapes") {
   const Tensor x = variable({1, 2, 3, 4}, {4});
   const OffloadScope scope(offload());
   const Tensor y = tanh(x);

@@ -52,7 +52,7 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(same_bits(together.x.grad(), alone.x.grad()));
 }
 
-TEST_CASE_METHOD(LedgerScope, "what a group recomputed and nobody used is freed when it ends") {
+TEST_CASE_METHOD(LedgerScope, "unused recomputed tensors of a group are freed when it ends") {
   Pair pair;
   const std::int64_t before = ledger().live(Tag::saved);
   {

@@ -130,7 +130,7 @@ TEST_CASE_METHOD(LedgerScope,
   const AutocastScope scope(true, cache_around);
   backward(loss);
   CHECK(ambient().autocast.cache->size() == 0);
-  // The recomputation's is emptied at its end, whoever still knows it.
+  // The cache of the recomputation is emptied at its end, even if it is still referenced.
   CHECK(seen != ambient().autocast.cache);
   CHECK(seen->size() == 0);
   CHECK(ambient().autocast.cache_enabled == cache_around);

@@ -10,60 +10,61 @@
 
 namespace rematch {
 
-/// Any function of tensors; parameters may be captured. It must compute the same when called again.
+/// Any function of tensors; it may capture parameters. Every call with the same inputs must compute
+/// the same results.
 using Function = std::function<Tensors(const Tensors&)>;
 
-/// A recomputation did not do what the forward did.
+/// A recomputation differed from its forward.
 class CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 struct CheckpointOptions {
-  /// true: a node of its own runs the function without recording and, in backward, recomputes it
-  /// and differentiates the recomputation. false: the function is recorded as usual, but what its
-  /// graph saves is dropped and computed again on first use.
+  /// true: the function runs with grad mode off inside a single graph node, whose backward
+  /// recomputes it and differentiates the recomputation. false: the function is recorded as usual,
+  /// but the tensors that its graph saves are dropped, and recomputed on first use.
   bool reentrant = false;
-  /// Recomputations start from the random state at which the function began.
+  /// Recomputations start from the random state that the function started from.
   bool preserve_rng = true;
-  /// Non-reentrant: a recomputation stops when the last saved tensor is there; see compose().
-  /// EarlyStop overrides it.
+  /// Non-reentrant: a recomputation stops once the last saved tensor has been recomputed; see
+  /// compose(). An EarlyStop scope overrides this option.
   bool early_stop = true;
-  /// A recomputation that differs throws CheckpointError.
+  /// What to compare between forward and recomputation; a difference throws CheckpointError.
   DeterminismCheck determinism = DeterminismCheck::metadata;
-  /// Non-reentrant: the ops whose results are kept for the recomputation. Such a region can be
-  /// walked back once.
+  /// Non-reentrant: selects the ops whose results are kept for the recomputation. Kept results
+  /// serve one backward only.
   Policy policy = nullptr;
   /// nullptr: correct_mechanics(). Must outlive the graph.
   const Mechanics* mechanics = nullptr;
 };
 
-/// Runs `function(inputs)`; its intermediate results are not kept for backward but computed again
-/// there. Returns what the function returned. With grad mode off it just runs the function.
+/// Runs `function(inputs)` and returns its result. Intermediate results are not kept for backward;
+/// backward recomputes them. With grad mode off this only runs the function.
 ///
-/// Reentrant: when none of `inputs` requires grad, nothing is recorded, so parameters used by the
-/// function get no gradient (frozen_checkpoint_warnings() counts it); otherwise every floating
-/// output requires grad. Backward must not be partial (grad(), or backward with inputs):
-/// std::invalid_argument. Non-reentrant: exactly what a plain run records, with one recomputation
-/// per backward. Errors: std::invalid_argument for an empty function, undefined inputs;
-/// CheckpointError in backward when the recomputation does not match. Reentrant,
-/// std::invalid_argument also when the function changes an input in place or returns an undefined
+/// Reentrant: if none of `inputs` requires grad, nothing is recorded, and parameters that the
+/// function uses get no gradient (frozen_checkpoint_warnings() counts these calls). Otherwise every
+/// floating-point output requires grad. A partial backward (grad(), or backward with inputs) throws
+/// std::invalid_argument. Non-reentrant: records exactly what a plain run records, and recomputes
+/// once per backward. Errors: std::invalid_argument for an empty function or undefined inputs;
+/// CheckpointError in backward if the recomputation does not match. The reentrant variant also
+/// throws std::invalid_argument if the function changes an input in place or returns an undefined
 /// tensor.
 Tensors checkpoint(const Function& function, const Tensors& inputs,
                    const CheckpointOptions& options = {});
 
-/// Number of reentrant checkpoints that saw no input that requires grad, on this thread: each is
-/// probably a mistake that freezes the parameters behind it.
+/// Number of reentrant checkpoint() calls on this thread in which no input required grad. Each is
+/// probably a mistake: the parameters inside are frozen.
 std::int64_t frozen_checkpoint_warnings();
 
-/// What to tell the user for each of them. The engine itself writes nowhere.
+/// The warning text for such a call. The engine itself prints nothing.
 inline constexpr std::string_view kFrozenCheckpointWarning =
     "[checkpoint] no input of this reentrant checkpoint requires grad, so its outputs do not "
     "either "
     "and the parameters that it uses get no gradient; use reentrant = false, or let an input "
     "require grad";
 
-/// The mechanics to be used: those of the options, or the correct ones.
+/// The mechanics from the options, or correct_mechanics() if there are none.
 inline const Mechanics& mechanics_of(const CheckpointOptions& options) {
   return options.mechanics != nullptr ? *options.mechanics : correct_mechanics();
 }

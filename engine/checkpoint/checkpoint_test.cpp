@@ -304,7 +304,7 @@ TEST_CASE("the same tensor passed twice gets both contributions") {
   CHECK(same_bits(expected, x.grad()));
 }
 
-TEST_CASE("outputs that nobody uses contribute nothing") {
+TEST_CASE("unused outputs contribute nothing") {
   const bool reentrant = GENERATE(false, true);
   const LedgerScope fresh;
   ambient().streams.seed(7);

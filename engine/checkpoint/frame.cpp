@@ -30,8 +30,8 @@ class FrameHooks final : public SavedTensorHooks {
 /// During a recomputation: saved tensors are collected for the forward's placeholders.
 class RecomputationHooks final : public SavedTensorHooks {
  public:
-  RecomputationHooks(Frame& frame, Frame::Pass& pass, Region::Recomputation& ops)
-      : frame_(frame), pass_(pass), ops_(ops) {}
+  RecomputationHooks(Frame& frame, Frame::BackwardCache& cache, Region::Recomputation& ops)
+      : frame_(frame), cache_(cache), ops_(ops) {}
 
   std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
     if (ops_.over()) throw RecomputationComplete{&frame_.region_};
@@ -48,10 +48,10 @@ class RecomputationHooks final : public SavedTensorHooks {
     const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
     if (saved.holder != nullptr) {
       check(saved, index, t);
-      Tensor& slot = pass_.recomputed[static_cast<std::size_t>(index)];
+      Tensor& slot = cache_.recomputed[static_cast<std::size_t>(index)];
       slot = t.detach();
       slot.storage()->hold();
-      pass_.versions[static_cast<std::size_t>(index)] = t.version();
+      cache_.versions[static_cast<std::size_t>(index)] = t.version();
     }
     // README.md, section 2: early stop (N3).
     if (frame_.options_.early_stop && frame_.mechanics_.ends_recomputation(count_, expected)) {
@@ -81,7 +81,7 @@ class RecomputationHooks final : public SavedTensorHooks {
   }
 
   Frame& frame_;
-  Frame::Pass& pass_;
+  Frame::BackwardCache& cache_;
   Region::Recomputation& ops_;
   int count_ = 0;
 };
@@ -138,10 +138,10 @@ Tensors Frame::forward(const Function& function, const Tensors& inputs) {
 Holder::~Holder() {
   frame_->saved_[static_cast<std::size_t>(index_)].holder = nullptr;
   const auto index = static_cast<std::size_t>(index_);
-  for (auto& pass : frame_->passes_) {
-    // A pass from before the forward was over knows fewer.
-    if (index >= pass->recomputed.size()) continue;
-    Tensor& t = pass->recomputed[index];
+  for (auto& cache : frame_->caches_) {
+    // A cache from before the forward was over knows fewer.
+    if (index >= cache->recomputed.size()) continue;
+    Tensor& t = cache->recomputed[index];
     if (!t.defined()) continue;
     t.storage()->drop();
     t = Tensor();
@@ -149,35 +149,35 @@ Holder::~Holder() {
 }
 
 // README.md, section 4: the key of a recomputation (N2, N15).
-Frame::Pass& Frame::pass_for(std::uint64_t backward, BackwardGroup* group) {
-  for (auto& pass : passes_) {
-    if (pass->backward == backward) return *pass;
+Frame::BackwardCache& Frame::cache_for(std::uint64_t backward, BackwardGroup* group) {
+  for (auto& cache : caches_) {
+    if (cache->backward == backward) return *cache;
   }
-  passes_.push_back(std::make_unique<Pass>());
-  Pass& pass = *passes_.back();
-  pass.backward = backward;
-  pass.recomputed.resize(saved_.size());
-  pass.versions.resize(saved_.size());
+  caches_.push_back(std::make_unique<BackwardCache>());
+  BackwardCache& cache = *caches_.back();
+  cache.backward = backward;
+  cache.recomputed.resize(saved_.size());
+  cache.versions.resize(saved_.size());
   // Whatever this backward, or its group, does not use must not outlive it.
   const auto drop = [frame = weak_from_this(), backward] {
-    if (const auto alive = frame.lock()) alive->drop_pass(backward);
+    if (const auto alive = frame.lock()) alive->drop_cache(backward);
   };
   const bool drops = mechanics_.drops_at_end();
   if (drops && group != nullptr) group->at_end(drop);
   if (drops && group == nullptr) at_end_of_backward(drop);
   try {
-    recompute(pass);
+    recompute(cache);
   } catch (...) {
-    drop_pass(backward);
+    drop_cache(backward);
     throw;
   }
-  return pass;
+  return cache;
 }
 
-void Frame::drop_pass(std::uint64_t backward) {
-  std::erase_if(passes_, [&](const std::unique_ptr<Pass>& pass) {
-    if (pass->backward != backward) return false;
-    for (Tensor& t : pass->recomputed) {
+void Frame::drop_cache(std::uint64_t backward) {
+  std::erase_if(caches_, [&](const std::unique_ptr<BackwardCache>& cache) {
+    if (cache->backward != backward) return false;
+    for (Tensor& t : cache->recomputed) {
       if (t.defined()) t.storage()->drop();
     }
     return true;
@@ -189,44 +189,44 @@ Tensor Frame::fetch(int index) {
   BackwardGroup* group = forward_is_over_ ? BackwardGroup::current() : nullptr;
   const std::uint64_t backward =
       mechanics_.key_of_recomputation(group != nullptr ? group->id() : current_backward());
-  Pass& pass = pass_for(backward, group);
+  BackwardCache& cache = cache_for(backward, group);
   const auto at = static_cast<std::size_t>(index);
   const Saved& saved = saved_[at];
-  if (at >= pass.recomputed.size() || !pass.recomputed[at].defined()) {
+  if (at >= cache.recomputed.size() || !cache.recomputed[at].defined()) {
     throw CheckpointError("[checkpoint] " + label(index, saved.shape, saved.dtype) +
                           " was unpacked twice in one " +
                           (group != nullptr ? "group of backwards" : "backward") +
                           ", or the recomputation did not produce it");
   }
-  Tensor& slot = pass.recomputed[at];
+  Tensor& slot = cache.recomputed[at];
   // Whatever was agreed not to be checked: a node must not read past the end of what it gets.
   if (!(slot.shape() == saved.shape) || slot.dtype() != saved.dtype) {
     throw CheckpointError("[checkpoint] the recomputation differs from the forward: " +
                           label(index, saved.shape, saved.dtype) + " expected, got " +
                           label(index, slot.shape(), slot.dtype()));
   }
-  if (slot.version() != pass.versions[at]) {
+  if (slot.version() != cache.versions[at]) {
     throw CheckpointError(
         "[checkpoint] " + label(index, saved.shape, saved.dtype) +
         " was changed by an in-place operation since the recomputation: version " +
-        std::to_string(pass.versions[at]) + " expected, got " + std::to_string(slot.version()));
+        std::to_string(cache.versions[at]) + " expected, got " + std::to_string(slot.version()));
   }
   Tensor result = slot;
   mechanics_.release(slot);
   if (!slot.defined()) result.storage()->drop();
   // Outside of a backward every access stands for itself.
-  if (backward == 0) drop_pass(0);
+  if (backward == 0) drop_cache(0);
   return result;
 }
 
-void Frame::recompute(Pass& pass) {
+void Frame::recompute(BackwardCache& cache) {
   Tensors saved;
   saved.reserve(inputs_.size());
   for (const SavedTensor& input : inputs_) saved.push_back(input.get("checkpoint"));
   const Tensors bound = mechanics_.bind_inputs(saved, requires_grad_);
   saved.clear();
   Region::Recomputation watcher(region_, bound);
-  RecomputationHooks hooks(*this, pass, watcher);
+  RecomputationHooks hooks(*this, cache, watcher);
   try {
     HookScope scope(&hooks);
     RecomputationScope recomputing(mechanics_, entry_, region_.watched() ? &watcher : nullptr);

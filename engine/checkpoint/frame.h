@@ -40,16 +40,16 @@ class Frame : public std::enable_shared_from_this<Frame> {
     DType dtype{};
     std::uint64_t hash = 0;
   };
-  struct Pass {
+  struct BackwardCache {
     std::uint64_t backward = 0;  ///< Or the group's.
     /// By placeholder; undefined when not there (any more).
     std::vector<Tensor> recomputed;
     std::vector<std::uint64_t> versions;
   };
 
-  Pass& pass_for(std::uint64_t backward, BackwardGroup* group);
-  void drop_pass(std::uint64_t backward);
-  void recompute(Pass& pass);
+  BackwardCache& cache_for(std::uint64_t backward, BackwardGroup* group);
+  void drop_cache(std::uint64_t backward);
+  void recompute(BackwardCache& cache);
 
   Function function_;
   CheckpointOptions options_;
@@ -65,7 +65,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// The function is a Sequence, and nothing came after the last save in the layer that made it: a
   /// recomputation can then end between two layers, which takes no exception.
   bool ends_between_layers_ = false;
-  std::vector<std::unique_ptr<Pass>> passes_;
+  std::vector<std::unique_ptr<BackwardCache>> caches_;
 };
 
 /// Stands in the graph for a tensor that was dropped.

@@ -52,30 +52,30 @@ class Mechanics {
                               const std::vector<bool>& requires_grad) const;
 
   /// Non-reentrant: whether a recomputation that has saved `saved` of the forward's `expected`
-  /// tensors may stop. Asked with early stop only, after each.
+  /// tensors may stop. Called after each save, if early stop is on.
   virtual bool ends_recomputation(int saved, int expected) const;
 
-  /// Non-reentrant: what a recomputation is kept under. Backward passes of one key share one; 0 is
-  /// no backward. `backward` is the number of the pass, or of its group.
+  /// Non-reentrant: the key under which a recomputation is stored. Backwards with the same key
+  /// share it; 0 means no backward. `backward` is the number of the backward, or of its group.
   virtual std::uint64_t key_of_recomputation(std::uint64_t backward) const;
 
-  /// Non-reentrant: whether what a backward recomputed and did not use goes when it ends.
+  /// Non-reentrant: whether unused recomputed tensors are dropped when their backward ends.
   virtual bool drops_at_end() const;
 
-  /// Whether a recomputation's ops are held to the versions that their operands had in the forward.
+  /// Whether a recomputation compares the versions of its ops' operands with those of the forward.
   virtual bool compares_versions() const;
 
-  /// Reentrant: walks the graph of the recomputation from those outputs that require grad and
-  /// received a gradient; undefined gradients are of outputs that nobody used. `bound` are the
-  /// inputs of the recomputation. Throws std::invalid_argument when there is none.
+  /// Reentrant: runs backward over the graph of the recomputation, from the outputs that require
+  /// grad and received a gradient (an unused output has an undefined gradient). `bound` are the
+  /// inputs of the recomputation. Throws std::invalid_argument if there is no such output.
   virtual void differentiate(Tensors outputs, std::span<Tensor> gradients,
                              std::span<const Tensor> bound) const;
 
   /// Reentrant: the gradient that the recomputation left on bound input `index`.
   virtual Tensor return_gradient(std::span<const Tensor> bound, std::size_t index) const;
 
-  /// Non-reentrant: called with a recomputed tensor that was just handed to its node; the frame's
-  /// reference is to be dropped.
+  /// Non-reentrant: drops the frame's reference to a recomputed tensor that its node has just
+  /// received.
   virtual void release(Tensor& recomputed) const;
 };
 

@@ -12,8 +12,7 @@ namespace rematch {
 using testing::LedgerScope;
 using testing::variable;
 
-TEST_CASE_METHOD(LedgerScope,
-                 "an output that nobody used is gone before its recomputation is walked") {
+TEST_CASE_METHOD(LedgerScope, "an unused output is gone before its recomputation is walked") {
   const Tensor x = variable({0.5, -1}, {2});
   constexpr std::int64_t kLarge = 1000;
   std::int64_t at_end = 0;

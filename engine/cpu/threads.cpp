@@ -14,8 +14,8 @@ namespace rematch::cpu {
 namespace {
 
 /// Workers of one calling thread. A step hands them thousands of small jobs, so they look for the
-/// next one for a while before they sleep. Whoever is there takes the next share, the caller too: a
-/// job waits for nobody who has not begun one.
+/// next one for a while before they sleep. Every running thread, including the caller, takes the
+/// next share. A job waits only for threads that have begun a share.
 class Pool {
  public:
   explicit Pool(int workers) {
@@ -38,7 +38,7 @@ class Pool {
     open_.store(true);
     publish();
     work();
-    // From here on nobody begins; those who read the job before are waited for. Sequentially
+    // From here on no thread begins a share; wait for those that have read the job. Sequentially
     // consistent, as is serve(): either it sees that the job is closed, or we see that it is there.
     open_.store(false);
     for (int spins = 0; inside_.load() != 0; ++spins) {

@@ -96,7 +96,7 @@ TEST_CASE("shares cover a range once, begin at multiples, and respect the grain"
   }
 }
 
-TEST_CASE("a job's shares are taken by whoever is free") {
+TEST_CASE("a job's shares are taken by any free thread") {
   const Threads threads(2);
   std::atomic<int> others{0};
   cpu::parallel(4, 1, 1, [&](std::int64_t begin, std::int64_t end) {

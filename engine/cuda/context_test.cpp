@@ -92,7 +92,7 @@ TEST_CASE("threads have streams of their own, which do not wait for the default 
   CHECK(std::count(streams.begin(), streams.end(), mine) == 0);
 }
 
-TEST_CASE("a new thread starts with strict precision and no calls, whoever was before it",
+TEST_CASE("a new thread starts with strict precision and no calls, whatever earlier threads did",
           "[gpu]") {
   need_device();
   std::thread([] {

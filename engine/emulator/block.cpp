@@ -164,7 +164,8 @@ void Block::run(unsigned threads, const std::function<void()>& body) {
   for (unsigned t = 0; t < threads; ++t) fibers_[t].state = State::fresh;
   for (unsigned k = 0; k < threads; ++k) {
     resume(descending() ? threads - 1 - k : k);
-    // Whoever may go on does so first, and so gets ahead of the others as far as barriers let it.
+    // A thread that can continue does so first, and gets ahead of the others as far as barriers
+    // allow.
     while (descending() && !ready_.empty()) resume_last();
   }
   while (alive_ > 0) {
@@ -190,7 +191,7 @@ void Block::release(unsigned thread) {
   ready_.push_back(thread);
 }
 
-/// All that are alive have arrived, so nobody waits in a meeting.
+/// All live threads have arrived, so none waits in a meeting.
 void Block::release_all() {
   at_barrier_ = 0;
   for (unsigned t = 0; t < size_; ++t) {
@@ -216,7 +217,7 @@ void Block::meet(unsigned mask, std::size_t bytes) {
   meeting->arrived |= 1U << lane;
   if (meeting->arrived != mask) return wait();
   meetings_.erase(meeting);
-  // Whoever comes last hands out, so that nobody can offer again before all have theirs.
+  // The last lane distributes the values, so that no lane can offer again before all have theirs.
   Fiber* const lanes = &fibers_[std::size_t{warp} * kWarp];
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     Fiber& each = lanes[std::countr_zero(rest)];

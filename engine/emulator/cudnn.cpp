@@ -351,7 +351,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (scratch_bytes > 0 && scratch == nullptr) return CUDNN_STATUS_BAD_PARAM;
   rematch::emulator::enqueue(
       handle->stream, [type = operation.type, c, arrays, is_double, scratch, scratch_bytes] {
-        // The ends of what the plan may use are overwritten, so that nobody counts on it.
+        // The ends of what the plan may use are overwritten, so that no code relies on it.
         if (scratch_bytes > 0) {
           auto* const first = static_cast<unsigned char*>(scratch);
           first[0] = 0xff;

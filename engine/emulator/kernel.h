@@ -40,7 +40,7 @@ T exchanged(unsigned mask, unsigned source, T value) {
 
 }  // namespace rematch::emulator
 
-// A warp is cut into segments of `width` lanes; nobody reads beyond the end of a segment.
+// A warp is cut into segments of `width` lanes; no lane reads beyond the end of its segment.
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {

@@ -33,7 +33,7 @@ constexpr std::size_t kPage = 4096;
 /// Larger blocks give their pages back: the area is locked and unlocked at every call, in a time
 /// that goes with the pages that it has.
 constexpr std::size_t kKeepsPages = std::size_t{1} << 16;
-/// Memory that nobody has written, and that which was freed: NaN in every type.
+/// Unwritten and freed memory: NaN in every type.
 constexpr int kUnwritten = 0xff;
 
 struct Block {

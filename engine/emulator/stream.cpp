@@ -229,7 +229,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned /*flags*/) {
   const std::lock_guard hold(device_lock());
-  // An event that was never recorded holds nobody up.
+  // Waiting for an event that was never recorded has no effect.
   if (event->stream == nullptr) return cudaSuccess;
   if (event->capture == nullptr) {
     if (s->capture != nullptr) return failed(cudaErrorStreamCaptureIsolation);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Streams that run as late as CUDA allows: nothing happens before somebody waits for it. With
+// Streams that run as late as CUDA allows: nothing happens before something waits for it. With
 // REMATCH_EMULATOR_STREAMS=mixed every second one, which in a thread's context is that of copies,
 // runs as early as the events that it waits for allow. Between the two, work that lacks an event or
 // a synchronization is done in the wrong order every time, not once a year.

@@ -11,7 +11,7 @@ namespace {
 
 using SizeClass = BlockCache::SizeClass;
 
-/// An address that nobody reads.
+/// An address that is never read.
 void* block(std::size_t number) {
   static std::vector<char> blocks(100);
   return &blocks.at(number);

@@ -252,7 +252,7 @@ TEST_CASE_METHOD(LedgerScope, "a parameter changed in place within a scope is ca
   CHECK(same_bits(linear(x, w).detach(), warm));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a cache filled without recording costs nobody a gradient") {
+TEST_CASE_METHOD(LedgerScope, "a cast cache filled with recording off does not lose gradients") {
   const Tensor w = parameter({6, 6}, 1);
   const Tensor x = values_off_zero({3, 6}, 3, DType::float32);
   const AutocastScope on;

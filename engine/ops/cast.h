@@ -4,8 +4,8 @@
 
 namespace rematch {
 
-// Casts are no ops in the sense of engine/ambient/op_watcher.h: nobody is told of them, for how
-// many there are depends on a cache.
+// Casts are not ops in the sense of engine/ambient/op_watcher.h: watchers do not see them, because
+// their number depends on a cache.
 
 /// The values of `x` in another dtype, float32 or bfloat16 (rounded to nearest, ties to even). With
 /// the dtype that it has, x itself. The gradient is cast back. Saves nothing. Throws

@@ -59,7 +59,7 @@ class SplitBackward final : public Node {
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
     const DType dtype = (grads_out[0].defined() ? grads_out[0] : grads_out[1]).dtype();
     const Columns c = columns(shape_);
-    // An output that nobody used contributes zeros, not ones.
+    // An unused output contributes zeros, not ones.
     for (const int i : {0, 1}) {
       Tensor& g = grads_out[static_cast<std::size_t>(i)];
       if (!g.defined()) {

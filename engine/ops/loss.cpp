@@ -94,7 +94,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target) {
   require(target.device() == x.device(), op,
           [] { return std::string("a target on the device of the input expected"); });
   const std::int64_t classes = x.shape()[1];
-  // On a device nobody waits to look: a class that does not exist makes the loss NaN there.
+  // On a device the host does not wait for this check; an invalid class makes the loss NaN there.
   const std::int64_t checked = target.device() == Device::cpu ? target.elements() : 0;
   for (std::int64_t i = 0; i < checked; ++i) {
     const std::int32_t t = target.data<std::int32_t>()[i];

@@ -10,8 +10,8 @@ namespace rematch {
 /// The node of a normalisation. Saves x, the mean if there is one, 1/std and, when x requires grad,
 /// the weight, in this order. `backward` is called as
 ///   backward(gy, pointers to gy, x, mean, 1/std, weight, gx, gw, gb)
-/// where the mean is null if there is none, the weight unless x requires grad, and gradients that
-/// nobody needs. An undefined `bias` is none.
+/// where the mean is null if there is none, the weight is null unless x requires grad, and
+/// gradients that are not needed are null. An undefined `bias` is none.
 template <class Backward>
 class NormBackward final : public Node {
  public:

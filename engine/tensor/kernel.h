@@ -31,7 +31,7 @@ inline Device kernel_device(const Tensor& t) {
 #define REMATCH_KERNEL(tensor, kernel, ...) \
   (kernel_device(tensor) == Device::cuda ? cuda::kernel(__VA_ARGS__) : cpu::kernel(__VA_ARGS__))
 /// For kernels with one value as their result: cpu::kernel(...) returns it, cuda::kernel(..., out)
-/// leaves it on the device, so that nobody waits for it.
+/// leaves it on the device, so that the host does not wait.
 #define REMATCH_VALUE_KERNEL(tensor, out, kernel, ...)                    \
   (kernel_device(tensor) == Device::cuda ? cuda::kernel(__VA_ARGS__, out) \
                                          : static_cast<void>(*(out) = cpu::kernel(__VA_ARGS__)))

@@ -9,7 +9,7 @@
 namespace rematch {
 
 /// One allocation, shared by every tensor that views it. Its version counts in-place writes, so
-/// that whoever saved a tensor notices that it changed.
+/// that a change of a saved tensor is detected.
 class Storage {
  public:
   /// Uninitialised memory from the ambient ledger. Throws OutOfMemory.

@@ -18,13 +18,13 @@ class Node;
 struct TensorImpl;
 class Tensor;
 
-/// Runs on a gradient as it arrives; returns a replacement of the same shape and dtype, or an
-/// undefined tensor to leave the gradient as it is. Runs with grad mode off.
+/// Called with a gradient, with grad mode off. Returns a replacement of the same shape and dtype,
+/// or an undefined tensor to leave the gradient unchanged.
 using GradientHook = std::function<Tensor(const Tensor&)>;
 
 /// A handle to a dense, contiguous, row-major array that may take part in autograd. Copies share
-/// the array and its gradient. A default-constructed tensor is undefined: an absent gradient is an
-/// undefined tensor, never zeros.
+/// the array and its gradient. A default-constructed tensor is undefined. An absent gradient is an
+/// undefined tensor (PyTorch's None), never zeros.
 class Tensor {
  public:
   Tensor() = default;
@@ -39,7 +39,7 @@ class Tensor {
   static Tensor ones(const Shape& shape, DType dtype, Tag tag = Tag::temporaries) {
     return full(shape, dtype, 1.0, tag);
   }
-  /// Values are converted to `dtype`; their count must match the shape.
+  /// Converts the values to `dtype`; their number must match the shape.
   static Tensor from(std::span<const double> values, const Shape& shape,
                      DType dtype = DType::float32);
 
@@ -47,7 +47,7 @@ class Tensor {
   const Shape& shape() const;
   DType dtype() const;
   std::int64_t elements() const { return shape().elements(); }
-  /// Elements times element size.
+  /// Number of elements times element size.
   std::int64_t bytes() const;
 
   template <class T>
@@ -60,11 +60,11 @@ class Tensor {
     check_dtype(dtype_of<T>());
     return reinterpret_cast<const T*>(raw());
   }
-  /// Where the elements lie. Only those on the CPU can be reached through data().
+  /// Device of the elements. data() can only be used to access elements on the CPU.
   Device device() const { return storage()->device(); }
   std::byte* raw() const;
-  /// Copies all bytes from or to the host; the number of bytes must be the tensor's. On a device
-  /// the host waits.
+  /// Copy all bytes from or to the host; the span must have exactly bytes() bytes. For a device
+  /// tensor the host waits for the copy.
   void copy_from_host(std::span<const std::byte> bytes);
   void copy_to_host(std::span<std::byte> bytes) const;
   /// Element `i` as double, for tests and pictures.
@@ -73,7 +73,7 @@ class Tensor {
   double item() const;
   std::vector<double> to_vector() const;
 
-  /// For error messages, which then can say "fc1.weight"; empty unless set.
+  /// Shown in error messages ("fc1.weight"); empty unless set.
   std::string_view name() const;
   Tensor& set_name(std::string name);
 
@@ -83,7 +83,7 @@ class Tensor {
   bool requires_grad() const;
   /// Leaves only: throws std::invalid_argument on the result of an op or on an integer tensor.
   Tensor& set_requires_grad(bool on);
-  /// No grad_fn: made by the user, or by ops that did not record.
+  /// True without a grad_fn: created by the user, or by ops that did not record.
   bool is_leaf() const;
   /// The node that made this tensor, nullptr for a leaf.
   std::shared_ptr<Node> grad_fn() const;
@@ -92,13 +92,13 @@ class Tensor {
   const Tensor& grad() const;
   void set_grad(Tensor gradient);
 
-  /// Same storage and version counter, no history.
+  /// Returns a tensor with the same storage and version counter, without history.
   Tensor detach() const;
-  /// New storage, same values, no history.
+  /// Returns a copy in new storage, without history.
   Tensor clone(Tag tag = Tag::temporaries) const;
 
-  /// `hook` runs on this tensor's gradient in every backward in which one arrives, after all
-  /// contributions are summed and before it is used. Needs requires_grad.
+  /// `hook` runs on this tensor's gradient in every backward that computes one, after all
+  /// contributions have been summed and before the gradient is used. Requires requires_grad().
   void register_hook(GradientHook hook);
 
   friend bool is_same(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
@@ -112,17 +112,17 @@ class Tensor {
 
 using Tensors = std::vector<Tensor>;
 
-/// Internals of a tensor; ops and autograd use them, users do not.
+/// Internals of a tensor, for ops and autograd only.
 struct TensorImpl : std::enable_shared_from_this<TensorImpl> {
   std::shared_ptr<Storage> storage;
   Shape shape;
   DType dtype = DType::float32;
   bool requires_grad = false;
-  /// Shares its memory with a tensor that knows nothing of its history, so that an in-place write
-  /// would go past autograd: refused.
+  /// Shares memory with a tensor that does not have its history. Autograd would not see an in-place
+  /// write, so such a write is an error.
   bool sealed = false;
-  /// For a reshape view: the tensor it views, and the storage version for which grad_fn holds. An
-  /// in-place op on the base makes it stale; Tensor::grad_fn() then remakes it.
+  /// For a reshape view: the storage version for which grad_fn is valid. An in-place op on `base`
+  /// makes grad_fn stale; Tensor::grad_fn() then rebuilds it.
   std::uint64_t view_version = 0;
   int output_index = 0;
   std::shared_ptr<TensorImpl> base;

@@ -14,7 +14,7 @@ namespace rematch {
 /// for more. `id` names the property in RC_PARAMS="reproduce=...", so it is unique within a program
 /// and stays as it is. While RC_PARAMS reproduces other properties, this one is skipped (so a test
 /// checks one property); a property of which no case ran fails, for RapidCheck itself would call
-/// that a success. Once the fault is mended, a reproduction fails with "Reproduced result is not a
+/// that a success. Once the fault is fixed, a reproduction fails with "Reproduced result is not a
 /// failure".
 template <class Testable>
 void check_property(const std::string& id, Testable&& property, int cases = 100) {

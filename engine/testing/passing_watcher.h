@@ -8,8 +8,8 @@
 
 namespace rematch {
 
-/// Sees the ops of its scope on their way to whoever else watches them. Alone it changes nothing;
-/// derive from it to look, or to answer in the other's place.
+/// Passes the ops of its scope on to the surrounding watcher, if any. By itself it changes nothing;
+/// derive from it to observe ops, or to answer instead of that watcher.
 class PassingWatcher : public OpWatcher {
  public:
   PassingWatcher() : outer_(std::exchange(ambient().ops, this)) {}

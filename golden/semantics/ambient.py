@@ -73,7 +73,10 @@ def states_seen(variant, before_backward, **options):
     return torch.equal(*states), torch.equal(left, torch.get_rng_state())
 
 
-@probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")
+@probe(
+    "AM1.state_at_entry",
+    "Draws before the region and after it: where the recomputation begins.",
+)
 def state_at_entry():
     seen = {}
     for variant in VARIANTS:
@@ -132,7 +135,10 @@ def several_regions():
     return seen
 
 
-@probe("AM2.python_random", "Python's random inside the function: state at entry, state afterwards.")
+@probe(
+    "AM2.python_random",
+    "Python's random inside the function: state at entry, state afterwards.",
+)
 def python_random():
     seen = {}
     for variant in VARIANTS:
@@ -184,7 +190,10 @@ def setting(get, put, value):
         put(before)
 
 
-@probe("AM3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.")
+@probe(
+    "AM3.grad_mode",
+    "Recording in the recomputation of a backward that is called with recording off.",
+)
 def grad_mode():
     seen = {}
     for variant in VARIANTS:
@@ -201,7 +210,10 @@ def grad_mode():
     return seen
 
 
-@probe("AM5.device_context", "torch.device('meta') around the forward only: whose the recomputation sees.")
+@probe(
+    "AM5.device_context",
+    "torch.device('meta') around the forward only: whose the recomputation sees.",
+)
 def device_context():
     return whose(lambda: torch.empty(1).device.type, lambda: torch.device("meta"), nullcontext)
 
@@ -298,7 +310,10 @@ def global_variable():
     )
 
 
-@probe("AM6.context_variable", "A context variable and a thread-local, set around the forward only.")
+@probe(
+    "AM6.context_variable",
+    "A context variable and a thread-local, set around the forward only.",
+)
 def context_variable():
     variable_ = contextvars.ContextVar("probe", default="unset")
 
@@ -317,7 +332,8 @@ def context_variable():
 
 
 @probe(
-    "AM6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?"
+    "AM6.saved_tensor_hooks",
+    "Hooks on saved tensors around the forward: do they see the recomputation?"
 )
 def saved_tensor_hooks():
     seen = {}

@@ -122,7 +122,7 @@ RULE("AM1",
   seen.add("AM1.not_preserved", steps(options));
 }
 
-RULE("AM1", "a random stream of the user's own is preserved as the default one is") {
+RULE("AM1", "the user's own random streams are preserved like the default one") {
   json facts;
   for (const Way way : kVariants) {
     const int stream = ambient().streams.add("the user's");

@@ -33,7 +33,8 @@ def tuples(variant, forward, backward):
 
 
 @probe(
-    "AM4.tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only."
+    "AM4.tuple",
+    "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only."
 )
 def around_the_forward():
     return {v: tuples(v, casting(), nullcontext()) for v in VARIANTS}
@@ -54,7 +55,10 @@ def around_the_backward():
     return {v: tuples(v, nullcontext(), casting()) for v in VARIANTS}
 
 
-@probe("AM4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.")
+@probe(
+    "AM4.inside",
+    "Autocast inside the function: dtypes of a product in it, forward and recomputation.",
+)
 def inside():
     seen = {}
     for variant in VARIANTS:

@@ -21,7 +21,9 @@ def by_options(forward, recomputation):
         "with_early_stop": mismatch(forward, recomputation),
         "without": mismatch(forward, recomputation, early_stop=False),
         "with_early_stop_unchecked": mismatch(forward, recomputation, determinism_check="none"),
-        "without_unchecked": mismatch(forward, recomputation, early_stop=False, determinism_check="none"),
+        "without_unchecked": mismatch(
+            forward, recomputation, early_stop=False, determinism_check="none"
+        ),
         "reentrant": mismatch(forward, recomputation, "reentrant"),
     }
 
@@ -89,7 +91,8 @@ def freed_holder():
 
 
 @probe(
-    "N6.values", "The recomputation computes other values in the same shapes: a count from call to call."
+    "N6.values",
+    "The recomputation computes other values in the same shapes: a count from call to call."
 )
 def values():
     def situation(call, accident):
@@ -131,7 +134,10 @@ def unchecked():
     }
 
 
-@probe("N18.throws_in_recomputation", "A function that throws in its recomputation: state afterwards.")
+@probe(
+    "N18.throws_in_recomputation",
+    "A function that throws in its recomputation: state afterwards.",
+)
 def throws_in_recomputation():
     seen = {}
     for variant in VARIANTS:
@@ -201,8 +207,8 @@ def mismatch_then_again():
 
 @probe(
     "N7.inner_gradient",
-    "A function that differentiates inside and then saves another shape in the recomputation of the "
-    "outer backward: is it noticed?",
+    "A function that differentiates inside and then saves another shape in the "
+    "recomputation of the outer backward: is it noticed?",
 )
 def inner_gradient():
     def run(**options):

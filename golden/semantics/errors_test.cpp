@@ -135,7 +135,7 @@ RULE("N7", "a function that differentiates inside is checked like any other") {
            {{"with_early_stop", run({})}, {"without", run(without_early_stop())}});
 }
 
-RULE("N18", "after a function threw, everything is as it was, and backward can be tried again") {
+RULE("N18", "after a function threw, all state is restored and backward can be retried") {
   json in_recomputation;
   json in_forward;
   for (const Way way : kVariants) {

@@ -128,7 +128,7 @@ RULE("N16", "a weight that changes between the backwards of a group is noticed")
                                             : json("error: " + error)}});
 }
 
-RULE("N16", "what a group recomputed and did not use dies with the group") {
+RULE("N16", "unused recomputed tensors of a group die with the group") {
   std::vector<std::weak_ptr<Storage>> recomputed;
   bool recomputing = false;
   const Function body = [&](const Tensors& in) -> Tensors {

@@ -250,7 +250,8 @@ def double_backward():
 
 
 @probe(
-    "N5.leftovers", "What a recomputation recomputed and its backward did not use, after that backward."
+    "N5.leftovers",
+    "What a recomputation recomputed and its backward did not use, after that backward."
 )
 def leftovers_of_a_backward():
     recomputed = []

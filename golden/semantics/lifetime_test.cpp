@@ -95,7 +95,7 @@ RULE("N5", "a recomputed tensor dies when its node has read it, under a retained
            }));
 }
 
-RULE("N5", "outside of a backward every look at a saved tensor recomputes") {
+RULE("N5", "outside of a backward every unpack of a saved tensor recomputes") {
   int runs = 0;
   SavedTensor kept;
   const Function body = counted_one(runs, [&](const Tensor& x) {
@@ -156,7 +156,7 @@ RULE("N5", "a checkpoint keeps its inputs and nothing else, until backward or th
   seen.add("N5.after_backward", walked);
 }
 
-RULE("N5", "what a backward recomputed and did not use dies with the backward") {
+RULE("N5", "unused recomputed tensors die with their backward") {
   Storages recomputed;
   bool recomputing = false;
   const Function body = [&](const Tensors& in) -> Tensors {

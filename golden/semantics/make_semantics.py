@@ -89,7 +89,7 @@ def written(record):
 
 
 def digest(text):
-    """FNV-1a, 64 bits (draft-eastlake-fnv): whoever edits a line by hand is noticed."""
+    """FNV-1a, 64 bits (draft-eastlake-fnv): detects lines that were edited by hand."""
     value = 0xCBF29CE484222325
     for byte in text.encode():
         value = (value ^ byte) * 0x100000001B3 % 2**64

@@ -109,7 +109,8 @@ def belongs_to_the_innermost():
 @probe(
     "N13.inputs_belong_to_the_parent",
     "How many tensors the outer of two checkpoints says that its forward saved (a tanh, the "
-    "inner's two inputs, a product of two operands), and its recomputation, for which one is frozen.",
+    "inner's two inputs, a product of two operands), and its recomputation, for which one is "
+    "frozen.",
 )
 def inputs_belong_to_the_parent():
     w = variable(2.0)
@@ -130,7 +131,10 @@ def inputs_belong_to_the_parent():
     return {"saved_in_forward": 0, "saved_in_recomputation": 0}
 
 
-@probe("N13.recomputation_inside_a_forward", "A function that differentiates another checkpoint's result.")
+@probe(
+    "N13.recomputation_inside_a_forward",
+    "A function that differentiates another checkpoint's result.",
+)
 def recomputation_inside_a_forward():
     def run(call):
         x = variable(0.5, -1.0)
@@ -156,7 +160,8 @@ def recomputation_inside_a_forward():
 
 
 @probe(
-    "N13.hooks_around_backward", "Hooks active during backward: do they see what a recomputation saves?"
+    "N13.hooks_around_backward",
+    "Hooks active during backward: do they see what a recomputation saves?"
 )
 def hooks_around_backward():
     seen = {}

@@ -68,7 +68,7 @@ RULE("N13",
 }
 
 RULE("N13",
-     "checkpoints side by side in a checkpoint run as often as what is saved around them asks") {
+     "sibling checkpoints in a checkpoint run as often as the tensors saved around them require") {
   seen.add("N13.siblings", {{"with_early_stop", siblings(true)}, {"without", siblings(false)}});
   seen.add("N13.siblings_after_an_op",
            {{"with_early_stop", siblings(true, true)}, {"without", siblings(false, true)}});
@@ -161,7 +161,7 @@ RULE("N13", "a recomputation begins as if no checkpoint and no hook were active"
   seen.add("N13.hooks_around_backward", packs);
 }
 
-RULE("N13", "early stop is each checkpoint's own") {
+RULE("N13", "each checkpoint has its own early stop") {
   int inner_tail = 0;
   int outer_tail = 0;
   const Function inner = of_one([&](const Tensor& x) {
@@ -198,7 +198,7 @@ RULE("N13", "early stop is each checkpoint's own") {
   seen.add("N13.scope_around_a_nesting", {{"level_runs", runs}});
 }
 
-RULE("N13", "of two checkpoints in a checkpoint each backward recomputes what it needs") {
+RULE("N13", "each backward recomputes only what it needs of two checkpoints in a checkpoint") {
   json facts;
   for (const bool early_stop : {true, false}) {
     std::vector<int> runs(3);

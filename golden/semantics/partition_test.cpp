@@ -60,7 +60,7 @@ RULE("PT1",
   }
 }
 
-RULE("PT2", "in one segment nothing is checkpointed, and not a word is said") {
+RULE("PT2", "with one segment nothing is checkpointed, silently") {
   HookCounter hooks;
   const std::int64_t warnings = frozen_checkpoint_warnings();
   const std::string runs = runs_of(3, 1);
@@ -69,7 +69,7 @@ RULE("PT2", "in one segment nothing is checkpointed, and not a word is said") {
   CHECK(frozen_checkpoint_warnings() == warnings);
 }
 
-RULE("PT3", "numbers of segments that make no sense are refused") {
+RULE("PT3", "invalid numbers of segments are refused") {
   json facts;
   const auto error = [](int layers, int segments) {
     return outcome([=] { runs_of(layers, segments); });
@@ -96,7 +96,7 @@ RULE("PT4", "segments are recomputed last first, the layers of each in the order
   seen.add("PT4.order", facts);
 }
 
-RULE("PT5", "a segment hands on all that its last function returns") {
+RULE("PT5", "a segment passes on everything that its last function returns") {
   const Function first = [](const Tensors& in) -> Tensors {
     return {scale(in[0], 1), scale(in[0], 2)};
   };

@@ -1,4 +1,4 @@
-"""The non-reentrant variant: what is saved, when it is recomputed, and where a recomputation stops."""
+"""The non-reentrant variant: what is saved, when it is recomputed, where recomputation stops."""
 
 import re
 import threading
@@ -159,7 +159,7 @@ def nothing_saved():
 
 
 def kernels(make):
-    """Runs before and after the ops of the function `make()`, and of kernels, in the recomputation."""
+    """In the recomputation: runs before and after the ops of `make()`, and runs of kernels."""
 
     def ops_in_backward(call):
         before, after, function = Counted(lambda t: t), Counted(lambda t: t), make()

@@ -106,7 +106,7 @@ RULE("N1", "what a non-reentrant checkpoint saves is hidden from the hooks aroun
   seen.add("N1.two_inputs", {{"packs", hooks.packs - before}});
 }
 
-RULE("N2", "one backward recomputes a non-reentrant checkpoint once, whatever it walks of it") {
+RULE("N2", "one backward recomputes a non-reentrant checkpoint once, however much of it it uses") {
   {
     int runs = 0;
     backward(
@@ -172,7 +172,9 @@ RULE("N3", "scopes decide early stop over the option, the innermost first, in th
   }
 }
 
-RULE("N3", "the op that saves the last tensor has run by then, since saving comes after kernels") {
+RULE(
+    "N3",
+    "the op that saves the last tensor has run before early stop, since ops save after computing") {
   seen.add("N3.input_saved", kernels(gelu));
   seen.add("N3.output_saved", kernels(tanh));
   seen.add("N3.two_ops", kernels([](const Tensor& x) { return gelu(gelu(x)); }));
@@ -180,8 +182,7 @@ RULE("N3", "the op that saves the last tensor has run by then, since saving come
   seen.add("N3.weights_after", kernels([&](const Tensor& x) { return mul(tanh(x), w); }));
 }
 
-RULE("N4",
-     "noise that is saved is the noise that was drawn, even where the recomputation stops at it") {
+RULE("N4", "saved noise is the noise that was drawn, even where the recomputation stops at it") {
   const Tensors plain = rrelu_gradient(Call(Way::plain), false);
   const auto verdict = [&](const Call& call) {
     return judged([&] { return rrelu_gradient(call, false); }, plain);

@@ -36,7 +36,10 @@ def forward():
     }
 
 
-@probe("RE1.other_arguments", "Arguments that are no tensors: does the recomputation get the same ones?")
+@probe(
+    "RE1.other_arguments",
+    "Arguments that are no tensors: does the recomputation get the same ones?",
+)
 def other_arguments():
     marker = object()
     got = []
@@ -84,7 +87,10 @@ def through_inputs():
     return partial_backward(lambda loss, x: loss.backward(inputs=[x]))
 
 
-@probe("RE3.recomputation", "What the recomputation is given, and how much of the function it runs.")
+@probe(
+    "RE3.recomputation",
+    "What the recomputation is given, and how much of the function it runs.",
+)
 def recomputation():
     x, w = variable(0.5), variable(3.0)
     h, frozen = x * 2, constant(1.0)

@@ -68,7 +68,7 @@ RULE("RE1", "the forward of the reentrant variant leaves one node, which saves t
                            {"recording_in_forward_and_recomputation", modes}});
 }
 
-RULE("RE2", "partial backwards are refused by the reentrant variant and leave no harm behind") {
+RULE("RE2", "the reentrant variant refuses partial backwards, and later backwards work") {
   seen.add("RE2.grad", partial_backward([](const Tensor& loss, const Tensor& x) {
              grad(std::span(&loss, 1), std::span(&x, 1));
            }));
@@ -154,7 +154,8 @@ RULE("RE4", "a non-reentrant checkpoint trains its weights even when its inputs 
                                  {"weight_has_gradient", w.grad().defined()}});
 }
 
-RULE("RE5", "every floating output of a reentrant checkpoint requires grad, detached ones, too") {
+RULE("RE5",
+     "every floating-point output of a reentrant checkpoint requires grad, even a detached one") {
   const Function body = [](const Tensors& in) -> Tensors {
     return {scale(in[0], 2), in[0].detach(), Tensor::zeros({2}, DType::int32)};
   };
@@ -239,7 +240,9 @@ RULE("RE10", "a function that changes an input in place is refused by the reentr
   seen.add("RE10.changes_a_constant_argument", constants);
 }
 
-RULE("RE11", "an input that is returned is itself without reentrance, and another tensor with it") {
+RULE("RE11",
+     "a returned input is the same tensor in the non-reentrant variant, a new one in the "
+     "reentrant") {
   json facts;
   for (const Way way : kVariants) {
     const Tensor h = scale(variable({0.5}), 2);

@@ -137,7 +137,10 @@ def extra_backward():
     return seen
 
 
-@probe("SE4.two_outputs", "Two outputs, a backward for each: a saved tensor serves one recomputation only.")
+@probe(
+    "SE4.two_outputs",
+    "Two outputs, a backward for each: a saved tensor serves one recomputation only.",
+)
 def two_outputs():
     a, b = selective(
         saving(aten.mul.Tensor), lambda x: (torch.tanh(x * x), torch.sigmoid(x * x)), variable(0.5)
@@ -158,7 +161,10 @@ def differing(policy, forward, recomputation):
     return outcome(selective(policy, body, variable(0.5, 1.0), early_stop=False).sum().backward)
 
 
-@probe("SE5.recomputation_differs", "A recomputation that runs an operator which the forward did not run.")
+@probe(
+    "SE5.recomputation_differs",
+    "A recomputation that runs an operator which the forward did not run.",
+)
 def recomputation_differs():
     policy = saving(aten.tanh.default)
     return {
@@ -246,7 +252,10 @@ def recompute_everything():
     }
 
 
-@probe("SE7.products", "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.")
+@probe(
+    "SE7.products",
+    "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.",
+)
 def products():
     def body(x, y):
         return torch.sigmoid(torch.matmul(torch.matmul(x, y), y)) * y
@@ -272,7 +281,10 @@ def products():
     return seen
 
 
-@probe("SE7.early_stop", "A saved last operator: kernels of tanh and add in the recomputation of two tanh.")
+@probe(
+    "SE7.early_stop",
+    "A saved last operator: kernels of tanh and add in the recomputation of two tanh.",
+)
 def early_stop():
     seen = {}
     body = lambda x: torch.tanh(torch.tanh(x) + x)
@@ -310,7 +322,10 @@ def surrounding_hooks():
     return seen
 
 
-@probe("SE10.nested", "A selective checkpoint inside another: runs of each and kernels in backward.")
+@probe(
+    "SE10.nested",
+    "A selective checkpoint inside another: runs of each and kernels in backward.",
+)
 def nested():
     seen = {}
     for name, outer_policy, inner_policy in [

@@ -165,7 +165,7 @@ RULE("SE2", "a policy is asked in the forward only, once for each op, by op and 
                               {"asked_for_products", asked}});
 }
 
-RULE("SE3", "a policy is not asked about views and what makes no tensors") {
+RULE("SE3", "a policy is not asked about views and ops that make no tensors") {
   json asked = json::array();
   const Policy policy = [&](const OpInstance& call) {
     asked.push_back(call.op);
@@ -180,7 +180,7 @@ RULE("SE3", "a policy is not asked about views and what makes no tensors") {
   seen.add("SE3.ignored", {{"asked", asked}});
 }
 
-RULE("SE4", "what a policy kept serves one recomputation") {
+RULE("SE4", "kept results serve one recomputation") {
   seen.add("SE4.extra_backward", {{"tanh_saved", second_backward(saving("tanh"))},
                                   {"nothing_saved", second_backward(saving("none"))},
                                   {"unused_saved", second_backward(saving("add"))}});
@@ -274,7 +274,7 @@ RULE("SE7", "a recomputation runs the function for what was not kept, early stop
   seen.add("SE7.early_stop", facts);
 }
 
-RULE("SE8", "what a policy keeps does not pass the hooks around the checkpoint") {
+RULE("SE8", "kept results bypass the hooks around the checkpoint") {
   HookCounter hooks;
   const Tensor y = non_reentrant(of_one(tanh), {variable({0.5})}, with(saving("tanh")));
   {
@@ -285,7 +285,7 @@ RULE("SE8", "what a policy keeps does not pass the hooks around the checkpoint")
            {{"by_default_packs", hooks.packs}, {"by_default_unpacks", hooks.unpacks}});
 }
 
-RULE("SE9", "a kept dropout does not move the mask of one that is drawn again") {
+RULE("SE9", "a kept dropout does not change the mask of a recomputed one") {
   seen.add("SE9.saved_then_recomputed", masks(Keep::must_save, Keep::must_recompute));
   seen.add("SE9.recomputed_then_saved", masks(Keep::must_recompute, Keep::must_save));
   seen.add("SE9.both_saved", masks(Keep::must_save, Keep::must_save));
@@ -297,7 +297,7 @@ RULE("SE9", "a kept dropout does not move the mask of one that is drawn again") 
   seen.add("SE9.random_state", {{"kept_by_backward", random_state() == before}});
 }
 
-RULE("SE10", "selective checkpoints may be nested, each with a policy of its own") {
+RULE("SE10", "selective checkpoints may be nested, each with its own policy") {
   json facts;
   const auto run = [&](const std::string& name, const Policy& outer, const Policy& inner) {
     std::vector<int> runs(2);

@@ -61,7 +61,7 @@ Tensor twice(const Tensor& x) { return tanh(tanh(x)); }
 
 }  // namespace
 
-RULE("N9", "an input that changes after the forward is noticed, captured ones, too") {
+RULE("N9", "an input that changes after the forward is noticed, even a captured one") {
   seen.add("N9.positional_changed", verdicts([](const Call& call, bool accident) -> Tensors {
              const Tensor x = variable({0.5, -1});
              const Tensor c = constant({2, 3});
@@ -150,7 +150,7 @@ RULE("N10", "a weight that changes between forward and backward is noticed") {
            }));
 }
 
-RULE("N10", "a write behind the version counter is seen by nobody") {
+RULE("N10", "a write that bypasses the version counter is not detected") {
   seen.add("N10.weight_data_changed", weight_changed([](Tensor& w) {
              double* values = w.data<double>();
              values[0] -= 1;
@@ -253,7 +253,7 @@ RULE("V", "a branch taken by a generator that the engine does not know is notice
            }));
 }
 
-RULE("V", "a mask drawn again, because it was asked for, makes a wrong gradient silently") {
+RULE("V", "without preserved random state a new mask silently makes a wrong gradient") {
   seen.add("V.no_preserved_random_state", verdicts([](const Call& call, bool accident) -> Tensors {
              const Tensor x = ramp({64});
              CheckpointOptions options;
@@ -264,7 +264,7 @@ RULE("V", "a mask drawn again, because it was asked for, makes a wrong gradient 
            }));
 }
 
-RULE("V", "when nothing happens, all is right") {
+RULE("V", "without changes between forward and backward all gradients are right") {
   seen.add("V.nothing_happens", verdicts([](const Call& call, bool) -> Tensors {
              const Tensor x = variable({0.5, -1});
              const Tensor w = variable({2, 3});

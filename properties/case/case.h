@@ -15,12 +15,11 @@ namespace rematch {
 enum class Variant : std::uint8_t { reentrant, non_reentrant };
 enum class CheckKind : std::uint8_t { none, metadata, values };
 
-/// Part of a selective policy: the results of an op are kept for the recomputation instead of
-/// computed again.
+/// One entry of a selective policy: the results of this op are kept, not recomputed.
 struct KeepSpec {
-  /// One of the names in Layer::ops (properties/layers/layer.h), which outlive every case.
+  /// One of the names in Layer::ops (properties/layers/layer.h); these have static lifetime.
   std::string_view op;
-  /// The index-th such op of the segment, from 0; -1: all of them.
+  /// Which op of that name in the segment, counted from 0; -1: all of them.
   int index = -1;
   friend bool operator==(const KeepSpec&, const KeepSpec&) = default;
 };
@@ -70,7 +69,7 @@ struct FieldsOf<SegmentSpec> {
   };
 };
 
-/// The engine's own checkpoint_sequential() cuts the model.
+/// The model is cut by the engine's checkpoint_sequential().
 struct SequentialSpec {
   int segments = 1;
   bool last_stored = true;
@@ -89,12 +88,13 @@ struct FieldsOf<SequentialSpec> {
   };
 };
 
-/// Either `sequential`, or explicit `segments` (ordered, disjoint; layers outside run plain).
-/// Neither is the plain plan.
+/// Either `sequential`, or explicit `segments` (ordered and disjoint; other layers run plain), or
+/// neither: then nothing is checkpointed.
 struct PlanSpec {
   std::optional<SequentialSpec> sequential;
   std::vector<SegmentSpec> segments;
-  /// What the model's graph saves, segment inputs included, waits for the backward in host memory.
+  /// Tensors that the model's graph saves, including segment inputs, are offloaded to host memory
+  /// until the backward needs them.
   bool offload = false;
   bool empty() const { return !sequential && segments.empty() && !offload; }
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
@@ -112,21 +112,22 @@ struct FieldsOf<PlanSpec> {
 
 enum class LossKind : std::uint8_t { mse, cross_entropy };
 enum class OptimizerKind : std::uint8_t { sgd, adam };
-/// Under autocast linear and conv2d compute in bfloat16. forward: each forward and its loss run in
-/// an autocast scope; both: so does each backward, whose recomputations then find one cast cache.
+/// Under autocast, linear and conv2d compute in bfloat16. forward: each forward and its loss run in
+/// an autocast scope. both: each backward also runs in one, so its recomputations share one cast
+/// cache.
 enum class AutocastSpan : std::uint8_t { off, forward, both };
 /// normal: standard normal data. small_integers: inputs, weights and targets are integers in
 /// [-3, 3], which keeps the sums of linear models exact.
 enum class DataKind : std::uint8_t { normal, small_integers };
 
-/// What goes wrong in a trial before the first step; see InjectedFailure.
+/// The failure that is injected into a trial before the first step; see InjectedFailure.
 enum class FailureKind : std::uint8_t {
   none,
-  /// Between forward and backward the model input is written to.
+  /// The model input is written to between forward and backward.
   input_changed,
-  /// Between forward and backward the layer's weight is written to.
+  /// The layer's weight is written to between forward and backward.
   weight_changed,
-  /// In recomputations the layer, an activation, computes another one.
+  /// In recomputations the layer, an activation, computes a different activation.
   op_exchanged,
   /// The layer throws when the forward runs it.
   forward_throws,
@@ -136,11 +137,11 @@ enum class FailureKind : std::uint8_t {
   graph_dropped,
 };
 
-/// A trial: one forward, a mistake or a failure, one backward. Then weights and gradients are as
-/// they were, and the protocol begins. What it leaves behind would show there.
+/// A trial before the first step: one forward, the failure, one backward. Weights and gradients are
+/// then restored and the protocol begins; anything that the trial left behind would show there.
 struct InjectedFailure {
   FailureKind kind = FailureKind::none;
-  /// Of an injected failure that happens to a layer; else 0.
+  /// The layer that fails; 0 for failures that concern no layer.
   int layer = 0;
   friend bool operator==(const InjectedFailure&, const InjectedFailure&) = default;
 };
@@ -158,33 +159,33 @@ struct FieldsOf<InjectedFailure> {
   };
 };
 
-/// What is done with the model: `steps` times { zero or keep gradients; `microbatches` times
-/// forward and backward; optimizer step }.
+/// The training protocol: `steps` times { `microbatches` times forward and backward; optimizer
+/// step; zero or keep gradients }.
 struct ProtocolSpec {
   int steps = 1;
   int microbatches = 1;
-  /// All forwards of a step run before its first backward (which then go in reverse order).
+  /// All forwards of a step run before its first backward; the backwards then run in reverse order.
   bool forwards_first = false;
-  /// Backward passes per forward; all but the last retain the graph.
+  /// Number of backwards per forward; all but the last retain the graph.
   int backwards = 1;
-  /// Every parameter starts with a non-empty gradient (ones), kept by the first step.
+  /// Every parameter starts with a gradient of ones, to which the first step adds.
   bool prior_gradients = false;
-  /// Gradients are dropped (set to none) after each optimizer step; else they accumulate.
+  /// Gradients are set to None after each optimizer step; otherwise they accumulate.
   bool zero_grad = true;
   bool train = true;
   bool input_requires_grad = false;
   LossKind loss = LossKind::mse;
   OptimizerKind optimizer = OptimizerKind::sgd;
   double learning_rate = 0.05;
-  /// sgd.
+  /// SGD only.
   double momentum = 0;
   /// float32 only.
   AutocastSpan autocast = AutocastSpan::off;
-  /// Autocast: casts of parameters are kept for the rest of the scope.
+  /// Under autocast, casts of parameters are cached until the scope ends.
   bool cast_cache = true;
   /// After the last step, run one plain forward in eval mode on a new input.
   bool reevaluate = false;
-  /// Not with preserve_rng off: what recomputations draw then cannot be foreseen.
+  /// Not allowed with preserve_rng off: the forecast cannot predict what recomputations draw.
   InjectedFailure failure;
   friend bool operator==(const ProtocolSpec&, const ProtocolSpec&) = default;
 };
@@ -216,7 +217,7 @@ struct FieldsOf<ProtocolSpec> {
   };
 };
 
-/// Everything that decides a run. Two equal cases give equal records, on every machine.
+/// Everything that determines a run. Equal cases give equal records, on every machine.
 struct Case {
   static constexpr int kFormat = 1;
   std::uint64_t seed = 0;

@@ -69,7 +69,7 @@ class FeatureScan {
       mark(Feature::named_stream, draws_at(i) && l.stream != 0);
       const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
       mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
-      const bool twins = i > 0 && layer_of(layer(i - 1)).hands_on;
+      const bool twins = i > 0 && layer_of(layer(i - 1)).identity;
       for (const ValueRef v : l.from) {
         mark(Feature::same_tensor_twice, v.layer == i - 1 && (v.output == 0 || twins));
       }
@@ -153,7 +153,7 @@ class FeatureScan {
     depth_ = std::max(depth_, depth);
     mark(Feature::multi_output_segment, live(s.end).size() > 1);
     for (const int boundary : {s.begin, s.end}) {
-      mark(Feature::same_tensor_twice, boundary > 0 && layer_of(layer(boundary - 1)).hands_on);
+      mark(Feature::same_tensor_twice, boundary > 0 && layer_of(layer(boundary - 1)).identity);
     }
     mark(Feature::in_place_at_segment_end, layer(s.end - 1).in_place);
     for (const ParameterInfo& buffer : g_.buffers) {

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "engine/build/build_info.h"
+#include "properties/case/describe.h"
+#include "properties/case/json.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
@@ -36,12 +38,12 @@ struct CheckArguments {
   bool quiet = false;
 };
 
-/// What a check came to.
+/// The outcome of a check.
 struct Outcome {
   HuntResult hunt;
   std::size_t saved_cases = 0;
   std::vector<Report> reports;
-  /// What went wrong with the check itself.
+  /// Errors of the check itself.
   std::vector<std::string> errors;
 };
 
@@ -88,6 +90,15 @@ Json result_json(const CheckArguments& a, const HuntOptions& o, const Outcome& o
     j["features"][std::string(rematch::to_string(feature))] = {{"cases", r.features[i]},
                                                                {"floor", floor(o.mix, feature)}};
   }
+  j["known"] = Json::array();
+  for (std::size_t i = 0; i < r.known.size(); ++i) {
+    const KnownDivergence& entry = o.profile.entries()[i];
+    Json known{{"id", entry.id}, {"cases", r.known[i]}, {"why", entry.why}, {"link", entry.link}};
+    for (const Finding& f : r.known_findings) {
+      if (f.known == i) known["case"] = Json::parse(to_json(f.smallest));
+    }
+    j["known"].push_back(known);
+  }
   j["findings"] = Json::array();
   for (const Report& report : outcome.reports) j["findings"].push_back(json_of(report));
   j["shortfalls"] = r.shortfalls;
@@ -130,7 +141,7 @@ std::uint64_t judged(const VerdictCounts& counts) {
   return count_of(counts, Verdict::kept) + count_of(counts, Verdict::violated);
 }
 
-/// The laws that had nothing to say, and why.
+/// The laws that judged no case, and why.
 std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
   std::string unobserved;
   std::string inapplicable;
@@ -146,7 +157,8 @@ std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
   return text;
 }
 
-/// What a hunt that kept going found, by law. A case that was shrunk may have come to another law.
+/// The findings of a hunt with --keep-going, by law. Shrinking may turn a violation of one law into
+/// a violation of another.
 void print_findings_table(const HuntOptions& o, const HuntResult& r) {
   Table table({false, true, true, true});
   table.add({"law", "violating cases", "shrunk to it", "distinct"});
@@ -166,19 +178,46 @@ void print_findings_table(const HuntOptions& o, const HuntResult& r) {
   }
   print_out(table.text());
   if (shrunk < r.violations()) {
-    print_out(fmt::format("the first {} violating cases of each law were shrunk, {} of {}\n",
+    print_out(fmt::format("only the first {} violating cases of each law were shrunk: {} of {}\n",
                           o.shrunk_per_law, grouped(static_cast<std::int64_t>(shrunk)),
                           grouped(static_cast<std::int64_t>(r.violations()))));
   }
   print_out("\n");
 }
 
+/// What the profile explains, and of what it says nothing was seen.
+void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
+  const std::vector<KnownDivergence>& entries = o.profile.entries();
+  if (entries.empty() || r.known.empty()) return;
+  Table table({false, true, false});
+  table.add({"known divergence", "cases", "smallest case"});
+  std::string stale;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (r.known[i] == 0) {
+      stale += (stale.empty() ? "" : ", ") + entries[i].id;
+      continue;
+    }
+    std::string smallest = "--keep-going shrinks one";
+    for (const Finding& f : r.known_findings) {
+      if (f.known != i) continue;
+      smallest = describe(f.smallest);
+      std::replace(smallest.begin(), smallest.end(), '\n', ';');
+    }
+    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])),
+               a.keep_going ? cut(smallest, 100) : smallest});
+  }
+  print_out(table.text());
+  if (!stale.empty()) print_out("known, but seen in no case: " + stale + "\n");
+  print_out("\n");
+}
+
 void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
   const Paint paint(colour_wanted(1));
   const HuntResult& r = outcome.hunt;
-  // Of a hunt that ended at a finding the frequencies say nothing.
+  // After a finding the hunt ends early, so the frequencies say nothing.
   if (outcome.reports.empty()) print_features(o, r);
   if (a.keep_going && r.violations() > 0) print_findings_table(o, r);
+  print_known(a, o, r);
   std::uint64_t checks = 0;
   for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
   print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
@@ -197,8 +236,9 @@ void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome&
     print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
   }
   if (r.interrupted)
-    print_out(paint.yellow(r.findings.empty() ? "interrupted: the hunt ended early"
-                                              : "interrupted: not everything was shrunk") +
+    print_out(paint.yellow(r.findings.empty()
+                               ? "interrupted: the hunt ended early"
+                               : "interrupted: some violating cases were not shrunk") +
               "\n");
   if (outcome.reports.empty() && r.passed()) {
     print_out(paint.green(r.interrupted ? "all laws kept so far" : "all laws kept") + "\n");
@@ -231,10 +271,17 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, Outcome& o
     if (!within.contains_all(features_of(c, validate(c)))) continue;
     progress.note("saved case " + file.filename().string());
     ++outcome.saved_cases;
-    const Verdicts verdicts = judge(c, *subject, workspace, o.judged());
-    if (verdicts.kept()) continue;
+    Verdicts verdicts;
+    try {
+      verdicts = judge(c, *subject, workspace, o.judged());
+    } catch (const NotJudged&) {
+      continue;
+    }
+    const Violation* violation =
+        o.profile.first_new(verdicts, c, features_of(c, workspace.geometry));
+    if (violation == nullptr) continue;
     outcome.reports.push_back(
-        {*verdicts.first(), c, 1, file, {}, true, replay_line(a, file), std::string()});
+        {*violation, c, 1, file, {}, true, replay_line(a, file), std::string()});
     if (!a.keep_going) return;
   }
 }
@@ -254,11 +301,12 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, Outcome& outcome) {
     }
     status.show(p.seconds, fraction, text);
   };
-  // Said at once: whatever happens while the case is shrunk, it can be found again.
+  // Printed at once, so that the case can be replayed even if shrinking is interrupted.
   o.found = [&](const ViolatingCase& found) {
     status.clear();
-    print_error(fmt::format("case {} violates {}; shrinking it. As it is: {}\n", found.index,
-                            found.violation.law, numbered_line(a, o.seed, found.index)));
+    print_error(fmt::format("case {} violates {}; shrinking it. To replay it unshrunk: {}\n",
+                            found.index, found.violation.law,
+                            numbered_line(a, o.seed, found.index)));
   };
   outcome.hunt = hunt(o);
   status.clear();
@@ -285,6 +333,7 @@ int check(const CheckArguments& a) {
   o.laws = a.laws.chosen();
   o.failures = a.laws.failures();
   o.keep_going = a.keep_going;
+  o.profile = a.subject.known();
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
@@ -297,14 +346,14 @@ int check(const CheckArguments& a) {
   outcome.hunt.verdicts.resize(laws().size());
   judge_saved_cases(a, o, outcome);
   try {
-    // A saved case that cannot be read is a mistake in the call, as long as nothing was found.
+    // An unreadable saved case is a usage error, unless something was found.
     if (outcome.errors.empty() && (outcome.reports.empty() || a.keep_going)) {
       hunt_cases(a, o, outcome);
     }
   } catch (const std::exception& error) {
     outcome.errors.emplace_back(error.what());
   }
-  // Said before it is written.
+  // Printed before the files are written.
   if (a.json) {
     print_out(result_json(a, o, outcome).dump(2) + "\n");
   } else {
@@ -325,12 +374,12 @@ int check(const CheckArguments& a) {
 }  // namespace
 
 void add_check(CLI::App& app, Action& chosen) {
-  CLI::App* command =
-      app.add_subcommand("check", "Hunt: random cases, plain against checkpointed, law by law");
+  CLI::App* command = app.add_subcommand(
+      "check", "Hunt: run random cases plain and checkpointed, and judge them by the laws");
   auto a = std::make_shared<CheckArguments>();
-  command->add_option("--cases", a->cases, "Number of cases (default 20000, with --for unlimited)")
+  command->add_option("--cases", a->cases, "Number of cases (default: 20000; unlimited with --for)")
       ->type_name("N");
-  command->add_option("--for", a->duration, "Hunt this long: 60s, 5m, 1h")->type_name("TIME");
+  command->add_option("--for", a->duration, "How long to hunt: 60s, 5m, 1h")->type_name("TIME");
   command->add_option("--seed", a->seed, "Seed, or \"random\"")
       ->capture_default_str()
       ->type_name("S");
@@ -340,21 +389,22 @@ void add_check(CLI::App& app, Action& chosen) {
       ->capture_default_str()
       ->type_name("MIX");
   a->subject.add_options(*command);
-  command->add_option("--save", a->save, "Where a failing case is saved")
+  a->subject.add_profile(*command);
+  command->add_option("--save", a->save, "Directory for the shrunk case of each finding")
       ->capture_default_str()
       ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
   command
       ->add_option("--regressions", a->regressions,
-                   "Saved cases to judge first (default: those of the sources)")
+                   "Directory of saved cases to judge first (default: those of the source tree)")
       ->type_name("DIR");
-  command->add_flag("--no-regressions", a->no_regressions, "Go straight to the hunt");
+  command->add_flag("--no-regressions", a->no_regressions, "Skip the saved cases");
   command->add_flag(
       "--keep-going", a->keep_going,
-      "Go on after a violation; report each distinct finding, with how many cases shrink to "
-      "it (of the first 100 of each law)");
+      "Continue after a violation; report each distinct finding once, with the number of cases "
+      "that shrink to it (of the first 100 violating cases of each law)");
   command->add_flag("--json", a->json, "JSON instead of text");
-  command->add_flag("--quiet", a->quiet, "Print only what goes wrong");
+  command->add_flag("--quiet", a->quiet, "Print only violations and errors");
   command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });
 }
 

@@ -11,15 +11,16 @@
 
 #include "properties/case/case.h"
 #include "properties/generate/mix.h"
+#include "properties/hunt/profile.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
 
 namespace rematch::cli {
 
-/// What a command does once its arguments are read; returns the exit status.
+/// The action of a command after its arguments have been parsed; returns the exit status.
 using Action = std::function<int()>;
 
-/// Each adds its command to `app`; when it is the one chosen, `chosen` is set.
+/// Each adds its command to `app`. Parsing sets `chosen` if the user chose this command.
 void add_check(CLI::App& app, Action& chosen);
 void add_replay(CLI::App& app, Action& chosen);
 void add_show(CLI::App& app, Action& chosen);
@@ -38,7 +39,8 @@ std::filesystem::path executable();
 /// `text` as one word of a shell's command line.
 std::string shell_word(const std::string& text);
 
-/// A command line that runs this program again: as the caller named it, so that it can be pasted.
+/// A command line that runs this program again under the name that the caller used, so that it can
+/// be pasted.
 std::string again(const std::string& arguments);
 /// What the caller named the program: argv[0].
 void set_program_name(const std::string& name);
@@ -55,9 +57,9 @@ struct LawChoice {
   void add_options(CLI::App& command);
   /// Throws UsageError that lists the laws, or when none is left.
   LawSet chosen() const;
-  /// The laws about failures that are not left out by name: judged whatever else is.
+  /// The laws about failures, except those excluded by name; they are always judged.
   LawSet failures() const;
-  /// The options that choose them again, each with a blank before it.
+  /// The options that select the same laws again, each preceded by a space.
   std::string options() const;
 };
 
@@ -70,11 +72,18 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 struct SubjectChoice {
   std::string name = "engine";
   std::string device = "cpu";
+  std::string profile;
 
   void add_options(CLI::App& command);
+  /// --profile, for commands that judge.
+  void add_profile(CLI::App& command);
+  /// What is known of the subject; of the engine nothing. Throws std::invalid_argument for a file
+  /// that is no profile.
+  Profile known() const;
   /// Throws UsageError that says what there is.
   std::unique_ptr<Subject> make() const;
-  /// The options that choose it again, each with a blank before it; none for the default.
+  /// The options that select the same subject again, each preceded by a space; empty for the
+  /// default.
   std::string options() const;
 };
 
@@ -88,7 +97,7 @@ struct CaseChoice {
   void add_options(CLI::App& command);
   Case load() const;
   std::string name() const;
-  /// What chooses it again on a command line.
+  /// The arguments that select the same case again.
   std::string options() const;
 };
 

@@ -8,6 +8,7 @@
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
 #include "properties/hunt/registry.h"
+#include "properties/hunt/frameworks.h"
 #include "properties/hunt/regressions.h"
 #include "properties/output/terminal.h"
 
@@ -19,7 +20,7 @@ std::string program_name = "rematch";
 std::atomic<bool> stop_requested{false};
 constexpr std::uint64_t kMaxJobs = 1024;
 
-/// The first request lets the hunt end and report; the second one does not wait for that.
+/// The first interrupt lets the hunt end and report; the second one ends the program at once.
 void on_interrupt(int) {
   if (stop_requested.exchange(true)) std::_Exit(kInterrupted);
 }
@@ -36,7 +37,7 @@ int parse_jobs(const std::string& text) {
   if (text.empty()) return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const std::uint64_t jobs = parse_whole("--jobs", text, 1);
   if (jobs > kMaxJobs) {
-    throw UsageError(fmt::format("--jobs: at most {} expected, got {}", kMaxJobs, jobs));
+    throw UsageError(fmt::format("--jobs: expected at most {}, got {}", kMaxJobs, jobs));
   }
   return static_cast<int>(jobs);
 }
@@ -62,7 +63,7 @@ std::filesystem::path executable() { return std::filesystem::read_symlink("/proc
 Mix parse_mix(std::string_view name) {
   if (name == "standard") return Mix::standard;
   if (name == "wide") return Mix::wide;
-  throw UsageError(fmt::format("--mix: standard or wide expected, got \"{}\"", name));
+  throw UsageError(fmt::format("--mix: expected standard or wide, got \"{}\"", name));
 }
 
 std::string_view to_string(Mix mix) { return mix == Mix::standard ? "standard" : "wide"; }
@@ -80,8 +81,9 @@ std::size_t law_named(std::string_view option, std::string_view name) {
 
 void LawChoice::add_options(CLI::App& command) {
   command
-      .add_option("--law", named,
-                  "Judge by this law only, and report failures; may be given several times")
+      .add_option(
+          "--law", named,
+          "Judge only by this law, and by the laws about failing runs; may be given several times")
       ->type_name("NAME")
       ->allow_extra_args(false);
   command.add_option("--without", without, "Leave out this law; may be given several times")
@@ -115,7 +117,7 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < least) {
-    throw UsageError(fmt::format("{}: a whole number from {} to 2^64 - 1{} expected, got \"{}\"",
+    throw UsageError(fmt::format("{}: expected a whole number from {} to 2^64 - 1{}, got \"{}\"",
                                  option, least, or_else, text));
   }
   return value;
@@ -128,9 +130,24 @@ void SubjectChoice::add_options(CLI::App& command) {
           "Implementation under test: engine, engine:FAULT, or a command (\"python3 mine.py\")")
       ->capture_default_str()
       ->type_name("NAME");
-  command.add_option("--device", device, "Where it runs: cpu or cuda")
+  command.add_option("--device", device, "Device to run on: cpu or cuda")
       ->capture_default_str()
       ->type_name("DEVICE");
+}
+
+void SubjectChoice::add_profile(CLI::App& command) {
+  command
+      .add_option("--profile", profile,
+                  "What is known of the subject: a file, or none (default: the one that comes with "
+                  "it)")
+      ->type_name("FILE");
+}
+
+Profile SubjectChoice::known() const {
+  if (profile == "none") return {};
+  if (!profile.empty()) return load_profile(profile);
+  const std::optional<std::filesystem::path> file = framework_profile(name);
+  return file ? load_profile(*file) : Profile();
 }
 
 std::unique_ptr<Subject> SubjectChoice::make() const {
@@ -141,11 +158,12 @@ std::string SubjectChoice::options() const {
   std::string text;
   if (name != "engine") text += " --subject " + shell_word(name);
   if (device != "cpu") text += " --device " + shell_word(device);
+  if (!profile.empty()) text += " --profile " + shell_word(profile);
   return text;
 }
 
 void CaseChoice::add_options(CLI::App& command) {
-  command.add_option("file", file, "A case file, as `check` saves it")->type_name("FILE");
+  command.add_option("file", file, "A case file, as saved by `check`")->type_name("FILE");
   command.add_option("--seed", seed, "Seed of the hunt that found the case")->type_name("S");
   command.add_option("--case", number, "Number of the case in that hunt")->type_name("K");
   command.add_option("--mix", mix, "Mix of that hunt: standard or wide")
@@ -161,7 +179,7 @@ Case CaseChoice::load() const {
     return load_case(file);
   }
   if (seed.empty() || number.empty()) {
-    throw UsageError("a case file, or --seed S and --case K, is expected");
+    throw UsageError("expected a case file, or --seed S and --case K");
   }
   return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0));
 }

@@ -33,7 +33,7 @@ std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
     if (fault == nullptr) {
       std::string known;
       for (const Fault& f : faults()) known += " " + std::string(f.id);
-      throw UsageError(fmt::format("--fault: no fault {}; known:{}", id, known));
+      throw UsageError(fmt::format("--fault: no fault is named {}; known:{}", id, known));
     }
     if (!fault->runs()) {
       throw UsageError(fmt::format("--fault {}: {} It is not run: {}", id, fault->statement,
@@ -55,7 +55,7 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-/// The file is the old one or the new one, whatever happens.
+/// Replaces the file atomically.
 void write(const std::string& path, const std::string& text) {
   const std::filesystem::path beside = path + ".new";
   std::ofstream out(beside, std::ios::binary);
@@ -65,7 +65,7 @@ void write(const std::string& path, const std::string& text) {
   std::filesystem::rename(beside, path);
 }
 
-/// The options that lead to the same table.
+/// The options that reproduce the same table.
 std::string options_of(const FaultsArguments& a) {
   const FaultsArguments usual;
   std::string text;
@@ -85,7 +85,7 @@ int hunt_catalogue(const FaultsArguments& a) {
   memory_of(o.device);
   const std::uint64_t seeds = parse_whole("--seeds", a.seeds, 1);
   if (seeds > 10000)
-    throw UsageError(fmt::format("--seeds: at most 10000 expected, got {}", seeds));
+    throw UsageError(fmt::format("--seeds: expected at most 10000, got {}", seeds));
   o.seeds = static_cast<int>(seeds);
   o.cases = parse_whole("--cases", a.cases, 1);
   o.jobs = parse_jobs(a.jobs);
@@ -114,14 +114,14 @@ int hunt_catalogue(const FaultsArguments& a) {
 
   print_out(a.json ? json_of(report).dump(2) + "\n" : text_of(report));
   if (o.stop->load()) {
-    print_error("interrupted: faults that were not finished are left out\n");
+    print_error("interrupted: unfinished faults are left out\n");
     return kInterrupted;
   }
   if (!a.readme.empty()) {
     write(a.readme, with_report(readme, markdown_of(report)));
   }
   if (!a.check.empty() && with_report(readme, markdown_of(report)) != readme) {
-    print_error(fmt::format("{} says something else; after a look at the table above: {}\n", file,
+    print_error(fmt::format("{} is out of date; check the table above, then run: {}\n", file,
                             again("faults" + options_of(a) + " --readme " + shell_word(file))));
     return kBroken;
   }
@@ -132,30 +132,32 @@ int hunt_catalogue(const FaultsArguments& a) {
 
 void add_faults(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand(
-      "faults", "Prove that the laws can fail: hunt in engines that are wrong on purpose");
+      "faults",
+      "Prove that the laws can fail: hunt for faults in engines that are wrong on purpose");
   auto a = std::make_shared<FaultsArguments>();
   CLI::Option* one =
-      command->add_option("--fault", a->ids, "Only this one; may be given several times")
+      command->add_option("--fault", a->ids, "Hunt only for this fault; may be given several times")
           ->type_name("ID");
-  command->add_option("--seeds", a->seeds, "Hunts for each fault, with seeds 1, 2, ...")
+  command->add_option("--seeds", a->seeds, "Number of hunts for each fault, with seeds 1, 2, ...")
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--cases", a->cases, "A fault survives a hunt of so many cases")
+  command
+      ->add_option("--cases", a->cases, "Cases per hunt; a fault that none of them shows survives")
       ->capture_default_str()
       ->type_name("N");
   command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
       ->capture_default_str()
       ->type_name("MIX");
-  command->add_option("--device", a->device, "Where it runs: cpu or cuda")
+  command->add_option("--device", a->device, "Device to run on: cpu or cuda")
       ->capture_default_str()
       ->type_name("DEVICE");
   command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
-  command->add_flag("--matrix", a->matrix, "Also which law finds which fault by itself");
+  command->add_flag("--matrix", a->matrix, "Also show which law finds which fault on its own");
   command
       ->add_option("--readme", a->readme, "Write the table into this file, between its two markers")
       ->type_name("FILE")
       ->excludes(one);
-  command->add_option("--check", a->check, "Fail when this file's table is another one")
+  command->add_option("--check", a->check, "Fail if the table in this file is out of date")
       ->type_name("FILE")
       ->excludes("--readme")
       ->excludes(one);

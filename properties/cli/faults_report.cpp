@@ -70,11 +70,11 @@ std::string summary(const KillReport& report) {
                                  : 100.0 * static_cast<double>(hunts - report.survivors()) /
                                        static_cast<double>(hunts);
   return fmt::format(
-      "{}, {} each of at most {} cases of the {} mix: {:.{}f} % caught; cases until "
+      "{}, {} each of at most {} of the {} mix: {:.{}f} % caught; cases until "
       "caught: median {}, worst {}; layers of the shrunk case: median {}, worst {}",
       counted(report.kills.size(), "fault"),
       counted(static_cast<std::size_t>(report.options.seeds), "hunt"),
-      grouped(static_cast<std::int64_t>(report.options.cases)), to_string(report.options.mix), rate,
+      counted(report.options.cases, "case"), to_string(report.options.mix), rate,
       rate == 100 ? 0 : 1, middle(totals.cases),
       grouped(static_cast<std::int64_t>(last(totals.cases))), middle(totals.layers),
       last(totals.layers));
@@ -234,7 +234,7 @@ std::string markdown_of(const KillReport& report) {
     if (fault.runs()) continue;
     const bool equivalent = !fault.equivalent.empty();
     text += fmt::format("| {} | {} | {}{} |\n", fault.id, fault.statement,
-                        equivalent ? "Equivalent. " : "It takes ",
+                        equivalent ? "Equivalent. " : "Needs ",
                         equivalent ? fault.equivalent : std::string(fault.needs) + ".");
   }
   return text;
@@ -244,7 +244,7 @@ std::string with_report(const std::string& text, const std::string& markdown) {
   const std::size_t begin = text.find(kBegin);
   const std::size_t end = text.find(kEnd, begin);
   if (begin == std::string::npos || end == std::string::npos) {
-    throw UsageError(fmt::format("a file with the lines \"{}\" and \"{}\" expected", kBegin, kEnd));
+    throw UsageError(fmt::format("expected a file with the lines \"{}\" and \"{}\"", kBegin, kEnd));
   }
   return text.substr(0, begin) + std::string(kBegin) + "\n\n" + markdown + "\n" + text.substr(end);
 }

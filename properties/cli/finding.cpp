@@ -98,14 +98,14 @@ void save(const Report& report, bool text) {
     if (!report.unwritable.empty()) throw std::runtime_error(report.unwritable);
     save_case(report.smallest, report.file);
   } catch (const std::exception& error) {
-    // Of a disk that is full the reserved name may be all that there is.
+    // On a full disk the reserved name may be an empty file.
     std::error_code ignored;
     if (std::filesystem::is_empty(report.file, ignored) && !ignored) {
       std::filesystem::remove(report.file, ignored);
     }
     print_error(fmt::format("rematch: {}; the finding stands\n", error.what()));
     if (!text) return;
-    print_out(fmt::format("The case that {} would hold:\n{}\n", report.file.string(),
+    print_out(fmt::format("The case that could not be written to {}:\n{}\n", report.file.string(),
                           to_json(report.smallest)));
   }
 }

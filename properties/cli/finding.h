@@ -10,16 +10,16 @@
 
 namespace rematch::cli {
 
-/// A violation as it is reported: the smallest case, where it lies, and how to see it again.
+/// A violation as reported: the smallest case, its file, and how to replay it.
 struct Report {
   Violation violation;
   Case smallest;
-  /// Cases that came to this one.
+  /// Number of cases that shrink to this one.
   std::uint64_t count = 1;
   std::filesystem::path file;
-  /// Why there is, and will be, no such file.
+  /// Why the file cannot be written; empty if it can.
   std::string unwritable;
-  /// The file is there already: a saved case.
+  /// The case is a saved case, so the file exists already.
   bool saved = false;
   /// Command lines that run the case again: from its file, and as it was found (empty for a saved
   /// case).
@@ -36,11 +36,11 @@ std::string file_name(const std::string& subject, const Finding& finding, std::u
 std::string text_of(const Report& report);
 nlohmann::ordered_json json_of(const Report& report);
 
-/// Makes the report's file, still empty; where that fails, the report says so, and how to see the
-/// case again without the file.
+/// Creates the report's file, still empty. If that fails, sets `unwritable`, and `again` to a
+/// command that needs no file.
 void reserve_file(Report& report);
-/// Writes the case into its file. Says on stderr why it could not, and prints the case on stdout
-/// instead if `text`.
+/// Writes the case into its file. On failure, prints the reason to stderr and, if `text`, the case
+/// to stdout.
 void save(const Report& report, bool text);
 
 /// What the law states, as one sentence.

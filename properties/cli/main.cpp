@@ -13,10 +13,10 @@ namespace rematch::cli {
 namespace {
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 all is well, 1 a law was violated or nothing was judged (faults: one was not caught), 2 usage or bad
-input, 130 interrupted.
-`rematch NAME` for any other NAME runs the program rematch-NAME beside this one; `rematch scenario` answers questions
-that people asked about checkpointing.
+    R"(Exit status: 0 all is well; 1 a law was violated, or no law had anything to judge (faults: a fault was not caught);
+2 wrong usage or bad input; 130 interrupted.
+For any other NAME, `rematch NAME` runs the program rematch-NAME in the same directory. `rematch scenario` answers
+questions that users asked about checkpointing.
 
 Examples:
   rematch check --mix wide --cases 20000 --seed 1
@@ -66,9 +66,9 @@ int run(int argc, char** argv) {
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
       known += command->get_name() + ", ";
     }
-    throw UsageError(
-        fmt::format("no command \"{}\"; known: {}and programs named rematch-NAME beside this one",
-                    argv[1], known));
+    throw UsageError(fmt::format(
+        "no command \"{}\"; known: {}and programs named rematch-NAME in the same directory",
+        argv[1], known));
   }
   try {
     app.parse(argc, argv);
@@ -83,7 +83,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    // Whoever reads the output may stop reading: findings are saved all the same.
+    // The reader of a pipe may close it early: findings are saved all the same.
     std::signal(SIGPIPE, SIG_IGN);
     rematch::require_cpu();
     const int status = rematch::cli::run(argc, argv);

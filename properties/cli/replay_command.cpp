@@ -7,9 +7,9 @@
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/cli/chart.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/run_progress.h"
+#include "properties/cli/timeline.h"
 #include "properties/hunt/replay.h"
 #include "properties/output/terminal.h"
 
@@ -95,17 +95,15 @@ void print_side_by_side(const Replay& r) {
   const std::vector<std::string> right = order_of_work(r.seen.checkpointed);
   const int width = std::max(20, (terminal_width(1) - 6) / 2);
   print_out("\n  " + paint.bold(padded("plain", width)) + "  " + paint.bold("checkpointed") +
-            "   (layers in order of work; ' marks a recomputation)\n");
+            "   (layers in the order in which they ran; ' marks a recomputation)\n");
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
               (i < right.size() ? cut(right[i], width) : "") + "\n");
   }
-  const std::array<std::span<const TimelinePoint>, 2> timelines{r.seen.plain.timeline,
-                                                                r.seen.checkpointed.timeline};
-  const ChartScale scale = common_scale(timelines, width);
-  const std::vector<std::string> plain = lines_of(chart(r.seen.plain.timeline, scale, paint));
-  const std::vector<std::string> checkpointed =
-      lines_of(chart(r.seen.checkpointed.timeline, scale, paint));
+  const std::vector<std::string> charts =
+      memory_texts(r.seen.plain, r.seen.checkpointed, width, paint);
+  const std::vector<std::string> plain = lines_of(charts[0]);
+  const std::vector<std::string> checkpointed = lines_of(charts[1]);
   print_out("\n");
   for (std::size_t i = 0; i < std::max(plain.size(), checkpointed.size()); ++i) {
     print_out("  " + padded(i < plain.size() ? plain[i] : "", width) + "  " +
@@ -122,7 +120,15 @@ void print_side_by_side(const Replay& r) {
   }
 }
 
-void print_verdicts(const Replay& r, const LawSet& asked) {
+/// The entry of the profile that explains the violation; nullptr when there is none.
+const KnownDivergence* explained(const Replay& r, const Profile& profile,
+                                 const Violation& violation) {
+  const auto entry =
+      profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
+  return entry ? &profile.entries()[*entry] : nullptr;
+}
+
+void print_verdicts(const Replay& r, const LawSet& asked, const Profile& profile) {
   const Paint paint(colour_wanted(1));
   for_each_verdict(r, asked, [&](const Law& law, Verdict verdict, const Violation* violation) {
     constexpr int kWidth = 12;
@@ -137,6 +143,9 @@ void print_verdicts(const Replay& r, const LawSet& asked) {
     const std::string margin(kWidth + 4, ' ');
     print_out(fmt::format("{0}at        {1}\n{0}expected  {2}\n{0}got       {3}\n", margin,
                           violation->place, violation->expected, violation->got));
+    if (const KnownDivergence* known = explained(r, profile, *violation)) {
+      print_out(fmt::format("{}known     {}: {} {}\n", margin, known->id, known->why, known->link));
+    }
   });
 }
 
@@ -171,6 +180,7 @@ int run_replay(const ReplayArguments& a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
   const Case c = a.choice.load();
+  const Profile known = a.subject.known();
   const std::unique_ptr<Subject> subject = a.subject.make();
   Replay r;
   {
@@ -181,13 +191,16 @@ int run_replay(const ReplayArguments& a) {
   for (std::size_t i = 0; i < laws().size(); ++i) {
     judged = judged || (chosen[i] && r.verdicts.by_law[i] == Verdict::kept);
   }
-  const int status = r.verdicts.kept() && judged ? kHeld : kBroken;
+  const bool fresh =
+      known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
+  const bool held = !fresh && (judged || !r.verdicts.kept());
+  const int status = held ? kHeld : kBroken;
   if (a.json) {
     print_out(replay_json(r, asked).dump(2) + "\n");
     return status;
   }
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
-  print_verdicts(r, asked);
+  print_verdicts(r, asked, known);
   print_side_by_side(r);
   print_out("\n" + verdict_of(r, chosen | (asked & violated(r))) + "\n");
   print_out("again: " +
@@ -199,11 +212,12 @@ int run_replay(const ReplayArguments& a) {
 }  // namespace
 
 void add_replay(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand("replay", "Run one case again and judge it law by law");
+  CLI::App* command = app.add_subcommand("replay", "Run one case again and judge it by every law");
   auto a = std::make_shared<ReplayArguments>();
   a->choice.add_options(*command);
   a->laws.add_options(*command);
   a->subject.add_options(*command);
+  a->subject.add_profile(*command);
   command->add_flag("--json", a->json, "JSON instead of text");
   command->callback([&chosen, a] { chosen = [a] { return run_replay(*a); }; });
 }

@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/cli/chart.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/run_progress.h"
-#include "properties/cli/svg.h"
+#include "properties/cli/timeline.h"
 #include "properties/hunt/replay.h"
 #include "properties/output/terminal.h"
 
@@ -73,8 +71,7 @@ int show(const ShowArguments& a) {
     throw UsageError(fmt::format("--svg: {} is the case itself; name another file", a.svg));
   }
   if (!a.svg.empty()) {
-    write_file(a.svg,
-               memory_svg(r.seen.plain.timeline, r.seen.checkpointed.timeline, a.choice.name()));
+    write_file(a.svg, svg(a.choice.name(), memory_charts(r.seen.plain, r.seen.checkpointed)));
   }
   const int status = r.verdicts.kept() ? kHeld : kBroken;
   for (const Violation& v : r.verdicts.violations) {
@@ -99,8 +96,9 @@ int show(const ShowArguments& a) {
   if (r.seen.forecast.computations != r.seen.forecast.executions) {
     std::string computed;
     for (const int n : r.seen.forecast.computations) computed += fmt::format(" {}", n);
-    print_out(fmt::format("          of these runs compute:{} (the others are views, or kept)\n",
-                          computed));
+    print_out(fmt::format(
+        "          of these runs compute:{} (the others are views, or their results were kept)\n",
+        computed));
   }
   if (!r.seen.forecast.frozen_layers.empty()) {
     std::string frozen;
@@ -108,19 +106,18 @@ int show(const ShowArguments& a) {
     print_out(fmt::format("          {} layers{} (no input of their segment requires grad)\n",
                           paint.yellow("frozen:"), frozen));
   }
-  const std::array<std::span<const TimelinePoint>, 2> timelines{r.seen.plain.timeline,
-                                                                r.seen.checkpointed.timeline};
-  const ChartScale scale = common_scale(timelines, terminal_width(1));
+  const std::vector<std::string> charts =
+      memory_texts(r.seen.plain, r.seen.checkpointed, terminal_width(1), paint);
   print_out("\n" + paint.bold("plain") +
             fmt::format(", peak {}\n", bytes_text(r.seen.plain.peak_bytes)));
-  print_out(chart(r.seen.plain.timeline, scale, paint));
+  print_out(charts[0]);
   print_out("\n" + paint.bold("checkpointed") +
             fmt::format(", peak {}\n", bytes_text(r.seen.checkpointed.peak_bytes)));
-  print_out(chart(r.seen.checkpointed.timeline, scale, paint));
-  print_out(fmt::format("\nreserved from {}: {} (requested bytes are those above)\n",
+  print_out(charts[1]);
+  print_out(fmt::format("\nreserved from {}: {} (the figures above are requested bytes)\n",
                         a.subject.device == "cpu" ? "the system" : "the device",
                         bytes_text(r.seen.checkpointed.reserved_bytes)));
-  if (!a.svg.empty()) print_out(fmt::format("picture in {}\n", a.svg));
+  if (!a.svg.empty()) print_out(fmt::format("picture written to {}\n", a.svg));
   return status;
 }
 

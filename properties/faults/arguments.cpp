@@ -62,13 +62,13 @@ class ShiftedByOne final : public Mechanics {
 std::span<const Fault> argument_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"A1", "Of a segment's inputs only the first is differentiated in the recomputation.",
+      Fault{"A1", "Only the first input of a segment requires grad in the recomputation.",
             "NVIDIA/Megatron-LM#4765", with_mechanics<FirstInputOnly>},
-      Fault{"A2", "What a segment hands on beside its main output has no history.",
+      Fault{"A2", "Outputs of a segment other than its main output have no history.",
             "unslothai/unsloth-zoo#813", with_checkpoint<SideOutputsDetached>},
-      Fault{"A3", "Inputs beside the first are captured with their history, and not managed.",
+      Fault{"A3", "Inputs after the first are captured with their history instead of saved.",
             "pytorch/pytorch#124725 pytorch/pytorch#178568", with_checkpoint<NestedInputsCaptured>},
-      Fault{"A4", "In the recomputation inputs of the same shape are shifted by one position.",
+      Fault{"A4", "In the recomputation, inputs of the same shape are shifted by one position.",
             "unslothai/unsloth-zoo#1218 tensorflow/tensorflow#55304", with_mechanics<ShiftedByOne>},
   };
   return table;

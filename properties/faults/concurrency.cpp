@@ -9,7 +9,7 @@ namespace rematch {
 namespace faulty {
 namespace {
 
-/// C2: two buffers, taken in turn by whoever comes.
+/// C2: segments take turns between two buffers.
 struct SlotByParity {
   using Buffer = std::vector<std::vector<std::byte>>;
 
@@ -61,11 +61,11 @@ std::span<const Fault> concurrency_faults() {
   static const std::array table{
       Fault{"C1", "No event orders a copy to the host before the memory is used again.",
             "meta-pytorch/torchtune#1867", nullptr, "", kStreams},
-      Fault{"C2", "Two buffers keep the inputs of all segments, in turn.", "",
+      Fault{"C2", "Two alternating buffers hold the inputs of all segments.", "",
             with_checkpoint<SlotByParity>},
-      Fault{"C3", "The computation waits for another stream than the one that copies.", "", nullptr,
-            "", kStreams},
-      Fault{"C4", "Two threads find that there is no recomputation, and each makes one.", "",
+      Fault{"C3", "The computation waits for a different stream than the one that copies.", "",
+            nullptr, "", kStreams},
+      Fault{"C4", "Two threads both find no recomputation, and each starts one.", "",
             with_checkpoint<TwoThreadsRecompute>},
       Fault{"C5", "The host waits for the device within a step that is being captured.",
             "pytorch/pytorch#162504", nullptr, "", kCapture},

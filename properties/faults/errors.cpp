@@ -73,19 +73,21 @@ std::span<const Fault> error_faults() {
       Fault{"E1", "Recomputations are not compared with their forward.", "",
             with_checkpoint<NothingCompared>},
       Fault{"E2", "A recomputation may save fewer tensors than its forward.", "", nullptr,
-            "The node of a tensor that was not saved refuses when it asks for it; a tensor that no "
-            "node asks for is not missed."},
-      Fault{"E3", "Versions of what a recomputation reads are not compared.", "",
+            "If a node asks for a tensor that was not saved, it raises an error; a tensor that no "
+            "node asks for makes no difference."},
+      Fault{"E3", "Versions of the tensors that a recomputation reads are not compared.", "",
             with_mechanics<VersionsUnchecked>},
-      Fault{"E4", "Random state is not put back when a recomputation fails.", "", left_after_error},
-      Fault{"E4b", "After a segment failed in the forward, nothing is recorded any more.", "",
+      Fault{"E4", "The random state is not restored when a recomputation fails.", "",
+            left_after_error},
+      Fault{"E4b", "After a segment fails in the forward, recording stays off.", "",
             with_checkpoint<NoRecordingAfterError>},
-      Fault{"E5", "A check on values turns early stop on, whatever was asked.",
+      Fault{"E5", "The determinism check on values turns early stop on, even if it was turned off.",
             "pytorch/pytorch#76737 huggingface/transformers#26221",
             with_checkpoint<EarlyStopForced>},
       Fault{"E6", "A recomputation may save more tensors than its forward.", "", nullptr,
-            "What saves more runs another op, or has another operand that requires grad; either is "
-            "refused for itself. With early stop there is no more: the recomputation has ended."},
+            "A recomputation that saves more runs another op, or has another operand that requires "
+            "grad; each is an error already. With early stop the recomputation ends before it "
+            "saves more."},
   };
   return table;
 }

@@ -102,29 +102,29 @@ struct InputsAsTheyAre {
 std::span<const Fault> fidelity_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"F1", "A recomputation runs in the precision of whoever calls backward.",
+      Fault{"F1", "A recomputation runs under the autocast settings of the backward.",
             "pytorch/pytorch#71169 NVIDIA/Megatron-LM#7538", with_mechanics<AutocastLost>},
-      Fault{"F2", "A recomputation reads the training flag as it is then, and drops nothing.",
+      Fault{"F2", "A recomputation runs in eval mode, so dropout drops nothing.",
             "adapter-hub/adapters#732 huggingface/peft#2826",
             with_checkpoint<RecomputesUnder<DropoutInEvaluation>>},
-      Fault{"F3", "A recomputation finds the cache of casts warm where its forward found it cold.",
+      Fault{"F3", "A recomputation finds a warm cast cache where its forward found a cold one.",
             "pytorch/pytorch#193338", nullptr,
-            "The cache holds values by tensor and version, and no history: warm or cold, an op "
-            "computes with the same bits and records the same nodes."},
-      Fault{"F4", "A recomputation runs on another thread, with what is local to it.",
+            "The cache holds values per tensor and version, without history. Warm or cold, an op "
+            "computes the same bits and records the same nodes."},
+      Fault{"F4", "A recomputation runs on another thread, with that thread's local state.",
             "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
-      Fault{"F5", "A recomputation sums in another order.", "pytorch/pytorch#166926",
+      Fault{"F5", "A recomputation sums in a different order.", "pytorch/pytorch#166926",
             with_checkpoint<RecomputesUnder<OtherOrder>>},
-      Fault{"F6", "Where the value beside the largest is as large, a recomputation takes that one.",
+      Fault{"F6", "Where two values tie for the maximum, a recomputation picks the other one.",
             "pytorch/torchtitan#1117", with_checkpoint<RecomputesUnder<OtherOfEqual>>},
       Fault{"F7", "Strides are not restored.", "pytorch/pytorch#48439", nullptr,
-            "Tensors are dense and row-major: there is one layout, and nothing to restore."},
+            "Tensors are dense and row-major, so there is only one layout."},
       Fault{"F8",
-            "Inputs are captured, not saved: a recomputation computes with them as they are then.",
+            "Inputs are captured, not saved: a recomputation uses their values at backward time.",
             "", with_checkpoint<InputsAsTheyAre>},
-      Fault{"F9", "A recomputation computes with weights as they are then.", "", nullptr,
-            "It does in the right engine, too, unless they have changed, and then versions tell: "
-            "without them it is E3."},
+      Fault{"F9", "A recomputation uses the weights' values at backward time.", "", nullptr,
+            "The correct engine does this as well, and compares versions to notice changed "
+            "weights; without that check it is E3."},
   };
   return table;
 }

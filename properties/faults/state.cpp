@@ -90,27 +90,29 @@ struct OneSlotPerSegment {
 std::span<const Fault> state_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"S1", "A recomputation updates running statistics once more.",
+      Fault{"S1", "A recomputation updates running statistics a second time.",
             "pytorch/pytorch#96136 pytorch/pytorch#62471", with_checkpoint<RecomputationUpdates>},
-      Fault{"S2", "Running statistics are updated in the recomputation, and not in the forward.",
+      Fault{"S2", "Running statistics are updated in the recomputation, not in the forward.",
             "facebookresearch/fairscale#1035", with_checkpoint<OnlyRecomputationUpdates>},
       Fault{"S3", "A recomputation sees the state that its forward left.",
             "huggingface/transformers#30320", nullptr,
-            "The state of layers is the running statistics: training updates them and never reads "
-            "them, evaluation reads and never updates them. (Of random streams it is R11.)"},
+            "The only state of a layer is its running statistics: training updates them but never "
+            "reads them, evaluation reads them but never updates them. (For random streams this "
+            "fault is R11.)"},
       Fault{"S4",
-            "One slot for each segment keeps its random state, so that a second forward "
-            "overwrites that of the first.",
+            "A segment has one slot for its random state, so a second forward overwrites the state "
+            "of the first.",
             "NVIDIA/TransformerEngine#539", with_checkpoint<OneSlotPerSegment>},
-      Fault{"S5", "Effects of a segment happen again in its recomputation.",
+      Fault{"S5", "Side effects of a segment happen again in its recomputation.",
             "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
-            "The layers of a case have two effects beside their results: draws and running "
-            "statistics. Their repetition is R2 and S1."},
-      Fault{"S6", "Hooks of a forward are armed again in its recomputation.",
+            "The layers of a case have two side effects, draws and running statistics; R2 and S1 "
+            "repeat them."},
+      Fault{"S6", "Hooks that a forward registers are registered again in its recomputation.",
             "pytorch/pytorch#187437", nullptr,
-            "Hooks belong to leaves that outlive the step, and no layer of a case registers one in "
-            "its forward: there is nothing to arm. (Hooks that fire too often are G9.)"},
-      Fault{"S7", "Running statistics are what they were before the forward: the update is lost.",
+            "No layer of a case registers a hook in its forward; hooks belong to leaves that "
+            "outlive the step. (G9 is about hooks that fire too often.)"},
+      Fault{"S7",
+            "Running statistics are reset to their values before the forward: the update is lost.",
             "", with_checkpoint<UpdateLost>},
   };
   return table;

@@ -77,7 +77,7 @@ struct RecomputesUnder {
   }
 };
 
-/// Versions of what a recomputation reads are not compared.
+/// Versions of the tensors that a recomputation reads are not compared.
 class VersionsUnchecked final : public Mechanics {
  public:
   bool compares_versions() const override { return false; }

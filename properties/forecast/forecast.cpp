@@ -77,7 +77,7 @@ void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segm
   f.words_of_trial = f.words_per_forward;
 }
 
-/// Facts come from subjects, too.
+/// Facts may come from a subject, so they are checked.
 void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
   using What = SavedTensorFact::What;
   using When = SavedTensorFact::When;
@@ -85,7 +85,7 @@ void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
     throw std::invalid_argument("[facts] layer " + std::to_string(layer) + ": " + what);
   };
   if (facts.layers.size() != c.layers.size()) {
-    throw std::invalid_argument("[facts] expected those of " + std::to_string(c.layers.size()) +
+    throw std::invalid_argument("[facts] expected facts for " + std::to_string(c.layers.size()) +
                                 " layers, got " + std::to_string(facts.layers.size()));
   }
   for (std::size_t i = 0; i < facts.layers.size(); ++i) {
@@ -96,7 +96,7 @@ void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
     };
     if (!within(f.first_saved, f.saved, facts.saved_tensors.size()) ||
         !within(f.first_own, f.own, facts.own_bytes.size())) {
-      fail(i, "a range that is not there");
+      fail(i, "a range that does not exist");
     }
     if (f.drawn < 0 || f.workspace < 0) fail(i, "a negative number of elements or bytes");
     const int operands = 1 + static_cast<int>(c.layers[i].from.size());
@@ -105,14 +105,15 @@ void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
     for (const SavedTensorFact& s : facts.saved_by(f)) {
       const int things[] = {operands, outputs, parameters, f.own};
       if (s.index < 0 || s.index >= things[static_cast<std::size_t>(s.what)]) {
-        fail(i, "saves an operand, output, parameter or tensor of its own that it does not have");
+        fail(i, "saves an operand, output, parameter or own tensor that does not exist");
       }
       const int asked = s.when == When::operand_requires_grad     ? operands
                         : s.when == When::parameter_requires_grad ? parameters
                                                                   : s.of + 1;
-      if (s.of < 0 || s.of >= asked) fail(i, "asks an operand or parameter that it does not have");
+      if (s.of < 0 || s.of >= asked)
+        fail(i, "depends on an operand or parameter that does not exist");
       if (f.aliases_operand && !f.identity && s.what == What::own) {
-        fail(i, "has a tensor of its own, but computes nothing");
+        fail(i, "has an own tensor, but computes nothing");
       }
     }
     for (const std::int64_t bytes : facts.own_of(f)) {
@@ -161,6 +162,7 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   f.offloaded_bytes = trace.offloaded_bytes;
   f.plain_saved_bytes = plain.saved_bytes;
   f.saves_known = !facts.saves_unknown && !trace.facts_unknown;
+  f.measured = facts.measured;
   // What is recomputed depends on what is saved.
   const bool may_draw_afresh = !f.saves_known && !preserves_rng_everywhere(c);
   f.values_comparable = !trace.drew_afresh && !may_draw_afresh;

@@ -44,14 +44,16 @@ struct Forecast {
   /// false: a layer saved something under the plan of which its facts, measured in the plain run,
   /// say nothing. Then bytes, and where early stop ends a recomputation, are not known.
   bool saves_known = true;
+  /// What layers save was measured in the plain run, which then shows what the loss saves, too.
+  bool measured = false;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
   /// Words by which one forward advances each random stream; as many streams as the case uses.
   std::vector<std::uint64_t> words_per_forward;
   /// The same for the trial before the first step; zeros when there is none.
   std::vector<std::uint64_t> words_of_trial;
-  /// Whether the trial must fail under the plan: a recomputation meets what went wrong, and nobody
-  /// switched its checks off.
+  /// Whether the trial must fail under the plan: a recomputation meets the change, and its checks
+  /// are on.
   bool trial_fails = false;
   /// false when a segment that draws is recomputed without its random state: masks and gradients of
   /// the recomputation are then fresh, and value comparisons with the plain run are meaningless

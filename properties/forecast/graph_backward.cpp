@@ -219,7 +219,7 @@ void SymbolicGraph::arrive(const SymbolicEdge& edge, SymbolicGradient gradient, 
   }
 }
 
-/// In place if nobody else holds the sum.
+/// In place if nothing else holds the sum.
 void SymbolicGraph::add(SymbolicGradient& sum, SymbolicGradient gradient) {
   if (!gradient) return;
   if (!sum) {

@@ -139,7 +139,8 @@ void SymbolicGraph::differentiate_segment(const Node& node, std::size_t out, std
       sum = hands_[out + k];
       continue;
     }
-    // Two outputs that are one value. The sum is new memory: the gradients are somebody else's.
+    // Two outputs that are one value. The sum is new memory, because the gradients have another
+    // owner.
     sum = {heap_->allocate(sum.block.bytes()), sum_of(sum.formula, hands_[out + k].formula)};
   }
   walk(first, depth + 1, false, leaf_roots);

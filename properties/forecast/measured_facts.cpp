@@ -56,7 +56,7 @@ class Measurement {
 
   void measure_computations() {
     for (const ExecutionCount& x : plain_.executions) {
-      if (x.step != 0 || x.pass != 0 || !known(x.layer)) continue;
+      if (x.step != 0 || x.microbatch != 0 || !known(x.layer)) continue;
       facts_.layers[static_cast<std::size_t>(x.layer)].ops = x.computed;
     }
   }
@@ -64,7 +64,7 @@ class Measurement {
  private:
   template <class Entry>
   static bool is_first(const Entry& entry) {
-    return entry.step == 0 && entry.pass == 0 && entry.execution == 0;
+    return entry.step == 0 && entry.microbatch == 0 && entry.execution == 0;
   }
   bool known(int layer) const { return layer >= 0 && layer < static_cast<int>(c_.layers.size()); }
 

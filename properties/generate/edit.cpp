@@ -52,11 +52,11 @@ class Mender {
     try {
       ShapeWalk walk(c_.input, c_.layers, c_.protocol.train, geometry_);
       for (index_ = 0; index_ < static_cast<int>(c_.layers.size()); ++index_) {
-        mend(c_.layers[static_cast<std::size_t>(index_)], walk);
+        repair(c_.layers[static_cast<std::size_t>(index_)], walk);
         walk.step();
       }
     } catch (const std::invalid_argument&) {
-      return;  // It cannot be mended.
+      return;  // It cannot be repaired.
     }
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       LayerSpec& l = c_.layers[static_cast<std::size_t>(i)];
@@ -69,14 +69,14 @@ class Mender {
   }
 
  private:
-  void mend(LayerSpec& l, const ShapeWalk& walk) const {
+  void repair(LayerSpec& l, const ShapeWalk& walk) const {
     const Layer& layer = layer_of(l);
     for (ValueRef& v : l.from) {
       // Outputs of the layer at hand are not there yet.
       const bool there = v.layer < index_ && walk.known(v);
       if (!there || !layer.fits(walk.x(), walk.shape_of(v))) v = {index_ - 1, 0};
     }
-    layer.mend(l, walk.x());
+    layer.repair(l, walk.x());
     if (l.tied_to == -1) return;
     const LayerSpec& owner = c_.layers[static_cast<std::size_t>(l.tied_to)];
     const Shape& entering = walk.shape_of({l.tied_to - 1, 0});

@@ -17,8 +17,8 @@ Case without_layers(const Case& c, int begin, int end);
 
 /// Mends what an edit broke, only ever towards less: second operands that no longer fit become the
 /// first operand again, ties that no longer fit are cut, windows and splits shrink to what is
-/// there, in-place layers that may not be become ordinary. Not everything can be mended: validate()
-/// has the last word.
+/// there, in-place layers that may not be become ordinary. Not everything can be repaired:
+/// validate() has the last word.
 void repair(Case& c);
 
 /// Segments of all levels, a parent before those nested in it.

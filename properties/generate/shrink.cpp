@@ -13,7 +13,7 @@
 namespace rematch {
 namespace {
 
-/// Hands mended, valid and strictly simpler cases to `visit` until it returns true.
+/// Hands repaired, valid and strictly simpler cases to `visit` until it returns true.
 class Descent {
  public:
   Descent(const Case& c, const FeatureSet& within, const std::function<bool(Case&&)>& visit)

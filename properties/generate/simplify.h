@@ -9,8 +9,8 @@ namespace rematch {
 /// Takes a candidate; true ends the visit.
 using OfferCase = std::function<bool(Case&&)>;
 
-/// Candidates that simplify one aspect of `c`, the boldest first, neither mended nor checked. True
-/// as soon as an offer returns true.
+/// Candidates that simplify one aspect of `c`, the boldest first, neither repaired nor checked.
+/// True as soon as an offer returns true.
 bool simplify_plan(const Case& c, const OfferCase& offer);
 bool simplify_protocol(const Case& c, const OfferCase& offer);
 bool simplify_layers(const Case& c, const OfferCase& offer);

@@ -26,11 +26,22 @@ bool is_nearer(std::string_view a, std::string_view b) {
 
 Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
                    Workspace& workspace) {
+  const std::string_view law = violating.violation.law;
   const auto violation_of = [&](const Case& c) -> std::optional<Violation> {
     const Verdicts verdicts = judge(c, subject, workspace, options.judged());
-    return verdicts.kept() ? std::nullopt : std::optional(*verdicts.first());
+    if (verdicts.kept()) return std::nullopt;
+    const FeatureSet features = features_of(c, workspace.geometry);
+    if (const Violation* fresh = options.profile.first_new(verdicts, c, features)) {
+      return violating.known ? std::nullopt : std::optional(*fresh);
+    }
+    for (const Violation& v : verdicts.violations) {
+      if (violating.known && v.law == law &&
+          options.profile.explains(law, c, features) == violating.known) {
+        return v;
+      }
+    }
+    return std::nullopt;
   };
-  const std::string_view law = violating.violation.law;
   const auto still_fails = [&](const Case& c) {
     if (options.stop != nullptr && options.stop->load()) return false;
     try {
@@ -40,7 +51,8 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
       return false;
     }
   };
-  Finding finding{violating.violation, violating.index, violating.c, violating.c};
+  Finding finding{violating.violation, violating.index, violating.c, violating.c, 1,
+                  violating.known};
   finding.smallest = shrink(violating.c, still_fails, options.shrink, subject.implements());
   // A case that violates only in its worker (state shared between threads, say) does not do so
   // here: then the violation that was seen stands, for the case as it was.
@@ -66,7 +78,7 @@ std::vector<Finding> group(std::vector<Finding> all) {
     const auto same = [&](const Finding& g) {
       Case smallest = g.smallest;
       smallest.seed = f.smallest.seed;
-      return g.violation.law == f.violation.law && smallest == f.smallest;
+      return g.violation.law == f.violation.law && g.known == f.known && smallest == f.smallest;
     };
     const auto known = std::find_if(groups.begin(), groups.end(), same);
     if (known == groups.end()) {
@@ -86,7 +98,9 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::function<void(std::size_t done)>& progress,
                                 std::string& error) {
   std::vector<Finding> findings;
-  for (const ViolatingCase& v : violating) findings.push_back({v.violation, v.index, v.c, v.c});
+  for (const ViolatingCase& v : violating) {
+    findings.push_back({v.violation, v.index, v.c, v.c, 1, v.known});
+  }
   std::mutex mutex;
   std::condition_variable changed;
   std::size_t next = 0;

@@ -12,8 +12,8 @@
 
 namespace rematch {
 
-/// What evidence refers to. A worker reuses it from case to case, so that memory is not asked for
-/// again; it must outlive the evidence and hold that of one case only.
+/// The storage that Evidence refers to. A worker reuses it for one case after another, to avoid
+/// allocations. It must outlive the evidence, and holds one case at a time.
 struct Workspace {
   Geometry geometry;
   Facts facts;
@@ -27,22 +27,21 @@ struct Workspace {
 };
 
 struct GatherOptions {
-  /// Runs that none of these laws ask for are left out.
+  /// Runs that none of these laws need are skipped.
   LawSet laws = all_laws();
   /// Both runs record their timelines.
   bool timelines = false;
-  /// Called before each run with what it is: "plain run".
+  /// Called before each run with its name: "plain run".
   std::function<void(std::string_view run)> on_run;
 };
 
-/// Runs the case once in each way that the laws ask for. Throws std::invalid_argument for an
-/// invalid case, NotJudged for one whose plain run needs more memory than a run may use, and what
-/// the subject throws of NotJudged and SubjectBroken. Its other exceptions are part of the
-/// evidence.
+/// Runs the case once in each way that the laws need. Throws std::invalid_argument for an invalid
+/// case, NotJudged for one whose plain run needs more memory than a run may use, and NotJudged and
+/// SubjectBroken where the subject throws them. Its other exceptions become part of the evidence.
 Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
                 const GatherOptions& options = {});
 
-/// Gathers what the laws ask for, and judges by them.
+/// Gathers the evidence that the laws need, and judges by them.
 Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
                const LawSet& laws = all_laws());
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -44,6 +45,9 @@ struct Tally {
   std::uint64_t record_hash = 0;
   /// In the order of the cases; of each law the first so many that are to be shrunk.
   std::vector<ViolatingCase> violating;
+  /// By entry of the profile: cases that show it and nothing new, and the first of them.
+  std::map<std::size_t, std::uint64_t> known;
+  std::vector<ViolatingCase> known_cases;
 
   Tally() : verdicts(laws().size()), first_violated(laws().size()) {}
 
@@ -56,6 +60,10 @@ struct Tally {
     for (std::size_t i = 0; i < verdicts.size(); ++i) {
       for (std::size_t v = 0; v < kVerdictCount; ++v) verdicts[i][v] += chunk.verdicts[i][v];
     }
+    for (ViolatingCase& found : chunk.known_cases) {
+      if (known[*found.known] == 0) known_cases.push_back(std::move(found));
+    }
+    for (const auto& [entry, count] : chunk.known) known[entry] += count;
     for (ViolatingCase& found : chunk.violating) {
       const std::size_t law = index_of(*find_law(found.violation.law));
       if (first_violated[law]++ < kept_per_law) violating.push_back(std::move(found));
@@ -187,13 +195,30 @@ class Campaign {
     }
     tally.record_hash +=
         mixed(mixed(mixed(index) ^ workspace.plain.hash()) ^ workspace.checkpointed.hash());
-    features_of(c, workspace.geometry).for_each([&](Feature feature) {
+    const FeatureSet features = features_of(c, workspace.geometry);
+    features.for_each([&](Feature feature) {
       ++tally.features[static_cast<std::size_t>(feature)];
     });
     if (verdicts.kept()) return;
-    violations_.fetch_add(1, std::memory_order_relaxed);
-    tally.violating.push_back({index, c, *verdicts.first()});
-    say(tally.violating.back());
+    if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
+      violations_.fetch_add(1, std::memory_order_relaxed);
+      tally.violating.push_back({index, c, *violation});
+      say(tally.violating.back());
+    } else {
+      note_known(index, c, features, verdicts, tally);
+    }
+  }
+
+  /// A case counts once for each entry that explains a violation of it.
+  void note_known(std::uint64_t index, const Case& c, const FeatureSet& features,
+                  const Verdicts& verdicts, Tally& tally) const {
+    std::set<std::size_t> seen;
+    for (const Violation& violation : verdicts.violations) {
+      const std::optional<std::size_t> entry =
+          options_.profile.explains(violation.law, c, features);
+      if (!seen.insert(*entry).second) continue;
+      if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
+    }
   }
 
   void say(const ViolatingCase& violating) {
@@ -261,8 +286,8 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
   }
   if (tally.violating.empty() && !judged_anything(tally, options.laws)) {
     shortfalls.emplace_back(
-        "none of the laws had anything to judge, so nothing was checked (n/a: the cases give no "
-        "occasion; not observed: the subject does not record what the law reads)");
+        "none of the laws had anything to judge, so nothing was checked (n/a: no case has anything "
+        "to judge; not observed: the subject does not record what the law reads)");
     return shortfalls;
   }
   if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
@@ -275,8 +300,7 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
     const double expected = promised * cases;
     if (found >= expected - 5 * std::sqrt(expected)) return;
     shortfalls.push_back(fmt::format(
-        "feature {} was in {:.2f} % of {} cases, but mix {} promises at least {:.2f} %: the hunt "
-        "looked less closely than it claims",
+        "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
         to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
   });
   return shortfalls;
@@ -323,15 +347,28 @@ HuntResult hunt(const HuntOptions& options) {
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
   result.shortfalls = shortfalls_of(options, total, campaign.within());
+  result.known.resize(options.profile.entries().size());
+  for (const auto& [entry, count] : total.known) result.known[entry] = count;
+  std::vector<ViolatingCase> to_shrink = total.violating;
+  if (options.keep_going) {
+    to_shrink.insert(to_shrink.end(), total.known_cases.begin(), total.known_cases.end());
+  }
   const auto report = [&](std::size_t done) {
     HuntProgress progress;
     progress.shrunk = done;
-    progress.to_shrink = total.violating.size();
+    progress.to_shrink = to_shrink.size();
     campaign.report(progress);
   };
-  if (!total.violating.empty()) {
+  if (!to_shrink.empty()) {
     report(0);
-    result.findings = shrink_all(options, total.violating, report, result.error);
+    result.findings = shrink_all(options, to_shrink, report, result.error);
+    const auto known = std::stable_partition(result.findings.begin(), result.findings.end(),
+                                             [](const Finding& f) { return !f.known; });
+    for (auto f = known; f != result.findings.end(); ++f) {
+      f->count = result.known[*f->known];
+      result.known_findings.push_back(std::move(*f));
+    }
+    result.findings.erase(known, result.findings.end());
     result.interrupted = result.interrupted || (options.stop != nullptr && options.stop->load());
   }
   return result;

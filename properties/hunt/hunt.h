@@ -12,6 +12,7 @@
 #include "properties/case/features.h"
 #include "properties/generate/mix.h"
 #include "properties/generate/shrink.h"
+#include "properties/hunt/profile.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
 
@@ -22,7 +23,7 @@ struct HuntProgress {
   double seconds = 0;
   /// Cases that violated a law, so far.
   std::uint64_t violations = 0;
-  /// The hunt is over, and this many of the violating cases are shrunk, of so many.
+  /// After the hunt: how many violating cases have been shrunk, and how many will be.
   std::size_t shrunk = 0;
   std::size_t to_shrink = 0;
 };
@@ -32,6 +33,8 @@ struct ViolatingCase {
   std::uint64_t index = 0;
   Case c;
   Violation violation;
+  /// The entry of the profile that explains the violation.
+  std::optional<std::size_t> known = std::nullopt;
 };
 
 struct HuntOptions {
@@ -43,28 +46,32 @@ struct HuntOptions {
   std::optional<double> seconds;
   /// Threads, at least 1. The result does not depend on their number.
   int jobs = 1;
-  /// The laws to judge by. A hunt in which they had nothing to judge does not pass.
+  /// The laws to judge by. A hunt fails if none of them had anything to judge.
   LawSet laws = all_laws();
-  /// Judged in any case, for a run that failed says nothing of other laws.
+  /// Always judged, because a failed run says nothing about other laws.
   LawSet failures = failure_laws();
   LawSet judged() const { return laws | failures; }
-  /// Goes on after a violation, and reports all of them.
+  /// Known divergences of the subject. Violations that they explain are counted, and do not end the
+  /// hunt.
+  Profile profile;
+  /// Continue after a violation, and report all violations.
   bool keep_going = false;
-  /// With keep_going: of the cases that violate one law, only the first so many are shrunk.
+  /// With keep_going: how many violating cases of each law are shrunk.
   std::size_t shrunk_per_law = 100;
-  /// Called once in each thread, and once for each that shrinks.
+  /// Called once in each thread of the hunt, and once in each thread that shrinks.
   std::function<std::unique_ptr<Subject>()> make_subject;
-  /// Case number i; empty: generate_case(mix, seed, i, what the subject implements). Called from
-  /// all threads at once.
+  /// Returns case number i; empty: generate_case(mix, seed, i, subject.implements()). Called from
+  /// all threads concurrently.
   std::function<Case(std::uint64_t)> generate;
-  /// Setting it ends the hunt early; what was found is kept.
+  /// Setting it ends the hunt early; findings so far are kept.
   const std::atomic<bool>* stop = nullptr;
   /// Called about ten times a second, from the thread that called hunt().
   std::function<void(const HuntProgress&)> progress;
   /// Called for the first violation of each law, as soon as it is seen, from one thread at a time.
   std::function<void(const ViolatingCase&)> found;
   ShrinkBudget shrink;
-  /// Floors are demanded of hunts of at least this many cases: fewer say little of a frequency.
+  /// Floors are checked in hunts of at least this many cases; smaller hunts say little about
+  /// frequencies.
   std::uint64_t floors_from = 2000;
 };
 
@@ -79,16 +86,18 @@ struct Finding {
   /// about events an earlier one may be, for bytes tell of wrong gradients even where numbers hide
   /// them.
   Case smallest;
-  /// How many of the cases that were shrunk came to this.
+  /// Number of cases that shrink to this one; for a known divergence, of all cases that show it.
   std::uint64_t count = 1;
+  /// The entry of the profile that explains the violation.
+  std::optional<std::size_t> known = std::nullopt;
 };
 
-/// How often each verdict was given.
+/// Number of cases with each verdict.
 using VerdictCounts = std::array<std::uint64_t, kVerdictCount>;
 
 struct HuntResult {
-  /// Cases 0 .. cases - 1 were judged, all of them; unless the hunt kept going, a violating one is
-  /// the last.
+  /// All of the cases 0 .. cases - 1 were judged. Without keep_going, a violating case is the last
+  /// one.
   std::uint64_t cases = 0;
   /// Cases that have each feature.
   std::array<std::uint64_t, kFeatureCount> features{};
@@ -97,21 +106,26 @@ struct HuntResult {
   std::string why_not_judged;
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;
-  /// By law: cases of which it was the first to be violated.
+  /// By law: number of cases in which it was the first violated law.
   std::vector<std::uint64_t> first_violated;
-  /// In the order of laws(), the most frequent of a law first.
+  /// In the order of laws(), the most frequent of a law first. What the profile explains is not
+  /// among them.
   std::vector<Finding> findings;
-  /// Why a hunt without a violation still proves nothing: no case was run, nothing was judged, or a
-  /// feature stayed below its promised frequency. One sentence each.
+  /// By entry of the profile: number of cases that show it and no new violation.
+  std::vector<std::uint64_t> known;
+  /// With keep_going: one for each entry that some case showed.
+  std::vector<Finding> known_findings;
+  /// Reasons why a hunt without a violation proves nothing: no case was run, no law had anything to
+  /// judge, or a feature stayed below its floor. One sentence each.
   std::vector<std::string> shortfalls;
   /// Sum over the cases of a hash of (index, both records): equal for equal cases on every
   /// machine, whatever the number of threads.
   std::uint64_t record_hash = 0;
   double seconds = 0;
-  /// Stopped before all cases were judged, or before all that violate were shrunk.
+  /// Stopped before all cases were judged, or before all violating cases were shrunk.
   bool interrupted = false;
-  /// What ended the hunt after something was found, if anything did: it would have been thrown
-  /// else.
+  /// The error that ended the hunt after something had been found; before that, it would have been
+  /// thrown.
   std::string error;
 
   bool passed() const { return findings.empty() && shortfalls.empty() && error.empty(); }
@@ -120,8 +134,8 @@ struct HuntResult {
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
 };
 
-/// Judges cases 0, 1, 2, ... until a limit, the stop flag or the first violation (unless told to
-/// keep going), and shrinks what violates. Memory does not grow with the number of cases. Apart
+/// Judges cases 0, 1, 2, ... until a limit, the stop flag or the first violation (unless
+/// keep_going), and shrinks violating cases. Memory does not grow with the number of cases. Apart
 /// from the times, the result is a function of the options and the number of cases, not of `jobs`
 /// (as long as shrinking stays within its time). An exception of make_subject is passed on; one of
 /// a run violates the law `survives`.

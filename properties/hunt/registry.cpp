@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "properties/faults/fault.h"
+#include "properties/hunt/frameworks.h"
 #include "properties/subjects/engine_subject.h"
 #include "properties/subjects/process_subject.h"
 
@@ -19,6 +20,9 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
           std::string(fault->needs.empty() ? fault->equivalent : fault->needs));
     }
   }
+  if (const std::optional<std::string> command = framework_command(name)) {
+    return std::make_unique<ProcessSubject>(*command);
+  }
   if (name.find(' ') != std::string_view::npos) {
     return std::make_unique<ProcessSubject>(std::string(name));
   }
@@ -30,7 +34,8 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
 }
 
 std::vector<std::string> subject_names() {
-  std::vector<std::string> names{"engine"};
+  std::vector<std::string> names{"engine", "pytorch", "pytorch:reentrant",
+                                 "pytorch:non_reentrant"};
   for (const Fault& fault : faults()) {
     if (fault.runs()) names.push_back("engine:" + std::string(fault.id));
   }

@@ -44,12 +44,12 @@ std::optional<Violation> check(const Evidence& e) {
     }
   }
   if (!e.observed.contains(Observable::input_gradients)) return std::nullopt;
-  return for_each_forward(p, [&](int step, int pass) {
+  return for_each_forward(p, [&](int step, int microbatch) {
     const auto here = [&](const Observation& o) {
-      return o.quantity == Quantity::input_gradient && o.step == step && o.pass == pass;
+      return o.quantity == Quantity::input_gradient && o.step == step && o.microbatch == microbatch;
     };
     return compare(plain.find(here), checkpointed.find(here), p.input_requires_grad,
-                   [&] { return place_of(step, pass) + ", gradient of the model input"; });
+                   [&] { return place_of(step, microbatch) + ", gradient of the model input"; });
   });
 }
 
@@ -58,9 +58,8 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law absent_gradients_law;
 const Law absent_gradients_law{.name = kName,
                                .statement =
-                                   "A gradient is absent (which is not zero) exactly where it is "
-                                   "in the plain run, and where the "
-                                   "forecast says so.",
+                                   "Gradients are absent (None, not zero) exactly where they are "
+                                   "in the plain run, and where the forecast says so.",
                                .check = check,
                                .reads = {Observable::absent_gradients}};
 

@@ -14,13 +14,12 @@ bool applies(const Evidence& e) { return !e.geometry.buffers.empty(); }
 }  // namespace
 
 extern const Law buffers_after_step_law;
-const Law buffers_after_step_law{
-    .name = kName,
-    .statement =
-        "Running statistics are updated once a forward: after every step they have the same "
-        "bits as in the plain run.",
-    .check = check,
-    .reads = {Observable::buffers},
-    .applies = applies};
+const Law buffers_after_step_law{.name = kName,
+                                 .statement =
+                                     "Running statistics are updated once per forward: after every "
+                                     "step they have the same bits as in the plain run.",
+                                 .check = check,
+                                 .reads = {Observable::buffers},
+                                 .applies = applies};
 
 }  // namespace rematch

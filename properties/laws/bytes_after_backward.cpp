@@ -5,9 +5,9 @@ namespace {
 
 constexpr std::string_view kName = "bytes-after-backward";
 
-Violation violation(int step, int pass, const char* tag, const char* run, std::int64_t expected,
-                    std::string got) {
-  return {kName, place_of(step, pass) + ", " + tag + " bytes of the " + run,
+Violation violation(int step, int microbatch, const char* tag, const char* run,
+                    std::int64_t expected, std::string got) {
+  return {kName, place_of(step, microbatch) + ", " + tag + " bytes of the " + run,
           std::to_string(expected), std::move(got)};
 }
 
@@ -18,15 +18,15 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
   for (const ByteReading& r : record.bytes) {
     if (!r.retained) continue;
     ++retained;
-    const int graphs = graphs_after_forward(e.c.protocol, r.pass);
+    const int graphs = graphs_after_forward(e.c.protocol, r.microbatch);
     const std::int64_t kept = per_forward * graphs;
     const std::int64_t offloaded = offloaded_per_forward * graphs;
     if (r.saved != kept) {
-      return violation(r.step, r.pass, "saved (graph retained)", run, kept,
+      return violation(r.step, r.microbatch, "saved (graph retained)", run, kept,
                        std::to_string(r.saved));
     }
     if (r.offloaded != offloaded) {
-      return violation(r.step, r.pass, "offloaded (graph retained)", run, offloaded,
+      return violation(r.step, r.microbatch, "offloaded (graph retained)", run, offloaded,
                        std::to_string(r.offloaded));
     }
   }
@@ -37,24 +37,26 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
                      std::to_string(promised), std::to_string(retained)};
   }
   Finder readings(record.bytes);
-  return for_each_forward(p, [&](int step, int pass) -> std::optional<Violation> {
+  return for_each_forward(p, [&](int step, int microbatch) -> std::optional<Violation> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
-      return r.moment == Moment::after_backward && r.step == step && r.pass == pass && !r.retained;
+      return r.moment == Moment::after_backward && r.step == step && r.microbatch == microbatch &&
+             !r.retained;
     });
-    const int graphs = graphs_after_backward(p, pass);
+    const int graphs = graphs_after_backward(p, microbatch);
     const std::int64_t saved = per_forward * graphs;
     if (reading == nullptr || reading->saved != saved) {
       return violation(
-          step, pass, "saved", run, saved,
+          step, microbatch, "saved", run, saved,
           reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded));
     }
     const std::int64_t offloaded = offloaded_per_forward * graphs;
     if (reading->offloaded != offloaded) {
-      return violation(step, pass, "offloaded", run, offloaded, std::to_string(reading->offloaded));
+      return violation(step, microbatch, "offloaded", run, offloaded,
+                       std::to_string(reading->offloaded));
     }
     // Graphs that wait hold values of their own; without any, nothing may be left.
     if (graphs == 0 && reading->temporaries != 0) {
-      return violation(step, pass, "temporary", run, 0, std::to_string(reading->temporaries));
+      return violation(step, microbatch, "temporary", run, 0, std::to_string(reading->temporaries));
     }
     return std::nullopt;
   });
@@ -62,13 +64,12 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
 
 std::optional<Violation> check(const Evidence& e) {
   const Forecast& f = e.forecast;
-  if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
+  if (auto b = compare(e, e.checkpointed, saved_per_forward(e, f.saved_bytes), f.offloaded_bytes,
+                       "checkpointed run")) {
     return b;
   }
-  return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
+  return compare(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
 }
-
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
@@ -76,11 +77,11 @@ extern const Law bytes_after_backward_law;
 const Law bytes_after_backward_law{
     .name = kName,
     .statement =
-        "The last backward of a forward leaves no saved, offloaded or temporary bytes behind, save "
-        "those of "
-        "forwards that still wait; a backward that retains its graph leaves what the forward left.",
+        "The last backward of a forward leaves no saved, offloaded or temporary bytes, except "
+        "those of forwards that still wait for their backward; a backward that retains its graph "
+        "leaves what the forward left.",
     .check = check,
     .reads = {Observable::saved_bytes},
-    .applies = applies};
+    .applies = knows_saved_bytes};
 
 }  // namespace rematch

@@ -19,17 +19,19 @@ std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::
   }
   Finder plain(e.plain.streams);
   Finder checkpointed(e.checkpointed.streams);
-  const auto judge_at = [&](int step, int pass) -> std::optional<Violation> {
-    const bool comparable = moment == Moment::after_forward ? comparable_forward(e, step, pass)
-                                                            : e.forecast.values_comparable;
+  const auto judge_at = [&](int step, int microbatch) -> std::optional<Violation> {
+    const bool comparable = moment == Moment::after_forward
+                                ? comparable_forward(e, step, microbatch)
+                                : e.forecast.values_comparable;
     for (int stream = 0; comparable && stream < streams; ++stream) {
       const auto here = [&](const StreamReading& r) {
-        return r.moment == moment && r.step == step && r.pass == pass && r.stream == stream;
+        return r.moment == moment && r.step == step && r.microbatch == microbatch &&
+               r.stream == stream;
       };
       const StreamReading* expected = plain.find(here);
       const StreamReading* got = checkpointed.find(here);
       if (expected != nullptr && got != nullptr && *expected == *got) continue;
-      return Violation{law, place_of(step, pass) + ", stream " + std::to_string(stream),
+      return Violation{law, place_of(step, microbatch) + ", stream " + std::to_string(stream),
                        expected != nullptr ? text_of(*expected) : "a reading in both runs",
                        got != nullptr ? text_of(*got) : std::string(kNotRecorded)};
     }

@@ -94,10 +94,10 @@ TEST_CASE("after recomputations with fresh draws only the first forward is compa
   Synthetic s(synthetic_case());
   s.forecast.values_comparable = false;
   for (Observation& o : s.checkpointed.observations) {
-    if (o.step > 0 || o.pass > 0) s.checkpointed.data[o.offset] ^= std::byte{1};
+    if (o.step > 0 || o.microbatch > 0) s.checkpointed.data[o.offset] ^= std::byte{1};
   }
   for (Draw& d : s.checkpointed.draws) {
-    if (d.execution > 0 || d.step > 0 || d.pass > 0) d.hash ^= 1;
+    if (d.execution > 0 || d.step > 0 || d.microbatch > 0) d.hash ^= 1;
   }
   for (const Law& law : laws()) {
     INFO(law.name);

@@ -11,10 +11,10 @@ bool is_gradient(Quantity q) {
 }
 
 /// Does the forecast promise equal bits here?
-bool comparable(const Evidence& e, Quantity quantity, int step, int pass, int index) {
+bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, int index) {
   const Forecast& f = e.forecast;
   const bool of_forward = quantity == Quantity::output || quantity == Quantity::loss;
-  if (!f.values_comparable) return of_forward && comparable_forward(e, step, pass);
+  if (!f.values_comparable) return of_forward && comparable_forward(e, step, microbatch);
   if (quantity == Quantity::input_gradient && !f.exact_inputs) return false;
   if (quantity == Quantity::reevaluation) return f.exact_until_step >= e.c.protocol.steps;
   if (step != f.exact_until_step) return step < f.exact_until_step;
@@ -114,21 +114,22 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
     count = e.geometry.parameters.size();
   }
   const int first_step = quantity == Quantity::reevaluation ? p.steps - 1 : 0;
-  const int passes = per_forward ? p.microbatches : 1;
+  const int microbatches = per_forward ? p.microbatches : 1;
 
   Finder plain(e.plain.observations);
   Finder checkpointed(e.checkpointed.observations);
   for (int step = first_step; step < p.steps; ++step) {
-    for (int pass = 0; pass < passes; ++pass) {
+    for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
       for (int index = 0; index < static_cast<int>(count); ++index) {
         const auto here = [&](const Observation& o) {
-          return o.quantity == quantity && o.step == step && o.pass == pass && o.index == index;
+          return o.quantity == quantity && o.step == step && o.microbatch == microbatch &&
+                 o.index == index;
         };
         const Observation* a = plain.find(here);
         const Observation* b = checkpointed.find(here);
         const auto place = [&] {
-          return (per_forward ? place_of(step, pass) : "step " + std::to_string(step)) + ", " +
-                 name_of(e, quantity, index);
+          return (per_forward ? place_of(step, microbatch) : "step " + std::to_string(step)) +
+                 ", " + name_of(e, quantity, index);
         };
         if (a == nullptr) return Violation{law, place(), "a value", "none in the plain run"};
         if (b == nullptr) return Violation{law, place(), form_of(*a), std::string(kNotRecorded)};
@@ -137,7 +138,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
             a->bytes != b->bytes) {
           return Violation{law, place(), form_of(*a), form_of(*b)};
         }
-        if (a->bytes == 0 || !comparable(e, quantity, step, pass, index)) continue;
+        if (a->bytes == 0 || !comparable(e, quantity, step, microbatch, index)) continue;
         const auto expected = e.plain.bytes_of(*a);
         if (std::memcmp(expected.data(), e.checkpointed.bytes_of(*b).data(), a->bytes) != 0) {
           return first_difference(e, *a, *b, law, place());

@@ -12,7 +12,7 @@ std::optional<Violation> check(const Evidence& e) {
     if (a.holds) continue;
     return Violation{
         kName,
-        fmt::format("{} by itself, {}, element {}", layer_name(e.c, a.layer), a.what, a.element),
+        fmt::format("{} run alone, {}, element {}", layer_name(e.c, a.layer), a.what, a.element),
         a.bound > 0 ? fmt::format("{:.17g} within {:.3g}", a.host, a.bound)
                     : fmt::format("{:.17g}, to the bit", a.host),
         fmt::format("{:.17g}", a.device)};
@@ -26,8 +26,8 @@ extern const Law cross_device_law;
 const Law cross_device_law{
     .name = kName,
     .statement =
-        "Each layer by itself gives on a device what it gives on the host: the "
-        "same bits, or within the bound of its sums where a library orders them.",
+        "Each layer, run alone, gives the same result on a device as on the host: the same bits, "
+        "or within the error bound of its sums where a library chooses their order.",
     .check = check,
     .reads = {Observable::host_agreement},
     .extras = {Extra::layers}};

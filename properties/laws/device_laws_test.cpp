@@ -93,7 +93,7 @@ TEST_CASE("a layer that is off on the device is caught by name") {
   const Verdicts verdicts = judge(two_layers(), device, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "cross-device");
-  CHECK(verdicts.first()->place.find("layer 0 (linear) by itself, output 0") != std::string::npos);
+  CHECK(verdicts.first()->place.find("layer 0 (linear) run alone, output 0") != std::string::npos);
   CHECK(verdicts.first()->got == "0.25");
 }
 

@@ -42,7 +42,7 @@ class DrawTable {
         stray_ = &d;
         continue;
       }
-      const std::size_t at = index(d.step, d.pass, d.layer);
+      const std::size_t at = index(d.step, d.microbatch, d.layer);
       if (d.execution == 0) first_[at] = &d;
       ++count_[at];
     }
@@ -50,20 +50,22 @@ class DrawTable {
 
   /// A draw of a layer or forward that does not exist.
   const Draw* stray() const { return stray_; }
-  const Draw* of_forward(int step, int pass, int layer) const {
-    return first_[index(step, pass, layer)];
+  const Draw* of_forward(int step, int microbatch, int layer) const {
+    return first_[index(step, microbatch, layer)];
   }
-  int count(int step, int pass, int layer) const { return count_[index(step, pass, layer)]; }
+  int count(int step, int microbatch, int layer) const {
+    return count_[index(step, microbatch, layer)];
+  }
 
  private:
   bool in_range(const Draw& d) const {
-    return d.step >= 0 && d.step < e_.c.protocol.steps && d.pass >= 0 &&
-           d.pass < e_.c.protocol.microbatches && d.layer >= 0 &&
+    return d.step >= 0 && d.step < e_.c.protocol.steps && d.microbatch >= 0 &&
+           d.microbatch < e_.c.protocol.microbatches && d.layer >= 0 &&
            d.layer < static_cast<int>(e_.c.layers.size()) && d.execution >= 0;
   }
-  std::size_t index(int step, int pass, int layer) const {
+  std::size_t index(int step, int microbatch, int layer) const {
     return (static_cast<std::size_t>(step) * static_cast<std::size_t>(e_.c.protocol.microbatches) +
-            static_cast<std::size_t>(pass)) *
+            static_cast<std::size_t>(microbatch)) *
                e_.c.layers.size() +
            static_cast<std::size_t>(layer);
   }
@@ -75,27 +77,27 @@ class DrawTable {
 };
 
 std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain,
-                                       const DrawTable& checkpointed, int step, int pass) {
+                                       const DrawTable& checkpointed, int step, int microbatch) {
   for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     const bool draws = e.forecast.layer_words[index] != 0;
     const auto violation = [&](const char* what, std::string expected, std::string got) {
-      return Violation{kName, place_of(e.c, step, pass, layer) + what, std::move(expected),
+      return Violation{kName, place_of(e.c, step, microbatch, layer) + what, std::move(expected),
                        std::move(got)};
     };
     const int expected_plain = draws ? 1 : 0;
-    if (const int n = plain.count(step, pass, layer); n != expected_plain) {
+    if (const int n = plain.count(step, microbatch, layer); n != expected_plain) {
       return violation(", draws of the plain run", std::to_string(expected_plain),
                        std::to_string(n));
     }
     // A layer whose results are recalled draws nothing.
     const int expected_draws = draws ? e.forecast.computations[index] : 0;
-    if (const int n = checkpointed.count(step, pass, layer); n != expected_draws) {
+    if (const int n = checkpointed.count(step, microbatch, layer); n != expected_draws) {
       return violation(", draws", std::to_string(expected_draws), std::to_string(n));
     }
     if (!draws) continue;
-    const Draw* a = plain.of_forward(step, pass, layer);
-    const Draw* b = checkpointed.of_forward(step, pass, layer);
+    const Draw* a = plain.of_forward(step, microbatch, layer);
+    const Draw* b = checkpointed.of_forward(step, microbatch, layer);
     if (a == nullptr || b == nullptr) {
       return violation(", forward", a != nullptr ? text_of(*a) : std::string(kNotRecorded),
                        b != nullptr ? text_of(*b) : std::string(kNotRecorded));
@@ -110,7 +112,7 @@ std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain
                        std::to_string(words));
     }
     const bool hash = step <= e.forecast.exact_until_step || !depends_on_values(e, *b);
-    if (comparable_forward(e, step, pass) && !same_draw(*a, *b, hash)) {
+    if (comparable_forward(e, step, microbatch) && !same_draw(*a, *b, hash)) {
       return violation(", forward", text_of(*a), text_of(*b));
     }
   }
@@ -123,21 +125,21 @@ std::optional<Violation> check(const Evidence& e) {
   for (const DrawTable* table : {&plain, &checkpointed}) {
     if (const Draw* d = table->stray()) {
       return Violation{kName,
-                       place_of(d->step, d->pass) + ", layer " + std::to_string(d->layer) +
+                       place_of(d->step, d->microbatch) + ", layer " + std::to_string(d->layer) +
                            ", execution " + std::to_string(d->execution),
-                       "no such place", text_of(*d)};
+                       "no draw at this place", text_of(*d)};
     }
   }
-  auto violation = for_each_forward(e.c.protocol, [&](int step, int pass) {
-    return check_forward(e, plain, checkpointed, step, pass);
+  auto violation = for_each_forward(e.c.protocol, [&](int step, int microbatch) {
+    return check_forward(e, plain, checkpointed, step, microbatch);
   });
   if (violation || !e.forecast.values_comparable) return violation;
   for (const Draw& d : e.checkpointed.draws) {
-    const Draw& forward = *checkpointed.of_forward(d.step, d.pass, d.layer);
+    const Draw& forward = *checkpointed.of_forward(d.step, d.microbatch, d.layer);
     if (d.execution == 0 || same_draw(forward, d, true)) continue;
     return Violation{
         kName,
-        place_of(e.c, d.step, d.pass, d.layer) + ", execution " + std::to_string(d.execution),
+        place_of(e.c, d.step, d.microbatch, d.layer) + ", execution " + std::to_string(d.execution),
         text_of(forward), text_of(d)};
   }
   return std::nullopt;

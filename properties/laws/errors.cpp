@@ -20,13 +20,12 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law errors_law;
-const Law errors_law{
-    .name = kName,
-    .statement =
-        "Neither run fails, except that a check on values may notice a recomputation "
-        "without random state.",
-    .check = check,
-    .reads = {},
-    .judges_failures = true};
+const Law errors_law{.name = kName,
+                     .statement =
+                         "Neither run fails, except that a determinism check on values may notice "
+                         "a recomputation without random state.",
+                     .check = check,
+                     .reads = {},
+                     .judges_failures = true};
 
 }  // namespace rematch

@@ -29,7 +29,7 @@ std::string event_name(const Case& c, const LiveReading& r) {
 
 std::string place_of(const Case& c, const LiveReading& reading, std::string_view run,
                      std::size_t number) {
-  return place_of(reading.step, reading.pass) + ", " + event_name(c, reading) + ", in the " +
+  return place_of(reading.step, reading.microbatch) + ", " + event_name(c, reading) + ", in the " +
          std::string(run) + " (event " + std::to_string(number) + ")";
 }
 

@@ -20,8 +20,9 @@ struct Promise {
   }
   /// What, when and for which forward; not how many bytes.
   bool is_event_of(const LiveReading& got) const {
-    return got.event == reading->event && got.step == step && got.pass == reading->pass &&
-           got.layer == reading->layer && got.execution == reading->execution;
+    return got.event == reading->event && got.step == step &&
+           got.microbatch == reading->microbatch && got.layer == reading->layer &&
+           got.execution == reading->execution;
   }
 };
 
@@ -34,8 +35,8 @@ std::string event_name(const Case& c, const LiveReading& reading);
 
 /// Calls check(expected, got, number) for the events of a record beside those that the forecast
 /// promises, up to the first violation; either may be nullptr, for an event that is missing or too
-/// many. The forecast tells of two steps at most: the second stands for all that follow.
-/// Events that are not `relevant` are passed over in both.
+/// many. The forecast covers at most two steps; the second stands for all later ones. Events that
+/// are not `relevant` are passed over in both.
 template <class Relevant, class Check>
 std::optional<Violation> for_each_event(const std::vector<LiveReading>& expected,
                                         const std::vector<LiveReading>& got, int steps,
@@ -63,8 +64,8 @@ std::optional<Violation> for_each_event(const std::vector<LiveReading>& expected
 
 inline bool any_event(const LiveReading& /*reading*/) { return true; }
 
-/// Judges all events of both runs by check(promise, got or nullptr, run, number); events that
-/// nobody promised are violations of `law` by themselves.
+/// Judges all events of both runs by check(promise, got or nullptr, run, number); events that the
+/// forecast does not promise violate `law` in any case.
 template <class Check>
 std::optional<Violation> judge_events(const Evidence& e, std::string_view law, Check check) {
   const auto judge_run = [&](const std::vector<LiveReading>& expected, const Record& record,

@@ -15,10 +15,10 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, const 
                                        e.c.layers.size();
   Finder counts(record.executions);
   auto violation =
-      for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
+      for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
         for (int layer = 0; layer < layers; ++layer) {
           const ExecutionCount* entry = counts.find([&](const ExecutionCount& x) {
-            return x.step == step && x.pass == pass && x.layer == layer;
+            return x.step == step && x.microbatch == microbatch && x.layer == layer;
           });
           const int expected =
               checkpointed ? e.forecast.executions[static_cast<std::size_t>(layer)] : 1;
@@ -27,14 +27,16 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, const 
                             : e.forecast.plain_computations)[static_cast<std::size_t>(layer)];
           if (entry == nullptr || entry->count != expected) {
             return Violation{
-                kName, place_of(e.c, step, pass, layer) + ", " + run, std::to_string(expected),
+                kName, place_of(e.c, step, microbatch, layer) + ", " + run,
+                std::to_string(expected),
                 entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
           }
           if (entry->computed == expected_computed ||
               !e.observed.contains(Observable::computations)) {
             continue;
           }
-          return Violation{kName, place_of(e.c, step, pass, layer) + ", computations of the " + run,
+          return Violation{kName,
+                           place_of(e.c, step, microbatch, layer) + ", computations of the " + run,
                            std::to_string(expected_computed), std::to_string(entry->computed)};
         }
         return std::nullopt;
@@ -57,8 +59,8 @@ extern const Law executions_law;
 const Law executions_law{
     .name = kName,
     .statement =
-        "Every layer runs as often as the forecast counts, once for the forward and once for each "
-        "recomputation that reaches it, and computes each time unless a policy kept its results.",
+        "Every layer runs as often as the forecast says: once for the forward and once for each "
+        "recomputation that reaches it. It computes each time, unless a policy kept its results.",
     .check = check,
     .reads = {Observable::executions},
     .applies = applies};

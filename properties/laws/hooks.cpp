@@ -7,15 +7,17 @@ constexpr std::string_view kName = "hooks";
 
 std::optional<Violation> check(const Evidence& e) {
   Finder counts(e.checkpointed.hooks);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
+  return for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
     for (int p = 0; p < static_cast<int>(e.geometry.parameters.size()); ++p) {
-      const HookCount* entry = counts.find(
-          [&](const HookCount& h) { return h.step == step && h.pass == pass && h.parameter == p; });
+      const HookCount* entry = counts.find([&](const HookCount& h) {
+        return h.step == step && h.microbatch == microbatch && h.parameter == p;
+      });
       const int expected = e.forecast.hooks[static_cast<std::size_t>(p)];
       // A hook that never fired need not be mentioned.
       const int got = entry != nullptr ? entry->count : 0;
       if (got == expected) continue;
-      return Violation{kName, place_of(step, pass) + ", " + parameter_name(e.c, e.geometry, p),
+      return Violation{kName,
+                       place_of(step, microbatch) + ", " + parameter_name(e.c, e.geometry, p),
                        std::to_string(expected),
                        entry != nullptr ? std::to_string(got) : std::string(kNotRecorded)};
     }
@@ -30,9 +32,8 @@ bool applies(const Evidence& e) { return !e.geometry.parameters.empty(); }
 extern const Law hooks_law;
 const Law hooks_law{.name = kName,
                     .statement =
-                        "A parameter's gradient hook fires once a backward, and once more for "
-                        "every reentrant region "
-                        "that accumulates into it by itself.",
+                        "A parameter's gradient hook fires once per backward, and once more for "
+                        "every reentrant region that accumulates into it separately.",
                     .check = check,
                     .reads = {Observable::hooks},
                     .applies = applies};

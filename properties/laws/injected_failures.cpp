@@ -35,9 +35,9 @@ extern const Law injected_failures_law;
 const Law injected_failures_law{
     .name = kName,
     .statement =
-        "What changes between forward and backward is refused where a recomputation "
-        "meets it; and what fails, "
-        "or is dropped, leaves no byte and no setting behind.",
+        "A recomputation that meets a change made between forward and backward raises an error. A "
+        "forward or recomputation that fails, or a graph that is dropped, leaves no bytes and no "
+        "settings behind.",
     .check = check,
     .reads = {Observable::injected_failures},
     .applies = applies};

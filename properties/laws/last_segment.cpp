@@ -14,12 +14,13 @@ std::optional<Violation> check(const Evidence& e) {
   const int first = (segments - 1) * (layers / segments);
   for (const ExecutionCount& x : e.checkpointed.executions) {
     if (x.layer < first || x.layer >= layers || x.count == 1) continue;
-    return Violation{kName, place_of(e.c, x.step, x.pass, x.layer) + ", executions", "1",
+    return Violation{kName, place_of(e.c, x.step, x.microbatch, x.layer) + ", executions", "1",
                      std::to_string(x.count)};
   }
   for (const Draw& d : e.checkpointed.draws) {
     if (d.layer < first || d.layer >= layers || d.execution == 0) continue;
-    return Violation{kName, place_of(e.c, d.step, d.pass, d.layer), "no draw in a recomputation",
+    return Violation{kName, place_of(e.c, d.step, d.microbatch, d.layer),
+                     "no draw in a recomputation",
                      "a draw in execution " + std::to_string(d.execution)};
   }
   // Where the segment before it is recomputed, the border lies where the formula says.
@@ -41,13 +42,12 @@ bool applies(const Evidence& e) { return e.c.plan.sequential && e.c.plan.sequent
 }  // namespace
 
 extern const Law last_segment_law;
-const Law last_segment_law{
-    .name = kName,
-    .statement =
-        "The stored last segment of a sequential plan, floor(n / k) layers and the remainder, runs "
-        "once and is never recomputed.",
-    .check = check,
-    .reads = {Observable::executions},
-    .applies = applies};
+const Law last_segment_law{.name = kName,
+                           .statement =
+                               "The stored last segment of a sequential plan (floor(n / k) layers "
+                               "plus the remainder) runs once and is never recomputed.",
+                           .check = check,
+                           .reads = {Observable::executions},
+                           .applies = applies};
 
 }  // namespace rematch

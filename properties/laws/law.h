@@ -21,31 +21,31 @@ namespace rematch {
 
 struct SlopeSamples;
 
-/// Runs that only some laws ask for.
+/// Extra runs that only some laws need.
 enum class Extra : std::uint8_t {
-  repeat,  ///< The checkpointed run once more, on a subject whose runs may vary.
-  layers,  ///< Every layer by itself, on the host and on the subject's device.
-  slope,   ///< Displaced runs around the case.
+  repeat,  ///< A second checkpointed run, for subjects whose runs may vary.
+  layers,  ///< Every layer run alone, on the host and on the subject's device.
+  slope,   ///< Runs with displaced parameters and inputs.
 };
 using Extras = EnumSet<Extra, 3>;
 
-/// All that was gathered of one case (properties/hunt/gather.h): what laws may look at. `plain` is
-/// the reference run (plain, with forecast.frozen_layers detached); `checkpointed` the run under
-/// the plan.
+/// Everything gathered about one case (properties/hunt/gather.h); the input of the laws. `plain` is
+/// the record of the reference run (without checkpointing, with forecast.frozen_layers detached),
+/// `checkpointed` the record of the run under the plan.
 struct Evidence {
   const Case& c;
   const Geometry& geometry;
   const Forecast& forecast;
-  /// What the subject's records show. The rest of them means nothing.
+  /// What the subject records. All other fields of its records are meaningless.
   Observables observed;
   const Record& plain;
   const Record& checkpointed;
-  /// nullptr: the run was not made.
+  /// nullptr: there was no such run.
   const Record* repeat = nullptr;
   const Record* layers = nullptr;
   const SlopeSamples* slope = nullptr;
-  /// Set when the subject gave no record: "checkpointed run: exception: ...". The records are then
-  /// of no use.
+  /// Set if a run threw an exception: "checkpointed run: exception: ...". The records are then
+  /// unusable.
   std::optional<std::string> crash = std::nullopt;
 
   bool failed() const { return crash || plain.error || checkpointed.error; }
@@ -58,26 +58,26 @@ struct Violation {
   std::string got;
 };
 
-/// A predicate over evidence. Laws are pure functions and know nothing of how the case came about.
-/// They are asked only of evidence that has what they read, and that has not failed() unless they
-/// judge failures.
+/// A predicate over evidence: a pure function that does not know where the case came from. A law is
+/// applied only to evidence that contains what the law reads. It is not applied to evidence that
+/// failed(), unless the law judges failures.
 struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
   std::optional<Violation> (*check)(const Evidence&);
   Observables reads;
   Extras extras = {};
-  /// Whether the case has anything to judge; nullptr: every case has.
+  /// Whether this law has anything to judge in the case; nullptr: always.
   bool (*applies)(const Evidence&) = nullptr;
   bool judges_failures = false;
 };
 
-/// All laws, in the order in which they are judged (causes before consequences).
+/// All laws, in the order of judgement: causes before consequences.
 std::span<const Law> laws();
 
-/// nullptr when there is none of that name.
+/// Returns nullptr if no law has this name.
 const Law* find_law(std::string_view name);
-/// Position of a law of laws().
+/// Position of `law` in laws().
 std::size_t index_of(const Law& law);
 
 inline constexpr std::size_t kMaxLaws = 64;
@@ -85,9 +85,9 @@ inline constexpr std::size_t kMaxLaws = 64;
 /// A set of laws, by their position in laws().
 using LawSet = std::bitset<kMaxLaws>;
 LawSet all_laws();
-/// Throws std::invalid_argument when there is no law of a name.
+/// Throws std::invalid_argument for an unknown name.
 LawSet laws_named(std::initializer_list<std::string_view> names);
-/// Those that judge failures: that a run ends in a record, and in no error.
+/// The laws that judge failures: every run returns a record, and no run ends in an error.
 LawSet failure_laws();
 
 enum class Verdict : std::uint8_t {
@@ -100,20 +100,20 @@ inline constexpr std::size_t kVerdictCount = 4;
 /// "kept", "violated", "n/a", "not observed".
 std::string_view to_string(Verdict verdict);
 
-/// What judge() says of one case.
+/// The result of judge() for one case.
 struct Verdicts {
-  /// By position in laws(); laws that were not asked are not applicable.
+  /// By position in laws(); not_applicable for laws that were not asked for.
   std::array<Verdict, kMaxLaws> by_law;
-  /// In the order of laws(): the first is the one nearest to the cause.
+  /// In the order of laws(), so that the first is closest to the cause.
   std::vector<Violation> violations;
 
   bool kept() const { return violations.empty(); }
-  /// The first violation, by which the case is named; nullptr when all laws are kept.
+  /// The first violation, which names the finding; nullptr if all laws are kept.
   const Violation* first() const { return violations.empty() ? nullptr : &violations.front(); }
   std::size_t count(Verdict verdict) const;
 };
 
-/// Judges the evidence by each of `asked`. An exception of a law counts as its violation.
+/// Judges the evidence by each law in `asked`. If a law throws, that counts as a violation of it.
 Verdicts judge(const Evidence& evidence, const LawSet& asked = all_laws());
 
 }  // namespace rematch

@@ -11,7 +11,7 @@ namespace {
 
 using namespace testing;
 
-/// One smallest deviation of a record, and the law that must not let it pass.
+/// One smallest deviation of a record, and the law that must not let it microbatch.
 struct Deviation {
   std::string_view law;
   std::string_view what;
@@ -212,7 +212,7 @@ const Deviation kDeviations[] = {
     {"recomputation-order", "a layer runs after the last step",
      [](Record&, Record& c) { c.live.push_back(recomputed_layer(c, 1)); }},
     {"recomputation-order", "a layer runs for another forward",
-     [](Record&, Record& c) { recomputed_layer(c, 1).pass ^= 1; }},
+     [](Record&, Record& c) { recomputed_layer(c, 1).microbatch ^= 1; }},
     {"one-segment-alive", "a byte of the first recomputation is there when the second begins",
      [](Record&, Record& c) { ++recomputed_layer(c, 1).entered; }},
     {"live-bytes", "one byte more after a layer", [](Record&, Record& c) { ++c.live[0].live; }},

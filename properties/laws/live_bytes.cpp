@@ -32,7 +32,7 @@ std::optional<Violation> check(const Evidence& e) {
           return Violation{kName, place, text_of(promised), std::string(kNotRecorded)};
         if (!wanted.is_event_of(*got)) {
           return Violation{kName, place, "this event",
-                           place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+                           place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
         }
         if (got->entered != promised.entered) {
           return Violation{kName, place + ", when it was entered",
@@ -48,15 +48,14 @@ bool applies(const Evidence& e) { return e.forecast.saves_known; }
 }  // namespace
 
 extern const Law live_bytes_law;
-const Law live_bytes_law{.name = kName,
-                         .statement =
-                             "At every event of a run, after each layer, each node's backward, "
-                             "each gradient, each forward, "
-                             "backward and step, exactly those bytes are live that the forecast "
-                             "counts (where early stop "
-                             "leaves a layer, its results may be live as well).",
-                         .check = check,
-                         .reads = {Observable::live_bytes},
-                         .applies = applies};
+const Law live_bytes_law{
+    .name = kName,
+    .statement =
+        "At every event of a run (after each layer, each node's backward, each gradient, each "
+        "forward, backward and step), the live bytes are exactly those that the forecast counts. "
+        "Where early stop leaves a layer, its results may be live as well.",
+    .check = check,
+    .reads = {Observable::live_bytes},
+    .applies = applies};
 
 }  // namespace rematch

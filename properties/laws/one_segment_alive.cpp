@@ -55,9 +55,8 @@ extern const Law one_segment_alive_law;
 const Law one_segment_alive_law{
     .name = kName,
     .statement =
-        "When a recomputation begins, nothing that an earlier one of the same "
-        "backward recomputed is live any "
-        "more, save what the forecast counts as handed on.",
+        "When a recomputation begins, nothing that an earlier recomputation of the same backward "
+        "made is still live, except what the forecast says is passed along.",
     .check = check,
     .reads = {Observable::live_bytes},
     .applies = applies};

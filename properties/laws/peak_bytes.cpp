@@ -34,11 +34,9 @@ bool applies(const Evidence& e) { return e.forecast.saves_known; }
 extern const Law peak_bytes_law;
 const Law peak_bytes_law{.name = kName,
                          .statement =
-                             "Between one event and the next no more bytes are live at once than "
-                             "the forecast counts, and "
-                             "no fewer (where early stop left a layer, what it left is among "
-                             "them): the peak of a step is "
-                             "the highest of them.",
+                             "Between two events, the peak of live bytes is exactly what the "
+                             "forecast counts. (Where early stop leaves a layer, its results may "
+                             "be part of it.) The peak of a step is the highest of these.",
                          .check = check,
                          .reads = {Observable::live_bytes},
                          .applies = applies};

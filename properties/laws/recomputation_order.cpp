@@ -15,15 +15,15 @@ std::optional<Violation> check(const Evidence& e) {
       return place_of(e.c, r, "checkpointed run", number);
     };
     if (wanted == nullptr) {
-      return Violation{kName, place(*got), "no run of a layer any more", event_name(e.c, *got)};
+      return Violation{kName, place(*got), "no further layer run", event_name(e.c, *got)};
     }
     if (got == nullptr) {
-      return Violation{kName, place(wanted->in_step()), "this run of the layer",
+      return Violation{kName, place(wanted->in_step()), "this layer run",
                        std::string(kNotRecorded)};
     }
     if (wanted->is_event_of(*got)) return std::nullopt;
-    return Violation{kName, place(wanted->in_step()), "this run of the layer",
-                     place_of(got->step, got->pass) + ", " + event_name(e.c, *got)};
+    return Violation{kName, place(wanted->in_step()), "this layer run",
+                     place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }
@@ -36,9 +36,8 @@ extern const Law recomputation_order_law;
 const Law recomputation_order_law{
     .name = kName,
     .statement =
-        "Layers run in the order that the forecast gives: in a backward the "
-        "last segment is recomputed "
-        "first, the layers of each in the order of the forward, each once.",
+        "Layers run in the order of the forecast: a backward recomputes the last segment first, "
+        "and the layers of each segment in forward order, each once.",
     .check = check,
     .reads = {Observable::execution_order},
     .applies = applies};

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::string_view kName = "recomputed-values";
 
-auto place_in(const LayerValue& v) { return std::tuple(v.step, v.pass, v.layer, v.saved, v.index); }
+auto place_in(const LayerValue& v) {
+  return std::tuple(v.step, v.microbatch, v.layer, v.saved, v.index);
+}
 
 std::string hash_text(std::uint64_t hash) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -38,7 +40,7 @@ std::optional<Violation> check(const Evidence& e) {
     right = order[first];
   }
   if (wrong == nullptr) return std::nullopt;
-  std::string place = place_of(e.c, wrong->step, wrong->pass, wrong->layer) + ", execution " +
+  std::string place = place_of(e.c, wrong->step, wrong->microbatch, wrong->layer) + ", execution " +
                       std::to_string(wrong->execution) +
                       (wrong->saved ? ", saved tensor " : ", result ") +
                       std::to_string(wrong->index);
@@ -59,9 +61,8 @@ extern const Law recomputed_values_law;
 const Law recomputed_values_law{
     .name = kName,
     .statement =
-        "What a layer's ops compute and its graph saves in a recomputation has "
-        "the bits that it had before; "
-        "the first that has not is named.",
+        "What a layer's ops compute and its graph saves in a recomputation has the same bits as "
+        "before; the violation names the first value that differs.",
     .check = check,
     .reads = {Observable::recomputed_values},
     .applies = applies};

@@ -14,13 +14,12 @@ bool applies(const Evidence& e) { return e.c.protocol.reevaluate; }
 }  // namespace
 
 extern const Law reevaluation_law;
-const Law reevaluation_law{
-    .name = kName,
-    .statement =
-        "The trained model gives the same bits as the plainly trained one on an input that "
-        "neither has seen.",
-    .check = check,
-    .reads = {Observable::reevaluation},
-    .applies = applies};
+const Law reevaluation_law{.name = kName,
+                           .statement =
+                               "On an input that neither has seen, the model trained with "
+                               "checkpointing gives the same bits as the one trained without.",
+                           .check = check,
+                           .reads = {Observable::reevaluation},
+                           .applies = applies};
 
 }  // namespace rematch

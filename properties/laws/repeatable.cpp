@@ -41,7 +41,7 @@ extern const Law repeatable_law;
 const Law repeatable_law{
     .name = kName,
     .statement =
-        "A checkpointed case that is run twice on a device gives the same record, bit for bit.",
+        "A checkpointed case that runs twice on a device gives the same record, bit for bit.",
     .check = check,
     .reads = {},
     .extras = {Extra::repeat}};

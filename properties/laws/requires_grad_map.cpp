@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include "properties/laws/support.h"
 
 namespace rematch {
@@ -15,33 +18,55 @@ std::optional<Violation> compare(bool expected, std::optional<bool> got, std::st
                    got ? text_of(*got) : std::string(kNotRecorded)};
 }
 
+void leave_out(const std::vector<SegmentSpec>& segments, std::vector<bool>& judged) {
+  for (const SegmentSpec& s : segments) {
+    if (s.choice.variant != Variant::reentrant) {
+      leave_out(s.nested, judged);
+      continue;
+    }
+    std::fill(judged.begin() + s.begin, judged.begin() + s.end, false);
+  }
+}
+
+/// What a layer hands on within a reentrant segment, whose forward records nothing, is up to the
+/// implementation: of views and identities, some say that they require grad. Nothing reads it.
+std::vector<bool> judged_layers(const Evidence& e) {
+  std::vector<bool> judged(e.c.layers.size(), true);
+  if (e.forecast.measured) leave_out(segments_of(e.c), judged);
+  return judged;
+}
+
 std::optional<Violation> check(const Evidence& e) {
+  const std::vector<bool> judged = judged_layers(e);
   Finder flags(e.checkpointed.grad_flags);
   Finder observations(e.checkpointed.observations);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
+  return for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
     for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
+      if (!judged[static_cast<std::size_t>(layer)]) continue;
       const auto& expected = e.forecast.grad_flags[static_cast<std::size_t>(layer)];
       for (int output = 0; output < static_cast<int>(expected.size()); ++output) {
         const GradFlag* flag = flags.find([&](const GradFlag& g) {
-          return g.step == step && g.pass == pass && g.layer == layer && g.output == output;
+          return g.step == step && g.microbatch == microbatch && g.layer == layer &&
+                 g.output == output;
         });
         const bool want = expected[static_cast<std::size_t>(output)];
         if (flag != nullptr && flag->requires_grad == want) continue;
-        return compare(want, flag != nullptr ? std::optional(flag->requires_grad) : std::nullopt,
-                       place_of(e.c, step, pass, layer) + ", output " + std::to_string(output));
+        return compare(
+            want, flag != nullptr ? std::optional(flag->requires_grad) : std::nullopt,
+            place_of(e.c, step, microbatch, layer) + ", output " + std::to_string(output));
       }
     }
     const bool outputs = e.observed.contains(Observable::outputs);
     const auto count = static_cast<int>(outputs ? e.forecast.output_flags.size() : 0);
     for (int index = 0; index < count; ++index) {
       const Observation* o = observations.find([&](const Observation& x) {
-        return x.quantity == Quantity::output && x.step == step && x.pass == pass &&
+        return x.quantity == Quantity::output && x.step == step && x.microbatch == microbatch &&
                x.index == index;
       });
       const bool want = e.forecast.output_flags[static_cast<std::size_t>(index)];
       if (o != nullptr && o->requires_grad == want) continue;
       return compare(want, o != nullptr ? std::optional(o->requires_grad) : std::nullopt,
-                     place_of(step, pass) + ", model output " + std::to_string(index));
+                     place_of(step, microbatch) + ", model output " + std::to_string(index));
     }
     return std::nullopt;
   });
@@ -52,8 +77,8 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law requires_grad_map_law;
 const Law requires_grad_map_law{.name = kName,
                                 .statement =
-                                    "What requires grad, inside the model and at its end, is what "
-                                    "the rules of each variant say.",
+                                    "Values inside the model and its outputs require grad exactly "
+                                    "where the rules of each variant say so.",
                                 .check = check,
                                 .reads = {Observable::grad_flags}};
 

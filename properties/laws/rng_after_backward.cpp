@@ -13,13 +13,13 @@ std::optional<Violation> check(const Evidence& e) {
   Finder forwards(e.checkpointed.streams);
   for (const StreamReading& r : e.checkpointed.streams) {
     if (r.moment != Moment::after_backward) continue;
-    const int pass = p.forwards_first ? last_microbatch : r.pass;
+    const int microbatch = p.forwards_first ? last_microbatch : r.microbatch;
     const StreamReading* forward = forwards.find([&](const StreamReading& s) {
-      return s.moment == Moment::after_forward && s.step == r.step && s.pass == pass &&
+      return s.moment == Moment::after_forward && s.step == r.step && s.microbatch == microbatch &&
              s.stream == r.stream;
     });
     if (forward != nullptr && forward->seed == r.seed && forward->offset == r.offset) continue;
-    return Violation{kName, place_of(r.step, r.pass) + ", stream " + std::to_string(r.stream),
+    return Violation{kName, place_of(r.step, r.microbatch) + ", stream " + std::to_string(r.stream),
                      forward == nullptr
                          ? std::string(kNotRecorded)
                          : "as after the forward: offset " + std::to_string(forward->offset),
@@ -34,8 +34,7 @@ extern const Law rng_after_backward_law;
 const Law rng_after_backward_law{.name = kName,
                                  .statement =
                                      "A backward, whatever it recomputes, leaves all random "
-                                     "streams as it found them and where the "
-                                     "plain run has them.",
+                                     "streams as it found them and as in the plain run.",
                                  .check = check,
                                  .reads = {Observable::rng_state}};
 

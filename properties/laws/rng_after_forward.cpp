@@ -12,19 +12,19 @@ std::optional<Violation> check_stream(const Evidence& e, int stream) {
   const std::uint64_t start = e.forecast.words_of_trial[static_cast<std::size_t>(stream)];
   Finder readings(e.checkpointed.streams);
   const StreamReading* previous = nullptr;
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
+  return for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
     const StreamReading* reading = readings.find([&](const StreamReading& r) {
-      return r.moment == Moment::after_forward && r.step == step && r.pass == pass &&
+      return r.moment == Moment::after_forward && r.step == step && r.microbatch == microbatch &&
              r.stream == stream;
     });
     const StreamReading* before = std::exchange(previous, reading);
     if (reading == nullptr) {
-      return Violation{kName, place_of(step, pass) + ", stream " + std::to_string(stream),
+      return Violation{kName, place_of(step, microbatch) + ", stream " + std::to_string(stream),
                        "a reading", std::string(kNotRecorded)};
     }
     const std::uint64_t expected = (before == nullptr ? start : before->offset) + words;
     if (reading->offset == expected) return std::nullopt;
-    return Violation{kName, place_of(step, pass) + ", stream " + std::to_string(stream),
+    return Violation{kName, place_of(step, microbatch) + ", stream " + std::to_string(stream),
                      "offset " + std::to_string(expected) + " (the forward before it plus " +
                          std::to_string(words) + " words)",
                      "offset " + std::to_string(reading->offset)};
@@ -46,12 +46,11 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_forward_law;
-const Law rng_after_forward_law{
-    .name = kName,
-    .statement =
-        "A forward leaves all random streams where the plain run does, and advances each by the "
-        "words that its layers draw from it.",
-    .check = check,
-    .reads = {Observable::rng_state}};
+const Law rng_after_forward_law{.name = kName,
+                                .statement =
+                                    "A forward leaves all random streams as the plain run does, "
+                                    "and advances each by the words that its layers draw from it.",
+                                .check = check,
+                                .reads = {Observable::rng_state}};
 
 }  // namespace rematch

@@ -14,7 +14,7 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law rng_after_step_law;
 const Law rng_after_step_law{
     .name = kName,
-    .statement = "After every step all random streams are where the plain run has them.",
+    .statement = "After every step all random streams are as in the plain run.",
     .check = check,
     .reads = {Observable::rng_state}};
 

@@ -8,34 +8,34 @@ constexpr std::string_view kName = "saved-bytes";
 std::optional<Violation> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
                                  std::int64_t offloaded_per_forward, const char* run) {
   Finder readings(record.bytes);
-  return for_each_forward(e.c.protocol, [&](int step, int pass) -> std::optional<Violation> {
+  return for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
-      return r.moment == Moment::after_forward && r.step == step && r.pass == pass;
+      return r.moment == Moment::after_forward && r.step == step && r.microbatch == microbatch;
     });
-    const int graphs = graphs_after_forward(e.c.protocol, pass);
+    const int graphs = graphs_after_forward(e.c.protocol, microbatch);
     const std::int64_t expected = per_forward * graphs;
     if (reading != nullptr && reading->saved == expected) {
       const std::int64_t offloaded = offloaded_per_forward * graphs;
       if (reading->offloaded == offloaded) return std::nullopt;
-      return Violation{kName,
-                       place_of(step, pass) + ", in host memory after the forward of the " + run,
-                       std::to_string(offloaded), std::to_string(reading->offloaded)};
+      return Violation{
+          kName, place_of(step, microbatch) + ", in host memory after the forward of the " + run,
+          std::to_string(offloaded), std::to_string(reading->offloaded)};
     }
     return Violation{
-        kName, place_of(step, pass) + ", after the forward of the " + run, std::to_string(expected),
+        kName, place_of(step, microbatch) + ", after the forward of the " + run,
+        std::to_string(expected),
         reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded)};
   });
 }
 
 std::optional<Violation> check(const Evidence& e) {
   const Forecast& f = e.forecast;
-  if (auto b = compare(e, e.checkpointed, f.saved_bytes, f.offloaded_bytes, "checkpointed run")) {
+  if (auto b = compare(e, e.checkpointed, saved_per_forward(e, f.saved_bytes), f.offloaded_bytes,
+                       "checkpointed run")) {
     return b;
   }
-  return compare(e, e.plain, f.plain_saved_bytes, 0, "plain run");
+  return compare(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
 }
-
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
@@ -43,11 +43,10 @@ extern const Law saved_bytes_law;
 const Law saved_bytes_law{
     .name = kName,
     .statement =
-        "After a forward exactly those bytes are saved, and those lie in host "
-        "memory, that the forecast "
-        "counts, for each graph that waits for its backward.",
+        "After a forward, the saved bytes and the bytes in host memory are exactly those that the "
+        "forecast counts for the graphs that wait for their backward.",
     .check = check,
     .reads = {Observable::saved_bytes},
-    .applies = applies};
+    .applies = knows_saved_bytes};
 
 }  // namespace rematch

@@ -1,9 +1,11 @@
 #include "properties/laws/support.h"
 
+#include <algorithm>
+
 namespace rematch {
 
-std::string place_of(int step, int pass) {
-  return "step " + std::to_string(step) + ", microbatch " + std::to_string(pass);
+std::string place_of(int step, int microbatch) {
+  return "step " + std::to_string(step) + ", microbatch " + std::to_string(microbatch);
 }
 
 std::string layer_name(const Case& c, int layer) {
@@ -14,8 +16,8 @@ std::string layer_name(const Case& c, int layer) {
          ")";
 }
 
-std::string place_of(const Case& c, int step, int pass, int layer) {
-  return place_of(step, pass) + ", " + layer_name(c, layer);
+std::string place_of(const Case& c, int step, int microbatch, int layer) {
+  return place_of(step, microbatch) + ", " + layer_name(c, layer);
 }
 
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter) {
@@ -25,9 +27,33 @@ std::string parameter_name(const Case& c, const Geometry& geometry, int paramete
          std::string(to_string(kind)) + " " + std::string(info.role) + ")";
 }
 
-bool comparable_forward(const Evidence& e, int step, int pass) {
+bool comparable_forward(const Evidence& e, int step, int microbatch) {
   if (e.forecast.values_comparable) return true;
-  return step == 0 && (pass == 0 || e.c.protocol.forwards_first);
+  return step == 0 && (microbatch == 0 || e.c.protocol.forwards_first);
+}
+
+std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {
+  if (!e.forecast.measured) return forecast;
+  for (const ByteReading& r : e.plain.bytes) {
+    if (r.moment != Moment::after_forward) continue;
+    return r.saved - (e.forecast.plain_saved_bytes - forecast);
+  }
+  return forecast;
+}
+
+namespace {
+
+bool keeps_results(const std::vector<SegmentSpec>& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return !s.choice.keep.empty() || keeps_results(s.nested);
+  });
+}
+
+}  // namespace
+
+bool knows_saved_bytes(const Evidence& e) {
+  if (!e.forecast.measured) return e.forecast.saves_known;
+  return e.forecast.saves_known && !keeps_results(segments_of(e.c));
 }
 
 }  // namespace rematch

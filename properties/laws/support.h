@@ -12,37 +12,37 @@
 namespace rematch {
 
 /// "step 0, microbatch 1".
-std::string place_of(int step, int pass);
+std::string place_of(int step, int microbatch);
 /// "layer 3 (linear)"; "layer 99 (none)" where there is no such layer.
 std::string layer_name(const Case& c, int layer);
 /// "step 0, microbatch 1, layer 3 (linear)".
-std::string place_of(const Case& c, int step, int pass, int layer);
+std::string place_of(const Case& c, int step, int microbatch, int layer);
 /// "parameter 2 (layer 3 linear weight)".
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter);
 
 /// Judges all observations of one quantity that the protocol promises: each must be in both
-/// records, with equal dtype and shape and the same bits. Gradients that are absent in one of them
-/// are left to the law about absence, values that the forecast calls inexact are passed over.
+/// records, with equal dtype, shape and bits. Skips gradients that are absent in one record
+/// (absent-gradients judges them), and values that the forecast calls inexact.
 std::optional<Violation> compare_values(const Evidence& e, Quantity quantity, std::string_view law);
 
-/// Judges the random streams at one moment: both records must hold the same readings.
+/// Judges the random streams at one moment: both records must contain the same readings.
 std::optional<Violation> compare_streams(const Evidence& e, Moment moment, std::string_view law);
 
 /// False once values of this forward may legitimately differ because an earlier recomputation drew
 /// without its random state.
-bool comparable_forward(const Evidence& e, int step, int pass);
+bool comparable_forward(const Evidence& e, int step, int microbatch);
 
-/// Forwards of one step whose graphs hold memory right after forward `pass`, and those still
-/// waiting for their backward right after backward `pass`.
-inline int graphs_after_forward(const ProtocolSpec& p, int pass) {
-  return p.forwards_first ? pass + 1 : 1;
+/// Forwards of one step whose graphs hold memory right after forward `microbatch`, and those still
+/// waiting for their backward right after backward `microbatch`.
+inline int graphs_after_forward(const ProtocolSpec& p, int microbatch) {
+  return p.forwards_first ? microbatch + 1 : 1;
 }
-inline int graphs_after_backward(const ProtocolSpec& p, int pass) {
-  return p.forwards_first ? pass : 0;
+inline int graphs_after_backward(const ProtocolSpec& p, int microbatch) {
+  return p.forwards_first ? microbatch : 0;
 }
 
-/// Walks a list whose entries come in about the order in which they are asked for: each search
-/// begins where the last one ended.
+/// Searches a list whose entries are requested roughly in their order: each search starts where the
+/// last one ended.
 template <class Entry>
 class Finder {
  public:
@@ -65,12 +65,20 @@ class Finder {
 
 inline constexpr std::string_view kNotRecorded = "not recorded";
 
-/// Calls check(step, pass) for every forward of the protocol, up to the first violation.
+/// Bytes that one forward saves: those of the forecast, whose facts know nothing of the loss where
+/// they were measured in the plain run. Then the first forward of `plain` says what it saves, and the
+/// forecast what the plan makes of that.
+std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
+/// Whether the forecast knows what is saved. What a policy keeps of an implementation whose facts
+/// were measured is not known: it need not be what its layers save.
+bool knows_saved_bytes(const Evidence& e);
+
+/// Calls check(step, microbatch) for every forward of the protocol, up to the first violation.
 template <class Check>
 std::optional<Violation> for_each_forward(const ProtocolSpec& p, Check check) {
   for (int step = 0; step < p.steps; ++step) {
-    for (int pass = 0; pass < p.microbatches; ++pass) {
-      if (std::optional<Violation> violation = check(step, pass)) return violation;
+    for (int microbatch = 0; microbatch < p.microbatches; ++microbatch) {
+      if (std::optional<Violation> violation = check(step, microbatch)) return violation;
     }
   }
   return std::nullopt;

@@ -15,7 +15,7 @@ std::optional<Violation> check(const Evidence& e) {
 extern const Law survives_law;
 const Law survives_law{
     .name = kName,
-    .statement = "The subject survives every run of a valid case, and hands over a record.",
+    .statement = "The subject survives every run of a valid case, and returns a record.",
     .check = check,
     .reads = {},
     .judges_failures = true};

@@ -12,7 +12,7 @@ constinit const Layer avg_pool2d_layer{
     .draw = draw_pool,
     .standard_floor = 0,
     .wide_floor = 4,
-    .mend = mend_pool,
+    .repair = repair_pool,
     .on_rows = "relu",
 };
 

@@ -12,7 +12,7 @@ constinit const Layer duplicate_layer{
         },
     .ops = [](const LayerSpec&, bool) { return kNoOps; },
     .facts = [](FactsWriter& w) { w.f.identity = true; },
-    .hands_on = true,
+    .identity = true,
     .weights = {.rows = 12, .images = 12},
     .wide_floor = 11,
 };

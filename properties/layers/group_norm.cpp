@@ -31,7 +31,7 @@ constinit const Layer group_norm_layer{
           m.append(l);
         },
     .wide_floor = 8,
-    .mend = [](LayerSpec& l, const Shape& x) { l.groups = std::gcd(l.groups, x[1]); },
+    .repair = [](LayerSpec& l, const Shape& x) { l.groups = std::gcd(l.groups, x[1]); },
 };
 
 }  // namespace rematch

@@ -13,24 +13,26 @@
 
 namespace rematch {
 
-/// Everything that the harness knows about one kind of layer. To add a kind, define one of these,
-/// called <name>_layer, in properties/layers/<name>.cpp, add a line to properties/layers/kinds.h,
-/// and tell the engine how to run it in properties/subjects/engine_layers.cpp.
+/// Everything that the harness knows about one kind of layer. To add a kind: define a Layer named
+/// <name>_layer in properties/layers/<name>.cpp, add a line to properties/layers/kinds.h, and
+/// implement it for the engine in properties/subjects/engine_layers.cpp.
 struct Layer {
   std::string_view name;
-  /// The fields of LayerSpec that it has besides `kind`; all others must have their usual value.
+  /// The fields of LayerSpec that this kind uses besides `kind`; all others must keep their
+  /// defaults.
   LayerFields fields = {};
   int operands = 1;
   int outputs = 1;
 
-  /// Checks the fields and the operands, and states parameters, buffers and outputs.
+  /// Checks the fields and the operands, and declares parameters, buffers and outputs.
   void (*shape)(ShapeWalk&) = [](ShapeWalk& s) { s.same_output(); };
-  /// Whether a value of that shape can be a further operand beside x; in kinds that have some.
+  /// For kinds with more than one operand: whether a value of shape `other` can be an operand next
+  /// to x.
   bool (*fits)(const Shape& x, const Shape& other) = nullptr;
 
-  /// The engine's ops that it runs, in order, by the names that policies and records use. A policy
-  /// may keep their results. Empty: the layer computes nothing and returns memory that exists.
-  /// nullptr: one op, named after the layer.
+  /// Names of the engine's ops that the layer runs, in order; policies and records use these names,
+  /// and a policy can keep their results. Empty: the layer computes nothing and returns existing
+  /// memory. nullptr: one op, named after the layer.
   std::span<const std::string_view> (*ops)(const LayerSpec&, bool train) = nullptr;
   /// What the reference engine saves, draws and needs.
   void (*facts)(FactsWriter&) = [](FactsWriter&) {};
@@ -39,48 +41,49 @@ struct Layer {
   /// The recorded noise depends on the operand's values, so only runs with equal values are
   /// compared.
   bool noise_depends_on_values = false;
-  /// Computes in bfloat16 under autocast.
+  /// The layer computes in bfloat16 under autocast.
   bool low_precision = false;
   bool has_parameters = false;
-  /// Has buffers, which a forward in training changes.
+  /// Has buffers that a training forward updates.
   bool stateful = false;
 
-  /// The next layer may overwrite the output: it was made here, and is not saved.
+  /// The next layer may overwrite the output in place: it is new memory and not saved.
   bool overwritable = false;
-  /// The output may lie in the operand's memory.
+  /// The output may share the operand's memory.
   bool view = false;
-  /// Every output is the very tensor that came in.
-  bool hands_on = false;
-  /// An activation without fields or parameters that another activation can replace.
+  /// Every output is one of the input tensors itself.
+  bool identity = false;
+  /// An activation without fields or parameters; another activation can replace it.
   bool exchangeable = false;
 
-  /// Relative odds of this kind: in the standard mix's perceptrons and convolutional models, and in
-  /// the wide mix where the current value has rank 2 (rows) or rank 4 (images).
+  /// Relative frequencies of this kind: in perceptrons and in convolutional models of the standard
+  /// mix, and in the wide mix after a value of rank 2 (rows) or rank 4 (images).
   struct Weights {
     int perceptron = 0;
     int convolutional = 0;
     int rows = 0;
     int images = 0;
   } weights;
-  /// Sets fields as the standard mix has them; false: the kind does not fit here.
+  /// Chooses the fields for the standard mix; false: this kind does not fit here.
   bool (*draw_standard)(ModelDraw&, LayerSpec&) = [](ModelDraw&, LayerSpec&) { return true; };
-  /// Appends a layer of this kind to a model of the wide mix, or another one if it does not fit.
+  /// Appends a layer of this kind to a model of the wide mix, or of another kind if this one does
+  /// not fit.
   void (*draw)(ModelDraw&, LayerKind) = [](ModelDraw& m, LayerKind kind) { m.append(kind); };
-  /// Cheap, and keeps the shape of its operand (if `features` is its width), so the wide mix's rare
-  /// tail may chain many of them.
+  /// Cheap, and keeps the shape of its operand (if `features` is its width), so the rare large
+  /// models of the wide mix can chain many of them.
   bool chained_in_tail = false;
-  /// Each mix promises this kind in at least this percentage of its cases.
+  /// Minimum percentage of cases in which each mix promises this kind.
   double standard_floor = 0;
   double wide_floor = 0;
 
-  /// Adjusts the fields after the operand's shape has changed (while a case is shrunk).
-  void (*mend)(LayerSpec&, const Shape& x) = [](LayerSpec&, const Shape&) {};
-  /// How simple a shrunk case looks with it: 0 is simplest.
+  /// Adjusts the fields after shrinking has changed the operand's shape.
+  void (*repair)(LayerSpec&, const Shape& x) = [](LayerSpec&, const Shape&) {};
+  /// How complex this kind counts while shrinking: 0 is simplest.
   int rank = 3;
-  /// Kinds of a higher rank may become this one while a case is shrunk, with `simple_p` as p.
+  /// Shrinking may replace kinds of a higher rank by this one, with `simple_p` as p.
   bool stands_in = false;
   double simple_p = 0;
-  /// What the kind becomes when a model of images is shrunk to one of rows.
+  /// The kind that replaces this one when shrinking turns a model of images into a model of rows.
   std::string_view on_rows = {};
 
   bool takes(std::string_view field) const { return fields.contains(field); }
@@ -95,10 +98,10 @@ inline const Layer& layer_of(const LayerSpec& spec) { return layer_of(spec.kind)
 
 /// See Layer::ops.
 std::span<const std::string_view> ops_of(const LayerSpec& spec, bool train);
-/// The name of an op of any kind, for as long as the program runs; nullopt if no kind has it.
+/// The op name with static lifetime; nullopt if no kind has such an op.
 std::optional<std::string_view> op_named(std::string_view name);
 
-/// For Layer::ops of layers that have an op only where they do something.
+/// For Layer::ops of layers that run no op in some modes.
 inline constexpr std::span<const std::string_view> kNoOps;
 
 }  // namespace rematch

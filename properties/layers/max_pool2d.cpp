@@ -22,7 +22,7 @@ constinit const Layer max_pool2d_layer{
     .draw = draw_pool,
     .standard_floor = 11,
     .wide_floor = 4,
-    .mend = mend_pool,
+    .repair = repair_pool,
     .on_rows = "relu",
 };
 

@@ -35,7 +35,7 @@ constinit const Layer split_layer{
           m.append(l);
         },
     .wide_floor = 10,
-    .mend =
+    .repair =
         [](LayerSpec& l, const Shape& x) {
           if (x[1] >= 2) l.features = std::min(l.features, x[1] - 1);
         },

@@ -46,6 +46,9 @@ class Paint {
 /// "12,345,678".
 std::string grouped(std::int64_t number);
 
+/// "1,234", and of what is not whole four significant digits, or all those before the point.
+std::string number_text(double value);
+
 /// "1 case", "1,234 cases".
 std::string counted(std::uint64_t number, std::string_view noun);
 
@@ -67,6 +70,9 @@ std::string padded(std::string_view text, int width, bool right = false);
 
 /// Cuts plain text (no escape sequences) to `width` columns, the last one an ellipsis.
 std::string cut(std::string_view text, int width);
+
+/// The words of `text` in lines of at most `width` columns; a longer word has a line of its own.
+std::vector<std::string> wrapped(std::string_view text, int width);
 
 /// Rows of cells in aligned columns, two blanks apart, each line indented by two.
 class Table {

@@ -2,21 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "properties/cli/chart.h"
-#include "properties/cli/svg.h"
-
 namespace rematch::cli {
-namespace {
-
-std::vector<TimelinePoint> triangle(int height) {
-  std::vector<TimelinePoint> points;
-  for (int i = 1; i <= height; ++i) points.push_back({i, 0, 0, Moment::after_forward, 0});
-  for (int i = height; i >= 0; --i) points.push_back({i, 0, 0, Moment::after_backward, 1});
-  return points;
-}
-
-}  // namespace
-
 TEST_CASE("numbers, bytes and durations read as people write them") {
   CHECK(grouped(0) == "0");
   CHECK(grouped(999) == "999");
@@ -43,46 +29,25 @@ TEST_CASE("widths are counted in characters that are seen") {
   CHECK(cut("abcd", 4) == "abcd");
 }
 
+TEST_CASE("numbers are grouped when whole and have four digits when not") {
+  CHECK(number_text(1234567) == "1,234,567");
+  CHECK(number_text(-3) == "-3");
+  CHECK(number_text(0.123456) == "0.1235");
+  CHECK(number_text(26203.4) == "26,203");
+}
+
+TEST_CASE("text is wrapped between words, and no word is lost or split") {
+  CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
+  CHECK(wrapped("a incomprehensible b", 5) ==
+        std::vector<std::string>{"a", "incomprehensible", "b"});
+  CHECK(wrapped("  spaced   out ", 80) == std::vector<std::string>{"spaced out"});
+  // Columns, not bytes.
+  CHECK(wrapped("●●● ●●●", 7) == std::vector<std::string>{"●●● ●●●"});
+}
+
 TEST_CASE("paint that is off leaves text alone") {
   CHECK(Paint(false).red("x") == "x");
   CHECK(Paint(true).red("") == "");
-}
-
-TEST_CASE("a chart's highest column touches the top and an empty one shows nothing") {
-  const std::vector<TimelinePoint> points = triangle(8);
-  const std::span<const TimelinePoint> all[] = {points};
-  const ChartScale scale = common_scale(all, 80);
-  CHECK(scale.top == 8);
-  CHECK(scale.events_per_column == 1);
-  const std::string text = chart(points, scale, Paint(false));
-  const std::string top = text.substr(0, text.find('\n'));
-  CHECK(top.find("8 B") != std::string::npos);
-  CHECK(top.find("██") != std::string::npos);
-  CHECK(text.find("forward") != std::string::npos);
-}
-
-TEST_CASE("a long timeline is folded into the width there is, peaks kept") {
-  const std::vector<TimelinePoint> points = triangle(1000);
-  const std::span<const TimelinePoint> all[] = {points};
-  const ChartScale scale = common_scale(all, 60);
-  const std::string text = chart(points, scale, Paint(false));
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = text.find('\n', begin);
-    CHECK(display_width(text.substr(begin, end - begin)) <= 60);
-    begin = end + 1;
-  }
-  CHECK(text.substr(0, text.find('\n')).find("█") != std::string::npos);
-}
-
-TEST_CASE("a chart of nothing says so") {
-  CHECK(chart({}, {}, Paint(false)).find("no timeline") != std::string::npos);
-}
-
-TEST_CASE("an SVG title cannot break out of its element") {
-  const std::string svg = memory_svg(triangle(3), triangle(4), "<a> & \"b\"");
-  CHECK(svg.find("<a>") == std::string::npos);
-  CHECK(svg.find("&lt;a&gt; &amp;") != std::string::npos);
 }
 
 TEST_CASE("a table aligns its columns") {

@@ -5,17 +5,17 @@
 
 namespace rematch {
 
-/// The arrays that a displaced run moves: parameter i of the model, or the input of forward `pass`
-/// of the first step.
+/// Numbers of the arrays that a displaced run moves: a parameter of the model, or the input of a
+/// microbatch of the first step.
 constexpr std::uint64_t direction_of_parameter(int parameter) {
   return 2 * static_cast<std::uint64_t>(parameter);
 }
-constexpr std::uint64_t direction_of_input(int pass) {
-  return 2 * static_cast<std::uint64_t>(pass) + 1;
+constexpr std::uint64_t direction_of_input(int microbatch) {
+  return 2 * static_cast<std::uint64_t>(microbatch) + 1;
 }
 
-/// The direction in which a displaced run moves `array`: `elements` values in (-1, 1), a function
-/// of the case's seed, so that a law can recompute what a subject did.
+/// The direction in which a displaced run moves `array`: `elements` values in (-1, 1). It depends
+/// only on the case's seed, so that a law can recompute it.
 std::vector<double> direction(std::uint64_t seed, std::uint64_t array, std::int64_t elements);
 
 }  // namespace rematch

@@ -7,8 +7,8 @@
 
 namespace rematch::entries {
 
-/// The names and fields of a record's entries, for their reader and their writer alike: a visitor
-/// is called with each field's name and value.
+/// The names and fields of a record's entries, for reader and writer: calls a visitor with the name
+/// and value of each field.
 
 /// The names of enum values, in their order.
 inline constexpr std::array kQuantities{
@@ -26,7 +26,7 @@ inline constexpr const auto& names_of(DType) { return kDTypes; }
 template <class V, class E>
 void place(V& v, E& e) {
   v("step", e.step);
-  v("microbatch", e.pass);
+  v("microbatch", e.microbatch);
 }
 template <class V>
 void fields(V& v, Draw& d) {
@@ -128,7 +128,7 @@ void fields(V& v, RecordedError& e) {
   v("kind", e.kind);
   v("message", e.message);
 }
-/// But its array.
+/// All fields except the array.
 template <class V>
 void fields(V& v, Observation& o) {
   v("quantity", o.quantity);
@@ -138,7 +138,7 @@ void fields(V& v, Observation& o) {
   v("requires_grad", o.requires_grad);
   v("dtype", o.dtype);
 }
-/// The lists of a record, but the observations.
+/// The lists of a record, except the observations.
 template <class V, class R>
 void lists(V& v, R& r) {
   v("draws", r.draws);

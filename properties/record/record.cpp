@@ -70,40 +70,42 @@ std::uint64_t Record::hash() const {
   Hasher h;
   h.add(observations.size());
   for (const Observation& o : observations) {
-    h.add(o.quantity, o.step, o.pass, o.index, o.present, o.requires_grad, o.dtype, o.offset,
+    h.add(o.quantity, o.step, o.microbatch, o.index, o.present, o.requires_grad, o.dtype, o.offset,
           o.bytes, o.shape.rank());
     for (const std::int64_t extent : o.shape.dims()) h.add(extent);
   }
   h.add_bytes(data);
   h.add(draws.size());
   for (const Draw& d : draws) {
-    h.add(d.step, d.pass, d.layer, d.execution, d.stream, d.offset, d.elements, d.hash);
+    h.add(d.step, d.microbatch, d.layer, d.execution, d.stream, d.offset, d.elements, d.hash);
   }
   h.add(streams.size());
   for (const StreamReading& s : streams) {
-    h.add(s.moment, s.step, s.pass, s.stream, s.seed, s.offset);
+    h.add(s.moment, s.step, s.microbatch, s.stream, s.seed, s.offset);
   }
   h.add(bytes.size());
   for (const ByteReading& b : bytes) {
-    h.add(b.moment, b.step, b.pass, b.saved, b.temporaries, b.retained, b.offloaded);
+    h.add(b.moment, b.step, b.microbatch, b.saved, b.temporaries, b.retained, b.offloaded);
   }
   h.add(live.size());
   for (const LiveReading& l : live) {
     // All fit: case/rules.cpp limits layers, steps and microbatches.
     const auto step = static_cast<std::uint64_t>(l.step);
-    const auto pass = static_cast<std::uint64_t>(l.pass);
-    const auto place = static_cast<std::uint64_t>(l.layer + 1) << 32 | pass >> 8 << 26 |
+    const auto microbatch = static_cast<std::uint64_t>(l.microbatch);
+    const auto place = static_cast<std::uint64_t>(l.layer + 1) << 32 | microbatch >> 8 << 26 |
                        step >> 8 << 20 | static_cast<std::uint64_t>(l.event) << 16 |
-                       (step & 0xff) << 8 | (pass & 0xff);
+                       (step & 0xff) << 8 | (microbatch & 0xff);
     h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
           l.offloaded);
   }
   h.add(executions.size());
-  for (const ExecutionCount& e : executions) h.add(e.step, e.pass, e.layer, e.count, e.computed);
+  for (const ExecutionCount& e : executions)
+    h.add(e.step, e.microbatch, e.layer, e.count, e.computed);
   h.add(hooks.size());
-  for (const HookCount& k : hooks) h.add(k.step, k.pass, k.parameter, k.count);
+  for (const HookCount& k : hooks) h.add(k.step, k.microbatch, k.parameter, k.count);
   h.add(grad_flags.size());
-  for (const GradFlag& g : grad_flags) h.add(g.step, g.pass, g.layer, g.output, g.requires_grad);
+  for (const GradFlag& g : grad_flags)
+    h.add(g.step, g.microbatch, g.layer, g.output, g.requires_grad);
   h.add(peak_bytes, error.has_value());
   if (error) {
     h.add_text(error->kind);

@@ -22,13 +22,13 @@ enum class Quantity : std::uint8_t {
   reevaluation,        ///< Main output of the last forward, on a new input, in eval mode.
 };
 
-/// One array seen at one point of the run. Its bytes lie in Record::data.
+/// One array at one point of the run. Its bytes are in Record::data.
 struct Observation {
   Quantity quantity{};
   int step = 0;
-  int pass = 0;  ///< Microbatch within the step; 0 for quantities seen once a step.
+  int microbatch = 0;  ///< Index within the step; 0 for quantities observed once per step.
   int index = 0;
-  bool present = true;  ///< false: the tensor (a gradient) is absent. Absent is not zero.
+  bool present = true;  ///< false: the gradient is absent (None), which is not zero.
   bool requires_grad = false;
   DType dtype = DType::float32;
   Shape shape;
@@ -40,7 +40,7 @@ struct Observation {
 /// forward itself, 1 and above are recomputations.
 struct Draw {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int execution = 0;
   int stream = 0;
@@ -50,92 +50,93 @@ struct Draw {
   std::uint64_t hash = 0;
 };
 
-/// A tensor that a layer's op made, or that its graph saved, in one execution of the layer.
-/// `index` counts the results, and the saved tensors, of that execution.
+/// A tensor that an op of a layer returned, or that the graph saved, in one execution of the layer.
+/// `index` numbers the results of that execution, or its saved tensors.
 struct LayerValue {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int execution = 0;
   bool saved = false;
   int index = 0;
-  /// Of a result: the op.
+  /// The op that made a result; empty for saved tensors.
   std::string op;
   /// Hash over shape, dtype and bits.
   std::uint64_t hash = 0;
-  /// Names the memory that it lies in, within the run: two tensors with one name share it. 0: the
-  /// subject does not tell, or it is memory of the model or of its input, which is not counted.
+  /// Identifies the tensor's storage within the run: equal numbers mean shared memory. 0: not
+  /// recorded, or memory of the model or its input, which is not counted.
   std::uint64_t memory = 0;
   std::int64_t bytes = 0;
 };
 
 enum class Moment : std::uint8_t { after_forward, after_backward, after_step };
 
-/// State of one random stream at one moment.
+/// State of one random stream at one moment of the run.
 struct StreamReading {
   Moment moment{};
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int stream = 0;
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   friend bool operator==(const StreamReading&, const StreamReading&) = default;
 };
 
-/// Ledger readings at one moment. `saved`: bytes live under that tag; after a backward, when its
-/// last node has run, the loss and so the graph still being held. `temporaries`: once the run has
-/// dropped its own references.
+/// Ledger readings at one moment. `saved`: live bytes of saved tensors; after a backward it is read
+/// when the last node has run, while the run still holds the loss and thus the graph.
+/// `temporaries`: live temporary bytes, after the run has dropped its own references.
 struct ByteReading {
   Moment moment{};
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   std::int64_t saved = 0;
   std::int64_t temporaries = 0;
-  /// After a backward that was not the last one of its forward: the graph stays.
+  /// true after a backward that retained the graph.
   bool retained = false;
-  /// In host memory, waiting for the backward; 0 unless the plan offloads.
+  /// Bytes offloaded to host memory; 0 unless the plan offloads.
   std::int64_t offloaded = 0;
   friend bool operator==(const ByteReading&, const ByteReading&) = default;
 };
 
 enum class Event : std::uint8_t {
-  layer,     ///< A layer has run, or a recomputation has stopped in it. What it was given is still
+  layer,     ///< A layer has run, or a recomputation has stopped in it. Its operands are still
              ///< held.
-  node,      ///< A backward has run a recorded operation, let go of what it saved unless the graph
-             ///< is retained, and handed its gradients on.
+  node,      ///< A backward has run a node, released what it saved (unless the graph is retained),
+             ///< and passed its gradients on.
   gradient,  ///< A leaf has taken its gradient.
   forward,   ///< A forward is over; its outputs and its target are still held.
-  backward,  ///< A backward is over; the loss, and so the graph, is still held.
+  backward,  ///< A backward is over; the loss, and with it the graph, is still held.
   graph,     ///< The loss was dropped.
   step,      ///< The optimizer has stepped; gradients are still there, inputs are not.
 };
 
-/// Bytes of the subject's memory, all tags together, at one event. An event belongs to the forward
-/// (step, pass) on whose behalf it happens; those of a step have pass 0. Evaluations have none.
+/// Live bytes of the subject, of all tags, at one event. Events of a recomputation or a backward
+/// carry the step and the microbatch of their forward; `step` events have microbatch 0. Evaluations
+/// have no events.
 struct LiveReading {
   Event event{};
   int step = 0;
-  int pass = 0;
-  int layer = -1;     ///< layer; node, unless it is no layer's main operation: -1.
-  int execution = 0;  ///< layer: its runs for the same forward before; 0 is the forward itself.
-  std::int64_t entered = 0;  ///< layer: live when it was entered.
+  int microbatch = 0;
+  int layer = -1;            ///< For layer, and for node if it is a layer's main operation.
+  int execution = 0;         ///< For layer: number of earlier runs for the same forward.
+  std::int64_t entered = 0;  ///< For layer: live bytes when it was entered.
   std::int64_t live = 0;
-  /// The most that was live since the event before, or since the step began.
+  /// Peak of live bytes since the previous event, or since the step began.
   std::int64_t peak = 0;
-  /// In host memory, waiting for the backward; 0 unless the plan offloads.
+  /// Bytes offloaded to host memory; 0 unless the plan offloads.
   std::int64_t offloaded = 0;
-  /// Of forecasts: a layer that early stop leaves. Whether it leaves in the middle or has returned,
-  /// and with that whether its results are live, is left to the engine.
+  /// Forecasts only: early stop leaves this layer. The engine may leave it in the middle or after
+  /// it has returned, so its results may or may not be live.
   bool stops = false;
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
 };
 
-/// How often layer `layer` was entered for the forward (step, pass), recomputations included, and
-/// how often it computed: not when its results were kept from an earlier execution, and not for
-/// layers whose outputs are no new tensors (views, in place, identities).
+/// `count`: how often layer `layer` was entered for one forward, including recomputations.
+/// `computed`: how often it computed. It does not compute when a policy kept its results, or when
+/// its outputs are not new tensors (views, in-place ops, identities).
 struct ExecutionCount {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int count = 0;
   int computed = 0;
@@ -145,7 +146,7 @@ struct ExecutionCount {
 /// How often parameter `parameter`'s gradient hook fired during the backwards of one forward.
 struct HookCount {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int parameter = 0;
   int count = 0;
   friend bool operator==(const HookCount&, const HookCount&) = default;
@@ -154,7 +155,7 @@ struct HookCount {
 /// requires_grad of one model value after a layer's first execution.
 struct GradFlag {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   int layer = 0;
   int output = 0;
   bool requires_grad = false;
@@ -164,16 +165,16 @@ struct GradFlag {
 /// How the trial before the first step ended.
 struct TrialReading {
   bool failed = false;
-  /// What it threw.
+  /// Message of the exception.
   std::string message;
-  /// Live after it was cleared away, beyond what was live before it.
+  /// Live bytes after the trial's tensors were dropped, minus those before it.
   std::int64_t left_bytes = 0;
-  /// Ambient state that is not as before it: "grad mode"; empty when all is.
+  /// Ambient state that the trial changed, such as "grad mode"; empty if none.
   std::string left_behind;
 };
 
-/// One array that a layer computes by itself, forward or backward, on the host and on a device: the
-/// element that uses most of its bound.
+/// Comparison of one array that a layer, run alone, computes on the host and on a device, in
+/// forward or backward. The element is the one that uses most of its error bound.
 struct Agreement {
   int layer = 0;
   /// "output 0", "gradient of operand 1", "gradient of weight".
@@ -181,7 +182,7 @@ struct Agreement {
   std::int64_t element = 0;
   double host = 0;
   double device = 0;
-  /// How far apart the two may be; 0: they must have the same bits.
+  /// Largest allowed difference; 0: the bits must be equal.
   double bound = 0;
   bool holds = true;
 };
@@ -191,7 +192,7 @@ struct RecordedError {
   std::string message;
 };
 
-/// One event of the ledger, for pictures; kept only when asked for.
+/// One event of the ledger, for charts; recorded only on request.
 struct TimelinePoint {
   std::int64_t live = 0;
   std::int64_t saved = 0;
@@ -205,8 +206,8 @@ struct Record {
   std::vector<Observation> observations;
   std::vector<std::byte> data;
   std::vector<Draw> draws;
-  /// Of the checkpointed run, and of the plain one if asked for. No part of the hash: the bits of a
-  /// NaN depend on the compiler.
+  /// Recorded in checkpointed runs, and in plain runs on request. Not part of the hash, because the
+  /// bits of a NaN depend on the compiler.
   std::vector<LayerValue> values;
   std::vector<StreamReading> streams;
   std::vector<ByteReading> bytes;
@@ -215,20 +216,20 @@ struct Record {
   std::vector<HookCount> hooks;
   std::vector<GradFlag> grad_flags;
   std::int64_t peak_bytes = 0;
-  /// What the ledger's memory held from the system at the end; no part of the hash, for it depends
-  /// on what ran before.
+  /// Bytes reserved from the system at the end. Not part of the hash, because they depend on
+  /// earlier runs.
   std::int64_t reserved_bytes = 0;
   std::optional<RecordedError> error;
-  /// Only when the protocol has an injected failure.
+  /// Present only if the protocol injects a failure.
   std::optional<TrialReading> trial;
   std::vector<TimelinePoint> timeline;
-  /// Only when asked for; then there is nothing else.
+  /// Only on request (RunRequest::compare_layers); the record then holds nothing else.
   std::vector<Agreement> agreements;
 
   std::span<const std::byte> bytes_of(const Observation& o) const {
     return std::span(data).subspan(o.offset, o.bytes);
   }
-  /// Empties the record and keeps its memory for the next run.
+  /// Empties the record but keeps its capacity for the next run.
   void clear();
   /// 64-bit hash over everything but values, timeline and agreements; equal runs give equal hashes.
   std::uint64_t hash() const;

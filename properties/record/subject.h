@@ -13,23 +13,23 @@
 
 namespace rematch {
 
-/// How a case is to be run.
+/// How to run a case.
 struct RunRequest {
   /// false: the plan is ignored and every layer runs plain.
   bool checkpointed = false;
-  /// Layers whose parameters take part as constants (detached). The reference run of a model
-  /// whose first blocks the reentrant variant freezes is the plain run with those blocks detached.
+  /// Layers whose parameters are detached, that is, used as constants. If the reentrant variant
+  /// freezes the first blocks of a model, its reference run is the plain run with those blocks
+  /// detached.
   std::vector<int> detached_layers;
   bool timeline = false;
-  /// Record::values is filled in plain runs, too. Asked of subjects that observe saved_tensors
-  /// only.
+  /// Also fill Record::values in plain runs. Set only for subjects that observe saved_tensors.
   bool layer_values = false;
-  /// Not 0: run only the forwards of the first step, with every parameter and input that requires
-  /// grad moved by this much along its direction (properties/record/direction.h), and record the
-  /// losses. Asked of subjects that observe displacement only.
+  /// If not 0: run only the forwards of the first step, with every parameter and input that
+  /// requires grad displaced by this amount along its direction (properties/record/direction.h),
+  /// and record the losses. Set only for subjects that observe displacement.
   double displacement = 0;
-  /// Run no model: run every layer by itself, on the subject's device and on the host, and fill
-  /// Record::agreements. Asked of subjects that observe host_agreement only.
+  /// Do not run the model. Run every layer alone, on the subject's device and on the host, and fill
+  /// Record::agreements. Set only for subjects that observe host_agreement.
   bool compare_layers = false;
 };
 
@@ -46,26 +46,27 @@ class SubjectBroken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An implementation under test. Implement run() for your own framework, say what it implements and
-/// observes, link rematch::properties, and judge it: one case by gather() and judge()
-/// (properties/hunt/gather.h), random ones by hunt() (properties/hunt/hunt.h).
+/// An implementation under test. To test your own: implement run(), declare what it implements and
+/// observes, and link rematch::properties. judge() (properties/hunt/gather.h) judges one case;
+/// hunt() (properties/hunt/hunt.h) judges random cases.
 class Subject {
  public:
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
-  /// Features that cases may have. Others are neither generated nor met while shrinking.
+  /// Features that cases may have. Cases with other features are neither generated nor reached by
+  /// shrinking.
   virtual FeatureSet implements() const { return FeatureSet::all(); }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
     return Observables::all().without(
         {Observable::saved_tensors, Observable::displacement, Observable::host_agreement});
   }
-  /// Whether runs of one case may differ, because the code alone does not fix the order of the work
-  /// (a device, say): the checkpointed run is then repeated and compared.
+  /// Whether two runs of a case may differ, because the order of the work is not fixed (on a
+  /// device, for example). If so, the checkpointed run is repeated and compared.
   virtual bool may_vary() const { return false; }
-  /// Says in `facts` what each layer saves, draws and computes here. Asked after the plain run, of
-  /// which `plain` is the record, so that it may be measured there (forecast/measured_facts.h).
-  /// false: the reference engine's facts on the host are true of this subject as well.
+  /// Fills in `facts`: what each layer saves, draws and computes in this subject. Called after the
+  /// plain run with its record, so that facts can be measured (forecast/measured_facts.h). Returns
+  /// false if the facts of the reference engine on the host apply.
   virtual bool facts(const Case& /*c*/, const Geometry& /*geometry*/, const Record& /*plain*/,
                      Facts& /*facts*/) const {
     return false;
@@ -74,6 +75,9 @@ class Subject {
   /// An error of the implementation under test goes into record.error; an exception other than the
   /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c).
   /// Different threads use different Subject objects.
+  /// An error of the implementation under test goes into record.error. An exception counts as a
+  /// crash and violates the law `survives`. `geometry` is validate(c). Each thread uses its own
+  /// Subject object.
   virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
                    Record& record) = 0;
 };

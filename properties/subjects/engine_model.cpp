@@ -18,17 +18,17 @@ namespace rematch {
 /// A layer bound to one forward.
 struct EngineModel::LayerCall {
   EngineModel* model;
-  ForwardState* pass;
+  ForwardRun* forward;
   int layer;
-  Tensors operator()(const Tensors& live) const { return model->run_layer(layer, *pass, live); }
+  Tensors operator()(const Tensors& live) const { return model->run_layer(layer, *forward, live); }
 };
 
 struct EngineModel::SegmentCall {
   EngineModel* model;
   const SegmentSpec* segment;
-  ForwardState* pass;
+  ForwardRun* forward;
   Tensors operator()(const Tensors& live) const {
-    return model->run_range(segment->begin, segment->end, segment->nested, *pass, live);
+    return model->run_range(segment->begin, segment->end, segment->nested, *forward, live);
   }
 };
 
@@ -88,7 +88,7 @@ const LayerSpec& EngineModel::injected(int layer, bool forward) {
   return exchanged_;
 }
 
-Tensors EngineModel::run_layer(int layer, ForwardState& pass, const Tensors& live) {
+Tensors EngineModel::run_layer(int layer, ForwardRun& forward, const Tensors& live) {
   const auto index = static_cast<std::size_t>(layer);
   const std::vector<ValueRef>& before = geometry_.live[index];
   const std::vector<ValueRef>& after = geometry_.live[index + 1];
@@ -102,42 +102,42 @@ Tensors EngineModel::run_layer(int layer, ForwardState& pass, const Tensors& liv
     const auto at = std::find(before.begin(), before.end(), value);
     return live[static_cast<std::size_t>(at - before.begin())];
   };
-  ForwardState* outer_forward = std::exchange(current_forward_, &pass);
+  ForwardRun* outer_forward = std::exchange(current_forward_, &forward);
   const int outer_layer = std::exchange(current_layer_, layer);
   struct Restore {
     EngineModel& model;
-    ForwardState* pass;
+    ForwardRun* forward;
     int layer;
     std::int64_t entered;
     ~Restore() {
-      ForwardState& ran = *model.current_forward_;
+      ForwardRun& ran = *model.current_forward_;
       if (ran.watched) {
         const int executions = ran.executions[static_cast<std::size_t>(model.current_layer_)];
         model.note_event(Event::layer, ran, model.current_layer_, executions - 1, entered);
       }
-      model.current_forward_ = pass;
+      model.current_forward_ = forward;
       model.current_layer_ = layer;
       if (model.request_.timeline) model.enter_phase(model.phase_);
     }
   } restore{*this, outer_forward, outer_layer, ambient().ledger->live()};
-  const bool first = pass.executions[index]++ == 0;
+  const bool first = forward.executions[index]++ == 0;
   results_ = 0;
   saves_ = 0;
   if (request_.timeline) {
-    ambient().ledger->set_label((pass.executions[index] - 1) << 20 |
+    ambient().ledger->set_label((forward.executions[index] - 1) << 20 |
                                 static_cast<int>(phase_) << 16 | (layer + 1));
   }
   const LayerSpec& spec = injected(layer, first);
   // What an identity hands on was made by another layer.
-  const std::shared_ptr<Node> before_it = pass.watched ? live[0].grad_fn() : nullptr;
+  const std::shared_ptr<Node> before_it = forward.watched ? live[0].grad_fn() : nullptr;
   Tensors operands{live[0]};
   for (const ValueRef value : spec.from) operands.push_back(find(value));
   const Tensors outputs = apply(layer, spec, operands);
   for (int k = 0; first && k < static_cast<int>(outputs.size()); ++k) {
     const bool flag = outputs[static_cast<std::size_t>(k)].requires_grad();
-    record_.grad_flags.push_back({pass.step, pass.pass, layer, k, flag});
+    record_.grad_flags.push_back({forward.step, forward.microbatch, layer, k, flag});
   }
-  if (pass.watched) {
+  if (forward.watched) {
     const std::shared_ptr<Node> maker = outputs[0].grad_fn();
     if (maker && maker != before_it) makers_.emplace_back(maker->sequence(), layer);
   }
@@ -177,34 +177,34 @@ Tensors EngineModel::run_checkpoint(const Function& function, const Tensors& inp
 }
 
 Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec>& segments,
-                               ForwardState& pass, Tensors values) {
+                               ForwardRun& forward, Tensors values) {
   int layer = begin;
   for (const SegmentSpec& s : segments) {
-    for (; layer < s.begin; ++layer) values = run_layer(layer, pass, values);
-    values = run_checkpoint(SegmentCall{this, &s, &pass}, values, options_for(s.choice));
+    for (; layer < s.begin; ++layer) values = run_layer(layer, forward, values);
+    values = run_checkpoint(SegmentCall{this, &s, &forward}, values, options_for(s.choice));
     layer = s.end;
   }
-  for (; layer < end; ++layer) values = run_layer(layer, pass, values);
+  for (; layer < end; ++layer) values = run_layer(layer, forward, values);
   return values;
 }
 
-Tensors EngineModel::forward(const Tensor& input, ForwardState& pass) {
+Tensors EngineModel::forward(const Tensor& input, ForwardRun& forward) {
   const int layers = static_cast<int>(case_.layers.size());
-  pass.executions.assign(case_.layers.size(), 0);
-  pass.computations.assign(case_.layers.size(), 0);
+  forward.executions.assign(case_.layers.size(), 0);
+  forward.computations.assign(case_.layers.size(), 0);
   static const std::vector<SegmentSpec> kPlain;
-  if (!request_.checkpointed) return run_range(0, layers, kPlain, pass, {input});
+  if (!request_.checkpointed) return run_range(0, layers, kPlain, forward, {input});
   const PlanSpec& plan = case_.plan;
-  if (!plan.sequential) return run_range(0, layers, plan.segments, pass, {input});
-  return run_sequential(pass, input);
+  if (!plan.sequential) return run_range(0, layers, plan.segments, forward, {input});
+  return run_sequential(forward, input);
 }
 
-Tensors EngineModel::run_sequential(ForwardState& pass, const Tensor& input) {
+Tensors EngineModel::run_sequential(ForwardRun& forward, const Tensor& input) {
   const SequentialSpec& plan = *case_.plan.sequential;
   std::vector<Function> functions;
   functions.reserve(case_.layers.size());
   for (int i = 0; i < static_cast<int>(case_.layers.size()); ++i) {
-    functions.emplace_back(LayerCall{this, &pass, i});
+    functions.emplace_back(LayerCall{this, &forward, i});
   }
   const LastSegment last = plan.last_stored ? LastSegment::stored : LastSegment::checkpointed;
   const CheckpointOptions options = options_for(plan.choice);
@@ -228,20 +228,20 @@ Tensors EngineModel::run_sequential(ForwardState& pass, const Tensor& input) {
 Tensor EngineModel::evaluate(const Tensor& input) {
   GradMode no_grad(false);
   const bool train = std::exchange(train_, false);
-  ForwardState pass;
-  pass.step = kNoStep;
-  pass.executions.assign(case_.layers.size(), 1);
-  pass.computations.assign(case_.layers.size(), 0);
-  Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, pass, {input});
+  ForwardRun forward;
+  forward.step = kNoStep;
+  forward.executions.assign(case_.layers.size(), 1);
+  forward.computations.assign(case_.layers.size(), 0);
+  Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, forward, {input});
   train_ = train;
   return outputs[0];
 }
 
 Tensors EngineModel::run_alone(int layer, const Tensors& live) {
-  ForwardState pass;
-  pass.executions.assign(case_.layers.size(), 0);
-  pass.computations.assign(case_.layers.size(), 0);
-  return run_layer(layer, pass, live);
+  ForwardRun forward;
+  forward.executions.assign(case_.layers.size(), 0);
+  forward.computations.assign(case_.layers.size(), 0);
+  return run_layer(layer, forward, live);
 }
 
 void EngineModel::take_magnitudes() {

@@ -12,13 +12,13 @@
 
 namespace rematch {
 
-/// The step of a run of the model that belongs to none.
+/// The step number of a forward that belongs to no step.
 inline constexpr int kNoStep = -1;
 
-/// One forward of the run: which one it is, and how often each layer was entered on its behalf.
-struct ForwardState {
+/// One forward of the run: its step and microbatch, and how often each layer was entered for it.
+struct ForwardRun {
   int step = 0;
-  int pass = 0;
+  int microbatch = 0;
   std::vector<int> executions;
   std::vector<int> computations;
   /// Events are recorded.
@@ -35,8 +35,8 @@ class EngineModel final : public RunObserver {
   /// Checkpoints with `function`, which must outlive this, instead of the engine's own.
   void use(const CheckpointFunction& function) { checkpoint_ = &function; }
 
-  /// The whole model under the request's plan. `pass` must outlive the graph.
-  Tensors forward(const Tensor& input, ForwardState& pass);
+  /// The whole model under the request's plan. `forward` must outlive the graph.
+  Tensors forward(const Tensor& input, ForwardRun& forward);
   /// The whole model without checkpointing, in evaluation mode, unrecorded.
   Tensor evaluate(const Tensor& input);
 
@@ -63,11 +63,11 @@ class EngineModel final : public RunObserver {
   void use_host(const Ledger& host) { host_ = &host; }
   /// No graph is left, and peaks are reset.
   void begin_step();
-  /// An event of forward `pass`.
-  void note_event(Event event, const ForwardState& pass, int layer = -1, int execution = 0,
+  /// An event on behalf of `forward`.
+  void note_event(Event event, const ForwardRun& forward, int layer = -1, int execution = 0,
                   std::int64_t entered = 0);
-  /// A backward of `pass` begins: what happens from now on is on its behalf.
-  void enter_backward(const ForwardState& pass) { differentiated_ = &pass; }
+  /// A backward of `forward` begins: events from now on are on its behalf.
+  void enter_backward(const ForwardRun& forward) { differentiated_ = &forward; }
   void leave_backward() { differentiated_ = nullptr; }
   /// Ledger events from now on belong to this phase and to no layer.
   void enter_phase(Moment phase);
@@ -80,12 +80,12 @@ class EngineModel final : public RunObserver {
   struct SegmentCall;
 
   void make_parameters();
-  Tensors run_layer(int layer, ForwardState& pass, const Tensors& live);
+  Tensors run_layer(int layer, ForwardRun& forward, const Tensors& live);
   Tensors run_range(int begin, int end, const std::vector<SegmentSpec>& segments,
-                    ForwardState& pass, Tensors values);
+                    ForwardRun& forward, Tensors values);
   Tensors run_checkpoint(const Function& function, const Tensors& inputs,
                          const CheckpointOptions& options) const;
-  Tensors run_sequential(ForwardState& pass, const Tensor& input);
+  Tensors run_sequential(ForwardRun& forward, const Tensor& input);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
   Tensors apply(int layer, const LayerSpec& spec, const Tensors& operands);
   Tensor parameter_for(int layer, std::size_t position) const;
@@ -113,9 +113,9 @@ class EngineModel final : public RunObserver {
   int results_ = 0;
   int saves_ = 0;
   LayerSpec exchanged_;
-  ForwardState* current_forward_ = nullptr;
+  ForwardRun* current_forward_ = nullptr;
   int current_layer_ = -1;
-  const ForwardState* differentiated_ = nullptr;
+  const ForwardRun* differentiated_ = nullptr;
   const Ledger* host_ = nullptr;
   /// Which layer recorded a node, by the node's sequence; ascending.
   std::vector<std::pair<std::uint64_t, int>> makers_;

@@ -20,7 +20,7 @@ void EngineModel::note_value(std::string_view op, bool saved, int index, const T
   const auto layer = static_cast<std::size_t>(current_layer_);
   const Storage& storage = *t.storage();
   const bool counts = storage.temporary();
-  record_.values.push_back({current_forward_->step, current_forward_->pass, current_layer_,
+  record_.values.push_back({current_forward_->step, current_forward_->microbatch, current_layer_,
                             current_forward_->executions[layer] - 1, saved, index, std::string(op),
                             tensor_hash(t), counts ? storage.id() : 0,
                             counts ? storage.bytes() : 0});
@@ -45,7 +45,7 @@ void EngineModel::on_draw(const Generator& before, std::int64_t elements,
     drawn = drawn_;
   }
   record_.draws.push_back(
-      {current_forward_->step, current_forward_->pass, current_layer_,
+      {current_forward_->step, current_forward_->microbatch, current_layer_,
        current_forward_->executions[static_cast<std::size_t>(current_layer_)] - 1,
        static_cast<int>(before.stream), before.offset, elements, hash_bytes(drawn)});
 }
@@ -69,11 +69,11 @@ void EngineModel::begin_step() {
   ambient().ledger->reset_peak();
 }
 
-void EngineModel::note_event(Event event, const ForwardState& pass, int layer, int execution,
+void EngineModel::note_event(Event event, const ForwardRun& forward, int layer, int execution,
                              std::int64_t entered) {
   Ledger& ledger = *ambient().ledger;
-  record_.live.push_back({event, pass.step, pass.pass, layer, execution, entered, ledger.live(),
-                          ledger.peak(), host_ != nullptr ? host_->live() : 0});
+  record_.live.push_back({event, forward.step, forward.microbatch, layer, execution, entered,
+                          ledger.live(), ledger.peak(), host_ != nullptr ? host_->live() : 0});
   record_.peak_bytes = std::max(record_.peak_bytes, ledger.peak());
   ledger.reset_peak();
 }

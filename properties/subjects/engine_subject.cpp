@@ -67,8 +67,8 @@ class Run {
     run_trial();
     const GradMode no_grad(false);
     for (int m = 0; m < protocol_.microbatches; ++m) {
-      Pass pass;
-      run_forward(pass, 0, m);
+      Forward forward;
+      run_forward(forward, 0, m);
     }
   }
 
@@ -79,7 +79,7 @@ class Run {
       run_step(step);
       model_.enter_phase(Moment::after_step);
       optimizer->step();
-      ForwardState none;
+      ForwardRun none;
       none.step = step;
       model_.note_event(Event::step, none);
       note_state(step);
@@ -123,31 +123,32 @@ class Run {
 
   void inject(const InjectedFailure& failure) {
     model_.inject(failure);
-    Pass pass;
-    run_forward(pass, 0, 0);
+    Forward forward;
+    run_forward(forward, 0, 0);
     if (failure.kind == FailureKind::graph_dropped) return;
     std::optional<WrittenTo> written;
-    if (failure.kind == FailureKind::input_changed) written.emplace(pass.input);
+    if (failure.kind == FailureKind::input_changed) written.emplace(forward.input);
     if (failure.kind == FailureKind::weight_changed)
       written.emplace(model_.weight_of(failure.layer));
-    run_backward(pass);
+    run_backward(forward);
   }
 
-  struct Pass {
-    ForwardState state;
+  struct Forward {
+    ForwardRun run;
     Tensor input;
     Tensor loss;
   };
 
   void run_step(int step) {
-    std::deque<Pass> passes;
+    std::deque<Forward> forwards;
     model_.begin_step();
     for (int m = 0; m < protocol_.microbatches; ++m) {
-      run_forward(passes.emplace_back(), step, m);
-      if (!protocol_.forwards_first) run_backward(passes.back());
+      run_forward(forwards.emplace_back(), step, m);
+      if (!protocol_.forwards_first) run_backward(forwards.back());
     }
     if (protocol_.forwards_first) {
-      for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) run_backward(*pass);
+      for (auto forward = forwards.rbegin(); forward != forwards.rend(); ++forward)
+        run_backward(*forward);
     }
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       note(Quantity::parameter_gradient, step, 0, static_cast<int>(i),
@@ -155,81 +156,81 @@ class Run {
     }
   }
 
-  void run_forward(Pass& pass, int step, int microbatch) {
-    pass.state.step = step;
-    pass.state.pass = microbatch;
-    pass.state.watched = watched_;
-    pass.input = make_input(case_, inputs_);
+  void run_forward(Forward& forward, int step, int microbatch) {
+    forward.run.step = step;
+    forward.run.microbatch = microbatch;
+    forward.run.watched = watched_;
+    forward.input = make_input(case_, inputs_);
     if (displacement_ != 0 && protocol_.input_requires_grad) {
-      displace(pass.input, case_.seed, direction_of_input(microbatch), displacement_);
+      displace(forward.input, case_.seed, direction_of_input(microbatch), displacement_);
     }
-    pass.input.set_requires_grad(protocol_.input_requires_grad);
+    forward.input.set_requires_grad(protocol_.input_requires_grad);
     model_.enter_phase(Moment::after_forward);
     std::optional<AutocastScope> autocast;
     if (protocol_.autocast != AutocastSpan::off) autocast.emplace(true, protocol_.cast_cache);
-    Tensors outputs = run_model(pass);
+    Tensors outputs = run_model(forward);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       note(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
     }
     const Tensor main = flatten(outputs[0]);
     const Tensor target = make_target(case_, main.shape(), targets_);
-    pass.loss =
+    forward.loss =
         protocol_.loss == LossKind::mse ? mse_loss(main, target) : cross_entropy(main, target);
     autocast.reset();
-    note(Quantity::loss, step, microbatch, 0, pass.loss);
-    if (pass.loss.requires_grad()) {
+    note(Quantity::loss, step, microbatch, 0, forward.loss);
+    if (forward.loss.requires_grad()) {
       // What is still saved when the last node has run, before anything is swept up: registered
       // by the first node, so that it comes before every other end-of-backward action.
-      pass.loss.register_hook([this](const Tensor&) {
+      forward.loss.register_hook([this](const Tensor&) {
         at_end_of_backward([this] { left_saved_ = ambient().ledger->live(Tag::saved); });
         return Tensor();
       });
     }
-    note_moment(Moment::after_forward, pass);
-    if (pass.state.watched) model_.note_event(Event::forward, pass.state);
+    note_moment(Moment::after_forward, forward);
+    if (forward.run.watched) model_.note_event(Event::forward, forward.run);
   }
 
-  Tensors run_model(Pass& pass) {
-    if (!offload_) return model_.forward(pass.input, pass.state);
+  Tensors run_model(Forward& forward) {
+    if (!offload_) return model_.forward(forward.input, forward.run);
     const OffloadScope scope(*offload_);
-    return model_.forward(pass.input, pass.state);
+    return model_.forward(forward.input, forward.run);
   }
 
   std::int64_t offloaded() const { return offload_ ? offload_->ledger().live() : 0; }
 
-  void run_backward(Pass& pass) {
+  void run_backward(Forward& forward) {
     model_.enter_phase(Moment::after_backward);
     std::fill(fired_.begin(), fired_.end(), 0);
-    if (watched_) model_.enter_backward(pass.state);
-    if (pass.loss.requires_grad()) {
+    if (watched_) model_.enter_backward(forward.run);
+    if (forward.loss.requires_grad()) {
       for (int i = 0; i < protocol_.backwards; ++i) {
         const bool retain = i + 1 < protocol_.backwards;
         std::optional<AutocastScope> autocast;
         if (protocol_.autocast == AutocastSpan::both) autocast.emplace(true, protocol_.cast_cache);
-        backward(pass.loss, {.retain_graph = retain, .inputs = {}});
+        backward(forward.loss, {.retain_graph = retain, .inputs = {}});
         autocast.reset();
-        model_.note_event(Event::backward, pass.state);
+        model_.note_event(Event::backward, forward.run);
         if (retain) {
-          record_.bytes.push_back({Moment::after_backward, pass.state.step, pass.state.pass,
+          record_.bytes.push_back({Moment::after_backward, forward.run.step, forward.run.microbatch,
                                    left_saved_, 0, true, offloaded()});
         }
       }
     }
-    const std::int64_t left = pass.loss.requires_grad() ? left_saved_ : 0;
-    pass.loss = Tensor();
+    const std::int64_t left = forward.loss.requires_grad() ? left_saved_ : 0;
+    forward.loss = Tensor();
     model_.leave_backward();
-    model_.note_event(Event::graph, pass.state);
-    const int step = pass.state.step;
-    const int microbatch = pass.state.pass;
-    note_moment(Moment::after_backward, pass);
+    model_.note_event(Event::graph, forward.run);
+    const int step = forward.run.step;
+    const int microbatch = forward.run.microbatch;
+    note_moment(Moment::after_backward, forward);
     if (left != 0) record_.bytes.back().saved = left;
-    note(Quantity::input_gradient, step, microbatch, 0, pass.input.grad());
+    note(Quantity::input_gradient, step, microbatch, 0, forward.input.grad());
     for (std::size_t i = 0; i < fired_.size(); ++i) {
       record_.hooks.push_back({step, microbatch, static_cast<int>(i), fired_[i]});
     }
-    for (std::size_t i = 0; i < pass.state.executions.size(); ++i) {
-      record_.executions.push_back({step, microbatch, static_cast<int>(i), pass.state.executions[i],
-                                    pass.state.computations[i]});
+    for (std::size_t i = 0; i < forward.run.executions.size(); ++i) {
+      record_.executions.push_back({step, microbatch, static_cast<int>(i),
+                                    forward.run.executions[i], forward.run.computations[i]});
     }
   }
 
@@ -243,26 +244,27 @@ class Run {
     note_streams(Moment::after_step, step, 0);
   }
 
-  void note_moment(Moment moment, const Pass& pass) {
-    note_streams(moment, pass.state.step, pass.state.pass);
+  void note_moment(Moment moment, const Forward& forward) {
+    note_streams(moment, forward.run.step, forward.run.microbatch);
     const Ledger& ledger = *ambient().ledger;
-    record_.bytes.push_back({moment, pass.state.step, pass.state.pass, ledger.live(Tag::saved),
-                             ledger.live(Tag::temporaries), false, offloaded()});
+    record_.bytes.push_back({moment, forward.run.step, forward.run.microbatch,
+                             ledger.live(Tag::saved), ledger.live(Tag::temporaries), false,
+                             offloaded()});
   }
 
-  void note_streams(Moment moment, int step, int pass) {
+  void note_streams(Moment moment, int step, int microbatch) {
     const auto& states = ambient().streams.states();
     for (std::size_t i = 0; i < states.size(); ++i) {
       record_.streams.push_back(
-          {moment, step, pass, static_cast<int>(i), states[i].seed, states[i].offset});
+          {moment, step, microbatch, static_cast<int>(i), states[i].seed, states[i].offset});
     }
   }
 
-  void note(Quantity quantity, int step, int pass, int index, const Tensor& t) {
+  void note(Quantity quantity, int step, int microbatch, int index, const Tensor& t) {
     Observation o;
     o.quantity = quantity;
     o.step = step;
-    o.pass = pass;
+    o.microbatch = microbatch;
     o.index = index;
     o.present = t.defined();
     if (t.defined()) {

@@ -8,25 +8,25 @@
 
 namespace rematch {
 
-/// What a run may hold at once; a case that asks for more ends in an error, not in the machine's
-/// last page. Generated cases stay below a thousandth of it.
+/// Memory limit of a run. A case that needs more ends in an error instead of exhausting the
+/// machine. Generated cases stay below a thousandth of it.
 inline constexpr std::int64_t kMaxRunBytes = std::int64_t{4} << 30;
 
-/// A function to be judged in the place of the engine's checkpoint(): same signature, same
-/// contract. A plan that is cut by number of segments gives it each checkpointed segment in turn.
+/// A function to judge instead of the engine's checkpoint(): same signature, same contract. For a
+/// sequential plan it is called for each checkpointed segment in turn.
 using CheckpointFunction =
     std::function<Tensors(const Function&, const Tensors&, const CheckpointOptions&)>;
 
-/// What an engine checkpoints with; nullptr and empty: its own.
+/// The parts of an engine that can be replaced; nullptr and empty: the engine's own.
 struct EngineParts {
   std::shared_ptr<const Mechanics> mechanics;
   CheckpointFunction checkpoint;
 };
 
-/// The reference engine. Runs in an ambient state and with a ledger of its own.
+/// The reference engine as a subject. It has its own ambient state and its own ledger.
 class EngineSubject final : public Subject {
  public:
-  /// Throws cuda::DeviceError without one.
+  /// Throws cuda::DeviceError if there is no such device.
   explicit EngineSubject(EngineParts parts = {}, Device device = Device::cpu);
   /// Creates new parts for each run, so that no run sees the state of another.
   explicit EngineSubject(EngineParts (*make_parts)(), Device device = Device::cpu);

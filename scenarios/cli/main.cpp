@@ -13,7 +13,6 @@
 #include "scenarios/report/json.h"
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/scenario.h"
-#include "scenarios/report/svg.h"
 #include "scenarios/report/terminal.h"
 
 namespace rematch::scenarios {
@@ -23,7 +22,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 all claims hold, 1 a claim failed, 2 usage or bad input, 130 interrupted.
+    R"(Exit status: 0 all claims hold, 1 a claim failed, 2 wrong usage or bad input, 130 interrupted.
 
 Examples:
   rematch scenario
@@ -60,7 +59,7 @@ fs::path made_folder(std::string_view option, const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) {
     throw cli::UsageError(
-        fmt::format("{}: cannot make {}: {}", option, folder.string(), error.message()));
+        fmt::format("{}: cannot create {}: {}", option, folder.string(), error.message()));
   }
   return folder;
 }
@@ -86,7 +85,8 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
     result.push_back(scenario);
   }
   if (a.all || !a.readme.empty()) {
-    if (!a.names.empty()) throw cli::UsageError("give names, or --all or --readme, not both");
+    if (!a.names.empty())
+      throw cli::UsageError("expected names, or --all, or --readme; got several of them");
     for (const Scenario& scenario : scenarios()) result.push_back(&scenario);
   }
   return result;
@@ -128,7 +128,7 @@ std::int64_t parse_count(std::string_view option, const std::string& text) {
   if (text.empty()) return 0;
   const std::uint64_t count = cli::parse_whole(option, text, 1);
   if (count > kMost) {
-    throw cli::UsageError(fmt::format("{}: at most {} expected, got {}", option, kMost, text));
+    throw cli::UsageError(fmt::format("{}: expected at most {}, got {}", option, kMost, text));
   }
   return static_cast<std::int64_t>(count);
 }
@@ -137,7 +137,7 @@ int run(const Arguments& a) {
   const std::vector<const Scenario*> stories = chosen(a);
   if (stories.empty()) {
     if (!a.svg.empty() || !a.epochs.empty() || !a.samples.empty()) {
-      throw cli::UsageError("a scenario's name is expected, or --all");
+      throw cli::UsageError("expected the name of a scenario, or --all");
     }
     return list(a.json);
   }
@@ -147,7 +147,7 @@ int run(const Arguments& a) {
   if (!a.readme.empty() && (options.epochs > 0 || options.samples > 0)) {
     throw cli::UsageError("--readme shows quick runs: leave --epochs and --samples out");
   }
-  // Before the run, so that nothing is computed in vain.
+  // Before the run, so that a bad folder costs no computation.
   fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
   if (!a.readme.empty()) pictures = made_folder("--readme", fs::path(a.readme) / "pictures");
   std::signal(SIGINT, on_interrupt);
@@ -186,11 +186,12 @@ int run(const Arguments& a) {
   if (a.json)
     cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
   if (!a.json) {
-    if (!pictures.empty()) cli::print_out(fmt::format("pictures in {}\n", pictures.string()));
-    if (interrupted) cli::print_out(paint.yellow("interrupted: this is what was found") + "\n");
-    cli::print_out(failed == 0
-                       ? paint.green(fmt::format("all {} claims hold\n", claims))
-                       : paint.red(fmt::format("{} of {} claims failed\n", failed, claims)));
+    if (!pictures.empty())
+      cli::print_out(fmt::format("pictures written to {}\n", pictures.string()));
+    if (interrupted) cli::print_out(paint.yellow("interrupted: the results so far") + "\n");
+    const std::string claimed = cli::counted(static_cast<std::uint64_t>(claims), "claim");
+    cli::print_out(failed == 0 ? paint.green(fmt::format("all claims hold ({})\n", claimed))
+                               : paint.red(fmt::format("{} of {} failed\n", failed, claimed)));
   }
   if (failed > 0) return cli::kBroken;
   if (left_out) return cli::kUsage;
@@ -198,20 +199,22 @@ int run(const Arguments& a) {
 }
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app{"Answers questions that people asked about checkpointing, by running them.",
+  CLI::App app{"Answers questions that users asked about checkpointing, by running them.",
                "rematch scenario"};
   Arguments a;
-  app.add_option("name", a.names, "Scenarios to run; without any, they are listed")
+  app.add_option("name", a.names, "Scenarios to run; without a name, lists them")
       ->type_name("NAME");
   app.add_flag("--all", a.all, "Run every scenario");
   app.add_option("--epochs", a.epochs,
-                 "Train this long where a story trains (default: its quick form)")
+                 "Number of epochs, for scenarios that train (default: a short run)")
       ->type_name("N");
-  app.add_option("--samples", a.samples, "Train on the first N samples where a story trains")
+  app.add_option("--samples", a.samples,
+                 "Train on the first N samples only, for scenarios that train")
       ->type_name("N");
   app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
   app.add_flag("--json", a.json, "JSON instead of text");
-  app.add_option("--readme", a.readme, "Run all and write DIR/README.md and DIR/pictures again")
+  app.add_option("--readme", a.readme,
+                 "Run all scenarios and regenerate DIR/README.md and DIR/pictures")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
   try {

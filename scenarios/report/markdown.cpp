@@ -4,7 +4,7 @@
 
 #include <cctype>
 
-#include "scenarios/report/text.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::scenarios {
 namespace {
@@ -27,8 +27,8 @@ story's test. Times are shown by the program and left out here.
 This file is written by a program as well: `build/release/bin/rematch scenario --readme scenarios` runs every story and
 writes it and `pictures/` again; `ctest` fails when they differ from what the stories find now.
 
-A story is one file in `stories/`, a function that fills a `Report`, and one line in `scenarios.cpp`. `report/` draws
-reports as text, Markdown, SVG and JSON.
+A story is one file in `stories/`, a function that fills a `Report`, and one line in `scenarios.cpp`. `report/` writes
+reports as text, Markdown and JSON, `properties/output/` draws their charts.
 
 ## Questions
 
@@ -72,7 +72,7 @@ bool begins_block(std::string_view line) {
 std::string paragraph(std::string_view text, std::string_view indent = "") {
   constexpr int kColumns = 118;
   std::string out;
-  for (const std::string& line : wrapped(text, kColumns - static_cast<int>(indent.size()))) {
+  for (const std::string& line : cli::wrapped(text, kColumns - static_cast<int>(indent.size()))) {
     if (!out.empty()) out += begins_block(line) ? " " : "\n" + std::string(indent);
     out += line;
   }

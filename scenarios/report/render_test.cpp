@@ -1,13 +1,11 @@
-// One report, drawn in each of the four ways.
+// One report as Markdown, as text and as JSON.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
 #include "properties/testing/shell.h"
 #include "scenarios/report/json.h"
 #include "scenarios/report/markdown.h"
-#include "scenarios/report/svg.h"
 #include "scenarios/report/terminal.h"
-#include "scenarios/report/text.h"
 
 namespace rematch::scenarios {
 namespace {
@@ -33,31 +31,7 @@ Report sample(bool holds = true) {
   return report;
 }
 
-int count_of(const std::string& text, std::string_view part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 }  // namespace
-
-TEST_CASE("numbers are grouped when whole and have four digits when not") {
-  CHECK(number_text(1234567) == "1,234,567");
-  CHECK(number_text(-3) == "-3");
-  CHECK(number_text(0.123456) == "0.1235");
-  CHECK(number_text(26203.4) == "26,203");
-}
-
-TEST_CASE("text is wrapped between words, and no word is lost or split") {
-  CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
-  CHECK(wrapped("a incomprehensible b", 5) ==
-        std::vector<std::string>{"a", "incomprehensible", "b"});
-  CHECK(wrapped("  spaced   out ", 80) == std::vector<std::string>{"spaced out"});
-  // Columns, not bytes.
-  CHECK(wrapped("●●● ●●●", 7) == std::vector<std::string>{"●●● ●●●"});
-}
 
 TEST_CASE("Markdown shows everything but what was measured") {
   const std::string text = markdown(kStory, sample());
@@ -109,69 +83,6 @@ TEST_CASE("JSON has every item in order, each named for what it is") {
   const char* kNames[] = {"say", "table", "chart", "claim", "claim", "measured"};
   for (std::size_t i = 0; i < 6; ++i) CHECK(j["items"][i].contains(kNames[i]));
   CHECK(j["items"][2]["chart"]["series"][0]["y"] == std::vector<double>{1, 5, 2});
-}
-
-TEST_CASE("a picture takes the width that it is given and says what it shows") {
-  const Report report = sample();
-  const std::string text = svg(std::get<Chart>(report.items()[2]));
-  const std::string root = text.substr(0, text.find('>'));
-  CHECK(contains(root, "viewBox"));
-  CHECK_FALSE(contains(root, " width="));
-  CHECK_FALSE(contains(root, " height="));
-  CHECK(contains(text, "<title>Bytes &lt; time &amp; &quot;space&quot;</title>"));
-  for (const char* part : {"plain", "other", "steps", "KiB"}) CHECK(contains(text, part));
-  // As many ends as beginnings.
-  CHECK(count_of(text, "<text ") == count_of(text, "</text>"));
-}
-
-TEST_CASE("a step chart of many events stays small and keeps its peak") {
-  Series series{"live", {}, {}};
-  for (int i = 0; i < 100000; ++i) {
-    series.x.push_back(i);
-    series.y.push_back(i % 100);
-  }
-  Chart chart{.title = "t", .x_label = "x", .y_label = "y", .kind = Chart::Kind::steps};
-  chart.series = {series};
-  CHECK(svg(chart).size() < 60000);
-  // Among so many, a single high step is still drawn: up to the top of the plot.
-  chart.series[0].y[56789] = 1000;
-  const std::string picture = svg(chart);
-  const std::size_t label = picture.find(">1,000</text>");
-  REQUIRE(label != std::string::npos);
-  const std::size_t line = picture.rfind("<path d=\"M", label);
-  const std::size_t blank = picture.find(' ', line + 6);
-  const std::string height = picture.substr(blank + 1, picture.find('L', blank) - blank - 1);
-  CHECK(count_of(picture, "V" + height + "H") == 2);
-}
-
-TEST_CASE("bars name every category and print every value") {
-  Chart chart{.title = "t", .x_label = "", .y_label = "bytes", .kind = Chart::Kind::bars};
-  chart.series = {{"plain", {}, {1234, 0}}, {"checkpointed", {}, {0.5, 7}}};
-  chart.categories = {"first", "second"};
-  const std::string picture = svg(chart);
-  Report report;
-  report.chart(chart);
-  const std::string text = terminal_text(kStory, report, 80, cli::Paint(false));
-  for (const char* part : {"first", "second", "plain", "checkpointed", "1,234", "0.5", "bytes"}) {
-    CHECK(contains(picture, part));
-    CHECK(contains(text, part));
-  }
-}
-
-TEST_CASE("charts with a single point, a flat line or nothing at all can be drawn") {
-  for (const Series& series : {Series{"s", {3}, {4}}, Series{"s", {0, 1}, {2, 2}},
-                               Series{"s", {0, 1}, {0, 0}}, Series{"s", {}, {}}}) {
-    for (const Chart::Kind kind : {Chart::Kind::lines, Chart::Kind::steps}) {
-      Chart chart{.title = "t", .x_label = "x", .y_label = "y", .kind = kind};
-      chart.series = {series};
-      const std::string picture = svg(chart);
-      CHECK_FALSE(contains(picture, "nan"));
-      CHECK_FALSE(contains(picture, "inf"));
-      Report report;
-      report.chart(chart);
-      CHECK_FALSE(terminal_text(kStory, report, 80, cli::Paint(false)).empty());
-    }
-  }
 }
 
 }  // namespace rematch::scenarios

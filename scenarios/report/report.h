@@ -5,6 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "properties/output/chart.h"
+
 namespace rematch::scenarios {
 
 /// Rows of text under column heads. A cell is plain text; renderers escape it.
@@ -29,23 +31,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Points (x[i], y[i]), x not descending. Of bars x is empty and y[i] belongs to category i.
-struct Series {
-  std::string name;
-  std::vector<double> x, y;
-};
-
-/// A picture as data. The labels name the unit.
-struct Chart {
-  std::string title, x_label, y_label;
-  enum class Kind {
-    lines,
-    steps,  ///< y[i] holds from x[i] to x[i + 1].
-    bars,   ///< A group for each category, in it a bar for each series.
-  } kind = Kind::lines;
-  std::vector<Series> series = {};
-  std::vector<std::string> categories = {};
-};
+using cli::Chart;
+using cli::Series;
 
 struct Paragraph {
   std::string markdown;

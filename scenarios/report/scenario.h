@@ -28,7 +28,7 @@ class Unavailable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A question that somebody asked, and the program that answers it.
+/// A question that a user asked, and the program that answers it.
 struct Scenario {
   /// What the program, the story's file and its pictures are called by.
   std::string_view name;

@@ -11,7 +11,6 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
-#include "scenarios/report/text.h"
 #include "scenarios/stories/preserve_rng/replicas.h"
 #include "scenarios/support/options.h"
 

@@ -4,7 +4,7 @@
 
 namespace rematch::scenarios {
 
-/// Tells how far the story is, if somebody listens.
+/// Reports progress, if there is a listener.
 inline void tell(const Options& options, std::string_view text) {
   if (options.progress) options.progress(text);
 }

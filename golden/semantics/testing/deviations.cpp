@@ -138,13 +138,13 @@ a tensor is saved after the kernel that makes it, so that a recomputation which 
   N3.two_ops: kernel_runs_in_recomputation: 1 -> 2
   N3.weights_after: kernel_runs_in_recomputation: 1 -> 2
   N4.save_then_fill: with_early_stop: "silently wrong" -> "right"
-what nobody used is freed with its backward or its group; PyTorch keeps it as long as the graph
+unused recomputed tensors are freed with their backward or group; PyTorch keeps it as long as the graph
   N5.leftovers: alive_while_the_graph_is: 1 -> 0
   N16.leftovers: alive_after_the_group: 1 -> 0
 without a check a tensor that the recomputation did not make is missed when it is asked for
   N6.fewer: with_early_stop_unchecked: "fewer saved" -> "unpacked twice"
   N6.fewer: without_unchecked: "fewer saved" -> "unpacked twice"
-without a check a tensor that nobody asked for is let go
+without a check an additional saved tensor is ignored
   N6.more: without_unchecked: "more saved" -> "no error"
 a node never reads a tensor of another shape or dtype, check or not
   N6.other_shape: with_early_stop_unchecked: "no error" -> "other metadata"
@@ -204,7 +204,7 @@ every named stream is captured, not the default one alone
 the only dtype to cast to is bfloat16
   AM4.float16: reentrant: [[true, "float16", true], [true, "float16", true]]
   AM4.float16: non_reentrant: [[true, "float16", true], [true, "float16", true]]
-casts are part of the op that asks for them, and nobody counts them
+casts are part of the op that needs them, and are not counted
   AM4.weight_cast_cold: plain_forward_casts: 2
   AM4.weight_cast_cold: reentrant_forward_casts: 2
   AM4.weight_cast_cold: reentrant_recomputation_casts: 2

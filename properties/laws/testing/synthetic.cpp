@@ -23,12 +23,12 @@ class Maker {
       offset_ = f_.words_of_trial[0];
     }
     for (int step = 0; step < p.steps; ++step) {
-      for (int pass = 0; pass < p.microbatches; ++pass) {
-        forward(step, pass);
-        if (!p.forwards_first) backward(step, pass);
+      for (int microbatch = 0; microbatch < p.microbatches; ++microbatch) {
+        forward(step, microbatch);
+        if (!p.forwards_first) backward(step, microbatch);
       }
-      for (int pass = p.microbatches - 1; p.forwards_first && pass >= 0; --pass) {
-        backward(step, pass);
+      for (int microbatch = p.microbatches - 1; p.forwards_first && microbatch >= 0; --microbatch) {
+        backward(step, microbatch);
       }
       end_of_step(step);
     }
@@ -37,56 +37,57 @@ class Maker {
   }
 
  private:
-  void forward(int step, int pass) {
+  void forward(int step, int microbatch) {
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       const auto index = static_cast<std::size_t>(i);
       for (int k = 0; k < static_cast<int>(f_.grad_flags[index].size()); ++k) {
         r_.grad_flags.push_back(
-            {step, pass, i, k, f_.grad_flags[index][static_cast<std::size_t>(k)]});
+            {step, microbatch, i, k, f_.grad_flags[index][static_cast<std::size_t>(k)]});
       }
       if (f_.layer_words[index] == 0) continue;
       r_.draws.push_back(
-          {step, pass, i, 0, 0, offset_, g_.outputs[index][0].elements(), offset_ * 31 + 7});
+          {step, microbatch, i, 0, 0, offset_, g_.outputs[index][0].elements(), offset_ * 31 + 7});
       offset_ += f_.layer_words[index];
     }
     for (int k = 0; k < static_cast<int>(g_.live.back().size()); ++k) {
-      Observation& o = note(Quantity::output, step, pass, k,
+      Observation& o = note(Quantity::output, step, microbatch, k,
                             g_.shape_of(g_.live.back()[static_cast<std::size_t>(k)], Shape()));
       o.requires_grad = f_.output_flags[static_cast<std::size_t>(k)];
     }
-    note(Quantity::loss, step, pass, 0, Shape());
-    streams(Moment::after_forward, step, pass);
-    bytes(Moment::after_forward, step, pass, graphs_after_forward(c_.protocol, pass));
+    note(Quantity::loss, step, microbatch, 0, Shape());
+    streams(Moment::after_forward, step, microbatch);
+    bytes(Moment::after_forward, step, microbatch, graphs_after_forward(c_.protocol, microbatch));
   }
 
-  void backward(int step, int pass) {
+  void backward(int step, int microbatch) {
     const std::vector<Draw> before = r_.draws;
     for (const Draw& d : before) {
-      if (d.step != step || d.pass != pass || !checkpointed_) continue;
+      if (d.step != step || d.microbatch != microbatch || !checkpointed_) continue;
       Draw recomputation = d;
       while (++recomputation.execution < f_.executions[static_cast<std::size_t>(d.layer)]) {
         r_.draws.push_back(recomputation);
       }
     }
     for (int execution = 0; execution < f_.executions[0]; ++execution) {
-      r_.values.push_back({step, pass, 0, execution, false, 0, "linear", 17});
-      r_.values.push_back({step, pass, 0, execution, true, 0, "", 23});
+      r_.values.push_back({step, microbatch, 0, execution, false, 0, "linear", 17});
+      r_.values.push_back({step, microbatch, 0, execution, true, 0, "", 23});
     }
     for (int i = 1; i < c_.protocol.backwards; ++i) {
-      bytes(Moment::after_backward, step, pass, graphs_after_forward(c_.protocol, pass));
+      bytes(Moment::after_backward, step, microbatch,
+            graphs_after_forward(c_.protocol, microbatch));
       r_.bytes.back().retained = true;
     }
-    streams(Moment::after_backward, step, pass);
-    bytes(Moment::after_backward, step, pass, graphs_after_backward(c_.protocol, pass));
-    note(Quantity::input_gradient, step, pass, 0, Shape(std::span(c_.input)));
+    streams(Moment::after_backward, step, microbatch);
+    bytes(Moment::after_backward, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
+    note(Quantity::input_gradient, step, microbatch, 0, Shape(std::span(c_.input)));
     for (int p = 0; p < static_cast<int>(g_.parameters.size()); ++p) {
-      r_.hooks.push_back({step, pass, p, f_.hooks[static_cast<std::size_t>(p)]});
+      r_.hooks.push_back({step, microbatch, p, f_.hooks[static_cast<std::size_t>(p)]});
     }
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       const int count = checkpointed_ ? f_.executions[static_cast<std::size_t>(i)] : 1;
       const int computed = f_.computations[static_cast<std::size_t>(i)];
       r_.executions.push_back(
-          {step, pass, i, count, checkpointed_ ? computed : std::min(computed, 1)});
+          {step, microbatch, i, count, checkpointed_ ? computed : std::min(computed, 1)});
     }
   }
 
@@ -103,11 +104,11 @@ class Maker {
     streams(Moment::after_step, step, 0);
   }
 
-  Observation& note(Quantity quantity, int step, int pass, int index, const Shape& shape) {
+  Observation& note(Quantity quantity, int step, int microbatch, int index, const Shape& shape) {
     Observation o;
     o.quantity = quantity;
     o.step = step;
-    o.pass = pass;
+    o.microbatch = microbatch;
     o.index = index;
     o.shape = shape;
     o.offset = r_.data.size();
@@ -131,14 +132,14 @@ class Maker {
     }
   }
 
-  void streams(Moment moment, int step, int pass) {
-    r_.streams.push_back({moment, step, pass, 0, c_.seed, offset_});
-    r_.streams.push_back({moment, step, pass, 1, c_.seed, 0});
+  void streams(Moment moment, int step, int microbatch) {
+    r_.streams.push_back({moment, step, microbatch, 0, c_.seed, offset_});
+    r_.streams.push_back({moment, step, microbatch, 1, c_.seed, 0});
   }
 
-  void bytes(Moment moment, int step, int pass, int graphs) {
+  void bytes(Moment moment, int step, int microbatch, int graphs) {
     const std::int64_t saved = checkpointed_ ? f_.saved_bytes : f_.plain_saved_bytes;
-    r_.bytes.push_back({moment, step, pass, saved * graphs,
+    r_.bytes.push_back({moment, step, microbatch, saved * graphs,
                         moment == Moment::after_forward || graphs > 0 ? 64 : 0, false,
                         checkpointed_ ? f_.offloaded_bytes * graphs : 0});
   }

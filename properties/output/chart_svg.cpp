@@ -1,22 +1,20 @@
-#include "scenarios/report/svg.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "properties/output/chart.h"
 #include "properties/output/svg_parts.h"
-#include "properties/output/terminal.h"
-#include "scenarios/report/axes.h"
-#include "scenarios/report/text.h"
 
-namespace rematch::scenarios {
+namespace rematch::cli {
 namespace {
 
 constexpr double kWidth = 640;
 constexpr double kMargin = 12;
 constexpr double kPlotHeight = 300;
+/// Of charts below each other.
+constexpr double kPanelHeight = 180;
 /// Sizes of text in units of the picture; the larger one where the picture is narrow. Everything is
 /// laid out for it.
 constexpr double kText = 14;
@@ -29,27 +27,32 @@ constexpr std::size_t kMaxPoints = 600;
 constexpr int kMaxTicks = 5;
 constexpr std::size_t kFewPoints = 24;
 
-constexpr std::array<std::string_view, 5> kColours{cli::kBlue, cli::kOrange, "#2f8f5b", "#8b62c9",
-                                                   cli::kGrey};
+constexpr std::array<std::string_view, 5> kColours{kBlue, kOrange, "#2f8f5b", "#8b62c9", kGrey};
 /// Lines that coincide are told apart by what shows through the gaps of the upper one.
 constexpr std::array<std::string_view, 5> kDashes{"", "10 6", "3 5", "14 5 3 5", "6 3"};
 
 std::string_view colour(std::size_t series) { return kColours[series % kColours.size()]; }
 std::string_view dash(std::size_t series) { return kDashes[series % kDashes.size()]; }
 
-double text_width(std::string_view text) { return kCharacter * cli::display_width(text); }
+double text_width(std::string_view text) { return kCharacter * display_width(text); }
 
 std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start",
                     std::string_view more = "") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
-                     anchor, more, cli::xml_escaped(text));
+                     anchor, more, xml_escaped(text));
 }
 
-std::string line(double x1, double y1, double x2, double y2, double opacity) {
+std::string line(double x1, double y1, double x2, double y2, double opacity,
+                 std::string_view more = "") {
   return fmt::format(
-      "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"{}\" stroke-opacity=\"{}\"/>\n", x1, y1,
-      x2, y2, cli::kGrey, opacity);
+      "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"{}\" stroke-opacity=\"{}\"{}/>\n", x1, y1,
+      x2, y2, kGrey, opacity, more);
 }
+
+constexpr std::string_view kBold = " font-weight=\"600\"";
+constexpr std::string_view kDashed = " stroke-dasharray=\"5 4\"";
+/// A path whose parts have no length but a round end shows points.
+constexpr std::string_view kRound = " stroke-linecap=\"round\"";
 
 struct Tick {
   double value = 0;
@@ -57,17 +60,24 @@ struct Tick {
 };
 
 std::vector<Tick> ticks(const Range& range, int most, bool whole_numbers) {
-  const cli::TickStep step = cli::tick_step(range.span(), most, whole_numbers ? 1 : 0);
+  const TickStep step = tick_step(range.span(), most, whole_numbers ? 1 : 0);
   std::vector<Tick> result;
   const auto first = static_cast<std::int64_t>(std::ceil(range.low / step.size));
   const auto last = static_cast<std::int64_t>(std::floor(range.high / step.size));
   for (std::int64_t i = first; i <= last; ++i) {
     const double value = static_cast<double>(i) * step.size;
     result.push_back({value, step.decimals == 0
-                                 ? cli::grouped(static_cast<std::int64_t>(std::nearbyint(value)))
+                                 ? grouped(static_cast<std::int64_t>(std::nearbyint(value)))
                                  : fmt::format("{:.{}f}", value, step.decimals)});
   }
   return result;
+}
+
+bool all_whole(const Chart& chart, std::vector<double> Series::*values) {
+  return std::all_of(chart.series.begin(), chart.series.end(), [&](const Series& series) {
+    return std::all_of((series.*values).begin(), (series.*values).end(),
+                       [](double value) { return std::nearbyint(value) == value; });
+  });
 }
 
 double widest(const std::vector<Tick>& marks) {
@@ -77,11 +87,11 @@ double widest(const std::vector<Tick>& marks) {
 }
 
 /// Title and legend; moves `y` below them.
-std::string head(const Chart& chart, double& y) {
+std::string head(std::string_view title, const Chart& chart, double& y) {
   std::string out;
-  for (const std::string& words : wrapped(chart.title, kTitleColumns)) {
+  for (const std::string& words : wrapped(title, kTitleColumns)) {
     y += kLine;
-    out += text_at(kMargin, y, words, "start", " font-weight=\"600\"");
+    out += text_at(kMargin, y, cut(words, kTitleColumns), "start", kBold);
   }
   y += 6;
   if (chart.series.size() == 1 && chart.series[0].name.empty()) return out;
@@ -99,11 +109,15 @@ std::string head(const Chart& chart, double& y) {
           fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"12\" fill=\"{}\"/>\n",
                       x, y - 12, kSwatch, colour(i));
     } else {
-      const std::string_view pattern = chart.kind == Chart::Kind::lines ? dash(i) : "";
+      const bool dots = chart.series[i].dots;
+      const std::string_view pattern = dots                               ? "0 12"
+                                       : chart.kind == Chart::Kind::lines ? dash(i)
+                                                                          : "";
       out += fmt::format(
-          "<path d=\"M{:.1f} {:.1f}h{}\" stroke=\"{}\" stroke-width=\"4\" "
-          "stroke-dasharray=\"{}\"/>\n",
-          x, y - 6, kSwatch, colour(i), pattern.empty() ? "none" : pattern);
+          "<path d=\"M{:.1f} {:.1f}h{}\" stroke=\"{}\" stroke-width=\"{}\" "
+          "stroke-dasharray=\"{}\"{}/>\n",
+          x, y - 6, kSwatch, colour(i), dots ? 7 : 4, pattern.empty() ? "none" : pattern,
+          dots ? kRound : "");
     }
     out += text_at(x + kSwatch + 8, y, chart.series[i].name);
     x += width;
@@ -113,20 +127,22 @@ std::string head(const Chart& chart, double& y) {
 }
 
 struct Plot {
-  Range across, up;
+  Scale scale;
   double left = 0, right = 0, top = 0, bottom = 0;
   double x(double value) const {
-    return left + (right - left) * (value - across.low) / across.span();
+    return left + (right - left) * (value - scale.x.low) / scale.x.span();
   }
-  double y(double value) const { return bottom - (bottom - top) * (value - up.low) / up.span(); }
+  double y(double value) const {
+    return bottom - (bottom - top) * (value - scale.y.low) / scale.y.span();
+  }
 };
 
 std::string line_path(const Series& series, const Plot& plot) {
   const std::size_t stride = (series.x.size() + kMaxPoints - 1) / kMaxPoints;
   std::string path;
   const auto point = [&](std::size_t i) {
-    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", plot.x(series.x[i]),
-                        plot.y(series.y[i]));
+    path += fmt::format("{}{:.1f} {:.1f}{}", path.empty() || series.dots ? "M" : "L",
+                        plot.x(series.x[i]), plot.y(series.y[i]), series.dots ? "h0" : "");
   };
   for (std::size_t i = 0; i + 1 < series.x.size(); i += stride) point(i);
   if (!series.x.empty()) point(series.x.size() - 1);
@@ -151,20 +167,25 @@ std::string step_path(const Series& series, const Plot& plot) {
 
 std::string curves(const Chart& chart, const Plot& plot) {
   std::string out;
+  const bool steps = chart.kind == Chart::Kind::steps;
+  const bool dots = std::any_of(chart.series.begin(), chart.series.end(),
+                                [](const Series& series) { return series.dots; });
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& series = chart.series[i];
     if (series.x.empty()) continue;
-    const bool steps = chart.kind == Chart::Kind::steps;
     const std::string path = steps ? step_path(series, plot) : line_path(series, plot);
     if (steps && i == 0) {
       out += fmt::format("<path d=\"{}V{:.1f}H{:.1f}Z\" fill=\"{}\" fill-opacity=\"0.2\"/>\n", path,
-                         plot.y(plot.up.low), plot.x(series.x.front()), colour(i));
+                         plot.y(plot.scale.y.low), plot.x(series.x.front()), colour(i));
     }
-    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\"", path,
-                       colour(i));
-    if (!steps && !dash(i).empty()) out += fmt::format(" stroke-dasharray=\"{}\"", dash(i));
+    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"", path,
+                       colour(i), series.dots ? 7 : 2.5);
+    if (series.dots) out += kRound;
+    if (!steps && !series.dots && !dash(i).empty()) {
+      out += fmt::format(" stroke-dasharray=\"{}\"", dash(i));
+    }
     out += "/>\n";
-    if (steps || series.x.size() > kFewPoints) continue;
+    if (steps || dots || series.x.size() > kFewPoints) continue;
     for (std::size_t k = 0; k < series.x.size(); ++k) {
       out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\"/>\n",
                          plot.x(series.x[k]), plot.y(series.y[k]), colour(i));
@@ -173,26 +194,81 @@ std::string curves(const Chart& chart, const Plot& plot) {
   return out;
 }
 
-/// Axes and curves; moves `y` below them.
-std::string graph(const Chart& chart, double& y) {
+/// Every second one is shaded; a name for which there is no room is left out.
+std::string phases(const Chart& chart, const Plot& plot) {
+  std::string out;
+  const double end = scale_of({&chart, 1}).x.high;
+  for (std::size_t i = 0; i < chart.phases.size(); ++i) {
+    const Mark& phase = chart.phases[i];
+    const double from = plot.x(phase.at);
+    const double to = plot.x(i + 1 < chart.phases.size() ? chart.phases[i + 1].at : end);
+    if (i % 2 == 1) {
+      out += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" "
+          "fill-opacity=\"0.12\"/>\n",
+          from, plot.top, to - from, plot.bottom - plot.top, kGrey);
+    }
+    if (text_width(phase.label) > to - from) continue;
+    out += text_at((from + to) / 2, plot.bottom + 2 + kLine, phase.label, "middle");
+  }
+  return out;
+}
+
+/// A label that would lie upon the one before it is left out.
+std::string edges(const Chart& chart, const Plot& plot) {
+  std::string out;
+  double free = 0;
+  for (const Mark& edge : chart.edges) {
+    const double at = plot.x(edge.at);
+    out += line(at, plot.top, at, plot.bottom, 1, kDashed);
+    const double half = text_width(edge.label) / 2;
+    const double middle = std::clamp(at, half, kWidth - half);
+    if (middle - half < free) continue;
+    out += text_at(middle, plot.top - 6, edge.label, "middle");
+    free = middle + half;
+  }
+  return out;
+}
+
+std::string levels(const Chart& chart, const Plot& plot) {
+  std::string out;
+  for (const Mark& level : chart.levels) {
+    const double at = plot.y(level.at);
+    out += line(plot.left, at, plot.right, at, 1, kDashed);
+    out += text_at(plot.right, at - 6, level.label, "end");
+  }
+  return out;
+}
+
+/// Where phases have names, values of x have none.
+std::vector<Tick> x_ticks_of(const Chart& chart, const Range& across, int most) {
+  if (!chart.phases.empty()) return {};
+  if (chart.categories.empty()) return ticks(across, most, all_whole(chart, &Series::x));
+  std::vector<Tick> ends;
+  for (const double value : {across.low, across.high}) {
+    const auto category = static_cast<std::size_t>(value);
+    if (category < chart.categories.size()) ends.push_back({value, chart.categories[category]});
+  }
+  return ends;
+}
+
+/// Axes and curves, the x-axis labelled where `last`; moves `y` below them.
+std::string graph(const Chart& chart, const Scale& scale, double height, bool last, double& y) {
   Plot plot;
-  plot.up = y_range(chart);
-  plot.across = x_range(chart);
-  const std::vector<Tick> y_ticks = ticks(plot.up, kMaxTicks, all_whole(chart, &Series::y));
-  const bool whole_x = all_whole(chart, &Series::x);
+  plot.scale = scale;
+  const std::vector<Tick> y_ticks = ticks(scale.y, kMaxTicks, all_whole(chart, &Series::y));
   // Fewer where the labels are long.
   int most = kMaxTicks;
-  std::vector<Tick> x_ticks = ticks(plot.across, most, whole_x);
+  std::vector<Tick> x_ticks = x_ticks_of(chart, scale.x, most);
   while (most > 1 && (widest(x_ticks) + 16) * most > kWidth - widest(y_ticks)) {
-    x_ticks = ticks(plot.across, --most, whole_x);
+    x_ticks = x_ticks_of(chart, scale.x, --most);
   }
-  plot.left = kMargin + widest(y_ticks) + 8;
+  plot.left =
+      kMargin + std::max(widest(y_ticks) + 8, chart.categories.empty() ? 0 : widest(x_ticks) / 2);
   plot.right = kWidth - kMargin - widest(x_ticks) / 2;
   std::string out;
-  y += kLine;
-  out += text_at(kMargin, y, chart.y_label);
-  plot.top = y + 14;
-  plot.bottom = plot.top + kPlotHeight;
+  plot.top = y + 14 + (chart.levels.empty() && chart.edges.empty() ? 0 : kLine);
+  plot.bottom = plot.top + height;
   for (const Tick& tick : y_ticks) {
     const double at = plot.y(tick.value);
     out += line(plot.left, at, plot.right, at, 0.3);
@@ -204,10 +280,11 @@ std::string graph(const Chart& chart, double& y) {
     out += text_at(at, plot.bottom + 6 + kLine - 4, tick.label, "middle");
   }
   out += line(plot.left, plot.bottom, plot.right, plot.bottom, 1);
-  out += curves(chart, plot);
-  y = plot.bottom + 6 + 2 * kLine;
-  out += text_at((plot.left + plot.right) / 2, y, chart.x_label, "middle");
-  return out;
+  out += phases(chart, plot) + curves(chart, plot) + levels(chart, plot) + edges(chart, plot);
+  y = plot.bottom + 6 + kLine;
+  if (!last) return out;
+  y += kLine;
+  return out + text_at((plot.left + plot.right) / 2, y, chart.x_label, "middle");
 }
 
 /// Bars lie on their side, so that the names of their categories have room.
@@ -249,17 +326,30 @@ std::string bars(const Chart& chart, double& y) {
 
 }  // namespace
 
-std::string svg(const Chart& chart) {
+std::string svg(const Chart& chart) { return svg(chart.title, {&chart, 1}); }
+
+std::string svg(std::string_view title, std::span<const Chart> charts) {
   double y = 0;
-  std::string body = head(chart, y);
-  body += chart.kind == Chart::Kind::bars ? bars(chart, y) : graph(chart, y);
+  std::string body = head(title, charts[0], y);
+  const Scale scale = scale_of(charts);
+  const bool several = charts.size() > 1;
+  for (const Chart& chart : charts) {
+    if (chart.kind == Chart::Kind::bars) {
+      body += bars(chart, y);
+      continue;
+    }
+    y += kLine;
+    body += several ? text_at(kMargin, y, chart.title + ", " + chart.y_label, "start", kBold)
+                    : text_at(kMargin, y, chart.y_label);
+    body += graph(chart, scale, several ? kPanelHeight : kPlotHeight, &chart == &charts.back(), y);
+  }
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {:.0f}\" role=\"img\" "
              "font-family=\"system-ui, sans-serif\" fill=\"{}\">\n<title>{}</title>\n"
              "<style>text{{font-size:{}px}}@media(max-width:480px){{text{{font-size:{}px}}}}"
              "</style>\n",
-             kWidth, y + kMargin, cli::kGrey, cli::xml_escaped(chart.title), kText, kNarrowText) +
+             kWidth, y + kMargin, kGrey, xml_escaped(title), kText, kNarrowText) +
          body + "</svg>\n";
 }
 
-}  // namespace rematch::scenarios
+}  // namespace rematch::cli

@@ -1,0 +1,87 @@
+#include "properties/hunt/frameworks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <stdexcept>
+#include <system_error>
+
+namespace rematch {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPyTorch = "pytorch";
+constexpr std::array<std::string_view, 2> kVariants{"reentrant", "non_reentrant"};
+
+/// In single quotes, for the shell.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+bool is_pytorch(std::string_view name) {
+  return name == kPyTorch || name.starts_with(std::string(kPyTorch) + ":");
+}
+
+fs::path python_of(std::string_view framework) {
+  const char* const chosen = std::getenv("REMATCH_PYTHON");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  const fs::path folder = cache != nullptr && *cache != '\0' ? fs::path(cache)
+                          : home != nullptr                  ? fs::path(home) / ".cache"
+                                                             : fs::path();
+  const fs::path python = folder / "rematch" / "frameworks" / framework / "bin" / "python";
+  std::error_code ignored;
+  if (fs::exists(python, ignored)) return python;
+  throw std::invalid_argument(fmt::format(
+      "[subject] {0}: no Python with it was found at {1}; make one with `ci/setup --frameworks "
+      "{0}`, or name yours in REMATCH_PYTHON",
+      framework, python.string()));
+}
+
+}  // namespace
+
+std::optional<fs::path> beside_program(std::string_view installed, std::string_view in_sources) {
+  std::error_code error;
+  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : {bin / "../share/rematch" / installed,
+                                bin / "../../../properties" / in_sources}) {
+    const fs::path found = place.lexically_normal();
+    if (fs::exists(found, error)) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> framework_command(std::string_view name) {
+  if (!is_pytorch(name)) return std::nullopt;
+  std::string options;
+  if (name != kPyTorch) {
+    const std::string_view variant = name.substr(kPyTorch.size() + 1);
+    if (std::find(kVariants.begin(), kVariants.end(), variant) == kVariants.end()) {
+      throw std::invalid_argument(
+          fmt::format("[subject] pytorch, pytorch:reentrant or pytorch:non_reentrant expected, got "
+                      "\"{}\"",
+                      name));
+    }
+    options = fmt::format(" --variant {}", variant);
+  }
+  const std::string python = quoted(python_of(kPyTorch).string());
+  const std::optional<fs::path> package = beside_program("python", "subjects/python/src");
+  const std::string path =
+      package ? fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ", quoted(package->string()))
+              : std::string();
+  return fmt::format("{}exec {} -m rematch pytorch{}", path, python, options);
+}
+
+std::optional<fs::path> framework_profile(std::string_view name) {
+  if (!is_pytorch(name)) return std::nullopt;
+  return beside_program("profiles/pytorch.json", "subjects/profiles/pytorch.json");
+}
+
+}  // namespace rematch

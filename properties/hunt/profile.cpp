@@ -1,0 +1,123 @@
+#include "properties/hunt/profile.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "properties/case/json_fields.h"
+
+namespace rematch {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kWhat = "profile";
+constexpr int kFormat = 1;
+constexpr int kMostNesting = 8;
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostEntries = 1024;
+constexpr std::size_t kLongestText = 4096;
+
+std::optional<FailureKind> failure_named(std::string_view name) {
+  for (int i = 1; i <= static_cast<int>(FailureKind::graph_dropped); ++i) {
+    const auto kind = static_cast<FailureKind>(i);
+    if (to_string(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
+
+/// Calls add(value) for each name of a list, as `named` knows it.
+template <class Named, class Add>
+void read_names(JsonFields& entry, const char* field, std::string_view expected, Named named,
+                Add add) {
+  const Json* list = entry.find(field);
+  if (list == nullptr) return;
+  const std::string path = entry.path(field);
+  need_array(kWhat, *list, path, kMostEntries);
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const Json& name = (*list)[i];
+    const auto value =
+        name.is_string() ? named(name.get_ref<const std::string&>()) : decltype(named("")){};
+    if (!value) entry.fail(indexed(path, i), std::string(expected), show_json(name));
+    add(*value);
+  }
+}
+
+KnownDivergence read_entry(const Json& json, const std::string& path) {
+  JsonFields fields(kWhat, json, path);
+  KnownDivergence entry;
+  fields.read("id", entry.id, kLongestText);
+  fields.read("why", entry.why, kLongestText);
+  fields.read("link", entry.link, kLongestText);
+  if (entry.id.empty()) fields.fail(fields.path("id"), "a name", "none");
+  if (entry.why.empty()) fields.fail(fields.path("why"), "a sentence", "none");
+  const auto known_law = [](std::string_view name) -> std::optional<std::string> {
+    return find_law(name) == nullptr ? std::nullopt : std::optional<std::string>(name);
+  };
+  read_names(fields, "laws", "a law (rematch laws)", known_law,
+             [&](const std::string& law) { entry.laws.push_back(law); });
+  if (entry.laws.empty()) fields.fail(fields.path("laws"), "at least one law", "none");
+  read_names(fields, "when", "a feature", feature_named,
+             [&](Feature feature) { entry.when.insert(feature); });
+  read_names(fields, "unless", "a feature", feature_named,
+             [&](Feature feature) { entry.unless.insert(feature); });
+  read_names(fields, "inject", "an injected failure", failure_named,
+             [&](FailureKind kind) { entry.inject.push_back(kind); });
+  fields.finish();
+  return entry;
+}
+
+bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& features) {
+  if (!features.contains_all(entry.when)) return false;
+  if (features.without(entry.unless) != features) return false;
+  return entry.inject.empty() || std::find(entry.inject.begin(), entry.inject.end(),
+                                           c.protocol.failure.kind) != entry.inject.end();
+}
+
+}  // namespace
+
+std::optional<std::size_t> Profile::explains(std::string_view law, const Case& c,
+                                             const FeatureSet& features) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const KnownDivergence& entry = entries_[i];
+    const bool named = std::find(entry.laws.begin(), entry.laws.end(), law) != entry.laws.end();
+    if (named && meets(entry, c, features)) return i;
+  }
+  return std::nullopt;
+}
+
+const Violation* Profile::first_new(const Verdicts& verdicts, const Case& c,
+                                    const FeatureSet& features) const {
+  for (const Violation& violation : verdicts.violations) {
+    if (!explains(violation.law, c, features)) return &violation;
+  }
+  return nullptr;
+}
+
+Profile load_profile(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw std::invalid_argument(file.string() + ": expected a profile, got no file");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  try {
+    const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
+    JsonFields fields(kWhat, json, "");
+    int format = 0;
+    fields.read("format", format);
+    if (format != kFormat) {
+      fields.fail("format", std::to_string(kFormat), std::to_string(format));
+    }
+    const Json& list = fields.need("known");
+    need_array(kWhat, list, "known", kMostEntries);
+    std::vector<KnownDivergence> entries;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      entries.push_back(read_entry(list[i], indexed("known", i)));
+    }
+    fields.finish();
+    return Profile(std::move(entries));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(file.string() + ": " + error.what());
+  }
+}
+
+}  // namespace rematch

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "properties/case/case.h"
+#include "properties/case/features.h"
+#include "properties/case/geometry.h"
+#include "properties/laws/law.h"
+
+namespace rematch {
+
+/// What an implementation does not promise, or is known to get wrong, in cases of a certain kind.
+struct KnownDivergence {
+  std::string id;  ///< "batch-norm-twice".
+  /// The laws that it violates.
+  std::vector<std::string> laws;
+  /// Features that the case must have, and those that it must not have.
+  FeatureSet when;
+  FeatureSet unless;
+  /// If not empty: the injected failure must be one of these.
+  std::vector<FailureKind> inject;
+  std::string why;   ///< A sentence.
+  std::string link;  ///< Where it is documented or reported; may be empty.
+};
+
+/// All of them for one implementation, from a JSON file (properties/subjects/profiles/).
+class Profile {
+ public:
+  Profile() = default;
+  explicit Profile(std::vector<KnownDivergence> entries) : entries_(std::move(entries)) {}
+
+  const std::vector<KnownDivergence>& entries() const { return entries_; }
+  /// The first entry that explains a violation of `law` by a case of these features.
+  std::optional<std::size_t> explains(std::string_view law, const Case& c,
+                                      const FeatureSet& features) const;
+  /// The first violation that no entry explains; nullptr when there is none.
+  const Violation* first_new(const Verdicts& verdicts, const Case& c,
+                             const FeatureSet& features) const;
+
+ private:
+  std::vector<KnownDivergence> entries_;
+};
+
+/// Throws std::invalid_argument with the file's name, the place and what was expected there.
+Profile load_profile(const std::filesystem::path& file);
+
+}  // namespace rematch
