@@ -37,6 +37,9 @@ class Arrays:
     """One for each forward, in order of step and microbatch; `targets` likewise."""
     targets: list[np.ndarray]
     reevaluation: np.ndarray | None = None
+    trial_input: np.ndarray | None = None
+    """Of the trial, if a failure is injected; `trial_target` likewise."""
+    trial_target: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -145,19 +148,14 @@ class _Session:
 
 
 def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:
-    arrays = run["arrays"]
-    last = arrays.get("reevaluation")
-    return (
-        case_from_json(run["case"]),
-        model_from_json(run["model"]),
-        Arrays(
-            parameters=[decode(a) for a in arrays.get("parameters", [])],
-            buffers=[decode(a) for a in arrays.get("buffers", [])],
-            inputs=[decode(a) for a in arrays.get("inputs", [])],
-            targets=[decode(a) for a in arrays.get("targets", [])],
-            reevaluation=None if last is None else decode(last),
-        ),
+    sent = run["arrays"]
+    lists = ("parameters", "buffers", "inputs", "targets")
+    single = ("reevaluation", "trial_input", "trial_target")
+    arrays = Arrays(
+        **{name: [decode(array) for array in sent.get(name, [])] for name in lists},
+        **{name: decode(sent[name]) for name in single if name in sent},
     )
+    return case_from_json(run["case"]), model_from_json(run["model"]), arrays
 
 
 def _complaint(subject: Subject, error: Exception) -> str:
