@@ -146,7 +146,8 @@ def chain(*kinds: str | dict[str, Any], input: Shape = (4, 6), **rest: Any) -> d
     """A case of these layers; a kind by itself has the usual fields."""
     usual: dict[str, dict[str, Any]] = {"linear": {"features": 5}, "dropout": {"p": 0.5}}
     layers = [{"kind": k, **usual.get(k, {})} if isinstance(k, str) else k for k in kinds]
-    return {"format": 1, "seed": 7, "dtype": "float32", "input": list(input), "layers": layers, **rest}
+    case = {"format": 1, "seed": 7, "dtype": "float32", "input": list(input), "layers": layers}
+    return {**case, **rest}
 
 
 def segment(begin: int, end: int, variant: str = "non_reentrant", **rest: Any) -> dict[str, Any]:

@@ -112,9 +112,7 @@ def test_evaluation_drops_nothing_and_uses_the_running_statistics(torch_subject)
     )
     record, arrays = run(torch_subject, "batch_norm", train=False)
     x, (w, b) = arrays["inputs"][0], arrays["parameters"]
-    np.testing.assert_allclose(
-        numbers(record, "output"), x / np.sqrt(1 + EPS) * w + b, rtol=1e-12
-    )
+    np.testing.assert_allclose(numbers(record, "output"), x / np.sqrt(1 + EPS) * w + b, rtol=1e-12)
 
 
 def test_the_losses_are_means(torch_subject):

@@ -42,8 +42,14 @@ def test_hello_says_what_the_subject_can_do(start_python):
     assert hello["protocol"] == 1
     assert hello["name"] == "doubles"
     assert hello["observes"] == ["outputs"]
-    assert hello["implements"] == ["linear", "dropout", "reentrant", "non_reentrant",
-                                   "mixed_variants", "named_stream"]
+    assert hello["implements"] == [
+        "linear",
+        "dropout",
+        "reentrant",
+        "non_reentrant",
+        "mixed_variants",
+        "named_stream",
+    ]
     assert hello["versions"]["python"] == sys.version.split()[0]
     assert hello["may_vary"] is False
 
@@ -82,8 +88,10 @@ def test_prints_of_any_kind_do_no_harm(start_python):
 
 
 def test_a_program_that_outlives_the_subject_does_not_hold_the_pipe_open(start_python):
-    body = 'import subprocess; subprocess.Popen(["sleep", "30"], stderr=subprocess.DEVNULL, ' \
-           "stdout=subprocess.DEVNULL)"
+    body = (
+        'import subprocess; subprocess.Popen(["sleep", "30"], stderr=subprocess.DEVNULL, '
+        "stdout=subprocess.DEVNULL)"
+    )
     harness = start_python(doubles(body))
     harness.record(**CASE)
     harness.process.kill()
@@ -100,8 +108,10 @@ def test_an_adapter_that_raises_says_where_and_what_to_do(start_python):
 
 
 def test_an_adapter_without_run_is_told_to_define_it(start_python):
-    program = "from rematch import Subject, serve\nserve(type('Empty', (Subject,), " \
-              "{'observes': lambda self, all: []})())"
+    program = (
+        "from rematch import Subject, serve\nserve(type('Empty', (Subject,), "
+        "{'observes': lambda self, all: []})())"
+    )
     assert "Define run()" in start_python(program).ask(**CASE)["error"]
 
 

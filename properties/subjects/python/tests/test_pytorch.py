@@ -45,8 +45,10 @@ def counts(record):
 def test_plain_and_checkpointed_runs_of_saved_cases_agree_but_where_known(torch_subject, name):
     plain, checkpointed = both(torch_subject, CASES[name])
     assert "error" not in plain and "error" not in checkpointed
-    assert differing(checkpointed)[:1] == [DIVERGES[name]] if name in DIVERGES else (
-        differing(checkpointed) == []
+    assert (
+        differing(checkpointed)[:1] == [DIVERGES[name]]
+        if name in DIVERGES
+        else (differing(checkpointed) == [])
     )
     assert plain["streams"] == checkpointed["streams"]
 

@@ -48,7 +48,7 @@ def encode(array: np.ndarray, dtype: str | None = None) -> dict[str, Any]:
 
 
 def name_of(dtype: np.dtype) -> str:
-    """"float32". Raises TypeError for a dtype that records cannot hold."""
+    """ "float32". Raises TypeError for a dtype that records cannot hold."""
     name = _NAMES.get(dtype)
     if name is None:
         known = ", ".join(_NAMES.values())

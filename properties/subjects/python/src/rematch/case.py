@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 ValueRef = tuple[int, int]
@@ -152,7 +152,7 @@ class Model:
     buffers: tuple[Parameter, ...] = ()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _names_of(kind: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(kind))
 
@@ -161,8 +161,8 @@ def _make(kind: type[T], json: dict[str, Any], **changed: Any) -> T:
     unknown = [name for name in json if name not in _names_of(kind) and name not in _RENAMED]
     if unknown:
         raise ValueError(
-            f"{kind.__name__.lower()}: unknown field {unknown[0]!r}: the harness is newer than this "
-            "package; install the package that comes with it"
+            f"{kind.__name__.lower()}: unknown field {unknown[0]!r}: the harness is newer than "
+            "this package; install the package that comes with it"
         )
     return kind(**{name: value for name, value in json.items() if name not in _RENAMED} | changed)
 

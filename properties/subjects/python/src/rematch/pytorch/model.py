@@ -44,7 +44,7 @@ class Wiring:
 
 
 def wire(case: Case, model: Model) -> list[Wiring]:
-    """The wiring of every layer. Raises ValueError for a value that is not live where it is used."""
+    """The wiring of every layer. Raises ValueError for a value that is not live where needed."""
     wirings = []
     for index, layer in enumerate(case.layers):
         before, after = model.live[index], model.live[index + 1]
@@ -98,7 +98,8 @@ class TorchModel:
         self.buffers = [torch.from_numpy(a.copy()) for a in arrays.buffers]
         self._parameters_of = [
             [
-                self.parameters[p].detach() if layer in self.request.detached_layers
+                self.parameters[p].detach()
+                if layer in self.request.detached_layers
                 else self.parameters[p]
                 for p in used
             ]
@@ -158,14 +159,10 @@ class TorchModel:
                 values = self._run_layer(index, state, values)
 
             def run(*inputs: Tensor, segment: Segment = segment) -> Any:
-                outputs = self._run_range(
-                    segment.begin, segment.end, segment.nested, state, inputs
-                )
+                outputs = self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
                 return _bare(outputs)
 
-            values = self._run_checkpoint(
-                run, segment.begin, segment.end, segment.choice, values
-            )
+            values = self._run_checkpoint(run, segment.begin, segment.end, segment.choice, values)
             layer = segment.end
         for index in range(layer, end):
             values = self._run_layer(index, state, values)
@@ -193,7 +190,8 @@ class TorchModel:
         layers = len(self.request.case.layers)
         size = layers // plan.segments
         stored = size * (plan.segments - 1)
-        if self.checkpoint is checkpoint and self._can_say(plan.choice, range(size, stored + 1, size)):
+        borders = range(size, stored + 1, size)
+        if self.checkpoint is checkpoint and self._can_say(plan.choice, borders):
             functions = [self._layer_function(i, state) for i in range(layers)]
             with set_checkpoint_early_stop(plan.choice.early_stop):
                 outputs = checkpoint_sequential(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any, ContextManager
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,7 +98,7 @@ class Run:
         state = self._run_forward(0, 0, arrays.trial_input, arrays.trial_target)
         if kind == "graph_dropped":
             return
-        written: ContextManager[Any] = nullcontext()
+        written: AbstractContextManager[Any] = nullcontext()
         if kind == "input_changed":
             written = WrittenTo(state.input)
         if kind == "weight_changed":
@@ -118,7 +118,7 @@ class Run:
         for index, parameter in enumerate(self._model.parameters):
             self._note("parameter_gradient", parameter.grad, step=step, index=index)
 
-    def _autocast(self, wanted: bool) -> ContextManager[Any]:
+    def _autocast(self, wanted: bool) -> AbstractContextManager[Any]:
         if not wanted:
             return nullcontext()
         cached = self._protocol.cast_cache

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ContextManager
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,15 +80,15 @@ class Watch:
         """A forward begins, on these."""
         self._input = input
 
-    def forward(self) -> ContextManager[Any]:
+    def forward(self) -> AbstractContextManager[Any]:
         """Surrounds a forward and its loss."""
         return nullcontext()
 
-    def model(self, offload: bool) -> ContextManager[Any]:
+    def model(self, offload: bool) -> AbstractContextManager[Any]:
         """Surrounds the model, within a forward. `offload`: what is saved waits on the host."""
         return save_on_cpu() if offload else nullcontext()
 
-    def backward(self) -> ContextManager[Any]:
+    def backward(self) -> AbstractContextManager[Any]:
         """Surrounds a backward."""
         return nullcontext()
 
@@ -103,9 +103,7 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self._eye = eye
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self._eye.saw(func, args, result)
         return result
@@ -165,7 +163,7 @@ class Eye(Watch):
         with self._operators, saved_tensors_hooks(self._pack, Kept.unpack):
             yield
 
-    def model(self, offload: bool) -> ContextManager[Any]:
+    def model(self, offload: bool) -> AbstractContextManager[Any]:
         if not offload:
             return nullcontext()
         hooks = save_on_cpu()
@@ -178,7 +176,7 @@ class Eye(Watch):
 
         return saved_tensors_hooks(pack, unpack)
 
-    def backward(self) -> ContextManager[Any]:
+    def backward(self) -> AbstractContextManager[Any]:
         return self._operators
 
     def note_bytes(self, moment: str, **place: Any) -> None:
