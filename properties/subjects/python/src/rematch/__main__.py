@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--observe",
         choices=["cheap", "all"],
         default="all",
-        help="all: masks, recomputed values and saved bytes, too; cheap is twice as fast (all)",
+        help="all: masks, executions and saved bytes, too; cheap is twice as fast (all)",
     )
     return parser
 
