@@ -123,8 +123,7 @@ void print_side_by_side(const Replay& r) {
 /// The entry of the profile that explains the violation; nullptr when there is none.
 const KnownDivergence* explained(const Replay& r, const Profile& profile,
                                  const Violation& violation) {
-  const auto entry =
-      profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
+  const auto entry = profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
   return entry ? &profile.entries()[*entry] : nullptr;
 }
 
@@ -191,8 +190,7 @@ int run_replay(const ReplayArguments& a) {
   for (std::size_t i = 0; i < laws().size(); ++i) {
     judged = judged || (chosen[i] && r.verdicts.by_law[i] == Verdict::kept);
   }
-  const bool fresh =
-      known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
+  const bool fresh = known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
   const bool held = !fresh && (judged || !r.verdicts.kept());
   const int status = held ? kHeld : kBroken;
   if (a.json) {
