@@ -36,6 +36,11 @@ class Harness:
         self._incoming = os.fdopen(self._answers, "rb")
         self._id = 0
 
+    @staticmethod
+    def sources() -> Path:
+        """Where the package lies."""
+        return SOURCES
+
     def __enter__(self) -> Harness:
         return self
 

@@ -37,6 +37,9 @@ class Arrays:
     """One for each forward, in order of step and microbatch; `targets` likewise."""
     targets: list[np.ndarray]
     reevaluation: np.ndarray | None = None
+    trial_input: np.ndarray | None = None
+    """Of the trial, if a failure is injected; `trial_target` likewise."""
+    trial_target: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class Subject:
         raise NotImplementedError
 
 
+class _BadRequest(Exception):
+    """What was sent is not by the protocol."""
+
+
 class _Session:
     """What is remembered from one request to the next."""
 
@@ -97,6 +104,8 @@ class _Session:
             answer = self._run(run)
         except Unsupported as why:
             answer = {"unsupported": str(why)}
+        except _BadRequest as error:
+            answer = {"error": f"{self._subject.name}: {error}"}
         except Exception as error:
             traceback.print_exc()
             answer = {"error": _complaint(self._subject, error)}
@@ -117,9 +126,12 @@ class _Session:
         if "case" in run:
             self._told = None
             self._bits = {}
-            self._told = _case_of(run)
+            try:
+                self._told = _case_of(run)
+            except (KeyError, OSError, TypeError, ValueError) as error:
+                raise _BadRequest(f"the request cannot be read: {error!r}") from error
         if self._told is None:
-            raise ValueError("a run without a case, and none was sent before")
+            raise _BadRequest("a run without a case, and none was sent before")
         case, model, arrays = self._told
         request = Request(
             case,
@@ -136,19 +148,14 @@ class _Session:
 
 
 def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:
-    arrays = run["arrays"]
-    last = arrays.get("reevaluation")
-    return (
-        case_from_json(run["case"]),
-        model_from_json(run["model"]),
-        Arrays(
-            parameters=[decode(a) for a in arrays.get("parameters", [])],
-            buffers=[decode(a) for a in arrays.get("buffers", [])],
-            inputs=[decode(a) for a in arrays.get("inputs", [])],
-            targets=[decode(a) for a in arrays.get("targets", [])],
-            reevaluation=None if last is None else decode(last),
-        ),
+    sent = run["arrays"]
+    lists = ("parameters", "buffers", "inputs", "targets")
+    single = ("reevaluation", "trial_input", "trial_target")
+    arrays = Arrays(
+        **{name: [decode(array) for array in sent.get(name, [])] for name in lists},
+        **{name: decode(sent[name]) for name in single if name in sent},
     )
+    return case_from_json(run["case"]), model_from_json(run["model"]), arrays
 
 
 def _complaint(subject: Subject, error: Exception) -> str:

@@ -60,7 +60,9 @@ def _relu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: b
 
 
 def _rrelu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.rrelu(x[0], 1 / 8, 1 / 3, training=train),)
+    if not train:
+        return (F.leaky_relu(x[0], (1 / 8 + 1 / 3) / 2),)
+    return (F.rrelu(x[0], 1 / 8, 1 / 3, training=True),)
 
 
 def _dropout(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:

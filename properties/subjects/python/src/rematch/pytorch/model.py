@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,13 +178,13 @@ class TorchModel:
         # What is usual is left unsaid: a checkpoint of the user's own need not know every option.
         if not choice.preserve_rng:
             options["preserve_rng_state"] = False
-        if choice.reentrant:
-            return _values(self.checkpoint(function, *values, **options))
-        if choice.determinism == "none":
+        if not choice.reentrant and choice.determinism == "none":
             options["determinism_check"] = "none"
-        if choice.keep:
+        if not choice.reentrant and choice.keep:
             options |= contexts_for(self, choice, begin, end)
-        with set_checkpoint_early_stop(choice.early_stop):
+        # The reentrant variant knows no early stop, and no scope is to reach into what it nests.
+        stop = nullcontext() if choice.reentrant else set_checkpoint_early_stop(choice.early_stop)
+        with stop:
             return _values(self.checkpoint(function, *values, **options))
 
     def _run_sequential(self, state: Forward, values: Values) -> Values:

@@ -21,13 +21,12 @@ from rematch.pytorch.layers import ops_of
 if TYPE_CHECKING:
     from rematch.pytorch.model import TorchModel
 
-_WRITTEN_LATER = {
-    torch.ops.aten.empty_like.default,
-    torch.ops.aten.empty.memory_format,
-    # rms_norm adds to its mean in place.
-    torch.ops.aten.mean.dim,
+_FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+_NOT_KEPT = {
+    "rrelu": "is written in place",
+    "rms_norm": "is computed by several operators, one of which writes to what another made",
 }
-"""Operators whose results later ones write to: a kept result may not change."""
+"""Ops whose results a policy cannot keep in PyTorch, and why."""
 _HOOKS_OPTION = "respect_saved_tensors_hooks"
 
 
@@ -42,11 +41,9 @@ def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> froz
         layer = model.request.case.layers[index]
         for op in ops_of(layer, model.train):
             if any(k.op == op and k.index in (-1, seen[op]) for k in choice.keep):
+                if op in _NOT_KEPT:
+                    raise Unsupported(f"a policy keeps {op}, which in PyTorch {_NOT_KEPT[op]}")
                 kept.add(index)
-                if op == "rrelu":
-                    raise Unsupported(
-                        "a policy keeps the result of rrelu, which in PyTorch is written in place"
-                    )
             seen[op] += 1
     return frozenset(kept)
 
@@ -56,7 +53,7 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
     kept = kept_layers(model, choice, begin, end)
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        final = not (op.is_view or op._schema.is_mutable or op in _WRITTEN_LATER)
+        final = not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
         place = model.watch.place
         if place is not None and place.layer in kept and final:
             return CheckpointPolicy.MUST_SAVE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any, ContextManager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,7 +94,8 @@ class Run:
     def _fail(self) -> None:
         kind, layer = self._protocol.inject, self._protocol.inject_layer
         self._model.injection = Injection(kind, layer)
-        state = self._run_forward(0, 0)
+        arrays = self._request.arrays
+        state = self._run_forward(0, 0, arrays.trial_input, arrays.trial_target)
         if kind == "graph_dropped":
             return
         written: ContextManager[Any] = nullcontext()
@@ -122,21 +124,30 @@ class Run:
         cached = self._protocol.cast_cache
         return torch.autocast("cpu", torch.bfloat16, cache_enabled=cached)
 
-    def _run_forward(self, step: int, microbatch: int) -> Forward:
+    def _run_forward(
+        self,
+        step: int,
+        microbatch: int,
+        input: np.ndarray | None = None,
+        target: np.ndarray | None = None,
+    ) -> Forward:
+        """`input` and `target`: those of the forward, unless others are given."""
         protocol, request, watch = self._protocol, self._request, self._model.watch
         at = step * protocol.microbatches + microbatch
+        input = request.arrays.inputs[at] if input is None else input
+        target = request.arrays.targets[at] if target is None else target
         place = {"step": step, "microbatch": microbatch}
         state = Forward(step, microbatch, [0] * len(request.case.layers))
-        state.input = torch.from_numpy(request.arrays.inputs[at].copy())
+        state.input = torch.from_numpy(input.copy())
         state.input.requires_grad_(protocol.input_requires_grad)
-        target = torch.from_numpy(request.arrays.targets[at])
-        target = target if target.is_floating_point() else target.long()
-        watch.starts(state.input, target)
+        wanted = torch.from_numpy(target)
+        wanted = wanted if wanted.is_floating_point() else wanted.long()
+        watch.starts(state.input, wanted)
         with self._autocast(protocol.autocast != "off"), watch.forward():
             with watch.model(offload=request.case.plan.offload and request.checkpointed):
                 outputs = self._model.forward(state)
             main = outputs[0] if outputs[0].dim() == 2 else outputs[0].flatten(1)
-            state.loss = loss_of(protocol.loss, main, target)
+            state.loss = loss_of(protocol.loss, main, wanted)
         for index, output in enumerate(outputs):
             self._note("output", output, index=index, **place)
         self._note("loss", state.loss, **place)

@@ -39,6 +39,8 @@ class Place:
     saves: int = 0
     runs: dict[str, int] = field(default_factory=dict)
     """How often each operator has run."""
+    made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    """Results of operators, by the name of their memory, that are noted when the layer returns."""
 
     def where(self) -> dict[str, int]:
         return {"step": self.step, "microbatch": self.microbatch}
@@ -50,6 +52,7 @@ class Watch:
     def __init__(self, record: Record | None = None) -> None:
         self.record = record
         self.place: Place | None = None
+        self._input: Tensor | None = None
 
     def enter(self, place: Place) -> Place | None:
         """A layer begins. What is returned is given to leave()."""
@@ -57,16 +60,16 @@ class Watch:
         return outer
 
     def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        """The layer has returned."""
+        """The layer has returned what it made of `operands`."""
         place = self.place
         if self.record is None or place is None or place.execution != 0:
             return
-        recorded = torch.is_grad_enabled()
         for k, output in enumerate(outputs):
-            # A view that was made without recording reports the flag of its base, but has no
-            # history; an operand that is handed on has.
-            known = recorded or any(output is operand for operand in operands)
-            flag = known and output.requires_grad
+            flag = output.requires_grad
+            if flag and not torch.is_grad_enabled():
+                # A view that was made without recording reports the flag of its base, but has no
+                # history.
+                flag = output.grad_fn is not None or output is self._input
             self.record.grad_flag(place.layer, k, flag, **place.where())
 
     def leave(self, outer: Place | None) -> None:
@@ -75,6 +78,7 @@ class Watch:
 
     def starts(self, input: Tensor, target: Tensor) -> None:
         """A forward begins, on these."""
+        self._input = input
 
     def forward(self) -> ContextManager[Any]:
         """Surrounds a forward and its loss."""
@@ -140,14 +144,21 @@ class Eye(Watch):
         self._looking = False
 
     def starts(self, input: Tensor, target: Tensor) -> None:
+        super().starts(input, target)
         self._memory.belongs_to_model([input, target])
 
     def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         super().returned(operands, outputs)
         if self._results or self._saves:
             with self._look():
+                place = self.place
                 for index, output in enumerate(outputs):
-                    self._note(output, index, op=self.place.kind)
+                    self._note(output, index, op=place.kind)
+                # In a plain run, what the layer makes beside its outputs tells what it needs.
+                others = {self._memory.name(t)[0] for t in (*operands, *outputs)}
+                for name, value in place.made:
+                    if name not in others:
+                        self.record.value(place.layer, **value)
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -199,11 +210,17 @@ class Eye(Watch):
                 )
             for t in (result,) if isinstance(result, Tensor) else result:
                 if isinstance(t, Tensor):
-                    self._memory.name(t)
+                    name, _ = self._memory.name(t)
                     # Whether autocast casts or finds a cast in its cache is no matter.
-                    if self._results and func is not _CAST:
-                        op = func._schema.name
-                        self._note(t, self._index_of(place, op), op=op)
+                    if not (self._results or self._saves) or func is _CAST:
+                        continue
+                    op = func._schema.name
+                    index = self._index_of(place, op)
+                    value = self._value(t, index, op=op)
+                    if self._results:
+                        self.record.value(place.layer, **value)
+                    else:
+                        place.made.append((name, value))
 
     def _index_of(self, place: Place, op: str) -> int:
         """The number of the next result of `op`: that which it had in earlier executions of the
@@ -220,19 +237,21 @@ class Eye(Watch):
         return self._memory.keep(t, t)
 
     def _note(self, t: Tensor, index: int, **what: Any) -> None:
+        self.record.value(self.place.layer, **self._value(t, index, **what))
+
+    def _value(self, t: Tensor, index: int, **what: Any) -> dict[str, Any]:
         name, size = self._memory.name(t)
         place = self.place
         assert place is not None
-        self.record.value(
-            place.layer,
-            index,
-            hash64(bits_of(to_numpy(t))),
-            memory=name,
-            size=size,
-            execution=place.execution,
+        return {
+            "index": index,
+            "hashed": hash64(bits_of(to_numpy(t))),
+            "memory": name,
+            "size": size,
+            "execution": place.execution,
             **what,
             **place.where(),
-        )
+        }
 
     @contextmanager
     def _look(self) -> Iterator[None]:

@@ -1,0 +1,50 @@
+"""Fixtures that the tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from harness import Harness
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Harness]]:
+    """Starts subjects, and ends them with the test."""
+    running: list[Harness] = []
+
+    def begin(*command: str) -> Harness:
+        running.append(Harness(*command))
+        return running[-1]
+
+    yield begin
+    for harness in running:
+        harness.close()
+
+
+@pytest.fixture
+def start_python(start: Callable[..., Harness]) -> Callable[[str], Harness]:
+    """Starts a subject from the text of a program."""
+    return lambda program: start(sys.executable, "-c", program)
+
+
+@pytest.fixture(scope="module")
+def torch_subject() -> Iterator[Harness]:
+    """One process for all tests of a file: a subject must not remember one case in the next."""
+    pytest.importorskip("torch")
+    with Harness(sys.executable, "-m", "rematch", "pytorch") as harness:
+        harness.hello()
+        yield harness
+
+
+Observed = dict[tuple[str, int, int, int], dict[str, Any]]
+
+
+def observed(record: dict[str, Any]) -> Observed:
+    """The observations of a record by quantity, step, microbatch and index."""
+    return {
+        (o["quantity"], o.get("step", 0), o.get("microbatch", 0), o.get("index", 0)): o
+        for o in record.get("observations", [])
+    }
