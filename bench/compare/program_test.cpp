@@ -87,7 +87,8 @@ TEST_CASE("usage and unreadable input end in exit status 2 and a message") {
   refused(argument(good), "expected BASE NEW");
   refused(argument(good) + " --new" + argument(good), "expected BASE NEW");
   refused("--base" + argument(good) + argument(good) + " --new" + argument(good), "as many files");
-  refused(argument(good) + argument(good) + " --min-effect x", "--min-effect: percent");
+  refused(argument(good) + argument(good) + " --min-effect x",
+          "--min-effect: expected a percentage");
   refused(argument(good) + argument(good) + " --filter '('", "--filter: not a regular expression");
   refused(argument(good) + argument(good) + " --filter zebra", "no benchmark's name matches");
   refused(argument(good) + argument(good) + " --html /nowhere/page.html", "cannot write /nowhere");

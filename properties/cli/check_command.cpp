@@ -7,7 +7,7 @@
 #include "engine/build/build_info.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/cli/commands.h"
+#include "properties/cli/check_report.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
 #include "properties/hunt/gather.h"
@@ -18,34 +18,7 @@
 namespace rematch::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::uint64_t kDefaultCases = 20000;
-
-struct CheckArguments {
-  std::string cases;
-  std::string duration;
-  std::string seed = "1";
-  std::string jobs;
-  LawChoice laws;
-  std::string mix = "wide";
-  SubjectChoice subject;
-  std::string save = ".";
-  std::string regressions;
-  bool no_regressions = false;
-  bool keep_going = false;
-  bool json = false;
-  bool quiet = false;
-};
-
-/// The outcome of a check.
-struct Outcome {
-  HuntResult hunt;
-  std::size_t saved_cases = 0;
-  std::vector<Report> reports;
-  /// Errors of the check itself.
-  std::vector<std::string> errors;
-};
 
 std::uint64_t parse_seed(const std::string& text) {
   if (text != "random") return parse_whole("--seed", text, 0, " or \"random\"");
@@ -62,191 +35,8 @@ std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint
                            seed, index));
 }
 
-Json result_json(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
-  const HuntResult& r = outcome.hunt;
-  Json j;
-  j["subject"] = a.subject.name;
-  j["device"] = a.subject.device;
-  j["build"] = build_kind();
-  j["mix"] = a.mix;
-  j["seed"] = o.seed;
-  j["saved_cases"] = outcome.saved_cases;
-  j["cases"] = r.cases;
-  j["not_judged"] = r.not_judged;
-  if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
-  j["violating_cases"] = r.violations();
-  j["record_hash"] = fmt::format("{:016x}", r.record_hash);
-  j["laws"] = Json::object();
-  for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
-    if (!o.judged()[i]) continue;
-    Json& counts = j["laws"][std::string(laws()[i].name)];
-    for (std::size_t v = 0; v < kVerdictCount; ++v) {
-      counts[std::string(to_string(static_cast<Verdict>(v)))] = r.verdicts[i][v];
-    }
-  }
-  j["features"] = Json::object();
-  for (std::size_t i = 0; i < kFeatureCount; ++i) {
-    const auto feature = static_cast<Feature>(i);
-    j["features"][std::string(rematch::to_string(feature))] = {{"cases", r.features[i]},
-                                                               {"floor", floor(o.mix, feature)}};
-  }
-  j["known"] = Json::array();
-  for (std::size_t i = 0; i < r.known.size(); ++i) {
-    const KnownDivergence& entry = o.profile.entries()[i];
-    Json known{{"id", entry.id}, {"cases", r.known[i]}, {"why", entry.why}, {"link", entry.link}};
-    for (const Finding& f : r.known_findings) {
-      if (f.known == i) known["case"] = Json::parse(to_json(f.smallest));
-    }
-    j["known"].push_back(known);
-  }
-  j["findings"] = Json::array();
-  for (const Report& report : outcome.reports) j["findings"].push_back(json_of(report));
-  j["shortfalls"] = r.shortfalls;
-  j["errors"] = outcome.errors;
-  j["interrupted"] = r.interrupted;
-  j["seconds"] = r.seconds;
-  j["cases_per_second"] = r.cases_per_second();
-  return j;
-}
-
-void print_features(const HuntOptions& o, const HuntResult& r) {
-  const double total = static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
-  Table table({false, true, true, false, true, true});
-  std::vector<std::vector<std::string>> cells;
-  for (std::size_t i = 0; i < kFeatureCount; ++i) {
-    const auto feature = static_cast<Feature>(i);
-    const double promised = floor(o.mix, feature);
-    if (r.features[i] == 0 && promised == 0) continue;
-    cells.push_back({std::string(rematch::to_string(feature)),
-                     fmt::format("{:.1f}%", 100 * static_cast<double>(r.features[i]) / total),
-                     promised > 0 ? fmt::format("{:.1f}%", 100 * promised) : "-"});
-  }
-  table.add({"feature", "cases", "floor", "feature", "cases", "floor"});
-  const std::size_t half = (cells.size() + 1) / 2;
-  for (std::size_t i = 0; i < half; ++i) {
-    std::vector<std::string> row = cells[i];
-    if (i + half < cells.size()) {
-      row.insert(row.end(), cells[i + half].begin(), cells[i + half].end());
-    }
-    table.add(row);
-  }
-  print_out(table.text() + "\n");
-}
-
-std::uint64_t count_of(const VerdictCounts& counts, Verdict verdict) {
-  return counts[static_cast<std::size_t>(verdict)];
-}
-
-std::uint64_t judged(const VerdictCounts& counts) {
-  return count_of(counts, Verdict::kept) + count_of(counts, Verdict::violated);
-}
-
-/// The laws that judged no case, and why.
-std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
-  std::string unobserved;
-  std::string inapplicable;
-  for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
-    if (!o.laws[i] || judged(r.verdicts[i]) > 0) continue;
-    std::string& list =
-        count_of(r.verdicts[i], Verdict::not_observed) > 0 ? unobserved : inapplicable;
-    list += (list.empty() ? "" : ", ") + std::string(laws()[i].name);
-  }
-  std::string text;
-  if (!inapplicable.empty()) text += "judged no case (n/a): " + inapplicable + "\n";
-  if (!unobserved.empty()) text += "judged no case (not observed): " + unobserved + "\n";
-  return text;
-}
-
-/// The findings of a hunt with --keep-going, by law. Shrinking may turn a violation of one law into
-/// a violation of another.
-void print_findings_table(const HuntOptions& o, const HuntResult& r) {
-  Table table({false, true, true, true});
-  table.add({"law", "violating cases", "shrunk to it", "distinct"});
-  std::uint64_t shrunk = 0;
-  for (std::size_t i = 0; i < r.first_violated.size(); ++i) {
-    std::uint64_t cases = 0;
-    std::uint64_t distinct = 0;
-    for (const Finding& f : r.findings) {
-      if (f.violation.law != laws()[i].name) continue;
-      cases += f.count;
-      ++distinct;
-    }
-    shrunk += cases;
-    if (r.first_violated[i] + cases == 0) continue;
-    table.add({std::string(laws()[i].name), grouped(static_cast<std::int64_t>(r.first_violated[i])),
-               grouped(static_cast<std::int64_t>(cases)), std::to_string(distinct)});
-  }
-  print_out(table.text());
-  if (shrunk < r.violations()) {
-    print_out(fmt::format("only the first {} violating cases of each law were shrunk: {} of {}\n",
-                          o.shrunk_per_law, grouped(static_cast<std::int64_t>(shrunk)),
-                          grouped(static_cast<std::int64_t>(r.violations()))));
-  }
-  print_out("\n");
-}
-
-/// What the profile explains, and of what it says nothing was seen.
-void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
-  const std::vector<KnownDivergence>& entries = o.profile.entries();
-  if (entries.empty() || r.known.empty()) return;
-  Table table({false, true, false});
-  table.add({"known divergence", "cases", "smallest case"});
-  std::string stale;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (r.known[i] == 0) {
-      stale += (stale.empty() ? "" : ", ") + entries[i].id;
-      continue;
-    }
-    std::string smallest = "--keep-going shrinks one";
-    for (const Finding& f : r.known_findings) {
-      if (f.known != i) continue;
-      smallest = describe(f.smallest);
-      std::replace(smallest.begin(), smallest.end(), '\n', ';');
-    }
-    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])),
-               a.keep_going ? cut(smallest, 100) : smallest});
-  }
-  print_out(table.text());
-  if (!stale.empty()) print_out("known, but seen in no case: " + stale + "\n");
-  print_out("\n");
-}
-
-void print_summary(const CheckArguments& a, const HuntOptions& o, const Outcome& outcome) {
-  const Paint paint(colour_wanted(1));
-  const HuntResult& r = outcome.hunt;
-  // After a finding the hunt ends early, so the frequencies say nothing.
-  if (outcome.reports.empty()) print_features(o, r);
-  if (a.keep_going && r.violations() > 0) print_findings_table(o, r);
-  print_known(a, o, r);
-  std::uint64_t checks = 0;
-  for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
-  print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
-                        counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"), a.mix,
-                        o.seed, counted(checks, "check"), counted(o.judged().count(), "law")));
-  if (r.cases > 0) print_out(silent_laws(o, r));
-  if (r.not_judged > 0) {
-    print_out(fmt::format("{} could not be run, and {} not judged; the first: {}\n",
-                          counted(r.not_judged, "case"), r.not_judged == 1 ? "was" : "were",
-                          r.why_not_judged));
-  }
-  print_out(fmt::format("{} at {} cases/s on {}; record hash {:016x}\n", seconds_text(r.seconds),
-                        grouped(static_cast<std::int64_t>(r.cases_per_second())),
-                        counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));
-  for (const std::string& s : r.shortfalls) {
-    print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
-  }
-  if (r.interrupted)
-    print_out(paint.yellow(r.findings.empty()
-                               ? "interrupted: the hunt ended early"
-                               : "interrupted: some violating cases were not shrunk") +
-              "\n");
-  if (outcome.reports.empty() && r.passed()) {
-    print_out(paint.green(r.interrupted ? "all laws kept so far" : "all laws kept") + "\n");
-  }
-}
-
 /// Judges the saved cases: up to the first violation, or all if the check keeps going.
-void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, Outcome& outcome) {
+void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome) {
   std::optional<std::filesystem::path> directory;
   if (a.no_regressions) return;
   if (!a.regressions.empty()) {
@@ -286,7 +76,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, Outcome& o
   }
 }
 
-void hunt_cases(const CheckArguments& a, HuntOptions o, Outcome& outcome) {
+void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
   StatusLine status(a.quiet || a.json);
   o.progress = [&](const HuntProgress& p) {
     std::optional<double> fraction;
@@ -342,7 +132,7 @@ int check(const CheckArguments& a) {
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
-  Outcome outcome;
+  CheckOutcome outcome;
   outcome.hunt.verdicts.resize(laws().size());
   judge_saved_cases(a, o, outcome);
   try {
@@ -355,14 +145,14 @@ int check(const CheckArguments& a) {
   }
   // Printed before the files are written.
   if (a.json) {
-    print_out(result_json(a, o, outcome).dump(2) + "\n");
+    print_out(check_json(a, o, outcome).dump(2) + "\n");
   } else {
     for (const Report& report : outcome.reports) print_out(text_of(report));
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
   const bool says_something = !a.quiet || !outcome.reports.empty() || !outcome.hunt.passed();
   if (!a.json && says_something && (outcome.errors.empty() || !outcome.reports.empty())) {
-    print_summary(a, o, outcome);
+    print_check(a, o, outcome);
   }
   for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");
   if (!outcome.reports.empty()) return kBroken;

@@ -7,8 +7,8 @@
 
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
-#include "properties/hunt/registry.h"
 #include "properties/hunt/frameworks.h"
+#include "properties/hunt/registry.h"
 #include "properties/hunt/regressions.h"
 #include "properties/output/terminal.h"
 

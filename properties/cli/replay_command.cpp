@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/cli/commands.h"
+#include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
 #include "properties/cli/timeline.h"
+#include "properties/hunt/registry.h"
 #include "properties/hunt/replay.h"
 #include "properties/output/terminal.h"
 
@@ -22,6 +27,8 @@ struct ReplayArguments {
   CaseChoice choice;
   LawChoice laws;
   SubjectChoice subject;
+  std::string exported;
+  std::string output;
   bool json = false;
 };
 
@@ -123,8 +130,7 @@ void print_side_by_side(const Replay& r) {
 /// The entry of the profile that explains the violation; nullptr when there is none.
 const KnownDivergence* explained(const Replay& r, const Profile& profile,
                                  const Violation& violation) {
-  const auto entry =
-      profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
+  const auto entry = profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
   return entry ? &profile.entries()[*entry] : nullptr;
 }
 
@@ -176,6 +182,37 @@ std::string verdict_of(const Replay& r, const LawSet& asked) {
   return paint.green("all laws kept") + "; " + rest;
 }
 
+/// What the script says that it shows: the first violation, if there is one.
+std::string finding_of(const Replay& r) {
+  const Violation* v = r.verdicts.first();
+  if (v == nullptr) return "all laws are kept";
+  return fmt::format("{}: {}\nat: {}\nexpected: {}\ngot: {}", v->law, statement_of(v->law),
+                     v->place, v->expected, v->got);
+}
+
+/// Writes the script, and says where it is.
+void write_script(const ReplayArguments& a, const Replay& r, Subject& subject) {
+  std::string script;
+  const bool same = a.subject.name == a.exported || a.subject.name.starts_with(a.exported + ":");
+  try {
+    script = same ? subject.export_script(r.c, r.seen.geometry, finding_of(r))
+                  : make_subject(a.exported)->export_script(r.c, r.seen.geometry, finding_of(r));
+  } catch (const NotJudged& error) {
+    throw std::runtime_error(std::string("--export: ") + error.what());
+  }
+  if (a.output.empty()) {
+    print_out(script);
+    return;
+  }
+  std::ofstream out(a.output, std::ios::binary);
+  out << script;
+  out.close();
+  if (!out) {
+    throw UsageError(fmt::format("--output: cannot write {}: {}", a.output, std::strerror(errno)));
+  }
+  print_error(fmt::format("script written to {}\n", a.output));
+}
+
 int run_replay(const ReplayArguments& a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
@@ -191,10 +228,13 @@ int run_replay(const ReplayArguments& a) {
   for (std::size_t i = 0; i < laws().size(); ++i) {
     judged = judged || (chosen[i] && r.verdicts.by_law[i] == Verdict::kept);
   }
-  const bool fresh =
-      known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
+  const bool fresh = known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
   const bool held = !fresh && (judged || !r.verdicts.kept());
   const int status = held ? kHeld : kBroken;
+  if (!a.exported.empty()) {
+    write_script(a, r, *subject);
+    return status;
+  }
   if (a.json) {
     print_out(replay_json(r, asked).dump(2) + "\n");
     return status;
@@ -218,7 +258,16 @@ void add_replay(CLI::App& app, Action& chosen) {
   a->laws.add_options(*command);
   a->subject.add_options(*command);
   a->subject.add_profile(*command);
-  command->add_flag("--json", a->json, "JSON instead of text");
+  CLI::Option* exported =
+      command
+          ->add_option("--export", a->exported,
+                       "Print a script that shows the finding in the bare framework: pytorch, or "
+                       "any subject that writes scripts")
+          ->type_name("SUBJECT");
+  command->add_option("--output", a->output, "Write the script to this file")
+      ->needs(exported)
+      ->type_name("FILE");
+  command->add_flag("--json", a->json, "JSON instead of text")->excludes(exported);
   command->callback([&chosen, a] { chosen = [a] { return run_replay(*a); }; });
 }
 

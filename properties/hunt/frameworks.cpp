@@ -50,8 +50,8 @@ fs::path python_of(std::string_view framework) {
 std::optional<fs::path> beside_program(std::string_view installed, std::string_view in_sources) {
   std::error_code error;
   const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : {bin / "../share/rematch" / installed,
-                                bin / "../../../properties" / in_sources}) {
+  for (const fs::path& place :
+       {bin / "../share/rematch" / installed, bin / "../../../properties" / in_sources}) {
     const fs::path found = place.lexically_normal();
     if (fs::exists(found, error)) return found;
   }
@@ -73,9 +73,9 @@ std::optional<std::string> framework_command(std::string_view name) {
   }
   const std::string python = quoted(python_of(kPyTorch).string());
   const std::optional<fs::path> package = beside_program("python", "subjects/python/src");
-  const std::string path =
-      package ? fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ", quoted(package->string()))
-              : std::string();
+  const std::string path = package ? fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ",
+                                                 quoted(package->string()))
+                                   : std::string();
   return fmt::format("{}exec {} -m rematch pytorch{}", path, python, options);
 }
 

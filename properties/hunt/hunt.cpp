@@ -196,9 +196,8 @@ class Campaign {
     tally.record_hash +=
         mixed(mixed(mixed(index) ^ workspace.plain.hash()) ^ workspace.checkpointed.hash());
     const FeatureSet features = features_of(c, workspace.geometry);
-    features.for_each([&](Feature feature) {
-      ++tally.features[static_cast<std::size_t>(feature)];
-    });
+    features.for_each(
+        [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });
     if (verdicts.kept()) return;
     if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
       violations_.fetch_add(1, std::memory_order_relaxed);

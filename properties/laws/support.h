@@ -66,8 +66,8 @@ class Finder {
 inline constexpr std::string_view kNotRecorded = "not recorded";
 
 /// Bytes that one forward saves: those of the forecast, whose facts know nothing of the loss where
-/// they were measured in the plain run. Then the first forward of `plain` says what it saves, and the
-/// forecast what the plan makes of that.
+/// they were measured in the plain run. Then the first forward of `plain` says what it saves, and
+/// the forecast what the plan makes of that.
 std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
 /// Whether the forecast knows what is saved. What a policy keeps of an implementation whose facts
 /// were measured is not known: it need not be what its layers save.

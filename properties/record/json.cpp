@@ -120,8 +120,8 @@ Shape read_shape(const Reader& r, const Json& json) {
 /// The array of the same observation in `before`; nullptr when there is none of that shape.
 const Observation* same_before(const Observation& o, const Record& before) {
   for (const Observation& b : before.observations) {
-    if (b.quantity == o.quantity && b.step == o.step && b.microbatch == o.microbatch && b.index == o.index &&
-        b.present && b.dtype == o.dtype && b.shape == o.shape) {
+    if (b.quantity == o.quantity && b.step == o.step && b.microbatch == o.microbatch &&
+        b.index == o.index && b.present && b.dtype == o.dtype && b.shape == o.shape) {
       return &b;
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -70,6 +71,12 @@ class Subject {
   virtual bool facts(const Case& /*c*/, const Geometry& /*geometry*/, const Record& /*plain*/,
                      Facts& /*facts*/) const {
     return false;
+  }
+  /// A script that shows `finding` (the law, the place, what was expected and what came) in the
+  /// bare implementation, for an issue tracker. Throws NotJudged where it cannot write one.
+  virtual std::string export_script(const Case& /*c*/, const Geometry& /*geometry*/,
+                                    std::string_view /*finding*/) {
+    throw NotJudged("subject " + std::string(name()) + " does not write scripts");
   }
   /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless may_vary().
   /// An error of the implementation under test goes into record.error; an exception other than the

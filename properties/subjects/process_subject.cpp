@@ -22,6 +22,7 @@ constexpr int kProtocol = 1;
 constexpr int kMostNesting = 10;
 constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestScript = std::size_t{1} << 20;
 constexpr std::size_t kLongestText = std::size_t{1} << 16;
 
 template <class Set>
@@ -56,6 +57,20 @@ const Json& message(const Json& answer, const char* name) {
     json_fail(kWhat, "", fmt::format("{{\"{}\": {{...}}}}", name), show_json(answer));
   }
   return answer.at(name);
+}
+
+/// Checks the id, and throws what the subject says instead of an answer.
+void check_answer(JsonFields& answer, std::uint64_t id, const std::string& name) {
+  const Json& echoed = answer.need("id");
+  if (echoed != id) answer.fail("answer.id", std::to_string(id), show_json(echoed));
+  std::string unsupported;
+  std::string broken;
+  answer.read("unsupported", unsupported, kLongestText);
+  answer.read("error", broken, kLongestText);
+  if (!broken.empty()) {
+    throw SubjectBroken(fmt::format("subject \"{}\" says that it is broken: {}", name, broken));
+  }
+  if (!unsupported.empty()) throw NotJudged(fmt::format("{}: {}", name, unsupported));
 }
 
 }  // namespace
@@ -93,6 +108,7 @@ void ProcessSubject::start() {
     observes_ = read_set<Observables>(hello, "observes", observable_named)
                     .without({Observable::displacement, Observable::host_agreement});
     hello.read("may_vary", may_vary_);
+    hello.read("exports", exports_);
     hello.finish();
   } catch (const std::exception& error) {
     throw SubjectBroken(fmt::format("subject \"{}\" cannot be judged: {}", command_, error.what()));
@@ -104,6 +120,25 @@ bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record
   engine_facts(c, geometry, true, facts);
   measure_facts(c, geometry, plain, observes_, facts);
   return true;
+}
+
+std::string ProcessSubject::export_script(const Case& c, const Geometry& geometry,
+                                          std::string_view finding) {
+  if (!exports_) return Subject::export_script(c, geometry, finding);
+  known_.reset();
+  const std::uint64_t id = next_id_++;
+  const Json json =
+      parse_json(kWhat,
+                 process_->exchange(export_message(id, c, geometry, finding),
+                                    ChildProcess::Seconds(limits_.run_seconds), "exporting"),
+                 kMostBytes, kMostNesting);
+  JsonFields answer(kWhat, message(json, "answer"), "answer");
+  check_answer(answer, id, name_);
+  std::string script;
+  answer.read("script", script, kLongestScript);
+  if (script.empty()) answer.fail("answer.script", "a script", "none");
+  answer.finish();
+  return script;
 }
 
 void ProcessSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
@@ -141,18 +176,15 @@ void ProcessSubject::run_once(const Case& c, const Geometry& geometry, const Run
       parse_json(kWhat, process_->exchange(text, ChildProcess::Seconds(limits_.run_seconds), what),
                  kMostBytes, kMostNesting);
   JsonFields answer(kWhat, message(json, "answer"), "answer");
-  const Json& echoed = answer.need("id");
-  if (echoed != id) answer.fail("answer.id", std::to_string(id), show_json(echoed));
-  std::string unsupported;
-  std::string broken;
-  answer.read("unsupported", unsupported, kLongestText);
-  answer.read("error", broken, kLongestText);
-  if (!broken.empty()) {
-    throw SubjectBroken(fmt::format("subject \"{}\" says that it is broken: {}", name_, broken));
-  }
-  if (!unsupported.empty()) throw NotJudged(fmt::format("{}: {}", name_, unsupported));
+  check_answer(answer, id, name_);
   read_record(answer.need("record"), "answer.record", before_ ? &*before_ : nullptr, record);
   answer.finish();
+  if (!request.checkpointed && record.error) {
+    // There is nothing to compare a checkpointed run with.
+    const RecordedError error = *record.error;
+    throw NotJudged(
+        fmt::format("{}: the plain run ends in {}: {}", name_, error.kind, error.message));
+  }
   before_ = record;
 }
 

@@ -34,6 +34,8 @@ class ProcessSubject final : public Subject {
   bool may_vary() const override { return may_vary_; }
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;
+  std::string export_script(const Case& c, const Geometry& geometry,
+                            std::string_view finding) override;
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 
@@ -48,6 +50,7 @@ class ProcessSubject final : public Subject {
   FeatureSet implements_;
   Observables observes_;
   bool may_vary_ = false;
+  bool exports_ = false;
   std::uint64_t next_id_ = 0;
   /// The case that the process knows, and the record that it gave last.
   std::optional<Case> known_;

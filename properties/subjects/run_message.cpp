@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -123,17 +124,38 @@ class Arrays {
 
 }  // namespace
 
+namespace {
+
+void append_case(std::string& out, const Case& c, const Geometry& geometry) {
+  out += ",\"case\":" + on_one_line(to_json(c));
+  append_model(out, geometry);
+  Arrays(c, geometry).append(out, geometry);
+}
+
+void append_layers(std::string& out, const std::vector<int>& layers) {
+  out += ",\"detached_layers\":";
+  append_array(out, layers, [&](int layer) { out += std::to_string(layer); });
+}
+
+}  // namespace
+
 std::string run_message(std::uint64_t id, const Case& c, const Geometry& geometry,
                         const RunRequest& request, bool same_case) {
   std::string out = fmt::format("{{\"run\":{{\"id\":{}", id);
-  if (!same_case) {
-    out += ",\"case\":" + on_one_line(to_json(c));
-    append_model(out, geometry);
-    Arrays(c, geometry).append(out, geometry);
-  }
-  out += fmt::format(",\"checkpointed\":{},\"layer_values\":{},\"detached_layers\":",
-                     request.checkpointed, request.layer_values);
-  append_array(out, request.detached_layers, [&](int layer) { out += std::to_string(layer); });
+  if (!same_case) append_case(out, c, geometry);
+  out += fmt::format(",\"checkpointed\":{},\"layer_values\":{}", request.checkpointed,
+                     request.layer_values);
+  append_layers(out, request.detached_layers);
+  return out + "}}";
+}
+
+std::string export_message(std::uint64_t id, const Case& c, const Geometry& geometry,
+                           std::string_view finding) {
+  std::string out = fmt::format("{{\"export\":{{\"id\":{}", id);
+  append_case(out, c, geometry);
+  append_layers(out, frozen_layers(c, geometry));
+  out += ",\"finding\":" +
+         nlohmann::json(finding).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   return out + "}}";
 }
 

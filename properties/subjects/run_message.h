@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "properties/record/subject.h"
 
@@ -11,5 +12,9 @@ namespace rematch {
 /// model and its arrays are those of the message before, and left out.
 std::string run_message(std::uint64_t id, const Case& c, const Geometry& geometry,
                         const RunRequest& request, bool same_case);
+
+/// The message that asks for a script that shows `finding`.
+std::string export_message(std::uint64_t id, const Case& c, const Geometry& geometry,
+                           std::string_view finding);
 
 }  // namespace rematch

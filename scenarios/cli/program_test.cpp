@@ -73,10 +73,10 @@ TEST_CASE("a usage error of the scenarios exits with 2 and names what was expect
       {"last_segment --epochs many", "--epochs"},
       {"last_segment --epochs 0", "from 1"},
       {"last_segment --samples 10000000", "at most 1000000"},
-      {"last_segment --all", "not both"},
-      {"last_segment --readme /tmp", "not both"},
+      {"last_segment --all", "got several of them"},
+      {"last_segment --readme /tmp", "got several of them"},
       {"last_segment --svg /dev/null/pictures", "/dev/null/pictures"},
-      {"--svg /tmp", "name is expected"},
+      {"--svg /tmp", "expected the name of a scenario"},
       {"--readme /tmp --epochs 3", "quick runs"},
       {"last_segment --colour", "--colour"},
   };

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "properties/cli/commands.h"
+#include "properties/cli/finding.h"
+#include "properties/hunt/hunt.h"
+
+namespace rematch::cli {
+
+/// What `rematch check` was given.
+struct CheckArguments {
+  std::string cases;
+  std::string duration;
+  std::string seed = "1";
+  std::string jobs;
+  LawChoice laws;
+  std::string mix = "wide";
+  SubjectChoice subject;
+  std::string save = ".";
+  std::string regressions;
+  bool no_regressions = false;
+  bool keep_going = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+/// The outcome of a check.
+struct CheckOutcome {
+  HuntResult hunt;
+  std::size_t saved_cases = 0;
+  std::vector<Report> reports;
+  /// Errors of the check itself.
+  std::vector<std::string> errors;
+};
+
+nlohmann::ordered_json check_json(const CheckArguments& a, const HuntOptions& o,
+                                  const CheckOutcome& outcome);
+/// What follows the findings: features, known divergences, counts and the verdict.
+void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome);
+
+}  // namespace rematch::cli
