@@ -130,7 +130,7 @@ void print_side_by_side(const Replay& r) {
 /// The entry of the profile that explains the violation; nullptr when there is none.
 const KnownDivergence* explained(const Replay& r, const Profile& profile,
                                  const Violation& violation) {
-  const auto entry = profile.explains(violation.law, r.c, features_of(r.c, r.seen.geometry));
+  const auto entry = profile.explains(violation, r.c, features_of(r.c, r.seen.geometry));
   return entry ? &profile.entries()[*entry] : nullptr;
 }
 

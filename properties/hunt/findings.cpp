@@ -36,7 +36,7 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
     }
     for (const Violation& v : verdicts.violations) {
       if (violating.known && v.law == law &&
-          options.profile.explains(law, c, features) == violating.known) {
+          options.profile.explains(v, c, features) == violating.known) {
         return v;
       }
     }

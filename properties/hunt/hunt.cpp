@@ -213,8 +213,7 @@ class Campaign {
                   const Verdicts& verdicts, Tally& tally) const {
     std::set<std::size_t> seen;
     for (const Violation& violation : verdicts.violations) {
-      const std::optional<std::size_t> entry =
-          options_.profile.explains(violation.law, c, features);
+      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
       if (!seen.insert(*entry).second) continue;
       if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
     }

@@ -50,6 +50,11 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   fields.read("id", entry.id, kLongestText);
   fields.read("why", entry.why, kLongestText);
   fields.read("link", entry.link, kLongestText);
+  if (fields.find("at_most") != nullptr) {
+    double at_most = 0;
+    fields.read("at_most", at_most);
+    entry.at_most = at_most;
+  }
   if (entry.id.empty()) fields.fail(fields.path("id"), "a name", "none");
   if (entry.why.empty()) fields.fail(fields.path("why"), "a sentence", "none");
   const auto known_law = [](std::string_view name) -> std::optional<std::string> {
@@ -77,12 +82,16 @@ bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& featur
 
 }  // namespace
 
-std::optional<std::size_t> Profile::explains(std::string_view law, const Case& c,
+std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,
                                              const FeatureSet& features) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const KnownDivergence& entry = entries_[i];
-    const bool named = std::find(entry.laws.begin(), entry.laws.end(), law) != entry.laws.end();
-    if (named && meets(entry, c, features)) return i;
+    const bool named =
+        std::find(entry.laws.begin(), entry.laws.end(), violation.law) != entry.laws.end();
+    // A violation without a distance (a missing array, say) is more than a difference of values.
+    const bool near =
+        !entry.at_most || (violation.distance && *violation.distance <= *entry.at_most);
+    if (named && near && meets(entry, c, features)) return i;
   }
   return std::nullopt;
 }
@@ -90,7 +99,7 @@ std::optional<std::size_t> Profile::explains(std::string_view law, const Case& c
 const Violation* Profile::first_new(const Verdicts& verdicts, const Case& c,
                                     const FeatureSet& features) const {
   for (const Violation& violation : verdicts.violations) {
-    if (!explains(violation.law, c, features)) return &violation;
+    if (!explains(violation, c, features)) return &violation;
   }
   return nullptr;
 }

@@ -24,6 +24,8 @@ struct KnownDivergence {
   FeatureSet unless;
   /// If not empty: the injected failure must be one of these.
   std::vector<FailureKind> inject;
+  /// The values differ by no more than this (Violation::distance); absent: by anything.
+  std::optional<double> at_most;
   std::string why;   ///< A sentence.
   std::string link;  ///< Where it is documented or reported; may be empty.
 };
@@ -35,8 +37,8 @@ class Profile {
   explicit Profile(std::vector<KnownDivergence> entries) : entries_(std::move(entries)) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
-  /// The first entry that explains a violation of `law` by a case of these features.
-  std::optional<std::size_t> explains(std::string_view law, const Case& c,
+  /// The first entry that explains a violation by a case of these features.
+  std::optional<std::size_t> explains(const Violation& violation, const Case& c,
                                       const FeatureSet& features) const;
   /// The first violation that no entry explains; nullptr when there is none.
   const Violation* first_new(const Verdicts& verdicts, const Case& c,

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
+#include <span>
 
 #include "properties/laws/support.h"
 
@@ -44,6 +48,43 @@ std::string name_of(const Evidence& e, Quantity quantity, int index) {
       return "reevaluation";
   }
   return "?";
+}
+
+double element(DType dtype, const std::byte* at) {
+  const auto read = [at]<class T>(T value) {
+    std::memcpy(&value, at, sizeof(value));
+    return static_cast<double>(value);
+  };
+  switch (dtype) {
+    case DType::float32:
+      return read(float());
+    case DType::float64:
+      return read(double());
+    case DType::int32:
+      return read(std::int32_t());
+    case DType::uint8:
+      return read(std::uint8_t());
+    case DType::bfloat16:
+      return read(math::BFloat16());
+  }
+  return 0;
+}
+
+/// Violation::distance of two arrays of one form.
+double distance(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
+  const std::size_t item = size_of(dtype);
+  double largest = 0;
+  double difference = 0;
+  for (std::size_t i = 0; i < expected.size(); i += item) {
+    const double a = element(dtype, expected.data() + i);
+    const double b = element(dtype, got.data() + i);
+    const bool same = std::memcmp(expected.data() + i, got.data() + i, item) == 0;
+    if (!same && !std::isfinite(a - b)) return std::numeric_limits<double>::infinity();
+    if (!same) difference = std::max(difference, std::fabs(a - b));
+    if (std::isfinite(a)) largest = std::max(largest, std::fabs(a));
+  }
+  if (difference == 0) return 0;
+  return largest == 0 ? std::numeric_limits<double>::infinity() : difference / largest;
 }
 
 template <class Value, class Bits>
@@ -116,6 +157,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
   const int first_step = quantity == Quantity::reevaluation ? p.steps - 1 : 0;
   const int microbatches = per_forward ? p.microbatches : 1;
 
+  std::optional<Violation> violation;
   Finder plain(e.plain.observations);
   Finder checkpointed(e.checkpointed.observations);
   for (int step = first_step; step < p.steps; ++step) {
@@ -140,13 +182,15 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
         }
         if (a->bytes == 0 || !comparable(e, quantity, step, microbatch, index)) continue;
         const auto expected = e.plain.bytes_of(*a);
-        if (std::memcmp(expected.data(), e.checkpointed.bytes_of(*b).data(), a->bytes) != 0) {
-          return first_difference(e, *a, *b, law, place());
-        }
+        const auto got = e.checkpointed.bytes_of(*b);
+        if (std::memcmp(expected.data(), got.data(), a->bytes) == 0) continue;
+        if (!violation) violation = first_difference(e, *a, *b, law, place());
+        violation->distance =
+            std::max(violation->distance.value_or(0), distance(a->dtype, expected, got));
       }
     }
   }
-  return std::nullopt;
+  return violation;
 }
 
 }  // namespace rematch

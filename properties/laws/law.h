@@ -56,6 +56,10 @@ struct Violation {
   std::string place;  ///< "step 0, parameter 2 (layer 3 linear weight), element 17".
   std::string expected;
   std::string got;
+  /// Of laws that compare values: the largest difference of two elements in all arrays compared,
+  /// relative to the largest magnitude that the plain run has in the same array. 0 where only signs
+  /// of zeros differ, infinity where one of the two is no number.
+  std::optional<double> distance = std::nullopt;
 };
 
 /// A predicate over evidence: a pure function that does not know where the case came from. A law is

@@ -1,0 +1,164 @@
+#include "properties/hunt/profile.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <limits>
+
+#include "properties/faults/fault.h"
+#include "properties/hunt/hunt.h"
+#include "properties/subjects/engine_subject.h"
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::ScratchFolder;
+
+/// A hunt of the engine with fault S1, which updates running statistics twice.
+HuntOptions hunt_of_updates(const KnownDivergence& known) {
+  HuntOptions o;
+  o.seed = 11;
+  o.cases = 400;
+  o.jobs = 2;
+  o.keep_going = true;
+  o.shrunk_per_law = 3;
+  o.profile = Profile({known});
+  o.make_subject = [] { return std::make_unique<EngineSubject>(find_fault("S1")->make); };
+  return o;
+}
+
+KnownDivergence twice() {
+  return {.id = "twice",
+          .laws = {"buffers-after-step", "reevaluation"},
+          .when = {Feature::stateful_layer},
+          .unless = {},
+          .inject = {},
+          .at_most = std::nullopt,
+          .why = "It is so.",
+          .link = ""};
+}
+
+std::string complaint(const std::string& text) {
+  const ScratchFolder folder;
+  const auto file = folder.path() / "profile.json";
+  std::ofstream(file) << text;
+  try {
+    (void)load_profile(file);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+std::string with_entry(const std::string& fields) {
+  return R"({"format": 1, "known": [{"id": "a", "why": "b", "laws": ["losses"])" + fields + "}]}";
+}
+
+}  // namespace
+
+TEST_CASE("what the profile explains is counted, shrunk once, and no finding") {
+  const HuntResult r = hunt(hunt_of_updates(twice()));
+  CHECK(r.passed());
+  CHECK(r.findings.empty());
+  CHECK(r.violations() == 0);
+  REQUIRE(r.known.size() == 1);
+  CHECK(r.known[0] > 10);
+  REQUIRE(r.known_findings.size() == 1);
+  CHECK(r.known_findings[0].count == r.known[0]);
+  CHECK(r.known_findings[0].smallest.layers.size() == 1);
+}
+
+TEST_CASE("a known divergence does not end a hunt that ends at a finding") {
+  HuntOptions o = hunt_of_updates(twice());
+  o.keep_going = false;
+  const HuntResult r = hunt(o);
+  CHECK(r.cases == 400);
+  CHECK(r.passed());
+}
+
+TEST_CASE("what an entry does not say is new") {
+  const auto is_new = [](const KnownDivergence& entry) {
+    const HuntResult r = hunt(hunt_of_updates(entry));
+    CHECK_FALSE(r.passed());
+    CHECK(r.violations() > 0);
+    for (const Finding& f : r.findings) CHECK_FALSE(f.known);
+  };
+  KnownDivergence of_images = twice();
+  of_images.when.insert(Feature::images);
+  is_new(of_images);
+  KnownDivergence but_for_images = twice();
+  but_for_images.unless.insert(Feature::images);
+  is_new(but_for_images);
+  KnownDivergence of_losses = twice();
+  of_losses.laws = {"losses"};
+  is_new(of_losses);
+  KnownDivergence by_rounding = twice();
+  by_rounding.at_most = 1e-6;
+  is_new(by_rounding);
+  KnownDivergence after_failure = twice();
+  after_failure.inject = {FailureKind::forward_throws};
+  is_new(after_failure);
+}
+
+TEST_CASE("a case that breaks a known law and another one is a finding of the other one") {
+  const Profile profile({twice()});
+  const Case c;
+  const FeatureSet features{Feature::stateful_layer};
+  Verdicts verdicts{};
+  verdicts.violations = {{"buffers-after-step", "", "", ""}, {"hooks", "", "", ""}};
+  const Violation* first = profile.first_new(verdicts, c, features);
+  REQUIRE(first != nullptr);
+  CHECK(first->law == "hooks");
+  verdicts.violations.pop_back();
+  CHECK(profile.first_new(verdicts, c, features) == nullptr);
+}
+
+TEST_CASE("an entry for small differences explains no larger ones, and none without numbers") {
+  KnownDivergence entry = twice();
+  entry.at_most = 1e-3;
+  const Profile profile({entry});
+  const FeatureSet features{Feature::stateful_layer};
+  const auto explains = [&](std::optional<double> distance) {
+    return profile.explains({"buffers-after-step", "", "", "", distance}, Case{}, features)
+        .has_value();
+  };
+  CHECK(explains(0.0));
+  CHECK(explains(1e-3));
+  CHECK_FALSE(explains(2e-3));
+  CHECK_FALSE(explains(std::numeric_limits<double>::infinity()));
+  CHECK_FALSE(explains(std::nullopt));
+}
+
+TEST_CASE("a profile that says something else than it may is refused with the place") {
+  CHECK(complaint(with_entry("")) == "none");
+  CHECK_THAT(complaint("{"), ContainsSubstring("profile.json"));
+  CHECK_THAT(complaint(R"({"format": 2, "known": []})"), ContainsSubstring("format: expected 1"));
+  CHECK_THAT(complaint(with_entry(R"(, "when": ["moon"])")),
+             ContainsSubstring("known[0].when[0]: expected a feature, got \"moon\""));
+  CHECK_THAT(complaint(with_entry(R"(, "inject": ["none"])")), ContainsSubstring("inject[0]"));
+  CHECK_THAT(complaint(with_entry(R"(, "mood": 1)")), ContainsSubstring("mood"));
+  CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "laws": ["losses"]}]})"),
+             ContainsSubstring("known[0].why"));
+  CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "why": "b"}]})"),
+             ContainsSubstring("known[0].laws"));
+  CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "why": "b", "laws": ["x"]}]})"),
+             ContainsSubstring("rematch laws"));
+}
+
+TEST_CASE("profiles that come with the program can be read, and their ids differ") {
+  const std::filesystem::path folder = REMATCH_SOURCE_DIR "/properties/subjects/profiles";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::vector<std::string> ids;
+    const Profile profile = load_profile(file.path());
+    for (const KnownDivergence& entry : profile.entries()) {
+      CHECK(std::find(ids.begin(), ids.end(), entry.id) == ids.end());
+      ids.push_back(entry.id);
+    }
+    CHECK_FALSE(ids.empty());
+  }
+}
+
+}  // namespace rematch
