@@ -20,6 +20,7 @@ class Measurement {
     if (c_.protocol.autocast != AutocastSpan::off) {
       // What is saved may be casts, which are no layer's own, and may be shared.
       facts_.saves_unknown = true;
+      facts_.measured = true;
       return;
     }
     Facts measured;

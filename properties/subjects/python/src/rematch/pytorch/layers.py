@@ -7,6 +7,7 @@ and whether the model trains, and returns the outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +53,9 @@ def _group_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: b
 
 
 def _rms_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.rms_norm(x[0], w[0].shape, w[0], EPS),)
+    # Several operators read x. By another name for it their gradients are added up here in every
+    # run, and not here or at the border of a segment.
+    return (F.rms_norm(x[0].view_as(x[0]), w[0].shape, w[0], EPS),)
 
 
 def _relu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
@@ -78,6 +81,23 @@ def _noise(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: 
 
 def _flatten(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
     return (x[0] if x[0].dim() == 2 else x[0].flatten(1),)
+
+
+class _Dense(torch.autograd.Function):
+    """Its operand, whose gradient becomes dense. A slice of a gradient is strided in the plain run
+    and dense behind the border of a reentrant segment, and kernels add the two in other orders."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        return gradient.contiguous()
+
+
+def _concat(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (torch.cat((_Dense.apply(x[0]), _Dense.apply(x[1])), 1),)
 
 
 def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
@@ -110,7 +130,7 @@ LAYERS: dict[str, Run] = {
     "gaussian_noise": _noise,
     "flatten": _flatten,
     "add": lambda layer, x, weights, buffers, train: (x[0] + x[1],),
-    "concat": lambda layer, x, weights, buffers, train: (torch.cat((x[0], x[1]), 1),),
+    "concat": _concat,
     "split": _split,
     "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),
 }
