@@ -72,9 +72,11 @@ class Gathering {
   }
 
   void gather_extras(Evidence& e) {
-    if (subject_.may_vary() && wanted(Extra::repeat, e)) {
+    const bool from_fresh = subject_.wants_fresh_repeat();
+    if ((subject_.may_vary() || from_fresh) && wanted(Extra::repeat, e)) {
       RunRequest request;
       request.checkpointed = true;
+      request.fresh = from_fresh;
       if (!run_once("repeated run", request, workspace_.repeat, e)) return;
       e.repeat = &workspace_.repeat;
     }

@@ -23,7 +23,8 @@ struct SlopeSamples;
 
 /// Extra runs that only some laws need.
 enum class Extra : std::uint8_t {
-  repeat,  ///< A second checkpointed run, for subjects whose runs may vary.
+  /// The checkpointed run once more: of a subject whose runs may vary, or in a fresh process.
+  repeat,
   layers,  ///< Every layer run alone, on the host and on the subject's device.
   slope,   ///< Runs with displaced parameters and inputs.
 };

@@ -41,7 +41,8 @@ extern const Law repeatable_law;
 const Law repeatable_law{
     .name = kName,
     .statement =
-        "A checkpointed case that runs twice on a device gives the same record, bit for bit.",
+        "A checkpointed case that runs twice, on a device or in a fresh process, gives the same "
+        "record, bit for bit.",
     .check = check,
     .reads = {},
     .extras = {Extra::repeat}};

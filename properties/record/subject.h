@@ -29,6 +29,8 @@ struct RunRequest {
   /// requires grad displaced by this amount along its direction (properties/record/direction.h),
   /// and record the losses. Set only for subjects that observe displacement.
   double displacement = 0;
+  /// Run where nothing of earlier cases can be left, in a fresh process, say.
+  bool fresh = false;
   /// Do not run the model. Run every layer alone, on the subject's device and on the host, and fill
   /// Record::agreements. Set only for subjects that observe host_agreement.
   bool compare_layers = false;
@@ -65,6 +67,9 @@ class Subject {
   /// Whether two runs of a case may differ, because the order of the work is not fixed (on a
   /// device, for example). If so, the checkpointed run is repeated and compared.
   virtual bool may_vary() const { return false; }
+  /// Whether the case that was run last is to be repeated from a fresh start, which shows state
+  /// that leaks from case to case. Asked after its checkpointed run.
+  virtual bool wants_fresh_repeat() const { return false; }
   /// Fills in `facts`: what each layer saves, draws and computes in this subject. Called after the
   /// plain run with its record, so that facts can be measured (forecast/measured_facts.h). Returns
   /// false if the facts of the reference engine on the host apply.

@@ -16,6 +16,8 @@ class ChildProcess;
 struct ProcessLimits {
   double start_seconds = 300;
   double run_seconds = 60;
+  /// One case in so many is repeated in a fresh process; 0: none is.
+  std::uint64_t cases_per_process = 4096;
 };
 
 /// An implementation in another process, by the protocol of PROTOCOL.md. One process serves run
@@ -32,6 +34,7 @@ class ProcessSubject final : public Subject {
   FeatureSet implements() const override { return implements_; }
   Observables observes() const override { return observes_; }
   bool may_vary() const override { return may_vary_; }
+  bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;
   std::string export_script(const Case& c, const Geometry& geometry,
@@ -52,6 +55,7 @@ class ProcessSubject final : public Subject {
   bool may_vary_ = false;
   bool exports_ = false;
   std::uint64_t next_id_ = 0;
+  std::uint64_t cases_ = 0;
   /// The case that the process knows, and the record that it gave last.
   std::optional<Case> known_;
   std::optional<Record> before_;

@@ -115,6 +115,29 @@ TEST_CASE("a process that does not answer in time is ended, with all that it sta
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
 }
 
+TEST_CASE("state that leaks from case to case is seen in a fresh process") {
+  const std::string hello =
+      R"({"hello":{"protocol":1,"name":"mine","implements":["linear"],"observes":["rng_state"]}})";
+  // Counts its runs, and says the count as the seed of a random state.
+  const std::string counting = script(
+      "n=$((${n:-0}+1)); printf '{\"answer\":{\"id\":%s,\"record\":{\"format\":1,\"streams\":"
+      "[{\"moment\":\"after_forward\",\"seed\":%s}]}}}\\n' \"$id\" \"$n\" >&4",
+      hello);
+  ProcessSubject leaking(counting, {.cases_per_process = 8});
+  ProcessSubject clean(script(answer("\"record\":{\"format\":1}"), hello),
+                       {.cases_per_process = 8});
+  Workspace workspace;
+  const LawSet repeatable = laws_named({"repeatable"});
+  Case c = small_case();
+  std::size_t violated = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    c.seed = seed;
+    if (!judge(c, leaking, workspace, repeatable).kept()) ++violated;
+    CHECK(judge(c, clean, workspace, repeatable).kept());
+  }
+  CHECK(violated == 2);
+}
+
 TEST_CASE("answers that are none are refused with what was expected") {
   const auto refused = [](const std::string& then, const std::string& message) {
     INFO(then);
