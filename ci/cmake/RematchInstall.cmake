@@ -17,6 +17,13 @@ endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)
 
+# Subjects in other processes, where the program finds them.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/python/src/rematch
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch/python
+  PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/profiles
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)
+
 install(EXPORT rematchTargets NAMESPACE rematch::
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/ci/cmake/rematchConfig.cmake.in

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -9,6 +12,7 @@
 #include "properties/case/json.h"
 #include "properties/cli/check_report.h"
 #include "properties/cli/finding.h"
+#include "properties/cli/junit.h"
 #include "properties/cli/run_progress.h"
 #include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
@@ -150,6 +154,16 @@ int check(const CheckArguments& a) {
     for (const Report& report : outcome.reports) print_out(text_of(report));
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
+  if (!a.junit.empty()) {
+    errno = 0;
+    std::ofstream out(a.junit, std::ios::binary);
+    out << junit_xml(a, o, outcome);
+    out.close();
+    if (!out) {
+      outcome.errors.push_back(
+          fmt::format("--junit: cannot write {}: {}", a.junit, std::strerror(errno)));
+    }
+  }
   const bool says_something = !a.quiet || !outcome.reports.empty() || !outcome.hunt.passed();
   if (!a.json && says_something && (outcome.errors.empty() || !outcome.reports.empty())) {
     print_check(a, o, outcome);
@@ -193,6 +207,8 @@ void add_check(CLI::App& app, Action& chosen) {
       "--keep-going", a->keep_going,
       "Continue after a violation; report each distinct finding once, with the number of cases "
       "that shrink to it (of the first 100 violating cases of each law)");
+  command->add_option("--junit", a->junit, "Also write a JUnit report to this file")
+      ->type_name("FILE");
   command->add_flag("--json", a->json, "JSON instead of text");
   command->add_flag("--quiet", a->quiet, "Print only violations and errors");
   command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });

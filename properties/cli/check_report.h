@@ -23,6 +23,7 @@ struct CheckArguments {
   std::string regressions;
   bool no_regressions = false;
   bool keep_going = false;
+  std::string junit;
   bool json = false;
   bool quiet = false;
 };

@@ -1,0 +1,82 @@
+#include "properties/cli/junit.h"
+
+#include <fmt/format.h>
+
+#include "properties/output/svg_parts.h"
+
+namespace rematch::cli {
+namespace {
+
+/// Text as the content of an element or an attribute. XML has no control characters but these.
+std::string xml(std::string_view text) {
+  std::string printable;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    printable += code >= 0x20 || c == '\n' || c == '\t' ? c : '?';
+  }
+  return xml_escaped(printable);
+}
+
+std::uint64_t judged(const VerdictCounts& counts) {
+  return counts[static_cast<std::size_t>(Verdict::kept)] +
+         counts[static_cast<std::size_t>(Verdict::violated)];
+}
+
+struct Suite {
+  std::string tests;
+  int count = 0;
+  int failures = 0;
+  int skipped = 0;
+
+  void add(std::string_view name, const std::string& body) {
+    ++count;
+    tests += fmt::format("    <testcase classname=\"rematch\" name=\"{}\"", xml(name));
+    tests += body.empty() ? "/>\n" : fmt::format(">\n{}    </testcase>\n", body);
+  }
+};
+
+std::string failures_of(std::string_view law, const CheckOutcome& outcome) {
+  std::string out;
+  for (const Report& r : outcome.reports) {
+    if (r.violation.law != law) continue;
+    out += fmt::format(
+        "      <failure message=\"{}\">at {}\nexpected {}\ngot {}\nagain: {}\n"
+        "</failure>\n",
+        xml(r.violation.place), xml(r.violation.place), xml(r.violation.expected),
+        xml(r.violation.got), xml(r.again));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string junit_xml(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
+  const HuntResult& r = outcome.hunt;
+  Suite suite;
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    if (!o.judged()[i]) continue;
+    std::string body = failures_of(laws()[i].name, outcome);
+    if (!body.empty()) {
+      ++suite.failures;
+    } else if (judged(r.verdicts[i]) == 0) {
+      ++suite.skipped;
+      body = "      <skipped message=\"no case was judged by this law\"/>\n";
+    }
+    suite.add(laws()[i].name, body);
+  }
+  std::string troubles;
+  for (const std::string& s : r.shortfalls) troubles += s + "\n";
+  for (const std::string& s : outcome.errors) troubles += s + "\n";
+  if (!troubles.empty()) ++suite.failures;
+  suite.add("the check itself",
+            troubles.empty() ? "" : fmt::format("      <failure>{}</failure>\n", xml(troubles)));
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuites>\n"
+      "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n"
+      "{}  </testsuite>\n</testsuites>\n",
+      xml(fmt::format("rematch check, {}, {} mix, seed {}", a.subject.name, a.mix, o.seed)),
+      suite.count, suite.failures, suite.skipped, r.seconds, suite.tests);
+}
+
+}  // namespace rematch::cli

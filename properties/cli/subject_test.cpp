@@ -1,0 +1,138 @@
+// Subjects in other processes, from the command line.
+
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::contains;
+using testing::Outcome;
+using testing::run_line;
+using testing::ScratchFolder;
+
+Outcome run(const std::string& arguments, const fs::path& folder, const std::string& before = "") {
+  return run_line(before + "'" REMATCH_PROGRAM "' " + arguments, folder);
+}
+
+const std::string kServe = "'" REMATCH_PROGRAM " serve'";
+const std::string kServeFault = "'" REMATCH_PROGRAM " serve --subject engine:S1'";
+
+/// A profile that explains fault S1, running statistics that are updated twice.
+void write_profile(const fs::path& file, const char* laws) {
+  std::ofstream(file) << R"({"format": 1, "known": [{"id": "twice", "laws": )" << laws
+                      << R"(, "when": ["stateful_layer"], "why": "It is so.", "link": "a link"}]})";
+}
+
+}  // namespace
+
+TEST_CASE("a hunt through two pipes gives the record hash of the hunt without") {
+  const ScratchFolder folder;
+  const std::string hunt = "check --cases 300 --seed 6 --jobs 2 --no-regressions --json --subject ";
+  const Outcome here = run(hunt + "engine", folder.path());
+  const Outcome there = run(hunt + kServe, folder.path());
+  REQUIRE(here.status == 0);
+  REQUIRE(there.status == 0);
+  CHECK(Json::parse(here.out)["record_hash"] == Json::parse(there.out)["record_hash"]);
+}
+
+TEST_CASE("what the profile knows is counted, and does not fail a check or a replay") {
+  const ScratchFolder folder;
+  write_profile(folder.path() / "known.json", R"(["buffers-after-step", "reevaluation"])");
+  const std::string subject = " --no-regressions --subject " + kServeFault;
+  const Outcome all =
+      run("check --cases 300 --seed 6" + subject + " --profile known.json", folder.path());
+  INFO(all.out);
+  CHECK(all.status == 0);
+  CHECK(contains(all.out, "known divergence"));
+  CHECK(contains(all.out, "twice"));
+  CHECK(contains(all.out, "all laws kept"));
+
+  const Outcome found = run("check --cases 300 --seed 6 --json" + subject, folder.path());
+  REQUIRE(found.status == 1);
+  const std::size_t begin = found.out.find("{\n");
+  const std::size_t end = found.out.rfind("}\n") + 1;
+  const Json j = Json::parse(found.out.substr(begin, end - begin));
+  const std::string file = j["findings"][0]["file"];
+  const std::string replay = "replay --subject " + kServeFault + " '" + file + "'";
+  CHECK(run(replay, folder.path()).status == 1);
+  const Outcome known = run(replay + " --profile known.json", folder.path());
+  INFO(known.out);
+  CHECK(known.status == 0);
+  CHECK(contains(known.out, "known     twice: It is so. a link"));
+
+  write_profile(folder.path() / "other.json", R"(["losses"])");
+  CHECK(run(replay + " --profile other.json", folder.path()).status == 1);
+  CHECK(run(replay + " --profile nowhere.json", folder.path()).status == 2);
+}
+
+TEST_CASE("a subject that dies in every run is a finding that can be seen again") {
+  const ScratchFolder folder;
+  std::ofstream(folder.path() / "dying.sh")
+      << "read -r line <&3\n"
+         "printf '%s\\n' "
+         "'{\"hello\":{\"protocol\":1,\"name\":\"dying\",\"observes\":[\"outputs\"],'"
+         "\"$(printf '%s' \"$line\" | sed "
+         "'s/.*\"features\":\\(\\[[^]]*\\]\\).*/\"implements\":\\1/')\"'}}'"
+         " >&4\n"
+         "read -r line <&3\necho goodbye >&2\nexit 9\n";
+  const Outcome o = run("check --cases 20 --no-regressions --subject 'sh dying.sh'", folder.path());
+  INFO(o.out);
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, "VIOLATED survives"));
+  CHECK(contains(o.out, "exit status 9"));
+  CHECK(contains(o.out, "goodbye"));
+  CHECK(contains(o.out, "--subject 'sh dying.sh'"));
+}
+
+TEST_CASE("a subject that cannot be judged is a mistake in the call") {
+  const ScratchFolder folder;
+  const auto refused = [&](const std::string& subject, const char* message,
+                           const std::string& before = "") {
+    const Outcome o = run("check --cases 9 --subject " + subject, folder.path(), before);
+    INFO(subject << ": " << o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, message));
+  };
+  refused("'no-such-program at all'", "exit status 127");
+  refused("nobody", "or a command of at least two words");
+  refused("pytorch:both", "pytorch:reentrant or pytorch:non_reentrant expected");
+  refused("pytorch", "ci/setup --frameworks pytorch",
+          "env -u REMATCH_PYTHON XDG_CACHE_HOME=/none ");
+  CHECK(run("serve", folder.path()).status == 2);
+}
+
+TEST_CASE("a JUnit report has a test for each law, and fails where a law is violated") {
+  const ScratchFolder folder;
+  const auto report = [&](const std::string& arguments) {
+    (void)run("check --cases 300 --no-regressions --junit report.xml " + arguments, folder.path());
+    std::ifstream in(folder.path() / "report.xml");
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  const std::string kept = report("");
+  CHECK(contains(kept, "failures=\"0\""));
+  CHECK(contains(kept, "<testcase classname=\"rematch\" name=\"dropout-masks\"/>"));
+  CHECK(contains(kept, "<skipped message="));
+  const std::string violated = report("--subject engine:R1");
+  CHECK(contains(violated, "failures=\"1\""));
+  CHECK(contains(violated, "<failure message="));
+  CHECK_FALSE(contains(violated, "<<"));
+  CHECK(run("check --cases 9 --junit /none/report.xml", folder.path()).status == 2);
+}
+
+TEST_CASE("a script is asked only of subjects that write some") {
+  const ScratchFolder folder;
+  const Outcome o = run("replay --seed 1 --case 3 --export engine", folder.path());
+  CHECK(o.status == 2);
+  CHECK(contains(o.out, "subject engine does not write scripts"));
+  CHECK(run("replay --seed 1 --case 3 --output x.py", folder.path()).status == 2);
+}
+
+}  // namespace rematch
