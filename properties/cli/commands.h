@@ -14,6 +14,7 @@
 #include "properties/hunt/profile.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
+#include "properties/subjects/process_subject.h"
 
 namespace rematch::cli {
 
@@ -72,6 +73,7 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 struct SubjectChoice {
   std::string name = "engine";
   std::string device = "cpu";
+  std::string limit;
   std::string profile;
 
   void add_options(CLI::App& command);
@@ -80,6 +82,7 @@ struct SubjectChoice {
   /// What is known of the subject; of the engine nothing. Throws std::invalid_argument for a file
   /// that is no profile.
   Profile known() const;
+  ProcessLimits limits() const;
   /// Throws UsageError that says what there is.
   std::unique_ptr<Subject> make() const;
   /// The options that select the same subject again, each preceded by a space; empty for the

@@ -133,6 +133,16 @@ void SubjectChoice::add_options(CLI::App& command) {
   command.add_option("--device", device, "Device to run on: cpu or cuda")
       ->capture_default_str()
       ->type_name("DEVICE");
+  command
+      .add_option("--limit", limit,
+                  "Longest that one run of a subject in another process may take (default 60s)")
+      ->type_name("TIME");
+}
+
+ProcessLimits SubjectChoice::limits() const {
+  ProcessLimits limits;
+  if (!limit.empty()) limits.run_seconds = parse_duration(limit);
+  return limits;
 }
 
 void SubjectChoice::add_profile(CLI::App& command) {
@@ -151,12 +161,13 @@ Profile SubjectChoice::known() const {
 }
 
 std::unique_ptr<Subject> SubjectChoice::make() const {
-  return make_subject(name, device_named(device));
+  return make_subject(name, device_named(device), limits());
 }
 
 std::string SubjectChoice::options() const {
   std::string text;
   if (name != "engine") text += " --subject " + shell_word(name);
+  if (!limit.empty()) text += " --limit " + shell_word(limit);
   if (device != "cpu") text += " --device " + shell_word(device);
   if (!profile.empty()) text += " --profile " + shell_word(profile);
   return text;

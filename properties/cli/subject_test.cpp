@@ -92,6 +92,23 @@ TEST_CASE("a subject that dies in every run is a finding that can be seen again"
   CHECK(contains(o.out, "--subject 'sh dying.sh'"));
 }
 
+TEST_CASE("a subject that hangs is a finding after the time that --limit gives it") {
+  const ScratchFolder folder;
+  std::ofstream(folder.path() / "hanging.sh")
+      << "read -r line <&3\n"
+         "printf '%s\\n' '{\"hello\":{\"protocol\":1,\"name\":\"hanging\",\"observes\":[],'"
+         "\"$(printf '%s' \"$line\" | sed "
+         "'s/.*\"features\":\\(\\[[^]]*\\]\\).*/\"implements\":\\1/')\"'}}'"
+         " >&4\n"
+         "cat <&3 >/dev/null\n";
+  const Outcome o =
+      run("replay --seed 1 --case 3 --limit 0.2s --subject 'sh hanging.sh'", folder.path());
+  INFO(o.out);
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, "no answer within 0.2 s"));
+  CHECK(run("check --cases 9 --limit soon", folder.path()).status == 2);
+}
+
 TEST_CASE("a subject that cannot be judged is a mistake in the call") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& subject, const char* message,

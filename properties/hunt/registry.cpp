@@ -5,11 +5,10 @@
 #include "properties/faults/fault.h"
 #include "properties/hunt/frameworks.h"
 #include "properties/subjects/engine_subject.h"
-#include "properties/subjects/process_subject.h"
 
 namespace rematch {
 
-std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
+std::unique_ptr<Subject> make_subject(std::string_view name, Device device, ProcessLimits limits) {
   if (name == "engine") return std::make_unique<EngineSubject>(EngineParts{}, device);
   constexpr std::string_view kFaulty = "engine:";
   if (name.starts_with(kFaulty)) {
@@ -21,10 +20,10 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device) {
     }
   }
   if (const std::optional<std::string> command = framework_command(name)) {
-    return std::make_unique<ProcessSubject>(*command);
+    return std::make_unique<ProcessSubject>(*command, limits);
   }
   if (name.find(' ') != std::string_view::npos) {
-    return std::make_unique<ProcessSubject>(std::string(name));
+    return std::make_unique<ProcessSubject>(std::string(name), limits);
   }
   std::string known;
   for (const std::string& n : subject_names()) known += " " + n;

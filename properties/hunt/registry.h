@@ -7,6 +7,7 @@
 
 #include "engine/memory/resource.h"
 #include "properties/record/subject.h"
+#include "properties/subjects/process_subject.h"
 
 namespace rematch {
 
@@ -14,7 +15,8 @@ namespace rematch {
 /// at least two words, whose process is judged (properties/subjects/PROTOCOL.md). Throws
 /// std::invalid_argument that lists the known names, SubjectBroken for a process that does not say
 /// hello, and cuda::DeviceError where there is no such device.
-std::unique_ptr<Subject> make_subject(std::string_view name, Device device = Device::cpu);
+std::unique_ptr<Subject> make_subject(std::string_view name, Device device = Device::cpu,
+                                      ProcessLimits limits = {});
 
 std::vector<std::string> subject_names();
 
