@@ -292,7 +292,7 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
   within.for_each([&](Feature feature) {
     const double promised = floor(options.mix, feature, within);
     const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
-    const auto cases = static_cast<double>(tally.cases);
+    const auto cases = static_cast<double>(tally.cases - tally.not_judged);
     const double share = found / cases;
     // Five standard deviations below the promise: chance alone does not come so far.
     const double expected = promised * cases;
