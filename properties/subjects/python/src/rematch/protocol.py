@@ -65,6 +65,8 @@ class Subject:
     versions: dict[str, str] = {}
     may_vary: bool = False
     """Whether two equal runs may differ; the harness then repeats and compares them."""
+    exports: bool = False
+    """Whether export() is defined."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
         """Those of `features`, all that there are, that cases may have."""
@@ -83,6 +85,11 @@ class Subject:
         """
         raise NotImplementedError
 
+    def export(self, request: Request, finding: str) -> str:
+        """A script that shows the finding in the bare framework. Raises Unsupported with a sentence
+        where there is none."""
+        raise NotImplementedError
+
 
 class _BadRequest(Exception):
     """What was sent is not by the protocol."""
@@ -99,9 +106,9 @@ class _Session:
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if "hello" in message:
             return {"hello": self._hello(message["hello"])}
-        run = message.get("run", {})
+        run = message.get("run") or message.get("export", {})
         try:
-            answer = self._run(run)
+            answer = self._export(run) if "export" in message else self._run(run)
         except Unsupported as why:
             answer = {"unsupported": str(why)}
         except _BadRequest as error:
@@ -120,9 +127,23 @@ class _Session:
             "implements": subject.implements(hello.get("features", [])),
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
+            "exports": subject.exports,
         }
 
+    def _export(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if not self._subject.exports:
+            raise Unsupported(f"{self._subject.name} exports no scripts")
+        request = self._request(asked)
+        return {"script": self._subject.export(request, asked.get("finding", ""))}
+
     def _run(self, run: dict[str, Any]) -> dict[str, Any]:
+        request = self._request(run)
+        record = Record(self._bits)
+        self._subject.run(request, record)
+        self._bits = record.bits
+        return {"record": record.to_json()}
+
+    def _request(self, run: dict[str, Any]) -> Request:
         if "case" in run:
             self._told = None
             self._bits = {}
@@ -133,7 +154,7 @@ class _Session:
         if self._told is None:
             raise _BadRequest("a run without a case, and none was sent before")
         case, model, arrays = self._told
-        request = Request(
+        return Request(
             case,
             model,
             arrays,
@@ -141,10 +162,6 @@ class _Session:
             detached_layers=frozenset(run.get("detached_layers", [])),
             layer_values=run.get("layer_values", False),
         )
-        record = Record(self._bits)
-        self._subject.run(request, record)
-        self._bits = record.bits
-        return {"record": record.to_json()}
 
 
 def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:

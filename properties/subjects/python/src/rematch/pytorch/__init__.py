@@ -68,6 +68,8 @@ class TorchSubject(Subject):
             raise ValueError(f"observe: cheap or all expected, got {observe!r}")
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
         self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
+        # A script of torch alone knows no other.
+        self.exports = checkpoint is torch_checkpoint.checkpoint
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
@@ -87,6 +89,11 @@ class TorchSubject(Subject):
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = CHEAP if self._observe == "cheap" else ALL
         return [observable for observable in observables if observable in seen]
+
+    def export(self, request: Request, finding: str) -> str:
+        from rematch.pytorch.export import export
+
+        return export(request, finding)
 
     def run(self, request: Request, record: Record) -> None:
         if self._wired is None or self._wired[0] is not request.case:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rematch.pytorch.model import TorchModel
 
 _FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
-_NOT_KEPT = {
+NOT_KEPT = {
     "rrelu": "is written in place",
     "rms_norm": "is computed by several operators, one of which writes to what another made",
 }
@@ -41,8 +41,8 @@ def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> froz
         layer = model.request.case.layers[index]
         for op in ops_of(layer, model.train):
             if any(k.op == op and k.index in (-1, seen[op]) for k in choice.keep):
-                if op in _NOT_KEPT:
-                    raise Unsupported(f"a policy keeps {op}, which in PyTorch {_NOT_KEPT[op]}")
+                if op in NOT_KEPT:
+                    raise Unsupported(f"a policy keeps {op}, which in PyTorch {NOT_KEPT[op]}")
                 kept.add(index)
             seen[op] += 1
     return frozenset(kept)

@@ -1,0 +1,264 @@
+"""Answers `export` requests: a script that shows a finding in PyTorch alone.
+
+Several scripts are written, from short to faithful, and run in an interpreter of their own; the
+first that shows the finding is the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from rematch.protocol import Request, Unsupported
+from rematch.pytorch.layers import ops_of
+from rematch.pytorch.script import Script
+from rematch.pytorch.script_layers import Style, comment, draws
+from rematch.pytorch.script_model import OPS
+
+FEW = 16
+"""So many numbers are written out; more are drawn where that shows the same."""
+MOST = 4096
+_SECONDS = 40
+
+_GRADIENTS = ("gradients",)
+_ALL = ("outputs", "gradients", "buffers")
+ASPECTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "errors": (("error",),),
+    "injected-failures": (("no error", "gradients"),),
+    "dropout-masks": (_GRADIENTS, ("draws",), ("outputs",)),
+    "recomputed-values": (_GRADIENTS, ("draws",)),
+    "outputs": (("outputs",),),
+    "losses": (("outputs",),),
+    "rng-after-forward": (("random state",),),
+    "rng-after-backward": (("random state",),),
+    "rng-after-step": (("random state",),),
+    "absent-gradients": (_GRADIENTS,),
+    "input-gradients": (("input gradient",),),
+    "parameter-gradients": (_GRADIENTS,),
+    "buffers-after-step": (("buffers",),),
+    "parameters-after-step": (("parameters",),),
+    "reevaluation": (("reevaluation",),),
+}
+"""By what the runs are compared for a finding of each law, in the order in which it is tried."""
+
+TITLES = {
+    "errors": "Checkpointing fails where the plain run does not, or the other way round",
+    "injected-failures": "Something changes between forward and recomputation, and no error is raised",
+    "dropout-masks": "What a random layer draws in its recomputation is not what it drew before",
+    "recomputed-values": "A recomputation gives other values than the forward",
+    "outputs": "With checkpointing, a forward returns other outputs",
+    "losses": "With checkpointing, a forward returns another loss",
+    "rng-after-forward": "With checkpointing, a forward leaves another random state",
+    "rng-after-backward": "With checkpointing, a backward leaves another random state",
+    "rng-after-step": "With checkpointing, a step leaves another random state",
+    "absent-gradients": "With checkpointing, other gradients are None",
+    "input-gradients": "With checkpointing, the gradient of the input is another one",
+    "parameter-gradients": "With checkpointing, the gradient of a parameter is another one",
+    "buffers-after-step": "With checkpointing, running statistics are not updated once per forward",
+    "parameters-after-step": "With checkpointing, a step leaves other parameters",
+    "reevaluation": "Trained with checkpointing, the model gives other results",
+}
+
+# Runs the scripts of a list until one finds a difference, and says how each ended and what it
+# printed.
+_RUNNER = """\
+import contextlib, io, json, sys, torch
+ended = []
+for script in json.load(sys.stdin):
+    torch.use_deterministic_algorithms(False)
+    out, status = io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(script, "script.py", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        status = end.code
+    except Exception as error:
+        out.write(f"{type(error).__name__}: {error}")
+        status = 2
+    ended.append([status, out.getvalue()])
+    if status == 1:
+        break
+json.dump(ended, sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the harness says: the law, its statement, the place, what was expected, what came."""
+
+    law: str
+    text: str
+    parts: dict[str, str]
+
+    @staticmethod
+    def read(text: str) -> Finding:
+        first, *rest = text.splitlines() or [""]
+        parts = {}
+        for line in rest:
+            name, colon, value = line.partition(": ")
+            if colon:
+                parts[name] = value
+        law = first.partition(":")[0].strip()
+        return Finding(law if " " not in law else "", text, parts)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    script: str
+    style: Style
+    aspects: tuple[str, ...]
+
+
+def export(request: Request, finding: str) -> str:
+    """The script. Raises Unsupported with a sentence when there is none."""
+    found = Finding.read(finding)
+    if not found.law:
+        return _plain_script(request, found)
+    if found.law not in ASPECTS:
+        raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
+    if found.law == "injected-failures" and found.parts.get("expected") != "an error":
+        raise Unsupported("a failure that leaves something behind does not show in the results of runs")
+    attempts = list(_attempts(request, found))
+    if not attempts:
+        raise Unsupported("the case has too many numbers to be written down")
+    while attempts:
+        ended = _run_all([a.script for a in attempts]) or [_run_alone(attempts[0].script)]
+        last = attempts[len(ended) - 1]
+        attempts = attempts[len(ended) :]
+        if _shows(last, *ended[-1], found) and _shows(last, *_run_alone(last.script), found):
+            return last.script
+    raise Unsupported("no script was found that shows it in PyTorch alone")
+
+
+def _plain_script(request: Request, found: Finding) -> str:
+    """The case as it is, where there is nothing to be shown."""
+    style = Style(exact=True, compare="nan", nan=_has_rrelu(request))
+    if _numbers(request) > MOST:
+        style = replace(style, literal=False)
+    title = "Runs a model plain and with checkpointing, and compares them"
+    scripts = [
+        Script(request, style, aspects).text(_header(title, found)) for aspects in (_ALL, ("error",))
+    ]
+    status, out = _run_alone(scripts[0])
+    return scripts[0] if out.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT")) else scripts[1]
+
+
+def _attempts(request: Request, found: Finding) -> Iterator[_Attempt]:
+    title = _header(TITLES[found.law], found)
+    known: set[str] = set()
+    for aspects in ASPECTS[found.law]:
+        for style in _styles(request, aspects):
+            try:
+                script = Script(request, style, aspects).text(title)
+            except Unsupported:
+                if style.exact:
+                    raise
+                continue
+            if script not in known:
+                known.add(script)
+                yield _Attempt(script, style, aspects)
+
+
+def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
+    case = request.case
+    few = _numbers(request) <= FEW
+    random = not few or any(draws(layer, case.protocol.train) for layer in case.layers)
+    whole = any(c.keep for c in case.choices()) and _listed(request)
+    base = Style(literal=few, nan=_has_rrelu(request))
+    for compare in ("equal", "none", "bits", "nan"):
+        for seed in range(4 if random else 1):
+            for summed in (True, False):
+                for ops in (True, False) if whole else (False,):
+                    for grad in (False, True) if "no error" in aspects else (False,):
+                        if summed and case.protocol.loss != "mse":
+                            continue
+                        yield replace(
+                            base,
+                            seed=seed,
+                            summed=summed,
+                            whole_ops=ops,
+                            compare=compare,
+                            input_grad=grad,
+                        )
+        if _numbers(request) <= MOST:
+            yield Style(exact=True, compare=compare, nan=base.nan)
+
+
+def _listed(request: Request) -> bool:
+    """Whether a list of operators can say what every policy keeps."""
+    kept = {k.op for c in request.case.choices() for k in c.keep}
+    present = {op for l in request.case.layers for op in ops_of(l, request.case.protocol.train)}
+    return kept & present <= set(OPS)
+
+
+def _numbers(request: Request) -> int:
+    arrays = request.arrays
+    return sum(a.size for a in (*arrays.parameters, *arrays.inputs, *arrays.targets))
+
+
+def _has_rrelu(request: Request) -> bool:
+    return any(layer.kind == "rrelu" for layer in request.case.layers)
+
+
+def _header(title: str, found: Finding) -> str:
+    place = found.parts.get("at", "")
+    # The script prints errors in full.
+    got = found.parts.get("got", "").partition(". ")[0]
+    lines = comment(title + ".")
+    if place:
+        expected = found.parts.get("expected", "")
+        lines += comment(f"Found at {place}: expected {expected}, got {got}")
+    return "\n".join([*lines, f"# torch {torch.__version__}; run: python this_file.py"])
+
+
+def _run_all(scripts: list[str]) -> list[tuple[int, str]]:
+    """The exit status and the output of each, up to the first one with a difference; nothing when
+    one of them crashes."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _RUNNER],
+            input=json.dumps(scripts),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+        return [(status, out) for status, out in json.loads(ended.stdout)]
+    except (subprocess.TimeoutExpired, ValueError):
+        return []
+
+
+def _run_alone(script: str) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "script.py"
+        path.write_text(script)
+        try:
+            ended = subprocess.run(
+                [sys.executable, str(path)],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return 2, ""
+    return ended.returncode, ended.stdout
+
+
+def _shows(attempt: _Attempt, status: int, out: str, found: Finding) -> bool:
+    last = out.rstrip().rpartition("\n")[2]
+    if status != 1 or not last.startswith("DIFFERENT"):
+        return False
+    if "error" in attempt.aspects:
+        # The same error, not one that the shortened script brought in.
+        return found.parts.get("got", "").partition(": ")[2][:30] in out
+    if "no error" in attempt.aspects:
+        return attempt.style.exact or "is wrong" in last
+    plain = [line for line in out.splitlines() if line.startswith("  plain")]
+    return attempt.style.compare == "nan" or not any("nan" in line for line in plain)

@@ -1,0 +1,283 @@
+"""The text of a script that shows a case in PyTorch alone; export.py says when which one is taken."""
+
+from __future__ import annotations
+
+from rematch.protocol import Unsupported
+from rematch.pytorch.script_layers import call, draws
+from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
+from rematch.pytorch.script_tail import CALL, helpers_of, imports_of, tail
+
+
+class Script(ModelText):
+    """Writes one script. `aspects` are what both runs are compared by: "outputs", "gradients",
+    "input gradient", "buffers", "parameters", "reevaluation", "random state", "draws", "error", or
+    "no error": then the injected failure is all that is run."""
+
+    def text(self, title: str) -> str:
+        """The whole script. Raises Unsupported for what cannot be written."""
+        body = indented(self._run())
+        flag = ", change" if self._fails else ""
+        lines = [f"def run(checkpointed{flag}):", *body, "", "", *tail(self._style, self._aspects)]
+        if self._calls > 1:
+            lines[1:1] = indented(CALL)
+        listed, flagged = self._style.whole_ops, not self._keeps_all()
+        policy = "=contexts" in "\n".join(lines) and not listed
+        lines = [*helpers_of(self._style, policy, flagged), *lines]
+        gap = [""] if lines[0].startswith("torch.") else ["", ""]
+        text = "\n".join([*imports_of("\n".join(lines)), *gap, *lines]) + "\n"
+        return "\n".join([*title.splitlines(), text])
+
+    def _run(self) -> list[str]:
+        style, arrays = self._style, self._request.arrays
+        make = self._layers.tensors.make
+        state: list[str] = []
+        first = arrays.trial_input if self._fails else arrays.inputs[0]
+        target = arrays.trial_target if self._fails else arrays.targets[0]
+        if self._many:
+            state.append(f"inputs = {self._stack(arrays.inputs)}")
+            if not style.summed:
+                state.append(f"targets = {self._stack(arrays.targets)}")
+        else:
+            state.append(f"x = {make(first, grad=self._input_grad)}")
+            if not style.summed:
+                if target is None:
+                    raise Unsupported("a forward that fails has no target")
+                state.append(f"target = {make(target)}")
+        state += self._layers.definitions()
+        trained = self._layers.trained()
+        if self._protocol.prior_gradients and trained and not self._fails:
+            state += [f"for p in ({', '.join(trained)},):", INDENT + "p.grad = torch.ones_like(p)"]
+        if "draws" in self._aspects:
+            state.append("drawn = defaultdict(list)")
+        if self._counted:
+            state.append("entered = 0")
+        definitions = self._definitions()
+        body = self._several() if self._many else self._single()
+        random = self._layers.tensors.drawn or "random state" in self._aspects or any(
+            draws(layer, self._protocol.train) for layer in self._case.layers
+        )
+        # The random state of the case is that of its seed when its first forward begins.
+        seed = [f"torch.manual_seed({self._case.seed if style.exact else style.seed})"]
+        if style.exact or not self._layers.tensors.drawn:
+            return [*state, *definitions, *(seed if random else []), *body]
+        return [*seed, *state, *definitions, *body]
+
+    def _stack(self, arrays: list) -> str:
+        make = self._layers.tensors.make
+        return "[" + ", ".join(make(array) for array in arrays) + "]"
+
+    def _loss(self, output: str, target: str) -> str:
+        if self._style.summed:
+            return f"{output}.sum()"
+        rank = 2 if any(l.kind == "flatten" for l in self._case.layers) else len(self._case.input)
+        output += "" if rank == 2 else ".flatten(1)"
+        output += ".float()" if self._protocol.autocast != "off" else ""
+        if self._protocol.loss == "mse":
+            return f"F.mse_loss({output}, {target})"
+        return f"F.cross_entropy({output}, {target})"
+
+    def _scoped(self, lines: list[str]) -> list[str]:
+        """Within the forward's scopes."""
+        if self._protocol.autocast == "off":
+            return lines
+        return [f"with {self._autocast()}:", *indented(lines)]
+
+    def _autocast(self) -> str:
+        cache = "" if self._protocol.cast_cache else "cache_enabled=False"
+        return call("torch.autocast", '"cpu"', "dtype=torch.bfloat16", cache)
+
+    def _backward(self, loss: str) -> list[str]:
+        count = self._protocol.backwards
+        lines = [f"{loss}.backward()"]
+        if count > 1:
+            again = f"{loss}.backward(retain_graph=True)"
+            before = [again] if count == 2 else [f"for _ in range({count - 1}):", INDENT + again]
+            lines = [*before, *lines]
+        if self._protocol.autocast == "both":
+            lines = [f"with {self._autocast()}:", *indented(lines)]
+        risky = any(c.reentrant for c in self._case.choices()) or not self._layers.trained()
+        if self._style.exact and risky and not self._input_grad:
+            lines = [f"if {loss}.requires_grad:", *indented(lines)]
+        return lines
+
+    def _model(self) -> list[str]:
+        names = self._names(0, False)
+        lines = [f"{names[0]} = x"] if names[0] != "x" else []
+        lines += self._range(0, self._end, self._segments, inside=False)
+        if self._plan.offload:
+            scope = "with save_on_cpu() if checkpointed else nullcontext():"
+            lines = [scope, *indented(lines or ["pass"])]
+        return lines
+
+    def _outputs(self) -> list[str]:
+        return self._names(self._end, False)
+
+    def _single(self) -> list[str]:
+        outputs, kind = self._outputs(), self._protocol.inject
+        loss = self._loss(outputs[0], "target")
+        # A loss that is used once needs no name.
+        named = "outputs" in self._aspects or self._protocol.backwards > 1 or self._fails
+        named = named or _apart(self._protocol.autocast, self._style.exact)
+        lines = self._scoped([*self._model(), *([f"loss = {loss}"] if named else [])])
+        if self._fails and kind in ("weight_changed", "input_changed"):
+            lines += ["if change:", *indented(self._change())]
+        if "random state" in self._aspects:
+            lines.append("after_forward = torch.get_rng_state()")
+        lines += self._backward("loss" if named else loss)
+        results = self._results(outputs, "x")
+        if "random state" in self._aspects:
+            results["random state after the forward"] = "after_forward"
+            results["random state after the backward"] = "torch.get_rng_state()"
+        if "draws" in self._aspects:
+            for i, layer in enumerate(self._case.layers):
+                if draws(layer, self._protocol.train):
+                    for at, name in ((0, "in the forward"), (-1, "the last time it ran")):
+                        results[f"{layer.kind} {i} {name}"] = f"drawn['{layer.kind} {i}'][{at}]"
+        lines += self._optimizer_lines()[0] + self._optimizer_lines()[1]
+        if "parameters" in self._aspects:
+            results |= {name: f"{name}.detach()" for name in self._layers.trained()}
+        if "error" in self._aspects:
+            return lines
+        entries = [f'"{name}": {value}' for name, value in results.items()]
+        line = f"return {{{', '.join(entries)}}}"
+        if len(line) <= WIDTH - 4:
+            return [*lines, line]
+        return [*lines, "return {", *indented([e + "," for e in entries]), "}"]
+
+    def _change(self) -> list[str]:
+        written = "x"
+        if self._protocol.inject == "weight_changed":
+            used = self._request.model.layer_parameters[self._protocol.inject_layer]
+            written = self._layers.parameters[used[0]]
+        return ["with torch.no_grad():", f"{INDENT}{written}.mul_(-1.5).sub_(1)"]
+
+    def _results(self, outputs: list[str], x: str) -> dict[str, str]:
+        """What is compared after one forward and backward, by name."""
+        results = {}
+        if "outputs" in self._aspects:
+            results |= {"output" if i == 0 else f"output {i}": f"{name}.detach()"
+                        for i, name in enumerate(outputs)}
+            results["loss"] = "loss.detach()"
+        if {"gradients", "input gradient"} & set(self._aspects) and self._input_grad:
+            results["x.grad"] = f"{x}.grad"
+        if "gradients" in self._aspects:
+            results |= {f"{name}.grad": f"{name}.grad" for name in self._layers.trained()}
+        if "buffers" in self._aspects:
+            results |= {name: name for name in self._layers.buffers}
+        return results
+
+    def _optimizer_lines(self) -> tuple[list[str], list[str]]:
+        """What makes the optimizer, and its step; nothing where it does not matter."""
+        p, trained = self._protocol, self._layers.trained()
+        matters = p.steps > 1 or {"parameters", "reevaluation"} & set(self._aspects)
+        if not matters or not trained or self._fails:
+            return [], []
+        name, momentum = ("SGD", f"momentum={p.momentum}") if p.optimizer == "sgd" else ("Adam", "")
+        momentum = momentum if p.momentum else ""
+        made = call(f"torch.optim.{name}", f"[{', '.join(trained)}]", f"lr={p.learning_rate}", momentum)
+        return [f"optimizer = {made}"], ["optimizer.step()"]
+
+    def _several(self) -> list[str]:
+        """Steps, microbatches, a trial before them, and an evaluation after them."""
+        p, outputs = self._protocol, self._outputs()
+        made, step = self._optimizer_lines()
+        lines = ["def forward(x):", *indented(self._model()), f"{INDENT}return {', '.join(outputs)}", ""]
+        if self._trial:
+            lines += self._trial_lines()
+        lines += [*made, "results = {}"]
+        where = "step {step}, forward {i}: "
+        forward = [f"x = inputs[i].clone(){'.requires_grad_()' if self._input_grad else ''}"]
+        target = "targets[i]"
+        forward += self._scoped(
+            [f"{', '.join(outputs)} = forward(x)", f"loss = {self._loss(outputs[0], target)}"]
+        )
+        results = self._results(outputs, "x")
+        late = {k: v for k, v in results.items() if k == "x.grad"}
+        early = {k: v for k, v in results.items() if k.startswith(("output", "loss"))}
+        final = {k: v for k, v in results.items() if k not in late and k not in early}
+        keep = [f'results[f"{where}{k}"] = {v}' for k, v in early.items()]
+        if "random state" in self._aspects:
+            keep.append(f'results[f"{where}random state"] = torch.get_rng_state()')
+        after = [f'results[f"{where}{k}"] = {v}' for k, v in late.items()]
+        begin = f"step * {p.microbatches}" if p.microbatches > 1 else "step"
+        span = f"range({begin}, {begin} + {p.microbatches})"
+        loop = [f"for step in range({p.steps}):"]
+        if p.forwards_first:
+            inner = [f"waiting = []", f"for i in {span}:"]
+            inner += indented([*forward, *keep, "waiting.append((i, x, loss))"])
+            inner += ["for i, x, loss in reversed(waiting):"]
+            inner += indented([*self._backward("loss"), *after])
+        else:
+            inner = [f"for i in {span}:", *indented([*forward, *keep, *self._backward("loss"), *after])]
+        copied = {k: f"None if {v} is None else {v}.clone()" if k.endswith("grad") else f"{v}.clone()"
+                  for k, v in final.items()}
+        inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" in k]
+        inner += step
+        inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" not in k]
+        if "parameters" in self._aspects:
+            inner += [f'results[f"step {{step}}: {n}"] = {n}.detach().clone()'
+                      for n in self._layers.trained()]
+        if "random state" in self._aspects:
+            inner.append('results[f"step {step}: random state"] = torch.get_rng_state()')
+        if p.zero_grad and p.steps > 1 and self._layers.trained():
+            inner += [f"for p in ({', '.join(self._layers.trained())},):", INDENT + "p.grad = None"]
+        lines += [*loop, *indented(inner)]
+        if "reevaluation" in self._aspects:
+            lines += self._evaluation()
+        return [*lines, "return results"]
+
+    def _evaluation(self) -> list[str]:
+        given = self._request.arrays.reevaluation
+        if given is None:
+            raise Unsupported("there is nothing to evaluate on")
+        if not self._style.exact:
+            given = given.round(2)
+        lines = [f"x = {self._layers.tensors.make(given)}"]
+        lines += ["x0 = x"] if self._names(0, False)[0] != "x" else []
+        for index, layer in enumerate(self._case.layers):
+            x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
+            count = 2 if layer.kind in ("split", "duplicate") else 1
+            targets = [self._name((index, k), False) if (index, k) in self._live[index + 1] else "_"
+                       for k in range(count)]
+            made = self._layers.expression(index, x, train=False)
+            if made != ", ".join(targets):
+                lines.append(f"{', '.join(targets)} = {made}")
+        return ["# In eval mode, on an input that neither run has seen.", "with torch.no_grad():",
+                *indented(lines), f'results["evaluation"] = {self._outputs()[0]}']
+
+    def _trial_lines(self) -> list[str]:
+        """The injected failure before the first step, and what is set back after it."""
+        kind, arrays = self._protocol.inject, self._request.arrays
+        make, outputs = self._layers.tensors.make, self._outputs()
+        lines = ["trial = True"] if self._counted else []
+        lines.append(f"x = {make(arrays.trial_input, grad=self._input_grad)}")
+        loss: list[str] = []
+        if arrays.trial_target is not None and not self._style.summed:
+            lines.append(f"target = {make(arrays.trial_target)}")
+        if arrays.trial_target is not None or self._style.summed:
+            loss = [f"loss = {self._loss(outputs[0], 'target')}"]
+        body = self._scoped([f"{', '.join(outputs)} = forward(x)", *loss])
+        undo: list[str] = []
+        if kind in ("weight_changed", "input_changed"):
+            change = self._change()
+            written = change[1].strip().split(".mul_")[0]
+            lines.append(f"before = {written}.detach().clone()")
+            undo = ["with torch.no_grad():", f"{INDENT}{written}.copy_(before)"]
+            body += change
+        if kind not in ("graph_dropped", "forward_throws") and loss:
+            body += self._backward("loss")
+        lines += ["try:", *indented(body), "except RuntimeError as error:"]
+        lines += [INDENT + 'print("trial:", error)', *undo]
+        lines += [f"del {', '.join(dict.fromkeys([*outputs, *(['loss'] if loss else [])]))}"] \
+            if kind == "graph_dropped" else []
+        trained = self._layers.trained()
+        if trained:
+            value = "torch.ones_like(p)" if self._protocol.prior_gradients else "None"
+            lines += [f"for p in ({', '.join(trained)},):", f"{INDENT}p.grad = {value}"]
+        return [*lines, *(["trial = False"] if self._counted else [])]
+
+
+
+def _apart(autocast: str, exact: bool) -> bool:
+    """Whether the loss is computed elsewhere than where its backward begins."""
+    return autocast != "off" or exact

@@ -1,0 +1,281 @@
+"""The layers of a case as a user of PyTorch writes them: the text of their tensors and calls."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+
+from rematch.case import Case, Layer
+from rematch.protocol import Request
+
+RANDOM = ("dropout", "rrelu", "gaussian_noise")
+MODULES = {
+    "linear": "linear",
+    "conv2d": "conv",
+    "batch_norm": "bn",
+    "layer_norm": "norm",
+    "group_norm": "norm",
+    "rms_norm": "norm",
+}
+"""The kinds that are modules in torch.nn, and what variables of them are called."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a script is written. The usual one is short; the last one is the case to the bit."""
+
+    exact: bool = False
+    """Numbers of the case, unrounded, its seed, and its loss."""
+    literal: bool = True
+    """Numbers of the case, not drawn ones."""
+    seed: int = 0
+    summed: bool = False
+    """The loss is the sum of the outputs."""
+    input_grad: bool = False
+    """The input requires a gradient, though in the case it does not."""
+    compare: str = "equal"
+    """"equal", "none" (some are None), "bits" (0 is not -0) or "nan" (NaN is equal to itself)."""
+    nan: bool = False
+    """Memory that nobody wrote to is NaN."""
+    whole_ops: bool = False
+    """A policy lists operators; otherwise it keeps whatever the named layers compute."""
+
+
+def draws(layer: Layer, train: bool) -> bool:
+    return train and (layer.kind == "rrelu" or (layer.kind in RANDOM and layer.p > 0))
+
+
+def rank_of(case: Case, index: int) -> int:
+    """How many dimensions the first operand of a layer has."""
+    flat = any(layer.kind == "flatten" for layer in case.layers[:index])
+    return 2 if flat else len(case.input)
+
+
+def _number(value: np.generic, exact: bool) -> str:
+    if value.dtype.kind in "iu" or not np.isfinite(value):
+        return repr(value.item()) if value.dtype.kind in "iu" else f'float("{value}")'
+    if not exact:
+        value = value.dtype.type(round(float(value), 2))
+    return np.format_float_positional(value, unique=True, trim="0")
+
+
+def _nested(array: np.ndarray, exact: bool) -> str:
+    if array.ndim == 0:
+        return _number(array[()], exact)
+    return "[" + ", ".join(_nested(part, exact) for part in array) + "]"
+
+
+def call(name: str, *arguments: str) -> str:
+    return f"{name}({', '.join(a for a in arguments if a)})"
+
+
+class Tensors:
+    """The text that makes the tensors of a case."""
+
+    def __init__(self, case: Case, style: Style) -> None:
+        self._case = case
+        self._style = style
+        self.drawn = False
+        """Whether any of them are random."""
+
+    def make(self, array: np.ndarray, role: str = "", grad: bool = False) -> str:
+        """`role` is that of a parameter, "classes" of a target, or nothing."""
+        options = ["dtype=torch.float64" if self._case.dtype == "float64" else ""]
+        options.append("requires_grad=True" if grad else "")
+        shape = ", ".join(map(str, array.shape))
+        for value, name in ((0, "zeros"), (1, "ones")):
+            if array.dtype.kind == "f" and (array == value).all():
+                return call(f"torch.{name}", shape, *options)
+        if self._style.literal or role.startswith("running"):
+            integral = array.dtype.kind != "f"
+            return call(
+                "torch.tensor",
+                _nested(array, self._style.exact),
+                *(["dtype=torch.int64"] if integral else options),
+            )
+        self.drawn = True
+        if array.dtype.kind != "f":
+            return f"torch.randint({int(array.max()) + 1}, ({shape},))"
+        return call("torch.randn", shape, *options)
+
+
+class Layers:
+    """Names for parameters, the lines that make them, and the calls of layers."""
+
+    def __init__(self, request: Request, style: Style) -> None:
+        self.request, self.style = request, style
+        self.case, self.model = request.case, request.model
+        self.train = self.case.protocol.train
+        self.tensors = Tensors(self.case, style)
+        kept = {keep.op for choice in self.case.choices() for keep in choice.keep}
+        self._native_dropout = "dropout" in kept
+        self._modules: dict[int, str] = {}
+        self._detached = {
+            p
+            for layer in request.detached_layers
+            for p in self.model.layer_parameters[layer]
+        }
+        if not style.literal:
+            self._name_modules()
+        self.parameters = [self._parameter(i) for i in range(len(self.model.parameters))]
+        self.buffers = [self._buffer(i) for i in range(len(self.model.buffers))]
+
+    def _name_modules(self) -> None:
+        owners = [
+            i
+            for i, layer in enumerate(self.case.layers)
+            if layer.kind in MODULES
+            and layer.tied_to < 0
+            and not self._detached & set(self.model.layer_parameters[i])
+        ]
+        names = [MODULES[self.case.layers[i].kind] for i in owners]
+        for i, name in zip(owners, names, strict=True):
+            self._modules[i] = name if names.count(name) == 1 else f"{name}{i}"
+
+    def _parameter(self, index: int) -> str:
+        info = self.model.parameters[index]
+        if info.layer in self._modules:
+            return f"{self._modules[info.layer]}.{info.role}"
+        alone = len({p.layer for p in self.model.parameters}) == 1
+        return info.role if alone else f"{info.role}{info.layer}"
+
+    def _buffer(self, index: int) -> str:
+        info = self.model.buffers[index]
+        if info.layer in self._modules:
+            return f"{self._modules[info.layer]}.{info.role}"
+        alone = len({b.layer for b in self.model.buffers}) == 1
+        return info.role if alone else f"{info.role}{info.layer}"
+
+    def trained(self) -> list[str]:
+        return [
+            name
+            for name, info in zip(self.parameters, self.model.parameters, strict=True)
+            if not info.frozen
+        ]
+
+    def definitions(self) -> list[str]:
+        """The lines that make parameters and buffers."""
+        lines = [self._module(i, name) for i, name in self._modules.items()]
+        arrays = self.request.arrays
+        for index, info in enumerate(self.model.parameters):
+            if info.layer not in self._modules:
+                made = self.tensors.make(arrays.parameters[index], info.role, not info.frozen)
+                lines.append(f"{self.parameters[index]} = {made}")
+        for index, info in enumerate(self.model.buffers):
+            if info.layer not in self._modules:
+                lines.append(
+                    f"{self.buffers[index]} = {self.tensors.make(arrays.buffers[index], info.role)}"
+                )
+        for index in sorted(self._detached):
+            name = self.parameters[index]
+            if not lines[-1].startswith("#") and index == min(self._detached):
+                lines.append("# The reentrant variant takes these for constants.")
+            lines.append(f"{name}_used = {name} if checkpointed else {name}.detach()")
+        return lines
+
+    def _module(self, index: int, name: str) -> str:
+        layer = self.case.layers[index]
+        used = self.model.layer_parameters[index]
+        shape = self.request.arrays.parameters[used[0]].shape
+        double = "dtype=torch.float64" if self.case.dtype == "float64" else ""
+        frozen = ".requires_grad_(False)" if self.model.parameters[used[0]].frozen else ""
+        self.tensors.drawn |= layer.kind in ("linear", "conv2d")
+        bias = "" if layer.bias else "bias=False"
+        if layer.kind == "linear":
+            made = call("nn.Linear", str(shape[1]), str(shape[0]), bias, double)
+        elif layer.kind == "conv2d":
+            sizes = map(str, (shape[1], shape[0], layer.kernel))
+            made = call("nn.Conv2d", *sizes, *_window(layer), bias, double)
+        elif layer.kind == "batch_norm":
+            made = call(f"nn.BatchNorm{'1d' if rank_of(self.case, index) == 2 else '2d'}",
+                        str(shape[0]), double)
+            frozen += "" if self.train else ".eval()"
+        elif layer.kind == "group_norm":
+            made = call("nn.GroupNorm", str(layer.groups), str(shape[0]), double)
+        elif layer.kind == "rms_norm":
+            made = call("nn.RMSNorm", str(shape[0]), "eps=1e-5", double)
+        else:
+            made = call("nn.LayerNorm", str(shape[0]), double)
+        return f"{name} = {made}{frozen}"
+
+    def expression(self, index: int, x: list[str], train: bool | None = None) -> str:
+        """What layer `index` makes of its operands. A name by itself: nothing happens."""
+        layer, train = self.case.layers[index], self.train if train is None else train
+        owner = index if layer.tied_to < 0 else layer.tied_to
+        used = [
+            f"{self.parameters[p]}_used" if p in self._detached and index in
+            self.request.detached_layers else self.parameters[p]
+            for p in self.model.layer_parameters[index]
+        ]
+        if owner in self._modules and train == self.train:
+            return f"{self._modules[owner]}({x[0]})"
+        kind = layer.kind
+        if kind == "linear":
+            return call("F.linear", x[0], *used)
+        if kind == "conv2d":
+            return call("F.conv2d", x[0], *used, *_window(layer))
+        if kind.endswith("pool2d"):
+            stride = "" if layer.stride == layer.kernel else f"stride={layer.stride}"
+            padding = f"padding={layer.padding}" if layer.padding else ""
+            return call(f"F.{kind}", x[0], str(layer.kernel), stride, padding)
+        if kind == "batch_norm":
+            own = [
+                name
+                for name, info in zip(self.buffers, self.model.buffers, strict=True)
+                if info.layer == index
+            ]
+            return call("F.batch_norm", x[0], *own, *used, "training=True" if train else "")
+        if kind == "group_norm":
+            return call("torch.group_norm", x[0], str(layer.groups), *used)
+        if kind in ("layer_norm", "rms_norm"):
+            width = self.request.arrays.parameters[self.model.layer_parameters[index][0]].shape[0]
+            eps = "1e-5" if kind == "rms_norm" else ""
+            return call(f"F.{kind}", x[0], f"({width},)", *used, eps)
+        return self._without_parameters(layer, index, x, train)
+
+    def _without_parameters(self, layer: Layer, index: int, x: list[str], train: bool) -> str:
+        kind = layer.kind
+        if kind in ("dropout", "gaussian_noise") and not draws(layer, train):
+            return x[0]
+        if kind == "dropout":
+            if self._native_dropout:
+                return f"torch.native_dropout({x[0]}, {layer.p}, True)[0]"
+            return call("F.dropout", x[0], "" if layer.p == 0.5 else f"p={layer.p}")
+        if kind == "gaussian_noise":
+            factor = "" if layer.p == 1 else f"{layer.p} * "
+            return f"{x[0]} + {factor}torch.randn_like({x[0]})"
+        if kind == "rrelu":
+            if not train:
+                return f"F.leaky_relu({x[0]}, (1 / 8 + 1 / 3) / 2)"
+            return f"F.rrelu({x[0]}, training=True)"
+        if kind == "flatten":
+            return x[0] if rank_of(self.case, index) == 2 else f"{x[0]}.flatten(1)"
+        if kind == "relu":
+            return f"torch.relu{'_' if layer.in_place else ''}({x[0]})"
+        if kind in ("gelu", "silu"):
+            return f"F.{kind}({x[0]})"
+        if kind == "softmax":
+            return f"torch.softmax({x[0]}, -1)"
+        if kind == "add":
+            return f"{x[0]} + {x[1]}"
+        if kind == "concat":
+            return f"torch.cat(({x[0]}, {x[1]}), 1)"
+        if kind == "split":
+            first = layer.features
+            parts = f"{x[0]}.split(({first}, {x[0]}.shape[1] - {first}), 1)"
+            return f"tuple(part.clone() for part in {parts})"
+        if kind == "duplicate":
+            return f"{x[0]}, {x[0]}"
+        return f"torch.{kind}({x[0]})"
+
+
+def _window(layer: Layer) -> list[str]:
+    stride = f"stride={layer.stride}" if layer.stride != 1 else ""
+    return [stride, f"padding={layer.padding}" if layer.padding else ""]
+
+
+def comment(text: str) -> list[str]:
+    """Lines of a comment."""
+    return [f"# {line}" for line in textwrap.wrap(text, 96, break_long_words=False)]

@@ -1,0 +1,166 @@
+"""Scripts that show a finding in PyTorch alone, run by an interpreter that knows only PyTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from cases import chain, regressions, run_of, segment
+
+pytest.importorskip("torch")
+
+TRAINABLE = {"input_requires_grad": True}
+LONGEST = 60
+TIED = [{"kind": "linear", "features": 6}, {"kind": "linear", "features": 6, "tied_to": 0}]
+
+
+def finding(law, expected="1", got="2"):
+    return f"{law}: a sentence\nat: step 0\nexpected: {expected}\ngot: {got}"
+
+
+def ask(subject, case, found, **rest):
+    subject.send({"export": {"id": 3, **run_of(case), "detached_layers": [], "finding": found, **rest}})
+    answer = subject.receive()["answer"]
+    assert answer.pop("id") == 3
+    return answer
+
+
+def run(script, tmp_path):
+    """The exit status and the output of a script."""
+    file = tmp_path / "this_file.py"
+    file.write_text(script)
+    ended = subprocess.run(
+        [sys.executable, "-I", str(file)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return ended.returncode, ended.stdout
+
+
+def shown(subject, tmp_path, case, found, **rest):
+    """What the script of a finding prints, in which it must show."""
+    answer = ask(subject, case, found, **rest)
+    assert "script" in answer, answer
+    status, out = run(answer["script"], tmp_path)
+    assert status == 1 and out.splitlines()[-1].startswith("DIFFERENT"), out
+    return answer["script"], out
+
+
+def one(*layers, protocol=None, variant="non_reentrant", input=(2, 1), **options):
+    """All layers in one checkpoint."""
+    plan = {"segments": [segment(0, len(layers), variant, **options)]}
+    return chain(*layers, input=input, plan=plan, protocol=protocol or {})
+
+
+def test_pytorch_says_that_it_exports_and_another_checkpoint_function_does_not(
+    torch_subject, start, tmp_path
+):
+    assert torch_subject.hello()["exports"] is True
+    (tmp_path / "mine.py").write_text("from torch.utils.checkpoint import checkpoint\n"
+                                      "def mine(f, *a, **o): return checkpoint(f, *a, **o)\n")
+    mine = start(sys.executable, "-m", "rematch", f"{tmp_path}/mine.py:mine")
+    assert mine.hello()["exports"] is False
+    assert "unsupported" in ask(mine, one("batch_norm"), finding("buffers-after-step"))
+
+
+def test_running_statistics_that_are_updated_twice_show(torch_subject, tmp_path):
+    script, out = shown(torch_subject, tmp_path, one("batch_norm"), finding("buffers-after-step"))
+    assert len(script.splitlines()) <= LONGEST
+    assert out.splitlines()[-1] == "DIFFERENT: running_mean, running_var"
+
+
+def test_the_gradient_that_rrelu_gets_from_unwritten_noise_shows(torch_subject, tmp_path):
+    case = one("rrelu", protocol=TRAINABLE)
+    script, out = shown(torch_subject, tmp_path, case, finding("dropout-masks", "2", "1"))
+    assert len(script.splitlines()) <= LONGEST
+    assert "nan" in out
+
+
+@pytest.mark.parametrize("second", ["dropout", {"kind": "gaussian_noise", "p": 0.5}])
+def test_a_draw_that_follows_a_kept_one_shows(torch_subject, tmp_path, second):
+    # With a layer after it, early stop comes when the second draw is over.
+    case = one("dropout", second, "relu", protocol=TRAINABLE, keep=[{"op": "dropout", "index": 0}])
+    script, _ = shown(torch_subject, tmp_path, case, finding("dropout-masks"))
+    assert len(script.splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("kind", "inject"),
+    [("linear", "weight_changed"), ("tanh", "op_exchanged"), ("relu", "input_changed")],
+)
+def test_a_change_that_raises_no_error_gives_a_wrong_gradient(torch_subject, tmp_path, kind, inject):
+    case = one(kind, protocol={**TRAINABLE, "inject": inject})
+    # What waits on the host is a copy, which nobody writes to.
+    case["plan"]["offload"] = inject == "input_changed"
+    arrays = run_of(case)["arrays"]
+    arrays |= {"trial_input": arrays["inputs"][0], "trial_target": arrays["targets"][0]}
+    found = finding("injected-failures", "an error", "none")
+    script, out = shown(torch_subject, tmp_path, case, found, arrays=arrays)
+    assert len(script.splitlines()) <= LONGEST
+    assert "x.grad is wrong" in out.splitlines()[-1]
+
+
+def test_zeros_of_another_sign_show(torch_subject, tmp_path):
+    layers = [{"kind": "linear", "features": 2}, "duplicate", "dropout"]
+    case = chain(*layers, input=(1, 2), plan={"segments": [segment(1, 2, "reentrant")]})
+    script, out = shown(torch_subject, tmp_path, case, finding("parameter-gradients", "0", "-0"))
+    assert len(script.splitlines()) <= LONGEST
+    assert "-0." in out
+
+
+def test_a_tied_weight_that_is_summed_in_another_order_under_autocast_shows(
+    torch_subject, tmp_path
+):
+    plan = {"segments": [segment(0, 1, "reentrant"), segment(1, 2, "reentrant")]}
+    case = chain(*TIED, plan=plan, protocol={**TRAINABLE, "autocast": "both"})
+    shown(torch_subject, tmp_path, case, finding("parameter-gradients"))
+
+
+def test_a_policy_that_misses_a_cast_shows_by_its_error(torch_subject, tmp_path):
+    layers = [{"kind": "linear", "features": 1}, {"kind": "linear", "features": 1, "tied_to": 0}]
+    plan = {"segments": [segment(1, 2, keep=[{"op": "dropout"}])]}
+    case = chain(*layers, input=(1, 1), plan=plan, protocol={"autocast": "forward"})
+    found = finding("errors", "no error", "RuntimeError: aten._to_copy.default encountered")
+    script, out = shown(torch_subject, tmp_path, case, found)
+    assert len(script.splitlines()) <= LONGEST
+    assert "aten._to_copy.default encountered" in out
+
+
+def test_what_agrees_is_said_to_be_the_same(torch_subject, tmp_path):
+    case = one("linear", "dropout", "tanh", protocol={**TRAINABLE, "steps": 2, "microbatches": 2})
+    status, out = run(ask(torch_subject, case, "all laws are kept")["script"], tmp_path)
+    assert (status, out.splitlines()[-1]) == (0, "same")
+
+
+def test_many_numbers_are_drawn_by_a_seed(torch_subject, tmp_path):
+    layers = [{"kind": "linear", "features": 8}, "batch_norm"]
+    case = one(*layers, input=(4, 8))
+    script, _ = shown(torch_subject, tmp_path, case, finding("buffers-after-step"))
+    assert "torch.manual_seed(0)" in script and "nn.Linear(8, 8)" in script
+    assert len(script.splitlines()) <= LONGEST
+
+
+def test_a_finding_that_this_pytorch_does_not_show_is_unsupported(torch_subject):
+    answer = ask(torch_subject, one("tanh", protocol=TRAINABLE), finding("outputs"))
+    assert "script" not in answer and "no script was found" in answer["unsupported"]
+
+
+def test_what_two_runs_cannot_show_is_unsupported(torch_subject):
+    answer = ask(torch_subject, one("tanh", protocol=TRAINABLE), finding("saved-bytes"))
+    assert "saved-bytes" in answer["unsupported"]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in regressions().items() if c.get("plan", {}).get("sequential", {}).get("last_stored", True)]
+)
+def test_scripts_of_saved_cases_run(torch_subject, tmp_path, name):
+    case = regressions()[name]
+    if case.get("protocol", {}).get("inject", "none") != "none":
+        pytest.skip("the harness draws the arrays of a trial")
+    answer = ask(torch_subject, case, "all laws are kept")
+    assert "script" in answer, answer
+    status, out = run(answer["script"], tmp_path)
+    last = out.splitlines()[-1]
+    assert (status == 0) == (last.split(":")[0] == "same") and (status == 1) == (
+        last.startswith("DIFFERENT")
+    )
