@@ -223,13 +223,16 @@ def test_values_that_skip_a_border_cross_sequential_plans(torch_subject):
     assert "error" not in checkpointed and differing(checkpointed) == []
 
 
-def test_a_policy_keeps_a_product_from_being_computed_again(torch_subject):
-    kept = segment(0, 2, keep=[{"op": "linear"}])
-    case = chain("linear", "tanh", plan={"segments": [kept]}, protocol=TRAINABLE)
+@pytest.mark.parametrize("before", range(3))
+def test_a_policy_keeps_products_from_being_computed_again(torch_subject, before):
+    """Whichever way it says so: that depends on the layer."""
+    kept = segment(0, before + 2, keep=[{"op": "linear"}])
+    layers = ["tanh"] * before + ["linear", "tanh"]
+    case = chain(*layers, plan={"segments": [kept]}, protocol=TRAINABLE)
     _, checkpointed = both(torch_subject, case)
     assert differing(checkpointed) == []
-    again = [v for v in checkpointed["values"] if v.get("execution") and v["op"] == "aten::addmm"]
-    assert again == []
+    again = [v["op"] for v in checkpointed["values"] if v.get("execution") and "op" in v]
+    assert "aten::addmm" not in again and again.count("aten::tanh") >= before
 
 
 def test_a_policy_on_rrelu_is_unsupported(torch_subject):

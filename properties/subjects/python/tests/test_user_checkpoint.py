@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import textwrap
 
@@ -10,6 +11,9 @@ from cases import chain, run_of, segment
 from conftest import observed
 
 pytest.importorskip("torch")
+from torch.utils import checkpoint as torch_checkpoint  # noqa: E402
+
+TRAINABLE = {"input_requires_grad": True}
 
 THREE_LINES = """
 from rematch import serve
@@ -50,6 +54,37 @@ def plain(function, *inputs, **options):
 def fails(function, *inputs, **options):
     raise MemoryError("no room")
 """
+OWN = """
+from functools import partial
+from rematch.pytorch import model
+
+real = model.checkpoint
+
+def stops_late(function=None, *inputs, early_stop=False, **options):
+    return real(function, *inputs, early_stop=early_stop, **options)
+
+def loses_keywords(function, *inputs, **options):
+    calls = []
+    def run(*inputs, **keywords):
+        calls.append(0)
+        return function(*inputs, **(keywords if len(calls) == 1 else {}))
+    return real(run, *inputs, **options)
+
+def loses_constants(function, *inputs, **options):
+    return real(function, *(t for t in inputs if isinstance(t, torch.Tensor)), **options)
+
+def wants_tensors_back(function, *inputs, **options):
+    returned = real(function, *inputs, **options)
+    for t in returned if isinstance(returned, tuple) else (returned,):
+        t.shape
+    return returned
+
+def is_no_decorator(function, *inputs, **options):
+    return real(function, *inputs, **options)
+"""
+AS_OWN = """
+model.checkpoint = {function}
+"""
 MASKED = chain(
     "linear",
     "dropout",
@@ -57,6 +92,14 @@ MASKED = chain(
     plan={"segments": [segment(1, 3)]},
     protocol={"input_requires_grad": True},
 )
+
+
+def own(start_python, function, case):
+    """The record of a checkpointed run in which that function stands for PyTorch's checkpoint()."""
+    start = OWN + AS_OWN.format(function=function) + THREE_LINES.format(function=function)
+    harness = start_python(PREAMBLE + start)
+    harness.hello()
+    return harness.record(**run_of(case), checkpointed=True)
 
 
 @pytest.fixture
@@ -132,3 +175,39 @@ def test_a_name_that_leads_nowhere_ends_with_a_sentence(start, place, says):
     status, out, err = start(sys.executable, "-m", "rematch", place).close()
     assert status == 1 and out == ""
     assert says in err and "Traceback" not in err
+
+
+def test_the_usual_early_stop_of_pytorch_is_left_unsaid(start_python, torch_subject):
+    if "early_stop" not in inspect.signature(torch_checkpoint.checkpoint).parameters:
+        pytest.skip("this PyTorch has no such option")
+    layers = ["linear", {"kind": "add", "from": [0, 0]}]
+    case = chain(*layers, plan={"segments": [segment(0, 2)]}, protocol=TRAINABLE)
+    record = torch_subject.record(**run_of(case), checkpointed=True)
+    assert [e["count"] for e in record["executions"]] == [2, 1]
+    assert [e["count"] for e in own(start_python, "stops_late", case)["executions"]] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("function", "variant", "begin"),
+    [
+        ("loses_keywords", "non_reentrant", 0),
+        ("loses_constants", "non_reentrant", 0),
+        ("loses_constants", "reentrant", 0),
+        ("wants_tensors_back", "reentrant", 0),
+        ("is_no_decorator", "reentrant", 1),
+    ],
+)
+def test_pytorch_is_given_more_than_tensors_and_used_as_a_decorator(
+    start_python, torch_subject, function, variant, begin
+):
+    if begin and not torch_checkpoint_decorates():
+        pytest.skip("the checkpoint() of this PyTorch makes no decorators")
+    plan = {"segments": [segment(begin, 2, variant)]}
+    case = chain("linear", "duplicate", plan=plan, protocol=TRAINABLE)
+    assert "error" not in torch_subject.record(**run_of(case), checkpointed=True)
+    assert "error" in own(start_python, function, case)
+
+
+def torch_checkpoint_decorates():
+    parameter = inspect.signature(torch_checkpoint.checkpoint).parameters["function"]
+    return parameter.default is not parameter.empty

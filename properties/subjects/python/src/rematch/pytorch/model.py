@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ Values = tuple[Tensor, ...]
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]
 """A function with the signature of torch.utils.checkpoint.checkpoint()."""
+_HAS_DEFAULT = {n for n, p in signature(checkpoint).parameters.items() if p.default is not p.empty}
 
 
 @dataclass
@@ -109,6 +112,7 @@ class TorchModel:
         for buffer, info in zip(self.buffers, model.buffers, strict=True):
             self._buffers_of[info.layer].append(buffer)
         kept = {keep.op for choice in case.choices() for keep in choice.keep}
+        self._own = self.checkpoint is checkpoint
         self._layers = LAYERS | ({"dropout": native_dropout} if "dropout" in kept else {})
 
     def forward(self, state: Forward) -> Values:
@@ -158,19 +162,19 @@ class TorchModel:
             for index in range(layer, segment.begin):
                 values = self._run_layer(index, state, values)
 
-            def run(*inputs: Tensor, segment: Segment = segment) -> Any:
-                outputs = self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
-                return _bare(outputs)
-
-            values = self._run_checkpoint(run, segment.begin, segment.end, segment.choice, values)
+            values = self._run_checkpoint(segment, state, values)
             layer = segment.end
         for index in range(layer, end):
             values = self._run_layer(index, state, values)
         return values
 
-    def _run_checkpoint(
-        self, function: Function, begin: int, end: int, choice: Choice, values: Values
-    ) -> Values:
+    def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
+        outputs = self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
+        # PyTorch's own hands back what is no tensor as it is.
+        return _bare(outputs) if len(outputs) == 1 or not self._own else (*outputs, segment)
+
+    def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
+        choice = segment.choice
         options: dict[str, Any] = {"use_reentrant": choice.reentrant}
         # What is usual is left unsaid: a checkpoint of the user's own need not know every option.
         if not choice.preserve_rng:
@@ -178,11 +182,28 @@ class TorchModel:
         if not choice.reentrant and choice.determinism == "none":
             options["determinism_check"] = "none"
         if not choice.reentrant and choice.keep:
-            options |= contexts_for(self, choice, begin, end)
-        # The reentrant variant knows no early stop, and no scope is to reach into what it nests.
-        stop = nullcontext() if choice.reentrant else set_checkpoint_early_stop(choice.early_stop)
-        with stop:
-            return _values(self.checkpoint(function, *values, **options))
+            options |= contexts_for(self, choice, segment.begin, segment.end)
+        with self._early_stop(choice, options):
+            if not self._own:
+                function = partial(self._run_segment, segment, state=state)
+                return _values(self.checkpoint(function, *values, **options))
+            # PyTorch's own takes more than tensors, and makes decorators.
+            run, keywords = self._run_segment, {"state": state}
+            if choice.reentrant:
+                run, keywords = partial(run, **keywords), {}
+            if "function" in _HAS_DEFAULT and segment.begin % 2 == 1:
+                return _values(self.checkpoint(**options)(run)(segment, *values, **keywords))
+            return _values(self.checkpoint(run, segment, *values, **options, **keywords))
+
+    def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
+        """Says it by the option where there is one and no scope could override it, by a scope
+        elsewhere. The reentrant variant has none, and no scope is to reach into what it nests."""
+        nests = any(s.nested for s in self.request.case.plan.segments)
+        if self._own and "early_stop" in _HAS_DEFAULT and not nests:
+            if not choice.reentrant and not choice.early_stop:
+                options["early_stop"] = False
+            return nullcontext()
+        return nullcontext() if choice.reentrant else set_checkpoint_early_stop(choice.early_stop)
 
     def _run_sequential(self, state: Forward, values: Values) -> Values:
         plan = self.request.case.plan.sequential
@@ -191,7 +212,7 @@ class TorchModel:
         size = layers // plan.segments
         stored = size * (plan.segments - 1)
         borders = range(size, stored + 1, size)
-        if self.checkpoint is checkpoint and self._can_say(plan.choice, borders):
+        if self._own and self._can_say(plan.choice, borders):
             functions = [self._layer_function(i, state) for i in range(layers)]
             with set_checkpoint_early_stop(plan.choice.early_stop):
                 outputs = checkpoint_sequential(
@@ -222,4 +243,6 @@ def _bare(values: Values) -> Any:
 
 
 def _values(returned: Any) -> Values:
-    return (returned,) if isinstance(returned, Tensor) else tuple(returned)
+    if isinstance(returned, Tensor):
+        return (returned,)
+    return tuple(value for value in returned if isinstance(value, Tensor))

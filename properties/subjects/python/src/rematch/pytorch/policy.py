@@ -21,6 +21,12 @@ from rematch.pytorch.layers import ops_of
 if TYPE_CHECKING:
     from rematch.pytorch.model import TorchModel
 
+_ANSWERS = (
+    (CheckpointPolicy.PREFER_RECOMPUTE, CheckpointPolicy.MUST_RECOMPUTE, False),
+    (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE, True),
+)
+"""All ways of a policy to say that a result is computed again, and that it is kept. In eager runs
+they mean the same; layers take turns."""
 _FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
 NOT_KEPT = {
     "rrelu": "is written in place",
@@ -52,12 +58,11 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
     """The option of checkpoint() that keeps what `choice` says of the layers [begin, end)."""
     kept = kept_layers(model, choice, begin, end)
 
-    def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy | bool:
         final = not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
         place = model.watch.place
-        if place is not None and place.layer in kept and final:
-            return CheckpointPolicy.MUST_SAVE
-        return CheckpointPolicy.PREFER_RECOMPUTE
+        keeps = place is not None and place.layer in kept and final
+        return _ANSWERS[keeps][place.layer % 3 if place is not None else 0]
 
     options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
     if model.checkpoint is checkpoint and _HOOKS_OPTION in signature(checkpoint).parameters:
