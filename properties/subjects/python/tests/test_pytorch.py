@@ -307,3 +307,22 @@ def test_cheap_observation_sees_no_masks_and_the_same_numbers(torch_subject, sta
     few, all_of_it = cheap.record(**case), torch_subject.record(**case)
     assert "draws" not in few and "values" not in few
     assert few["observations"] == all_of_it["observations"]
+
+
+@pytest.mark.parametrize("kind", ["dropout", "gaussian_noise"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_recomputation_draws_anew_from_any_other_generator_than_the_default_one(
+    torch_subject, kind, variant
+):
+    def masks(stream):
+        layer = {"kind": kind, "p": 0.5, "stream": stream}
+        plan = {"segments": [segment(0, 3, variant)]}
+        case = chain("linear", layer, "tanh", plan=plan, protocol=TRAINABLE)
+        _, checkpointed = both(torch_subject, case)
+        assert {d.get("stream", 0) for d in checkpointed["draws"]} == {stream}
+        return [d["hash"] for d in checkpointed["draws"]]
+
+    forward, recomputed = masks(stream=0)
+    assert forward == recomputed
+    forward, recomputed = masks(stream=1)
+    assert forward != recomputed

@@ -19,7 +19,6 @@ from rematch.record import Record
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",
-    "named_stream": "it preserves the default generator only, and promises no other",
     "last_checkpointed": "checkpoint_sequential() never checkpoints the last segment",
 }
 """Features that PyTorch does not have, and why."""

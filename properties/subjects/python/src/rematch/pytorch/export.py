@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from rematch.protocol import Request, Unsupported
+from rematch.pytorch.streams import draws_elsewhere
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.script import Script
 from rematch.pytorch.script_layers import Style, comment, draws
@@ -123,6 +124,9 @@ def export(request: Request, finding: str) -> str:
         return _plain_script(request, found)
     if found.law not in ASPECTS:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
+    protocol = request.case.protocol
+    if any(draws_elsewhere(layer, protocol.train) for layer in request.case.layers):
+        raise Unsupported("a layer draws from a generator of its own, which scripts do not write yet")
     if found.law == "injected-failures" and found.parts.get("expected") != "an error":
         raise Unsupported("a failure that leaves something behind does not show in the results of runs")
     attempts = list(_attempts(request, found))

@@ -17,6 +17,7 @@ from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.protocol import Request
 from rematch.pytorch.layers import LAYERS, native_dropout
 from rematch.pytorch.policy import contexts_for
+from rematch.pytorch.streams import DRAWS, draws_elsewhere, generators_of
 from rematch.pytorch.watch import Place, Watch
 
 Values = tuple[Tensor, ...]
@@ -99,6 +100,7 @@ class TorchModel:
         for parameter, info in zip(self.parameters, model.parameters, strict=True):
             parameter.requires_grad_(not info.frozen)
         self.buffers = [torch.from_numpy(a.copy()) for a in arrays.buffers]
+        self.generators = generators_of(case.layers, case.seed)
         self._parameters_of = [
             [
                 self.parameters[p].detach()
@@ -141,14 +143,20 @@ class TorchModel:
         execution = state.executions[index]
         state.executions[index] += 1
         layer = self.request.case.layers[index]
-        place = Place(index, layer.kind, execution, state.step, state.microbatch)
+        place = Place(
+            index, layer.kind, execution, state.step, state.microbatch, stream=layer.stream
+        )
         outer = self.watch.enter(place)
         try:
             layer = self.injection.applied_to(index, layer, forward=execution == 0)
             operands = [values[at] for at in wiring.operands]
-            outputs = self._layers[layer.kind](
-                layer, operands, self._parameters_of[index], self._buffers_of[index], self.train
-            )
+            if draws_elsewhere(layer, self.train):
+                generator = self.generators[layer.stream]
+                outputs: Sequence[Tensor] = (DRAWS[layer.kind](layer, operands[0], generator),)
+            else:
+                outputs = self._layers[layer.kind](
+                    layer, operands, self._parameters_of[index], self._buffers_of[index], self.train
+                )
             self.watch.returned(operands, outputs)
         finally:
             self.watch.leave(outer)

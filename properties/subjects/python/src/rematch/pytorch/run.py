@@ -26,7 +26,6 @@ class Run:
         self._model = model
         self._record = record
         self._fired = [0] * len(model.parameters)
-        torch.default_generator.manual_seed(request.case.seed)
         for index, parameter in enumerate(model.parameters):
             if parameter.requires_grad:
                 parameter.register_hook(self._counter(index))
@@ -185,8 +184,9 @@ class Run:
         self._model.watch.note_bytes(moment, **place)
 
     def _note_stream(self, moment: str, **place: int) -> None:
-        state = torch.default_generator.get_state().numpy().tobytes()
-        self._record.stream(moment, state, **place)
+        for stream, generator in enumerate(self._model.generators):
+            state = generator.get_state().numpy().tobytes()
+            self._record.stream(moment, state, stream=stream, **place)
 
     def _note(self, quantity: str, t: Tensor | None, **place: int) -> None:
         if t is None:

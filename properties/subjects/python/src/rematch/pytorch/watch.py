@@ -36,6 +36,7 @@ class Place:
     execution: int
     step: int
     microbatch: int
+    stream: int = 0
     saves: int = 0
     runs: dict[str, int] = field(default_factory=dict)
     """How often each operator has run."""
@@ -204,7 +205,11 @@ class Eye(Watch):
             drawn = _drawn(func, args, result)
             if drawn is not None:
                 self.record.draw(
-                    place.layer, to_numpy(drawn), execution=place.execution, **place.where()
+                    place.layer,
+                    to_numpy(drawn),
+                    execution=place.execution,
+                    stream=place.stream,
+                    **place.where(),
                 )
             for t in (result,) if isinstance(result, Tensor) else result:
                 if isinstance(t, Tensor):
