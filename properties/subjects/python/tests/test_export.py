@@ -20,7 +20,9 @@ def finding(law, expected="1", got="2"):
 
 
 def ask(subject, case, found, **rest):
-    subject.send({"export": {"id": 3, **run_of(case), "detached_layers": [], "finding": found, **rest}})
+    subject.send(
+        {"export": {"id": 3, **run_of(case), "detached_layers": [], "finding": found, **rest}}
+    )
     answer = subject.receive()["answer"]
     assert answer.pop("id") == 3
     return answer
@@ -56,8 +58,10 @@ def test_pytorch_says_that_it_exports_and_another_checkpoint_function_does_not(
     torch_subject, start, tmp_path
 ):
     assert torch_subject.hello()["exports"] is True
-    (tmp_path / "mine.py").write_text("from torch.utils.checkpoint import checkpoint\n"
-                                      "def mine(f, *a, **o): return checkpoint(f, *a, **o)\n")
+    (tmp_path / "mine.py").write_text(
+        "from torch.utils.checkpoint import checkpoint\n"
+        "def mine(f, *a, **o): return checkpoint(f, *a, **o)\n"
+    )
     mine = start(sys.executable, "-m", "rematch", f"{tmp_path}/mine.py:mine")
     assert mine.hello()["exports"] is False
     assert "unsupported" in ask(mine, one("batch_norm"), finding("buffers-after-step"))
@@ -88,7 +92,9 @@ def test_a_draw_that_follows_a_kept_one_shows(torch_subject, tmp_path, second):
     ("kind", "inject"),
     [("linear", "weight_changed"), ("tanh", "op_exchanged"), ("relu", "input_changed")],
 )
-def test_a_change_that_raises_no_error_gives_a_wrong_gradient(torch_subject, tmp_path, kind, inject):
+def test_a_change_that_raises_no_error_gives_a_wrong_gradient(
+    torch_subject, tmp_path, kind, inject
+):
     case = one(kind, protocol={**TRAINABLE, "inject": inject})
     # What waits on the host is a copy, which nobody writes to.
     case["plan"]["offload"] = inject == "input_changed"
@@ -151,7 +157,12 @@ def test_what_two_runs_cannot_show_is_unsupported(torch_subject):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, c in regressions().items() if c.get("plan", {}).get("sequential", {}).get("last_stored", True)]
+    "name",
+    [
+        n
+        for n, c in regressions().items()
+        if c.get("plan", {}).get("sequential", {}).get("last_stored", True)
+    ],
 )
 def test_scripts_of_saved_cases_run(torch_subject, tmp_path, name):
     case = regressions()[name]

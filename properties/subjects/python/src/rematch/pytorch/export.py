@@ -17,11 +17,11 @@ from pathlib import Path
 import torch
 
 from rematch.protocol import Request, Unsupported
-from rematch.pytorch.streams import draws_elsewhere
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.script import Script
 from rematch.pytorch.script_layers import Style, comment, draws
 from rematch.pytorch.script_model import OPS
+from rematch.pytorch.streams import draws_elsewhere
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
@@ -51,7 +51,7 @@ ASPECTS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 TITLES = {
     "errors": "Checkpointing fails where the plain run does not, or the other way round",
-    "injected-failures": "Something changes between forward and recomputation, and no error is raised",
+    "injected-failures": "Something changes before the recomputation, and no error is raised",
     "dropout-masks": "What a random layer draws in its recomputation is not what it drew before",
     "recomputed-values": "A recomputation gives other values than the forward",
     "outputs": "With checkpointing, a forward returns other outputs",
@@ -126,9 +126,13 @@ def export(request: Request, finding: str) -> str:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
     protocol = request.case.protocol
     if any(draws_elsewhere(layer, protocol.train) for layer in request.case.layers):
-        raise Unsupported("a layer draws from a generator of its own, which scripts do not write yet")
+        raise Unsupported(
+            "a layer draws from a generator of its own, which scripts do not write yet"
+        )
     if found.law == "injected-failures" and found.parts.get("expected") != "an error":
-        raise Unsupported("a failure that leaves something behind does not show in the results of runs")
+        raise Unsupported(
+            "a failure that leaves something behind does not show in the results of runs"
+        )
     attempts = list(_attempts(request, found))
     if not attempts:
         raise Unsupported("the case has too many numbers to be written down")
@@ -148,10 +152,15 @@ def _plain_script(request: Request, found: Finding) -> str:
         style = replace(style, literal=False)
     title = "Runs a model plain and with checkpointing, and compares them"
     scripts = [
-        Script(request, style, aspects).text(_header(title, found)) for aspects in (_ALL, ("error",))
+        Script(request, style, aspects).text(_header(title, found))
+        for aspects in (_ALL, ("error",))
     ]
     status, out = _run_alone(scripts[0])
-    return scripts[0] if out.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT")) else scripts[1]
+    return (
+        scripts[0]
+        if out.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT"))
+        else scripts[1]
+    )
 
 
 def _attempts(request: Request, found: Finding) -> Iterator[_Attempt]:
@@ -198,7 +207,9 @@ def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
 def _listed(request: Request) -> bool:
     """Whether a list of operators can say what every policy keeps."""
     kept = {k.op for c in request.case.choices() for k in c.keep}
-    present = {op for l in request.case.layers for op in ops_of(l, request.case.protocol.train)}
+    present = set()
+    for layer in request.case.layers:
+        present.update(ops_of(layer, request.case.protocol.train))
     return kept & present <= set(OPS)
 
 

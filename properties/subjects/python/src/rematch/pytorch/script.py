@@ -1,4 +1,4 @@
-"""The text of a script that shows a case in PyTorch alone; export.py says when which one is taken."""
+"""The text of a script that shows a case in PyTorch alone; export.py chooses among several."""
 
 from __future__ import annotations
 
@@ -53,8 +53,10 @@ class Script(ModelText):
             state.append("entered = 0")
         definitions = self._definitions()
         body = self._several() if self._many else self._single()
-        random = self._layers.tensors.drawn or "random state" in self._aspects or any(
-            draws(layer, self._protocol.train) for layer in self._case.layers
+        random = (
+            self._layers.tensors.drawn
+            or "random state" in self._aspects
+            or any(draws(layer, self._protocol.train) for layer in self._case.layers)
         )
         # The random state of the case is that of its seed when its first forward begins.
         seed = [f"torch.manual_seed({self._case.seed if style.exact else style.seed})"]
@@ -69,7 +71,8 @@ class Script(ModelText):
     def _loss(self, output: str, target: str) -> str:
         if self._style.summed:
             return f"{output}.sum()"
-        rank = 2 if any(l.kind == "flatten" for l in self._case.layers) else len(self._case.input)
+        flat = any(layer.kind == "flatten" for layer in self._case.layers)
+        rank = 2 if flat else len(self._case.input)
         output += "" if rank == 2 else ".flatten(1)"
         output += ".float()" if self._protocol.autocast != "off" else ""
         if self._protocol.loss == "mse":
@@ -155,8 +158,10 @@ class Script(ModelText):
         """What is compared after one forward and backward, by name."""
         results = {}
         if "outputs" in self._aspects:
-            results |= {"output" if i == 0 else f"output {i}": f"{name}.detach()"
-                        for i, name in enumerate(outputs)}
+            results |= {
+                "output" if i == 0 else f"output {i}": f"{name}.detach()"
+                for i, name in enumerate(outputs)
+            }
             results["loss"] = "loss.detach()"
         if {"gradients", "input gradient"} & set(self._aspects) and self._input_grad:
             results["x.grad"] = f"{x}.grad"
@@ -174,14 +179,21 @@ class Script(ModelText):
             return [], []
         name, momentum = ("SGD", f"momentum={p.momentum}") if p.optimizer == "sgd" else ("Adam", "")
         momentum = momentum if p.momentum else ""
-        made = call(f"torch.optim.{name}", f"[{', '.join(trained)}]", f"lr={p.learning_rate}", momentum)
+        made = call(
+            f"torch.optim.{name}", f"[{', '.join(trained)}]", f"lr={p.learning_rate}", momentum
+        )
         return [f"optimizer = {made}"], ["optimizer.step()"]
 
     def _several(self) -> list[str]:
         """Steps, microbatches, a trial before them, and an evaluation after them."""
         p, outputs = self._protocol, self._outputs()
         made, step = self._optimizer_lines()
-        lines = ["def forward(x):", *indented(self._model()), f"{INDENT}return {', '.join(outputs)}", ""]
+        lines = [
+            "def forward(x):",
+            *indented(self._model()),
+            f"{INDENT}return {', '.join(outputs)}",
+            "",
+        ]
         if self._trial:
             lines += self._trial_lines()
         lines += [*made, "results = {}"]
@@ -203,20 +215,29 @@ class Script(ModelText):
         span = f"range({begin}, {begin} + {p.microbatches})"
         loop = [f"for step in range({p.steps}):"]
         if p.forwards_first:
-            inner = [f"waiting = []", f"for i in {span}:"]
+            inner = ["waiting = []", f"for i in {span}:"]
             inner += indented([*forward, *keep, "waiting.append((i, x, loss))"])
             inner += ["for i, x, loss in reversed(waiting):"]
             inner += indented([*self._backward("loss"), *after])
         else:
-            inner = [f"for i in {span}:", *indented([*forward, *keep, *self._backward("loss"), *after])]
-        copied = {k: f"None if {v} is None else {v}.clone()" if k.endswith("grad") else f"{v}.clone()"
-                  for k, v in final.items()}
+            inner = [
+                f"for i in {span}:",
+                *indented([*forward, *keep, *self._backward("loss"), *after]),
+            ]
+        copied = {
+            k: f"None if {v} is None else {v}.clone()" if k.endswith("grad") else f"{v}.clone()"
+            for k, v in final.items()
+        }
         inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" in k]
         inner += step
-        inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" not in k]
+        inner += [
+            f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" not in k
+        ]
         if "parameters" in self._aspects:
-            inner += [f'results[f"step {{step}}: {n}"] = {n}.detach().clone()'
-                      for n in self._layers.trained()]
+            inner += [
+                f'results[f"step {{step}}: {n}"] = {n}.detach().clone()'
+                for n in self._layers.trained()
+            ]
         if "random state" in self._aspects:
             inner.append('results[f"step {step}: random state"] = torch.get_rng_state()')
         if p.zero_grad and p.steps > 1 and self._layers.trained():
@@ -237,13 +258,19 @@ class Script(ModelText):
         for index, layer in enumerate(self._case.layers):
             x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
             count = 2 if layer.kind in ("split", "duplicate") else 1
-            targets = [self._name((index, k), False) if (index, k) in self._live[index + 1] else "_"
-                       for k in range(count)]
+            targets = [
+                self._name((index, k), False) if (index, k) in self._live[index + 1] else "_"
+                for k in range(count)
+            ]
             made = self._layers.expression(index, x, train=False)
             if made != ", ".join(targets):
                 lines.append(f"{', '.join(targets)} = {made}")
-        return ["# In eval mode, on an input that neither run has seen.", "with torch.no_grad():",
-                *indented(lines), f'results["evaluation"] = {self._outputs()[0]}']
+        return [
+            "# In eval mode, on an input that neither run has seen.",
+            "with torch.no_grad():",
+            *indented(lines),
+            f'results["evaluation"] = {self._outputs()[0]}',
+        ]
 
     def _trial_lines(self) -> list[str]:
         """The injected failure before the first step, and what is set back after it."""
@@ -268,14 +295,16 @@ class Script(ModelText):
             body += self._backward("loss")
         lines += ["try:", *indented(body), "except RuntimeError as error:"]
         lines += [INDENT + 'print("trial:", error)', *undo]
-        lines += [f"del {', '.join(dict.fromkeys([*outputs, *(['loss'] if loss else [])]))}"] \
-            if kind == "graph_dropped" else []
+        lines += (
+            [f"del {', '.join(dict.fromkeys([*outputs, *(['loss'] if loss else [])]))}"]
+            if kind == "graph_dropped"
+            else []
+        )
         trained = self._layers.trained()
         if trained:
             value = "torch.ones_like(p)" if self._protocol.prior_gradients else "None"
             lines += [f"for p in ({', '.join(trained)},):", f"{INDENT}p.grad = {value}"]
         return [*lines, *(["trial = False"] if self._counted else [])]
-
 
 
 def _apart(autocast: str, exact: bool) -> bool:

@@ -113,9 +113,7 @@ class Layers:
         self._native_dropout = "dropout" in kept
         self._modules: dict[int, str] = {}
         self._detached = {
-            p
-            for layer in request.detached_layers
-            for p in self.model.layer_parameters[layer]
+            p for layer in request.detached_layers for p in self.model.layer_parameters[layer]
         }
         if not style.literal:
             self._name_modules()
@@ -189,8 +187,11 @@ class Layers:
             sizes = map(str, (shape[1], shape[0], layer.kernel))
             made = call("nn.Conv2d", *sizes, *_window(layer), bias, double)
         elif layer.kind == "batch_norm":
-            made = call(f"nn.BatchNorm{'1d' if rank_of(self.case, index) == 2 else '2d'}",
-                        str(shape[0]), double)
+            made = call(
+                f"nn.BatchNorm{'1d' if rank_of(self.case, index) == 2 else '2d'}",
+                str(shape[0]),
+                double,
+            )
             frozen += "" if self.train else ".eval()"
         elif layer.kind == "group_norm":
             made = call("nn.GroupNorm", str(layer.groups), str(shape[0]), double)
@@ -205,8 +206,9 @@ class Layers:
         layer, train = self.case.layers[index], self.train if train is None else train
         owner = index if layer.tied_to < 0 else layer.tied_to
         used = [
-            f"{self.parameters[p]}_used" if p in self._detached and index in
-            self.request.detached_layers else self.parameters[p]
+            f"{self.parameters[p]}_used"
+            if p in self._detached and index in self.request.detached_layers
+            else self.parameters[p]
             for p in self.model.layer_parameters[index]
         ]
         if owner in self._modules and train == self.train:

@@ -59,7 +59,9 @@ class ModelText:
         self._calls = _count(self._segments)
         self._functions: dict[int, str] = {}
         self._counted = self._protocol.inject in (
-            "op_exchanged", "forward_throws", "recomputation_throws"
+            "op_exchanged",
+            "forward_throws",
+            "recomputation_throws",
         )
 
     def _top_segments(self) -> tuple[Segment, ...]:
@@ -116,7 +118,9 @@ class ModelText:
         when = "entered == 1" if self._protocol.inject == "forward_throws" else "entered > 1"
         return [*count, f"if {state} and {when}:", f'{INDENT}raise RuntimeError("fails")'], made
 
-    def _range(self, begin: int, end: int, segments: tuple[Segment, ...], inside: bool) -> list[str]:
+    def _range(
+        self, begin: int, end: int, segments: tuple[Segment, ...], inside: bool
+    ) -> list[str]:
         lines, layer = [], begin
         for segment in segments:
             for index in range(layer, segment.begin):
@@ -137,7 +141,9 @@ class ModelText:
         through = call("checkpoint", function, *given, *options)
         before = []
         if segment.choice.keep and self._style.whole_ops:
-            before = [f"contexts = partial(create_selective_checkpoint_contexts, {self._listed(segment)})"]
+            before = [
+                f"contexts = partial(create_selective_checkpoint_contexts, {self._listed(segment)})"
+            ]
         return [*before, *self._either(target, through, call(function, *given))]
 
     def _either(self, target: str, through: str, plain: str) -> list[str]:
@@ -166,7 +172,10 @@ class ModelText:
         if choice.keep:
             self._kept_layers(segment)
             options.append("context_fn=contexts")
-            if self._plan.offload and "respect_saved_tensors_hooks" in signature(checkpoint).parameters:
+            if (
+                self._plan.offload
+                and "respect_saved_tensors_hooks" in signature(checkpoint).parameters
+            ):
                 options.append("respect_saved_tensors_hooks=True")
         return options
 
@@ -206,9 +215,10 @@ class ModelText:
         while pending:
             segment = pending.pop()
             pending.extend(segment.nested)
-            if segment.begin <= index < segment.end and not segment.choice.reentrant:
-                if segment.choice.keep and index in self._kept_layers(segment):
-                    return True
+            if segment.choice.reentrant or not segment.begin <= index < segment.end:
+                continue
+            if segment.choice.keep and index in self._kept_layers(segment):
+                return True
         return False
 
     def _definitions(self) -> list[str]:

@@ -122,7 +122,7 @@ contexts = partial(create_selective_checkpoint_contexts, policy)
 
 
 def helpers_of(style: Style, policy: bool, flagged: bool) -> list[str]:
-    """The lines before run(). `policy`: one decides what is saved, `flagged`: within keep() only."""
+    """The lines before run(). `policy`: one decides what is saved; `flagged`: in keep() only."""
     lines = []
     if style.nan:
         lines = ["torch.use_deterministic_algorithms(True)  # memory that nobody wrote to is NaN"]
