@@ -60,7 +60,8 @@ class Script(ModelText):
         )
         # The random state of the case is that of its seed when its first forward begins.
         seed = [f"torch.manual_seed({self._case.seed if style.exact else style.seed})"]
-        if style.exact or not self._layers.tensors.drawn:
+        # What is drawn must be the same in both runs.
+        if not self._layers.tensors.drawn:
             return [*state, *definitions, *(seed if random else []), *body]
         return [*seed, *state, *definitions, *body]
 
