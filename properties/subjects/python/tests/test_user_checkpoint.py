@@ -51,6 +51,17 @@ def loses_the_input_gradient(function, x, **options):
 def plain(function, *inputs, **options):
     return function(*inputs)
 
+def scope():
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        yield
+
+def tells_no_scope_of_errors(function, *inputs, **options):
+    within = scope()
+    next(within)
+    outputs = function(*inputs)
+    next(within, None)
+    return outputs
+
 def fails(function, *inputs, **options):
     raise MemoryError("no room")
 """
@@ -104,12 +115,12 @@ def own(start_python, function, case):
 
 @pytest.fixture
 def records(start_python):
-    """Both records of the case under a function of the preamble."""
+    """Both records of a case under a function of the preamble."""
 
-    def run(function):
+    def run(function, case=MASKED):
         harness = start_python(PREAMBLE + THREE_LINES.format(function=function))
         assert harness.hello()["name"] == "mine"
-        return harness.record(**run_of(MASKED)), harness.record(checkpointed=True)
+        return harness.record(**run_of(case)), harness.record(checkpointed=True)
 
     return run
 
@@ -150,6 +161,13 @@ def test_a_checkpoint_that_recomputes_nothing_shows_in_the_executions(records):
 def test_an_exception_of_the_function_stands_in_the_record(records):
     _, checkpointed = records("fails")
     assert checkpointed["error"] == {"kind": "MemoryError", "message": "no room"}
+
+
+def test_a_scope_that_outlives_the_handling_of_an_error_is_left_behind(records):
+    inject = {**TRAINABLE, "inject": "forward_throws", "inject_layer": 1}
+    plain, checkpointed = records("tells_no_scope_of_errors", {**MASKED, "protocol": inject})
+    assert plain["trial"]["failed"] and "left_behind" not in plain["trial"]
+    assert checkpointed["trial"]["left_behind"] == "hooks on saved tensors"
 
 
 def test_a_script_is_a_subject_by_its_path(start, tmp_path):

@@ -84,12 +84,16 @@ class Run:
         failed, message = False, ""
         try:
             self._fail()
+            changed = left_behind()
         except Exception as error:
             failed, message = True, str(error)
+            # Looked at while the error is handled: with it go the frames that it came through, and
+            # generators in them that were not told of it.
+            changed = left_behind()
         self._model.watch, self._record = watch, record
         self._model.injection = Injection()
         self._set_prior_gradients()
-        record.trial(failed, message, left_behind())
+        record.trial(failed, message, changed)
 
     def _fail(self) -> None:
         kind, layer = self._protocol.inject, self._protocol.inject_layer
