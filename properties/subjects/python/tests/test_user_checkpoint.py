@@ -48,6 +48,15 @@ class Forgets(torch.autograd.Function):
 def loses_the_input_gradient(function, x, **options):
     return Forgets.apply(function, x)
 
+class Keeps(Forgets):
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.kept = ctx.saved_tensors
+        return Forgets.backward(ctx, gradient)
+
+def keeps_its_input(function, x, **options):
+    return Keeps.apply(function, x)
+
 def plain(function, *inputs, **options):
     return function(*inputs)
 
@@ -156,6 +165,16 @@ def test_a_checkpoint_that_recomputes_nothing_shows_in_the_executions(records):
     _, checkpointed = records("plain")
     assert same_bits(checkpointed)
     assert [e["count"] for e in checkpointed["executions"]] == [1, 1, 1]
+
+
+def test_what_a_graph_keeps_after_its_backward_is_counted_while_the_loss_is_there(records):
+    def left(record):
+        after = [r for r in record["bytes"] if r["moment"] == "after_backward"]
+        return [r.get("temporaries", 0) for r in after]
+
+    plain, checkpointed = records("keeps_its_input")
+    # The input of the segment, 4 rows of 5 features.
+    assert left(plain) == [0] and left(checkpointed) == [80]
 
 
 def test_an_exception_of_the_function_stands_in_the_record(records):

@@ -171,8 +171,9 @@ class Run:
                     loss.backward(retain_graph=retain)
                 if retain:
                     watch.note_bytes("after_backward", retained=True, **place)
-        del loss
+        # The loss is still there, and with it the graph: what that did not let go of counts.
         self._note_moment("after_backward", place)
+        del loss
         self._note("input_gradient", state.input.grad, **place)
         self._record.hooks(self._fired, **place)
         self._record.executions(state.executions, **place)
