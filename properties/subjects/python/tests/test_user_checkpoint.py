@@ -48,8 +48,34 @@ class Forgets(torch.autograd.Function):
 def loses_the_input_gradient(function, x, **options):
     return Forgets.apply(function, x)
 
+class Keeps(Forgets):
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.kept = ctx.saved_tensors
+        return Forgets.backward(ctx, gradient)
+
+def keeps_its_input(function, x, **options):
+    return Keeps.apply(function, x)
+
 def plain(function, *inputs, **options):
     return function(*inputs)
+
+def scope():
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        yield
+
+def tells_no_scope_of_errors(function, *inputs, **options):
+    within = scope()
+    next(within)
+    outputs = function(*inputs)
+    next(within, None)
+    return outputs
+
+remembered = []
+
+def remembers(function, *inputs, **options):
+    remembered.append(function(*inputs))
+    return remembered[-1]
 
 def fails(function, *inputs, **options):
     raise MemoryError("no room")
@@ -104,12 +130,12 @@ def own(start_python, function, case):
 
 @pytest.fixture
 def records(start_python):
-    """Both records of the case under a function of the preamble."""
+    """Both records of a case under a function of the preamble."""
 
-    def run(function):
+    def run(function, case=MASKED):
         harness = start_python(PREAMBLE + THREE_LINES.format(function=function))
         assert harness.hello()["name"] == "mine"
-        return harness.record(**run_of(MASKED)), harness.record(checkpointed=True)
+        return harness.record(**run_of(case)), harness.record(checkpointed=True)
 
     return run
 
@@ -147,9 +173,34 @@ def test_a_checkpoint_that_recomputes_nothing_shows_in_the_executions(records):
     assert [e["count"] for e in checkpointed["executions"]] == [1, 1, 1]
 
 
+def test_what_a_graph_keeps_after_its_backward_is_counted_while_the_loss_is_there(records):
+    def left(record):
+        after = [r for r in record["bytes"] if r["moment"] == "after_backward"]
+        return [r.get("temporaries", 0) for r in after]
+
+    plain, checkpointed = records("keeps_its_input")
+    # The input of the segment, 4 rows of 5 features.
+    assert left(plain) == [0] and left(checkpointed) == [80]
+
+
 def test_an_exception_of_the_function_stands_in_the_record(records):
     _, checkpointed = records("fails")
     assert checkpointed["error"] == {"kind": "MemoryError", "message": "no room"}
+
+
+@pytest.mark.parametrize(
+    ("function", "inject", "left"),
+    [
+        # It is gone once the error is.
+        ("tells_no_scope_of_errors", "forward_throws", "hooks on saved tensors"),
+        ("remembers", "graph_dropped", "graph"),
+    ],
+)
+def test_a_scope_and_a_graph_that_a_trial_leaves_behind_are_seen(records, function, inject, left):
+    protocol = {**TRAINABLE, "inject": inject, "inject_layer": 1}
+    plain, checkpointed = records(function, {**MASKED, "protocol": protocol})
+    assert "left_behind" not in plain["trial"]
+    assert checkpointed["trial"]["left_behind"] == left
 
 
 def test_a_script_is_a_subject_by_its_path(start, tmp_path):

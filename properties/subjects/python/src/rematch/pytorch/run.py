@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from rematch.protocol import Request
 from rematch.pytorch.layers import loss_of
@@ -82,21 +83,28 @@ class Run:
         record, self._record = self._record, Record()
         failed, message = False, ""
         try:
-            self._fail()
+            changed = left_behind(self._fail())
         except Exception as error:
             failed, message = True, str(error)
+            # Looked at while the error is handled: with it go the frames that it came through, and
+            # generators in them that were not told of it.
+            changed = left_behind()
         self._model.watch, self._record = watch, record
         self._model.injection = Injection()
         self._set_prior_gradients()
-        record.trial(failed, message, left_behind())
+        record.trial(failed, message, changed)
 
-    def _fail(self) -> None:
+    def _fail(self) -> StorageWeakRef | None:
+        """Returns the memory of the input if it is to be gone now."""
         kind, layer = self._protocol.inject, self._protocol.inject_layer
         self._model.injection = Injection(kind, layer)
         arrays = self._request.arrays
         state = self._run_forward(0, 0, arrays.trial_input, arrays.trial_target)
         if kind == "graph_dropped":
-            return
+            assert state.input is not None
+            # The graph knows its forward, which knows its loss; and this watch knows the input.
+            state.loss, self._model.watch = None, Watch()
+            return StorageWeakRef(state.input.untyped_storage())
         written: AbstractContextManager[Any] = nullcontext()
         if kind == "input_changed":
             written = WrittenTo(state.input)
@@ -105,6 +113,7 @@ class Run:
             written = WrittenTo(self._model.parameters[used[0]])
         with written:
             self._run_backward(state)
+        return None
 
     def _run_step(self, step: int) -> None:
         waiting = []
@@ -166,8 +175,9 @@ class Run:
                     loss.backward(retain_graph=retain)
                 if retain:
                     watch.note_bytes("after_backward", retained=True, **place)
-        del loss
+        # The loss is still there, and with it the graph: what that did not let go of counts.
         self._note_moment("after_backward", place)
+        del loss
         self._note("input_gradient", state.input.grad, **place)
         self._record.hooks(self._fired, **place)
         self._record.executions(state.executions, **place)
