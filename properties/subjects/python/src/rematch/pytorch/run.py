@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from rematch.protocol import Request
 from rematch.pytorch.layers import loss_of
@@ -83,7 +82,8 @@ class Run:
         record, self._record = self._record, Record()
         failed, message = False, ""
         try:
-            changed = left_behind(self._fail())
+            self._fail()
+            changed = left_behind()
         except Exception as error:
             failed, message = True, str(error)
             # Looked at while the error is handled: with it go the frames that it came through, and
@@ -94,17 +94,13 @@ class Run:
         self._set_prior_gradients()
         record.trial(failed, message, changed)
 
-    def _fail(self) -> StorageWeakRef | None:
-        """Returns the memory of the input if it is to be gone now."""
+    def _fail(self) -> None:
         kind, layer = self._protocol.inject, self._protocol.inject_layer
         self._model.injection = Injection(kind, layer)
         arrays = self._request.arrays
         state = self._run_forward(0, 0, arrays.trial_input, arrays.trial_target)
         if kind == "graph_dropped":
-            assert state.input is not None
-            # The graph knows its forward, which knows its loss; and this watch knows the input.
-            state.loss, self._model.watch = None, Watch()
-            return StorageWeakRef(state.input.untyped_storage())
+            return
         written: AbstractContextManager[Any] = nullcontext()
         if kind == "input_changed":
             written = WrittenTo(state.input)
@@ -113,7 +109,6 @@ class Run:
             written = WrittenTo(self._model.parameters[used[0]])
         with written:
             self._run_backward(state)
-        return None
 
     def _run_step(self, step: int) -> None:
         waiting = []

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class WrittenTo:
@@ -26,15 +25,13 @@ class WrittenTo:
             self._tensor.copy_(self._before)
 
 
-def left_behind(dropped: StorageWeakRef | None = None) -> str:
-    """What of PyTorch's settings is not as a run finds it: "grad mode, autocast". And the graph, if
-    the memory `dropped` that it has used is still there."""
+def left_behind() -> str:
+    """What of PyTorch's settings is not as a run finds it: "grad mode, autocast"."""
     changed = {
         "grad mode": not torch.is_grad_enabled(),
         "autocast": torch.is_autocast_enabled("cpu"),
         "hooks on saved tensors": torch._C._autograd._top_saved_tensors_default_hooks(True)
         is not None,
         "dispatch mode": torch._C._len_torch_dispatch_stack() != 0,
-        "graph": dropped is not None and not dropped.expired(),
     }
     return ", ".join(name for name, differs in changed.items() if differs)
