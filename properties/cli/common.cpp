@@ -182,17 +182,26 @@ void CaseChoice::add_options(CLI::App& command) {
       ->type_name("MIX");
 }
 
-Case CaseChoice::load() const {
+Case CaseChoice::load(const FeatureSet& within) const {
   const Mix of_hunt = parse_mix(mix);
   if (!file.empty()) {
     if (!seed.empty() || !number.empty())
       throw UsageError("give a case file, or --seed and --case, not both");
-    return load_case(file);
+    Case c = load_case(file);
+    std::string lacking;
+    features_of(c, validate(c)).without(within).for_each([&](Feature feature) {
+      lacking += " " + std::string(rematch::to_string(feature));
+    });
+    if (!lacking.empty()) {
+      throw UsageError(fmt::format("{}: the subject does not implement:{}", file, lacking));
+    }
+    return c;
   }
   if (seed.empty() || number.empty()) {
     throw UsageError("expected a case file, or --seed S and --case K");
   }
-  return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0));
+  return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0),
+                       within);
 }
 
 std::string LawChoice::options() const {

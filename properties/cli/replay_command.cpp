@@ -216,9 +216,9 @@ void write_script(const ReplayArguments& a, const Replay& r, Subject& subject) {
 int run_replay(const ReplayArguments& a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
-  const Case c = a.choice.load();
   const Profile known = a.subject.known();
   const std::unique_ptr<Subject> subject = a.subject.make();
+  const Case c = a.choice.load(subject->implements());
   Replay r;
   {
     RunProgress progress(a.json);

@@ -59,8 +59,8 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 int show(const ShowArguments& a) {
-  const Case c = a.choice.load();
   const std::unique_ptr<Subject> subject = a.subject.make();
+  const Case c = a.choice.load(subject->implements());
   Replay r;
   {
     RunProgress progress(a.json);

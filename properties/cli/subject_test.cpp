@@ -92,6 +92,36 @@ TEST_CASE("a subject that dies in every run is a finding that can be seen again"
   CHECK(contains(o.out, "--subject 'sh dying.sh'"));
 }
 
+TEST_CASE("the number of a case means the case that a hunt of the subject has") {
+  const ScratchFolder folder;
+  // Knows linear layers and nothing of dropout, and dies in its first run.
+  std::ofstream(folder.path() / "narrow.sh")
+      << "read -r line <&3\n"
+         "printf '%s\\n' "
+         "'{\"hello\":{\"protocol\":1,\"name\":\"narrow\",\"observes\":[],\"implements\":'"
+         "'[\"linear\",\"tanh\",\"non_reentrant\",\"early_stop\",\"explicit_segments\",\"trainable_"
+         "input\",'"
+         "'\"sgd\",\"mse\",\"float32\"]}}' >&4\n"
+         "read -r line <&3\nexit 9\n";
+  const std::string subject = " --subject 'sh narrow.sh'";
+  const Outcome found = run("check --cases 5 --seed 3 --no-regressions" + subject, folder.path());
+  INFO(found.out);
+  REQUIRE(found.status == 1);
+  const std::size_t at = found.out.find("--mix wide --seed 3 --case ");
+  REQUIRE(at != std::string::npos);
+  const std::string numbered = found.out.substr(at, found.out.find('\n', at) - at);
+  const Outcome again = run("replay " + numbered + subject, folder.path());
+  INFO(again.out);
+  CHECK(again.status == 1);
+  CHECK_FALSE(contains(again.out, "dropout "));
+  CHECK(contains(again.out, "exit status 9"));
+  const Outcome refused = run(
+      "replay" + subject + " " REMATCH_SOURCE_DIR "/properties/regressions/replay_draws_anew.json",
+      folder.path());
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.out, "the subject does not implement: dropout"));
+}
+
 TEST_CASE("a subject that hangs is a finding after the time that --limit gives it") {
   const ScratchFolder folder;
   std::ofstream(folder.path() / "hanging.sh")
