@@ -14,6 +14,7 @@
 #include "properties/hunt/profile.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
+#include "properties/subjects/child_process.h"
 #include "properties/subjects/process_subject.h"
 
 namespace rematch::cli {
@@ -36,9 +37,6 @@ int parse_jobs(const std::string& text);
 
 /// The path of the running program.
 std::filesystem::path executable();
-
-/// `text` as one word of a shell's command line.
-std::string shell_word(const std::string& text);
 
 /// A command line that runs this program again under the name that the caller used, so that it can
 /// be pasted.

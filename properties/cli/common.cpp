@@ -42,16 +42,6 @@ int parse_jobs(const std::string& text) {
   return static_cast<int>(jobs);
 }
 
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=@%,";
-  if (text.starts_with('-')) return shell_word("./" + text);
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 void set_program_name(const std::string& name) { program_name = name; }
 
 std::string again(const std::string& arguments) {

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "properties/subjects/child_process.h"
+
 namespace rematch {
 
 namespace fs = std::filesystem;
@@ -16,13 +18,6 @@ namespace {
 
 constexpr std::string_view kPyTorch = "pytorch";
 constexpr std::array<std::string_view, 2> kVariants{"reentrant", "non_reentrant"};
-
-/// In single quotes, for the shell.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 bool is_pytorch(std::string_view name) {
   return name == kPyTorch || name.starts_with(std::string(kPyTorch) + ":");
@@ -71,10 +66,10 @@ std::optional<std::string> framework_command(std::string_view name) {
     }
     options = fmt::format(" --variant {}", variant);
   }
-  const std::string python = quoted(python_of(kPyTorch).string());
+  const std::string python = shell_word(python_of(kPyTorch).string());
   const std::optional<fs::path> package = beside_program("python", "subjects/python/src");
   const std::string path = package ? fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ",
-                                                 quoted(package->string()))
+                                                 shell_word(package->string()))
                                    : std::string();
   return fmt::format("{}exec {} -m rematch pytorch{}", path, python, options);
 }

@@ -67,6 +67,10 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
              [&](Feature feature) { entry.when.insert(feature); });
   read_names(fields, "unless", "a feature", feature_named,
              [&](Feature feature) { entry.unless.insert(feature); });
+  const auto text = [](std::string_view s) {
+    return s.empty() ? std::nullopt : std::optional<std::string>(s);
+  };
+  read_names(fields, "got", "a text", text, [&](const std::string& s) { entry.got.push_back(s); });
   read_names(fields, "inject", "an injected failure", failure_named,
              [&](FailureKind kind) { entry.inject.push_back(kind); });
   fields.finish();
@@ -91,7 +95,11 @@ std::optional<std::size_t> Profile::explains(const Violation& violation, const C
     // A violation without a distance (a missing array, say) is more than a difference of values.
     const bool near =
         !entry.at_most || (violation.distance && *violation.distance <= *entry.at_most);
-    if (named && near && meets(entry, c, features)) return i;
+    const bool said =
+        entry.got.empty() || std::any_of(entry.got.begin(), entry.got.end(), [&](const auto& text) {
+          return violation.got.find(text) != std::string::npos;
+        });
+    if (named && near && said && meets(entry, c, features)) return i;
   }
   return std::nullopt;
 }

@@ -24,6 +24,8 @@ struct KnownDivergence {
   FeatureSet unless;
   /// If not empty: the injected failure must be one of these.
   std::vector<FailureKind> inject;
+  /// If not empty: what came (Violation::got) must contain one of these.
+  std::vector<std::string> got;
   /// The values differ by no more than this (Violation::distance); absent: by anything.
   std::optional<double> at_most;
   std::string why;   ///< A sentence.

@@ -36,6 +36,7 @@ KnownDivergence twice() {
           .when = {Feature::stateful_layer},
           .unless = {},
           .inject = {},
+          .got = {},
           .at_most = std::nullopt,
           .why = "It is so.",
           .link = ""};
@@ -130,6 +131,19 @@ TEST_CASE("an entry for small differences explains no larger ones, and none with
   CHECK_FALSE(explains(2e-3));
   CHECK_FALSE(explains(std::numeric_limits<double>::infinity()));
   CHECK_FALSE(explains(std::nullopt));
+}
+
+TEST_CASE("an entry for one error explains no other") {
+  KnownDivergence entry = twice();
+  entry.laws = {"errors"};
+  entry.got = {"not found", "not there"};
+  const Profile profile({entry});
+  const FeatureSet features{Feature::stateful_layer};
+  const auto explains = [&](const char* got) {
+    return profile.explains({"errors", "", "no error", got}, Case{}, features).has_value();
+  };
+  CHECK(explains("RuntimeError: a cast is not there"));
+  CHECK_FALSE(explains("RuntimeError: out of luck"));
 }
 
 TEST_CASE("a profile that says something else than it may is refused with the place") {

@@ -106,6 +106,16 @@ void ignore_broken_pipes() {
 
 }  // namespace
 
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=@%,";
+  if (text.starts_with('-')) return shell_word("./" + text);
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 ChildProcess::ChildProcess(const std::string& command) {
   ignore_broken_pipes();
   Pipe requests;

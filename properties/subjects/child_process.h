@@ -17,6 +17,9 @@ class ProcessFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// `text` as one word of a shell's command line.
+std::string shell_word(const std::string& text);
+
 /// A command of the shell with two pipes: it reads lines from descriptor 3 and answers each with a
 /// line on descriptor 4. It has no stdin; what it prints to stdout and stderr is collected. It runs
 /// in a process group of its own, so that Ctrl-C does not reach it, and that all of it is ended.
@@ -36,8 +39,6 @@ class ChildProcess {
   /// the next call. `what` names the request in messages. After a ProcessFailure the process is
   /// gone.
   std::string_view exchange(std::string_view request, Seconds limit, std::string_view what);
-
-  pid_t id() const { return pid_; }
 
  private:
   [[noreturn]] void fail(const std::string& what_happened);

@@ -123,7 +123,7 @@ bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record
 }
 
 bool ProcessSubject::wants_fresh_repeat() const {
-  const std::uint64_t every = limits_.cases_per_process;
+  const std::uint64_t every = limits_.cases_per_fresh_repeat;
   // Not at once: the first process has seen nothing yet that could leak.
   return every != 0 && cases_ % every == every / 8;
 }
@@ -156,7 +156,7 @@ void ProcessSubject::run(const Case& c, const Geometry& geometry, const RunReque
   } catch (const ProcessFailure& error) {
     first = error.what();
   } catch (const std::invalid_argument& error) {
-    // What came is not by the protocol: who wrote it is not asked again.
+    // The answer breaks the protocol.
     first = error.what();
   }
   start();

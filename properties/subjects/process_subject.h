@@ -17,7 +17,7 @@ struct ProcessLimits {
   double start_seconds = 300;
   double run_seconds = 60;
   /// One case in so many is repeated in a fresh process; 0: none is.
-  std::uint64_t cases_per_process = 4096;
+  std::uint64_t cases_per_fresh_repeat = 4096;
 };
 
 /// An implementation in another process, by the protocol of PROTOCOL.md. One process serves run

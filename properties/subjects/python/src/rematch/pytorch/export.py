@@ -21,7 +21,6 @@ from rematch.pytorch.layers import ops_of
 from rematch.pytorch.script import Script
 from rematch.pytorch.script_layers import Style, comment, draws
 from rematch.pytorch.script_model import OPS
-from rematch.pytorch.streams import draws_elsewhere
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
@@ -124,11 +123,6 @@ def export(request: Request, finding: str) -> str:
         return _plain_script(request, found)
     if found.law not in ASPECTS:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
-    protocol = request.case.protocol
-    if any(draws_elsewhere(layer, protocol.train) for layer in request.case.layers):
-        raise Unsupported(
-            "a layer draws from a generator of its own, which scripts do not write yet"
-        )
     if found.law == "injected-failures" and found.parts.get("expected") != "an error":
         raise Unsupported(
             "a failure that leaves something behind does not show in the results of runs"

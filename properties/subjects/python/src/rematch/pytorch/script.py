@@ -60,6 +60,10 @@ class Script(ModelText):
         )
         # The random state of the case is that of its seed when its first forward begins.
         seed = [f"torch.manual_seed({self._case.seed if style.exact else style.seed})"]
+        further = max((layer.stream for layer in self._case.layers), default=0)
+        if further:
+            made = f"torch.Generator().manual_seed({self._case.seed if style.exact else style.seed})"
+            seed.append(f"generators = [{made} for _ in range({further})]")
         # What is drawn must be the same in both runs.
         if not self._layers.tensors.drawn:
             return [*state, *definitions, *(seed if random else []), *body]

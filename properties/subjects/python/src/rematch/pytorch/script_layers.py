@@ -241,6 +241,8 @@ class Layers:
         kind = layer.kind
         if kind in ("dropout", "gaussian_noise") and not draws(layer, train):
             return x[0]
+        if layer.stream and draws(layer, train):
+            return _drawn_from(f"generators[{layer.stream - 1}]", layer, x[0])
         if kind == "dropout":
             if self._native_dropout:
                 return f"torch.native_dropout({x[0]}, {layer.p}, True)[0]"
@@ -271,6 +273,18 @@ class Layers:
         if kind == "duplicate":
             return f"{x[0]}, {x[0]}"
         return f"torch.{kind}({x[0]})"
+
+
+def _drawn_from(generator: str, layer: Layer, x: str) -> str:
+    """The layer with another generator than the default one, as streams.py runs it."""
+    if layer.kind == "dropout":
+        kept = f"torch.full_like({x}, {1 - layer.p})"
+        return f"{x} * torch.bernoulli({kept}, generator={generator}) / {1 - layer.p}"
+    if layer.kind == "gaussian_noise":
+        noise = f"torch.randn({x}.shape, dtype={x}.dtype, generator={generator})"
+        return f"{x} + {layer.p} * {noise}"
+    noise = f"torch.empty_like({x})"
+    return f"torch.ops.aten.rrelu_with_noise({x}, {noise}, 1 / 8, 1 / 3, True, {generator})"
 
 
 def _window(layer: Layer) -> list[str]:
