@@ -82,7 +82,7 @@ class Campaign {
     try {
       const std::unique_ptr<Subject> subject = options_.make_subject();
       const FeatureSet within = subject->implements();
-      note_within(within);
+      note(within, subject->versions());
       Workspace workspace;
       while (const std::optional<std::uint64_t> chunk = next_chunk()) {
         commit(*chunk, run_chunk(*chunk, *subject, within, workspace));
@@ -139,6 +139,7 @@ class Campaign {
 
   const Tally& total() const { return total_; }
   const FeatureSet& within() const { return within_; }
+  const Versions& versions() const { return versions_; }
   bool interrupted() const { return interrupted_; }
 
  private:
@@ -158,9 +159,10 @@ class Campaign {
     return !options_.keep_going && !tally.violating.empty();
   }
 
-  void note_within(const FeatureSet& within) {
+  void note(const FeatureSet& within, Versions versions) {
     const std::lock_guard lock(mutex_);
     within_ = within;
+    versions_ = std::move(versions);
   }
 
   Tally run_chunk(std::uint64_t chunk, Subject& subject, const FeatureSet& within,
@@ -260,8 +262,9 @@ class Campaign {
   std::map<std::uint64_t, Tally> waiting_;
   std::uint64_t committed_ = 0;
   Tally total_;
-  /// What the subjects implement, each the same.
+  /// What the subjects implement, each the same, and their versions.
   FeatureSet within_;
+  Versions versions_;
 };
 
 bool judged_anything(const Tally& tally, const LawSet& by) {
@@ -335,6 +338,7 @@ HuntResult hunt(const HuntOptions& options) {
   // What was found before something failed is not lost with it.
   if (total.violating.empty()) campaign.rethrow();
   result.error = campaign.error();
+  result.versions = campaign.versions();
   result.cases = total.cases;
   result.features = total.features;
   result.not_judged = total.not_judged;
