@@ -69,6 +69,8 @@ class Subject:
     """Whether export() is defined."""
     layers: Sequence[str] = ()
     """Declarations of layers of the subject's own; see PROTOCOL.md."""
+    files: bool = True
+    """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
         """Those of `features`, all that there are, that cases may have."""
@@ -131,6 +133,7 @@ class _Session:
             "may_vary": subject.may_vary,
             "exports": subject.exports,
             "layers": list(subject.layers),
+            "files": subject.files,
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:
