@@ -179,7 +179,7 @@ def sequential() -> None:
     functions are a Sequential or a list."""
     x = leaf()
     for reentrant in BOTH:
-        for count, chunks in ((4, 2), (5, 2), (5, 3), (3, 1), (3, 3)):
+        for count, chunks in ((5, 2), (4, 3), (2, 1)):
             runs = [Counted(f) for f in (torch.sin, torch.cos, torch.tanh, torch.exp, torch.erf)]
             runs = runs[:count]
             x.grad = None
@@ -192,11 +192,9 @@ def sequential() -> None:
             out.sum().backward()
             equal(x.grad, gradient(wanted, x), "gradient")
             stored = count // chunks * (chunks - 1)
-            size = count // chunks
-            # Early stop spares what follows the last saved tensor, none of which is saved here.
             got = [run.calls for run in runs]
             wanted_calls = [2 if i < stored else 1 for i in range(count)]
-            equal(got, wanted_calls, f"executions, chunks of {size}")
+            equal(got, wanted_calls, f"executions of {count} functions in {chunks} chunks")
         model = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Sigmoid(), torch.nn.Tanh())
         x.grad = None
         api.checkpoint_sequential(model, 2, x, use_reentrant=reentrant).sum().backward()

@@ -124,6 +124,19 @@ def policy_is_told() -> None:
         equal(len(asked), 2, "questions: there are none in the recomputation")
 
 
+@promise(promises)
+def options_of_operators() -> None:
+    """An operator that is recomputed under a policy gets the options that it had in the forward."""
+    x = leaf()
+
+    def function(x: Tensor) -> Tensor:
+        y = torch.std(x.exp(), dim=(0,), correction=0)
+        return y * torch.sum(x.sin(), dtype=torch.float64).float() * y.exp()
+
+    out = _selective([], function, x, early_stop=False)
+    equal(gradient(out, x), gradient(function(x), x), "gradient")
+
+
 @promise(promises, when=RECENT)
 def policy_by_result() -> None:
     """A policy may go by what an operator made."""
