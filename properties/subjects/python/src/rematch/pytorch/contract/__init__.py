@@ -9,12 +9,12 @@ replayed and shrunk.
 
 from __future__ import annotations
 
-from rematch.pytorch.contract import calls, errors, graphs, policies, refusals, scopes
+from rematch.pytorch.contract import calls, errors, graphs, hooks, policies, refusals, scopes
 from rematch.pytorch.contract.promise import Promise, broken
 
 PROMISES: list[Promise] = [
     promise
-    for module in (calls, refusals, errors, graphs, policies, scopes)
+    for module in (calls, refusals, errors, graphs, hooks, policies, scopes)
     for promise in module.promises
 ]
 

@@ -11,7 +11,6 @@ from torch.utils import checkpoint as api
 
 from rematch.pytorch.contract.promise import (
     BOTH,
-    RECENT,
     Counted,
     Promise,
     equal,
@@ -305,37 +304,3 @@ def nothing_outlives_its_use() -> None:
                 expect(len(made) == 2 and made[1]() is None, "a recomputed result is kept alive")
             del out, function
             expect(all(ref() is None for ref in refs), "an argument outlives the graph")
-
-
-@promise(promises, when=RECENT)
-def hooks_outside() -> None:
-    """Hooks on saved tensors around a checkpoint see its inputs, not what function saves, and are
-    not kept alive by it."""
-    x = leaf().exp()
-    packed, unpacked = [], []
-
-    def pack(t: Tensor) -> Tensor:
-        packed.append(t.detach().clone())
-        return t * 2
-
-    def unpack(t: Tensor) -> Tensor:
-        unpacked.append(t)
-        return t / 2
-
-    for reentrant in BOTH:
-        packed.clear(), unpacked.clear()
-        x = x.detach().requires_grad_()
-        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            out = api.checkpoint(lambda x: (x.sin().cos() * 3).tanh(), x, use_reentrant=reentrant)
-        equal(len(packed), 1, "tensors that hooks saw")
-        equal(packed[0], x.detach(), "what a hook saw")
-        out.sum().backward()
-        equal(x.grad, gradient((x.sin().cos() * 3).tanh(), x), "gradient")
-        equal(len(unpacked), 1, "tensors that were unpacked")
-    # Without tensors among its inputs there is nothing that hooks could see.
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        out = api.checkpoint(lambda n: (x * n).sin(), 3, use_reentrant=False)
-    hooks = weakref.ref(pack), weakref.ref(unpack)
-    del pack, unpack
-    expect(hooks[0]() is None and hooks[1]() is None, "hooks are kept alive by a graph")
-    equal(gradient(out, x), gradient((x * 3).sin(), x), "gradient")

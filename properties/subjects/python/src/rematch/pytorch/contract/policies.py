@@ -14,7 +14,6 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from rematch.pytorch.contract.promise import (
     BOTH,
-    OPTIONS,
     RECENT,
     Changing,
     Promise,
@@ -24,13 +23,11 @@ from rematch.pytorch.contract.promise import (
     leaf,
     promise,
     raises,
-    warns,
 )
 
 promises: list[Promise] = []
 _ATEN = torch.ops.aten
 _SIN, _COS, _EXP = _ATEN.sin.default, _ATEN.cos.default, _ATEN.exp.default
-_RESPECT = "respect_saved_tensors_hooks"
 
 
 class _Ran(TorchDispatchMode):
@@ -45,13 +42,14 @@ class _Ran(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _function(x: Tensor) -> Tensor:
+def three_steps(x: Tensor) -> Tensor:
+    """One operator after the other, each of which saves a tensor."""
     return x.sin().cos().exp()
 
 
-def _selective(
-    policy: Any, function: Any, *inputs: Any, mutated: Any = None, **options: Any
-) -> Any:
+def selective(policy: Any, function: Any, *inputs: Any, mutated: Any = None, **options: Any) -> Any:
+    """What checkpoint() returns of `function` under a policy, or under a list of operators that are
+    kept. `mutated`: kept results may be written to."""
     contexts = partial(api.create_selective_checkpoint_contexts, policy)
     if mutated is not None:
         contexts = partial(contexts, allow_cache_entry_mutation=mutated)
@@ -62,9 +60,9 @@ def _executions(policy: Any) -> tuple[int, int, int]:
     """How often sin, cos and exp run, and the gradient must be right."""
     x = leaf()
     with _Ran() as ran:
-        out = _selective(policy, _function, x, early_stop=False)
+        out = selective(policy, three_steps, x, early_stop=False)
         got = gradient(out, x)
-    equal(got, gradient(_function(x), x), "gradient")
+    equal(got, gradient(three_steps(x), x), "gradient")
     # The backward of sin runs one more cos, that of cos one more sin.
     return ran.counts[_SIN] - 1, ran.counts[_COS] - 1, ran.counts[_EXP]
 
@@ -107,7 +105,7 @@ def policy_is_told() -> None:
         return CheckpointPolicy.PREFER_RECOMPUTE
 
     x = leaf()
-    out = _selective(policy, lambda x: torch.std(x.exp(), dim=(0,), correction=0), x)
+    out = selective(policy, lambda x: torch.std(x.exp(), dim=(0,), correction=0), x)
     equal(
         [op for _, op, _, _ in asked], [_EXP, _ATEN.std.correction], "operators that were asked of"
     )
@@ -133,7 +131,7 @@ def options_of_operators() -> None:
         y = torch.std(x.exp(), dim=(0,), correction=0)
         return y * torch.sum(x.sin(), dtype=torch.float64).float() * y.exp()
 
-    out = _selective([], function, x, early_stop=False)
+    out = selective([], function, x, early_stop=False)
     equal(gradient(out, x), gradient(function(x), x), "gradient")
 
 
@@ -148,7 +146,7 @@ def policy_by_result() -> None:
         return bool((context.op_output > 1).all())
 
     with _Ran() as ran:
-        out = _selective(policy, lambda x: (x.exp() + 1).log().sin(), x, early_stop=False)
+        out = selective(policy, lambda x: (x.exp() + 1).log().sin(), x, early_stop=False)
         gradient(out, x)
     equal(ran.counts[_ATEN.add.Tensor], 1, "executions of what was saved")
     equal(ran.counts[_ATEN.log.default], 2, "executions of what was not")
@@ -166,7 +164,7 @@ def ignored_operators() -> None:
     expect(_ATEN.detach.default in api.SAC_IGNORED_OPS, "detach is not among SAC_IGNORED_OPS")
     expect(torch.ops.prim.device.default in api.SAC_IGNORED_OPS, "device is not among them")
     with _Ran() as ran:
-        out = _selective(policy, lambda x: x.sin() * x.detach(), x)
+        out = selective(policy, lambda x: x.sin() * x.detach(), x)
     expect(ran.counts[_ATEN.detach.default] > 0, "detach did not run")
     equal(asked, [_SIN, _ATEN.mul.Tensor], "operators that were asked of")
     equal(gradient(out, x), gradient(x.sin() * x.detach(), x), "gradient")
@@ -188,7 +186,7 @@ def results_by_number() -> None:
             return op is _SIN and next(n) in kept
 
         with _Ran() as ran:
-            out = _selective(policy, function, x, early_stop=False)
+            out = selective(policy, function, x, early_stop=False)
             equal(gradient(out, x), wanted, f"gradient with {kept} kept")
         # The backward of cos runs one more sin.
         equal(ran.counts[_SIN], 4 + 4 - len(kept) + 1, f"executions with {kept} kept")
@@ -208,7 +206,7 @@ def mutated_results() -> None:
     kept: list[Tensor] = []
     for allowed in (None, False, True):
         kept.clear()
-        out = _selective([_SIN], function, x, mutated=allowed)
+        out = selective([_SIN], function, x, mutated=allowed)
         with torch.no_grad():
             kept[0].add_(1)
         if allowed:
@@ -219,7 +217,7 @@ def mutated_results() -> None:
             RuntimeError, "Tensor cached during selective activation checkpoint has been mutated"
         ):
             gradient(out, x)
-    out = _selective([_SIN], function, x)
+    out = selective([_SIN], function, x)
     equal(gradient(out, x), gradient(function(x), x), "gradient where nothing is mutated")
 
 
@@ -232,7 +230,7 @@ def mutated_views() -> None:
         kept.append((x * 2).view(3, 1))
         return kept[0].sin()
 
-    out = _selective([_ATEN.view.default], function, x := leaf())
+    out = selective([_ATEN.view.default], function, x := leaf())
     with torch.no_grad():
         kept[0].add_(1)
     with raises(RuntimeError, "has been mutated"):
@@ -243,15 +241,15 @@ def mutated_views() -> None:
 def second_backward() -> None:
     """A region under selective checkpointing that saves something allows one backward only."""
     x = leaf()
-    out = _selective([_SIN], _function, x)
-    wanted = gradient(_function(x), x)
+    out = selective([_SIN], three_steps, x)
+    wanted = gradient(three_steps(x), x)
     equal(gradient(out, x, retain_graph=True), wanted, "gradient")
     if RECENT:
         with raises(
             RuntimeError, "Trying to backward an extra time", "selective activation checkpoint"
         ):
             gradient(out, x)
-        out = _selective([], _function, x)
+        out = selective([], three_steps, x)
         equal(gradient(out, x, retain_graph=True), wanted, "gradient where nothing is saved")
         equal(gradient(out, x), wanted, "second gradient where nothing is saved")
 
@@ -261,13 +259,13 @@ def other_operators() -> None:
     """A recomputation under a policy that runs other operators than the forward raises an error
     that names them."""
     x = leaf()
-    other = Changing(_function, lambda x: x.sin().tanh().exp())
+    other = Changing(three_steps, lambda x: x.sin().tanh().exp())
     with raises(RuntimeError, "aten.tanh", "encountered during backward", "not found in storage"):
-        gradient(_selective([_SIN], other, x), x)
-    other = Changing(_function, lambda x: x.sin().sin().exp())
+        gradient(selective([_SIN], other, x), x)
+    other = Changing(three_steps, lambda x: x.sin().sin().exp())
     words = "aten.sin", "index 1", "encountered during backward", "not found in storage"
     with raises(RuntimeError, *words, "nondeterministic"):
-        gradient(_selective([_COS], other, x), x)
+        gradient(selective([_COS], other, x), x)
 
 
 @promise(promises)
@@ -284,7 +282,7 @@ def several_outputs() -> None:
         [_ATEN._local_scalar_dense.default],
         lambda *_, **__: True,
     ):
-        out = _selective(policy, function, x)
+        out = selective(policy, function, x)
         wanted = gradient(function(x), x)
         equal(gradient(out, x), wanted, "gradient")
 
@@ -298,7 +296,7 @@ def views_are_saved() -> None:
         return x.sin().view(2, 2).cos().t().exp()
 
     for policy in ([_ATEN.view.default, _ATEN.t.default], lambda *_, **__: True):
-        out = _selective(policy, function, x)
+        out = selective(policy, function, x)
         equal(gradient(out, x), gradient(function(x), x), "gradient")
 
 
@@ -338,77 +336,6 @@ def contexts() -> None:
             equal(nothing, None, "what the default context gives")
 
 
-def _hooked(policy: Any, *warned: Any, **options: Any) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """What hooks around a checkpoint packed and unpacked, and the gradient."""
-    x = leaf().exp().detach().requires_grad_()
-    packed, unpacked = [], []
-
-    def pack(t: Tensor) -> Tensor:
-        packed.append(t.detach().clone())
-        return t.detach().clone()
-
-    def unpack(t: Tensor) -> Tensor:
-        unpacked.append(t)
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack), warns(*warned):
-        out = _selective(policy, _function, x, **options)
-    return packed[1:], unpacked, gradient(out, x)
-
-
-@promise(promises, when=_RESPECT in OPTIONS)
-def hooks_around_policies() -> None:
-    """With respect_saved_tensors_hooks=True, what a policy saves goes through the surrounding hooks
-    on saved tensors. With False it does not, nor by default, and then a FutureWarning says so."""
-    soon = FutureWarning, "respect_saved_tensors_hooks=True|False"
-    x = leaf().exp().detach().requires_grad_()
-    wanted = gradient(_function(x), x)
-    for options, seen, warned in (
-        ({_RESPECT: True}, 1, ()),
-        ({_RESPECT: False}, 0, ()),
-        ({}, 0, (soon,)),
-        ({_RESPECT: None}, 0, (soon,)),
-    ):
-        packed, unpacked, got = _hooked([_SIN], *warned, **options)
-        equal(len(packed), seen, f"saved tensors that hooks saw with {options}")
-        equal(got, wanted, "gradient")
-        if seen:
-            equal(packed[0], x.sin().detach(), "what a hook saw")
-        # The input is unpacked as well.
-        equal(len(unpacked), 1 + seen, f"tensors that were unpacked with {options}")
-        # Where nothing is saved there is nothing to warn of.
-        packed, unpacked, got = _hooked([], **options)
-        equal((len(packed), len(unpacked)), (0, 1), "tensors that hooks saw without any saved")
-    with warns():
-        out = _selective([_SIN], _function, x)
-    equal(gradient(out, x), wanted, "gradient without hooks")
-    # Results that are no tensors are no concern of hooks.
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
-        function = lambda x: (x * x.sum().item()).sin()  # noqa: E731
-        out = _selective([_ATEN._local_scalar_dense.default], function, x, **{_RESPECT: True})
-    equal(gradient(out, x), gradient(function(x), x), "gradient by a number that was saved")
-
-
-@promise(promises, when=_RESPECT in OPTIONS)
-def hooks_around_nested_checkpoints() -> None:
-    """The hooks that see what a policy saves are the user's, also if the checkpoint is within
-    another one."""
-    x = leaf()
-    seen: list[Tensor] = []
-
-    def pack(t: Tensor) -> Tensor:
-        seen.append(t.detach().clone())
-        return t
-
-    options = {_RESPECT: True}
-    inner = partial(_selective, [_EXP], lambda x: (x.sin().exp() * 2).cos(), **options)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        out = api.checkpoint(lambda x: inner(x.tanh()), x, use_reentrant=False)
-    kept = x.tanh().sin().exp().detach()
-    equal(sum(t.equal(kept) for t in seen), 1, "times that hooks saw what the policy saves")
-    equal(gradient(out, x), gradient((x.tanh().sin().exp() * 2).cos(), x), "gradient")
-
-
 @cache
 def _effect() -> Any:
     """An operator with an ordered effect, which it leaves in the list `ticks`, and one without."""
@@ -438,7 +365,7 @@ def effects() -> None:
         (False, 1),
     ):
         ticks.clear(), tocks.clear()
-        out = _selective(
+        out = selective(
             lambda c, op, *_, a=answer, **__: a if op in (tick, tock) else False,
             lambda x: (tick(x.detach()) * tock(x.detach()) * x).cos(),
             x,
