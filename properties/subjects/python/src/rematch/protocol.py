@@ -67,6 +67,8 @@ class Subject:
     """Whether two equal runs may differ; the harness then repeats and compares them."""
     exports: bool = False
     """Whether export() is defined."""
+    layers: Sequence[str] = ()
+    """Declarations of layers of the subject's own; see PROTOCOL.md."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
         """Those of `features`, all that there are, that cases may have."""
@@ -128,6 +130,7 @@ class _Session:
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
             "exports": subject.exports,
+            "layers": list(subject.layers),
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:
