@@ -108,6 +108,12 @@ void ProcessSubject::start() {
     observes_ = read_set<Observables>(hello, "observes", observable_named)
                     .without({Observable::displacement, Observable::host_agreement});
     hello.read("may_vary", may_vary_);
+    hello.read("rounds", rounds_, kLongestName);
+    if (rounds_ != "equal" && !rounds_differently()) {
+      hello.fail("hello.rounds", R"("equal" or "differently")", show_json(rounds_));
+    }
+    // Their hashes tell numbers of other bits apart, and nothing else.
+    if (rounds_differently()) observes_.erase(Observable::recomputed_values);
     hello.read("exports", exports_);
     hello.finish();
   } catch (const std::exception& error) {

@@ -34,6 +34,8 @@ class ProcessSubject final : public Subject {
   FeatureSet implements() const override { return implements_; }
   Observables observes() const override { return observes_; }
   bool may_vary() const override { return may_vary_; }
+  bool is_foreign() const override { return true; }
+  bool rounds_differently() const override { return rounds_ == "differently"; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;
@@ -53,6 +55,7 @@ class ProcessSubject final : public Subject {
   FeatureSet implements_;
   Observables observes_;
   bool may_vary_ = false;
+  std::string rounds_ = "equal";
   bool exports_ = false;
   std::uint64_t next_id_ = 0;
   std::uint64_t cases_ = 0;
