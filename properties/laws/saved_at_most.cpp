@@ -33,6 +33,9 @@ class Allowance {
     return saved + inputs_ + size_of_value(e_.geometry.live.back().front()) + kept();
   }
 
+  /// Whether a policy keeps anything.
+  bool keeps() const { return keeps_; }
+
  private:
   static bool counts(const LayerValue& v) {
     return v.step == 0 && v.microbatch == 0 && v.execution == 0 && v.memory != 0;
@@ -85,6 +88,11 @@ std::optional<Violation> check(const Evidence& e) {
   return std::nullopt;
 }
 
+// Casts that a policy keeps are not among what the plain run shows.
+bool applies(const Evidence& e) {
+  return e.c.protocol.autocast == AutocastSpan::off || !Allowance(e).keeps();
+}
+
 }  // namespace
 
 extern const Law saved_at_most_law;
@@ -94,6 +102,7 @@ const Law saved_at_most_law{
         "After a forward, no more is saved than in the plain run, less what the layers in "
         "segments save there, plus the segments' inputs and what a policy may keep.",
     .check = check,
-    .reads = {Observable::saved_bytes, Observable::saved_tensors}};
+    .reads = {Observable::saved_bytes, Observable::saved_tensors},
+    .applies = applies};
 
 }  // namespace rematch
