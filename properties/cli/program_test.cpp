@@ -69,7 +69,7 @@ TEST_CASE("check ends with a summary that says how much was looked at") {
   CHECK(o.status == 0);
   CHECK(contains(o.out, "2,500 cases of the standard mix, seed 1"));
   CHECK(contains(o.out, "all laws kept"));
-  CHECK(contains(o.out, "judged no case (not observed): cross-device"));
+  CHECK(contains(o.out, "judged no case (not observed): saved-at-most, cross-device"));
   CHECK(contains(o.out, "dropout"));
   // No colour and no progress bar outside of a terminal.
   CHECK_FALSE(contains(o.out, "\033"));
@@ -201,7 +201,7 @@ TEST_CASE("a check that keeps going reports each distinct finding once, with its
 
 TEST_CASE("laws can be chosen and left out by name") {
   const Json one = check_json("--cases 100 --law outputs --law losses");
-  CHECK(one["laws"].size() == 4);
+  CHECK(one["laws"].size() == 5);
   const Json most = check_json("--cases 100 --without live-bytes --without peak-bytes");
   CHECK(most["laws"].size() == laws().size() - 2);
   CHECK_FALSE(most["laws"].contains("live-bytes"));

@@ -27,8 +27,12 @@ bool is_nearer(std::string_view a, std::string_view b) {
 Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
                    Workspace& workspace) {
   const std::string_view law = violating.violation.law;
+  GatherOptions gathering;
+  gathering.laws = options.judged();
+  // The hunt has told noise from faults already.
+  gathering.doubt = [law](const Verdicts&) { return law == "repeatable"; };
   const auto violation_of = [&](const Case& c) -> std::optional<Violation> {
-    const Verdicts verdicts = judge(c, subject, workspace, options.judged());
+    const Verdicts verdicts = judge(c, subject, workspace, gathering);
     if (verdicts.kept()) return std::nullopt;
     const FeatureSet features = features_of(c, workspace.geometry);
     if (const Violation* fresh = options.profile.first_new(verdicts, c, features)) {

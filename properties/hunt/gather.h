@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "properties/laws/law.h"
 #include "properties/laws/slope.h"
 #include "properties/record/subject.h"
+#include "properties/rounding/reference.h"
 
 namespace rematch {
 
@@ -21,9 +23,13 @@ struct Workspace {
   Record plain;
   Record checkpointed;
   Record repeat;
+  Record plain_repeat;
   Record layers;
   Record displaced;
   SlopeSamples slope;
+  Reference reference;
+  /// The reference engine, made when it is first needed.
+  std::shared_ptr<Subject> engine;
 };
 
 struct GatherOptions {
@@ -31,6 +37,9 @@ struct GatherOptions {
   LawSet laws = all_laws();
   /// Both runs record their timelines.
   bool timelines = false;
+  /// Whether violations by a foreign subject are worth two repeated runs, which tell whether they
+  /// are noise; empty: all are.
+  std::function<bool(const Verdicts&)> doubt;
   /// Called before each run with its name: "plain run".
   std::function<void(std::string_view run)> on_run;
 };
@@ -41,7 +50,9 @@ struct GatherOptions {
 Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
                 const GatherOptions& options = {});
 
-/// Gathers the evidence that the laws need, and judges by them.
+/// Gathers the evidence that the laws need, and judges by them. Where a foreign subject violates
+/// one, both runs are repeated: a violation that does not repeat is one of `repeatable`.
+Verdicts judge(const Case& c, Subject& subject, Workspace& workspace, const GatherOptions& options);
 Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
                const LawSet& laws = all_laws());
 

@@ -1,7 +1,9 @@
 #include "properties/hunt/gather.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "properties/laws/testing/synthetic.h"
 #include "properties/subjects/engine_subject.h"
@@ -23,6 +25,26 @@ class Prepared final : public Subject {
 
   Synthetic records;
   std::vector<int> detached;
+};
+
+/// The engine as if it were somebody else's, with what `spoil` does to the records.
+class Foreign final : public Subject {
+ public:
+  using Spoil = std::function<void(int run, bool checkpointed, Record& record)>;
+  explicit Foreign(Spoil spoil) : spoil_(std::move(spoil)) {}
+  std::string_view name() const override { return "foreign"; }
+  bool is_foreign() const override { return true; }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    engine_.run(c, geometry, request, record);
+    spoil_(++runs, request.checkpointed, record);
+  }
+
+  int runs = 0;
+
+ private:
+  Spoil spoil_;
+  EngineSubject engine_;
 };
 
 /// The engine, counting how often it runs what.
@@ -79,8 +101,8 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   Verdicts verdicts = judge(subject.records.c, subject, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.first() == nullptr);
-  // Of these there is nothing in two prepared records.
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 3);
+  // Of some there is nothing in two prepared records, one is not observed.
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 5);
 
   ++subject.records.checkpointed.hooks[0].count;
   ++subject.records.checkpointed.executions[0].count;
@@ -89,9 +111,75 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   CHECK(verdicts.first()->law == "executions");
   CHECK(verdicts.violations[1].law == "hooks");
   CHECK(verdicts.count(Verdict::violated) == 2);
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 5);
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 7);
   CHECK(judge(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
   CHECK_FALSE(judge(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
+}
+
+TEST_CASE("a violation of a foreign subject that does not repeat is one of repeatability") {
+  Workspace workspace;
+  Case c = synthetic_case();
+  c.seed = 5;
+  const auto flip = [](Record& r) {
+    r.data[observation(r, Quantity::output).offset] ^= std::byte{1};
+  };
+
+  Foreign sound([](int, bool, Record&) {});
+  CHECK(judge(c, sound, workspace).kept());
+  CHECK(sound.runs == 2);
+
+  Foreign noisy([&](int run, bool checkpointed, Record& r) {
+    if (checkpointed && run < 3) flip(r);
+  });
+  Verdicts verdicts = judge(c, noisy, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "repeatable");
+  CHECK(verdicts.by_law[index_of(*find_law("outputs"))] == Verdict::violated);
+
+  Foreign noisy_plain([&](int run, bool checkpointed, Record& r) {
+    if (!checkpointed && run < 2) flip(r);
+  });
+  verdicts = judge(c, noisy_plain, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "repeatable");
+  CHECK(verdicts.first()->place.find("plain run") != std::string::npos);
+
+  Foreign unreliable([&](int run, bool, Record& r) {
+    if (run == 2) r.error = RecordedError{"error", "a bad day"};
+  });
+  verdicts = judge(c, unreliable, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "repeatable");
+  CHECK(verdicts.first()->expected == "error: a bad day");
+
+  Foreign faulty([&](int, bool checkpointed, Record& r) {
+    if (checkpointed) flip(r);
+  });
+  verdicts = judge(c, faulty, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "outputs");
+  CHECK(verdicts.by_law[index_of(*find_law("repeatable"))] == Verdict::kept);
+  CHECK(faulty.runs == 4);
+
+  GatherOptions trusting;
+  trusting.doubt = [](const Verdicts&) { return false; };
+  Foreign known([&](int, bool checkpointed, Record& r) {
+    if (checkpointed) flip(r);
+  });
+  CHECK(judge(c, known, workspace, trusting).first()->law == "outputs");
+  CHECK(known.runs == 2);
+}
+
+TEST_CASE("some cases are repeated by a foreign subject without a reason, always the same ones") {
+  Workspace workspace;
+  Case c = synthetic_case();
+  c.seed = 128;
+  for (int again = 0; again < 2; ++again) {
+    Foreign subject([](int, bool, Record&) {});
+    const Verdicts verdicts = judge(c, subject, workspace);
+    CHECK(verdicts.by_law[index_of(*find_law("repeatable"))] == Verdict::kept);
+    CHECK(subject.runs == 3);
+  }
 }
 
 TEST_CASE("a law that reads what the subject does not observe says so, and is not violated") {

@@ -185,8 +185,13 @@ class Campaign {
     const LawSet asked = options_.judged();
     ++tally.cases;
     Verdicts verdicts;
+    GatherOptions gathering;
+    gathering.laws = asked;
+    gathering.doubt = [&](const Verdicts& seen) {
+      return options_.profile.first_new(seen, c, features_of(c, workspace.geometry)) != nullptr;
+    };
     try {
-      verdicts = judge(c, subject, workspace, asked);
+      verdicts = judge(c, subject, workspace, gathering);
     } catch (const NotJudged& error) {
       if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
       return;

@@ -10,7 +10,7 @@ Replay replay(const Case& c, Subject& subject, const LawSet& laws,
   options.laws = laws;
   options.timelines = true;
   options.on_run = on_run;
-  r.verdicts = judge(gather(r.c, subject, r.seen, options), laws);
+  r.verdicts = judge(r.c, subject, r.seen, options);
   return r;
 }
 

@@ -20,6 +20,7 @@ const Law buffers_after_step_law{.name = kName,
                                      "step they have the same bits as in the plain run.",
                                  .check = check,
                                  .reads = {Observable::buffers},
-                                 .applies = applies};
+                                 .applies = applies,
+                                 .compares_values = true};
 
 }  // namespace rematch

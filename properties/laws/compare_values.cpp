@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -6,6 +8,7 @@
 #include <span>
 
 #include "properties/laws/support.h"
+#include "properties/rounding/reference.h"
 
 namespace rematch {
 namespace {
@@ -27,57 +30,14 @@ bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, 
   return !of_parameter || f.exact_parameters[static_cast<std::size_t>(index)];
 }
 
-std::string name_of(const Evidence& e, Quantity quantity, int index) {
-  switch (quantity) {
-    case Quantity::output:
-      return "output " + std::to_string(index);
-    case Quantity::loss:
-      return "loss";
-    case Quantity::input_gradient:
-      return "gradient of the model input";
-    case Quantity::parameter_gradient:
-      return "gradient of " + parameter_name(e.c, e.geometry, index);
-    case Quantity::parameter:
-      return parameter_name(e.c, e.geometry, index);
-    case Quantity::buffer: {
-      const ParameterInfo& info = e.geometry.buffers[static_cast<std::size_t>(index)];
-      return "buffer " + std::to_string(index) + " (layer " + std::to_string(info.layer) + " " +
-             std::string(info.role) + ")";
-    }
-    case Quantity::reevaluation:
-      return "reevaluation";
-  }
-  return "?";
-}
-
-double element(DType dtype, const std::byte* at) {
-  const auto read = [at]<class T>(T value) {
-    std::memcpy(&value, at, sizeof(value));
-    return static_cast<double>(value);
-  };
-  switch (dtype) {
-    case DType::float32:
-      return read(float());
-    case DType::float64:
-      return read(double());
-    case DType::int32:
-      return read(std::int32_t());
-    case DType::uint8:
-      return read(std::uint8_t());
-    case DType::bfloat16:
-      return read(math::BFloat16());
-  }
-  return 0;
-}
-
 /// Violation::distance of two arrays of one form.
 double distance(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
   const std::size_t item = size_of(dtype);
   double largest = 0;
   double difference = 0;
   for (std::size_t i = 0; i < expected.size(); i += item) {
-    const double a = element(dtype, expected.data() + i);
-    const double b = element(dtype, got.data() + i);
+    const double a = element_of(dtype, expected.data() + i);
+    const double b = element_of(dtype, got.data() + i);
     const bool same = std::memcmp(expected.data() + i, got.data() + i, item) == 0;
     if (!same && !std::isfinite(a - b)) return std::numeric_limits<double>::infinity();
     if (!same) difference = std::max(difference, std::fabs(a - b));
@@ -141,7 +101,50 @@ Violation first_difference(const Evidence& e, const Observation& a, const Observ
           element_text(b.dtype, got + first * item)};
 }
 
+/// Judges by the reference: what the plain run misses it by, for whatever reason, is no fault of
+/// checkpointing, and rounding may take the checkpointed run further by the bound.
+std::optional<Violation> compare_rounded(const Evidence& e, const Observation& a,
+                                         const Observation& b, std::string_view law,
+                                         std::string place) {
+  const std::vector<Observation>& known = e.reference->run.observations;
+  const auto found = std::find_if(known.begin(), known.end(), [&](const Observation& o) {
+    return o.quantity == a.quantity && o.step == a.step && o.microbatch == a.microbatch &&
+           o.index == a.index;
+  });
+  if (found == known.end() || !found->present || !(found->shape == a.shape)) return std::nullopt;
+  const std::vector<double> plain = elements_of(e.plain, a);
+  const auto m = misfit(*e.reference, static_cast<std::size_t>(found - known.begin()),
+                        e.checkpointed, b, plain);
+  if (!m) return std::nullopt;
+  return Violation{law, std::move(place) + ", element " + std::to_string(m->element),
+                   fmt::format("{:.9g} within {:.2g}", m->expected, m->bound),
+                   fmt::format("{:.9g}, in the plain run {:.9g}", m->got, plain[m->element])};
+}
+
 }  // namespace
+
+std::string value_name(const Evidence& e, Quantity quantity, int index) {
+  switch (quantity) {
+    case Quantity::output:
+      return "output " + std::to_string(index);
+    case Quantity::loss:
+      return "loss";
+    case Quantity::input_gradient:
+      return "gradient of the model input";
+    case Quantity::parameter_gradient:
+      return "gradient of " + parameter_name(e.c, e.geometry, index);
+    case Quantity::parameter:
+      return parameter_name(e.c, e.geometry, index);
+    case Quantity::buffer: {
+      const ParameterInfo& info = e.geometry.buffers[static_cast<std::size_t>(index)];
+      return "buffer " + std::to_string(index) + " (layer " + std::to_string(info.layer) + " " +
+             std::string(info.role) + ")";
+    }
+    case Quantity::reevaluation:
+      return "reevaluation";
+  }
+  return "?";
+}
 
 std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
                                         std::string_view law) {
@@ -171,7 +174,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
         const Observation* b = checkpointed.find(here);
         const auto place = [&] {
           return (per_forward ? place_of(step, microbatch) : "step " + std::to_string(step)) +
-                 ", " + name_of(e, quantity, index);
+                 ", " + value_name(e, quantity, index);
         };
         if (a == nullptr) return Violation{law, place(), "a value", "none in the plain run"};
         if (b == nullptr) return Violation{law, place(), form_of(*a), std::string(kNotRecorded)};
@@ -181,6 +184,10 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
           return Violation{law, place(), form_of(*a), form_of(*b)};
         }
         if (a->bytes == 0 || !comparable(e, quantity, step, microbatch, index)) continue;
+        if (e.rounds_differently) {
+          if (auto v = compare_rounded(e, *a, *b, law, place())) return v;
+          continue;
+        }
         const auto expected = e.plain.bytes_of(*a);
         const auto got = e.checkpointed.bytes_of(*b);
         if (std::memcmp(expected.data(), got.data(), a->bytes) == 0) continue;

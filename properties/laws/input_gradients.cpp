@@ -19,6 +19,7 @@ const Law input_gradients_law{
     .statement = "The gradient of the model input has the same bits as in the plain run.",
     .check = check,
     .reads = {Observable::input_gradients},
-    .applies = applies};
+    .applies = applies,
+    .compares_values = true};
 
 }  // namespace rematch

@@ -19,16 +19,19 @@
 
 namespace rematch {
 
+struct Reference;
 struct SlopeSamples;
 
 /// Extra runs that only some laws need.
 enum class Extra : std::uint8_t {
-  /// The checkpointed run once more: of a subject whose runs may vary, or in a fresh process.
+  /// The checkpointed run once more: of a subject whose runs may vary, or of a foreign one.
   repeat,
   layers,  ///< Every layer run alone, on the host and on the subject's device.
   slope,   ///< Runs with displaced parameters and inputs.
+  /// The plain run on the reference engine in float64: of foreign subjects.
+  reference,
 };
-using Extras = EnumSet<Extra, 3>;
+using Extras = EnumSet<Extra, 4>;
 
 /// Everything gathered about one case (properties/hunt/gather.h); the input of the laws. `plain` is
 /// the record of the reference run (without checkpointing, with forecast.frozen_layers detached),
@@ -43,8 +46,13 @@ struct Evidence {
   const Record& checkpointed;
   /// nullptr: there was no such run.
   const Record* repeat = nullptr;
+  /// Beside `repeat`, where a violation is to be told from noise.
+  const Record* plain_repeat = nullptr;
   const Record* layers = nullptr;
   const SlopeSamples* slope = nullptr;
+  const Reference* reference = nullptr;
+  /// Subject::rounds_differently().
+  bool rounds_differently = false;
   /// Set if a run threw an exception: "checkpointed run: exception: ...". The records are then
   /// unusable.
   std::optional<std::string> crash = std::nullopt;
@@ -75,6 +83,9 @@ struct Law {
   /// Whether this law has anything to judge in the case; nullptr: always.
   bool (*applies)(const Evidence&) = nullptr;
   bool judges_failures = false;
+  /// Compares values by compare_values(), which needs the reference where the subject rounds
+  /// differently in the two runs.
+  bool compares_values = false;
 };
 
 /// All laws, in the order of judgement: causes before consequences.

@@ -9,6 +9,7 @@
 // Causes before consequences: the first law that is violated names a failure.
 #define REMATCH_EACH_LAW(LAW) \
   LAW(survives)               \
+  LAW(repeatable)             \
   LAW(errors)                 \
   LAW(injected_failures)      \
   LAW(requires_grad_map)      \
@@ -30,13 +31,14 @@
   LAW(hooks)                  \
   LAW(recomputation_order)    \
   LAW(saved_bytes)            \
+  LAW(saved_at_most)          \
   LAW(bytes_after_backward)   \
   LAW(one_segment_alive)      \
   LAW(live_bytes)             \
   LAW(peak_bytes)             \
-  LAW(repeatable)             \
   LAW(cross_device)           \
-  LAW(derivatives)
+  LAW(derivatives)            \
+  LAW(agrees_with_reference)
 
 namespace rematch {
 
@@ -54,6 +56,8 @@ bool has(const Evidence& e, Extra extra) {
       return e.layers != nullptr;
     case Extra::slope:
       return e.slope != nullptr;
+    case Extra::reference:
+      return e.reference != nullptr;
   }
   return false;
 }
@@ -61,7 +65,7 @@ bool has(const Evidence& e, Extra extra) {
 Verdict judge_one(const Law& law, const Evidence& e, std::vector<Violation>& violations) {
   if (!e.observed.contains_all(law.reads)) return Verdict::not_observed;
   if (e.failed() && !law.judges_failures) return Verdict::not_applicable;
-  bool complete = true;
+  bool complete = !(law.compares_values && e.rounds_differently && e.reference == nullptr);
   law.extras.for_each([&](Extra extra) { complete = complete && has(e, extra); });
   if (!complete || (law.applies != nullptr && !law.applies(e))) return Verdict::not_applicable;
   std::optional<Violation> violation;

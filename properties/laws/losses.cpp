@@ -15,6 +15,7 @@ extern const Law losses_law;
 const Law losses_law{.name = kName,
                      .statement = "Every loss has the same bits as in the plain run.",
                      .check = check,
-                     .reads = {Observable::losses}};
+                     .reads = {Observable::losses},
+                     .compares_values = true};
 
 }  // namespace rematch

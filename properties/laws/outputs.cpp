@@ -15,6 +15,7 @@ extern const Law outputs_law;
 const Law outputs_law{.name = kName,
                       .statement = "Every forward returns the same bits as the plain run.",
                       .check = check,
-                      .reads = {Observable::outputs}};
+                      .reads = {Observable::outputs},
+                      .compares_values = true};
 
 }  // namespace rematch

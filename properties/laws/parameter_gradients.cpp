@@ -19,6 +19,7 @@ const Law parameter_gradients_law{
     .statement = "Every parameter gradient has the same bits as in the plain run.",
     .check = check,
     .reads = {Observable::parameter_gradients},
-    .applies = applies};
+    .applies = applies,
+    .compares_values = true};
 
 }  // namespace rematch

@@ -20,6 +20,7 @@ const Law parameters_after_step_law{
         "After every optimizer step all parameters have the same bits as in the plain run.",
     .check = check,
     .reads = {Observable::parameters},
-    .applies = applies};
+    .applies = applies,
+    .compares_values = true};
 
 }  // namespace rematch

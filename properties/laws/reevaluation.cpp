@@ -20,6 +20,7 @@ const Law reevaluation_law{.name = kName,
                                "checkpointing gives the same bits as the one trained without.",
                            .check = check,
                            .reads = {Observable::reevaluation},
-                           .applies = applies};
+                           .applies = applies,
+                           .compares_values = true};
 
 }  // namespace rematch

@@ -8,7 +8,17 @@ namespace {
 
 constexpr std::string_view kName = "repeatable";
 
-std::optional<Violation> check(const Evidence& e) {
+std::string error_of(const Record& r) {
+  return r.error ? r.error->kind + ": " + r.error->message : "no error";
+}
+
+std::optional<Violation> compare(const Evidence& e, const Record& first, const Record& second,
+                                 const std::string& run) {
+  if (first.error.has_value() != second.error.has_value()) {
+    return Violation{kName, "the end of the " + run, error_of(first), error_of(second)};
+  }
+  // What a failed run recorded before its end, and what its message says, is left to other laws.
+  if (first.error) return std::nullopt;
   constexpr std::array kCompared{
       std::pair{Observable::outputs, Quantity::output},
       std::pair{Observable::losses, Quantity::loss},
@@ -26,13 +36,23 @@ std::optional<Violation> check(const Evidence& e) {
     strict.exact_inputs = true;
     strict.exact_until_step = e.c.protocol.steps;
     strict.exact_parameters.assign(strict.exact_parameters.size(), true);
-    const Evidence again{e.c, e.geometry, strict, e.observed, e.checkpointed, *e.repeat};
-    if (std::optional<Violation> violation = compare_values(again, q, kName)) return violation;
+    const Evidence again{e.c, e.geometry, strict, e.observed, first, second};
+    if (std::optional<Violation> violation = compare_values(again, q, kName)) {
+      violation->place += ", in two equal " + run + "s";
+      return violation;
+    }
   }
-  if (e.checkpointed.hash() != e.repeat->hash()) {
-    return Violation{kName, "the whole record", "equal hashes of two runs", "different ones"};
+  if (first.hash() != second.hash()) {
+    return Violation{kName, "the whole record of the " + run, "equal hashes of two runs",
+                     "different ones"};
   }
   return std::nullopt;
+}
+
+std::optional<Violation> check(const Evidence& e) {
+  if (auto v = compare(e, e.checkpointed, *e.repeat, "checkpointed run")) return v;
+  if (e.plain_repeat == nullptr) return std::nullopt;
+  return compare(e, e.plain, *e.plain_repeat, "plain run");
 }
 
 }  // namespace
@@ -41,10 +61,11 @@ extern const Law repeatable_law;
 const Law repeatable_law{
     .name = kName,
     .statement =
-        "A checkpointed case that runs twice, on a device or in a fresh process, gives the same "
+        "A case that runs twice, on a device, in another process or in a fresh one, gives the same "
         "record, bit for bit.",
     .check = check,
     .reads = {},
-    .extras = {Extra::repeat}};
+    .extras = {Extra::repeat},
+    .judges_failures = true};
 
 }  // namespace rematch

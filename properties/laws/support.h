@@ -20,6 +20,9 @@ std::string place_of(const Case& c, int step, int microbatch, int layer);
 /// "parameter 2 (layer 3 linear weight)".
 std::string parameter_name(const Case& c, const Geometry& geometry, int parameter);
 
+/// "gradient of parameter 2 (layer 3 linear weight)".
+std::string value_name(const Evidence& e, Quantity quantity, int index);
+
 /// Judges all observations of one quantity that the protocol promises: each must be in both
 /// records, with equal dtype, shape and bits. Skips gradients that are absent in one record
 /// (absent-gradients judges them), and values that the forecast calls inexact.

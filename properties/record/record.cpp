@@ -119,4 +119,24 @@ std::uint64_t Record::hash() const {
   return h.value();
 }
 
+double element_of(DType dtype, const std::byte* at) {
+  const auto read = [at]<class T>(T value) {
+    std::memcpy(&value, at, sizeof(value));
+    return static_cast<double>(value);
+  };
+  switch (dtype) {
+    case DType::float32:
+      return read(float());
+    case DType::float64:
+      return read(double());
+    case DType::int32:
+      return read(std::int32_t());
+    case DType::uint8:
+      return read(std::uint8_t());
+    case DType::bfloat16:
+      return read(math::BFloat16());
+  }
+  return 0;
+}
+
 }  // namespace rematch

@@ -201,6 +201,9 @@ struct TimelinePoint {
   int execution = 0;
 };
 
+/// The element at `at`, of any dtype.
+double element_of(DType dtype, const std::byte* at);
+
 /// Everything observable of one run.
 struct Record {
   std::vector<Observation> observations;

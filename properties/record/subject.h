@@ -31,6 +31,9 @@ struct RunRequest {
   /// requires grad displaced by this amount along its direction (properties/record/direction.h),
   /// and record the losses. Set only for subjects that observe displacement.
   double displacement = 0;
+  /// If not nullptr: the parameters, inputs and targets are those of this case, which has another
+  /// dtype, converted. Set only for the reference engine.
+  const Case* numbers_of = nullptr;
   /// Run where nothing of earlier cases can be left, in a fresh process, say.
   bool fresh = false;
   /// Do not run the model. Run every layer alone, on the subject's device and on the host, and fill
@@ -76,6 +79,13 @@ class Subject {
   /// Whether two runs of a case may differ, because the order of the work is not fixed (on a
   /// device, for example). If so, the checkpointed run is repeated and compared.
   virtual bool may_vary() const { return false; }
+  /// Whether it is an implementation that the harness only talks to. Then nothing is taken on
+  /// trust: the harness finds out whether equal runs agree.
+  virtual bool is_foreign() const { return false; }
+  /// Whether the same numbers may be rounded differently in a plain and a checkpointed run, because
+  /// a compiler arranges each for itself. Then values are not compared to the bit, but with the
+  /// reference engine. Set only for foreign subjects.
+  virtual bool rounds_differently() const { return false; }
   /// Whether the case that was run last is to be repeated from a fresh start, which shows state
   /// that leaks from case to case. Asked after its checkpointed run.
   virtual bool wants_fresh_repeat() const { return false; }

@@ -116,6 +116,13 @@ Hello read_hello(std::string_view text) {
                        .without({Observable::displacement, Observable::host_agreement});
   read_layers(fields, hello.layers);
   fields.read("may_vary", hello.may_vary);
+  fields.read("rounds", hello.rounds, kLongestName);
+  const bool differently = hello.rounds == "differently";
+  if (hello.rounds != "equal" && !differently) {
+    fields.fail(fields.path("rounds"), R"("equal" or "differently")", show_json(hello.rounds));
+  }
+  // Their hashes tell numbers of other bits apart, and nothing else.
+  if (differently) hello.observes.erase(Observable::recomputed_values);
   fields.read("exports", hello.exports);
   fields.read("files", hello.files);
   fields.finish();

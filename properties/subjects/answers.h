@@ -23,6 +23,8 @@ struct Hello {
   /// Layers of the subject's own.
   std::vector<const CustomLayer*> layers;
   bool may_vary = false;
+  /// "equal" or "differently": how the plain and the checkpointed run round.
+  std::string rounds = "equal";
   bool exports = false;
   /// Large arrays may be passed by file.
   bool files = false;

@@ -63,6 +63,11 @@ void canonical_nans(std::span<std::byte> values, std::size_t item) {
   if (item == sizeof(double)) canonical_nans_of<double>(values);
 }
 
+Tensor converted(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype || !is_floating(t.dtype())) return t;
+  return Tensor::from(t.to_vector(), t.shape(), dtype);
+}
+
 Tensor make_input(const Case& c, Generator& generator) {
   Tensor x = Tensor::empty(Shape(c.input), c.dtype, Tag::inputs);
   if (c.data == DataKind::small_integers) {

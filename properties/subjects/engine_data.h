@@ -28,6 +28,9 @@ void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distanc
 /// compiler: it means nothing, and may not decide whether two records are equal.
 void canonical_nans(std::span<std::byte> values, std::size_t item);
 
+/// `t` in another dtype; `t` itself if it has that already, or holds integers.
+Tensor converted(const Tensor& t, DType dtype);
+
 /// Standard normal, or integers in [-3, 3], under Tag::inputs.
 Tensor make_input(const Case& c, Generator& generator);
 

@@ -52,8 +52,10 @@ void EngineModel::make_parameters() {
   Generator generator{case_.seed, kParameterStream, 0};
   parameters_.reserve(geometry_.parameters.size());
   for (const ParameterInfo& info : geometry_.parameters) {
-    Tensor p = Tensor::empty(info.shape, case_.dtype, Tag::parameters);
+    const Case& numbers = request_.numbers_of != nullptr ? *request_.numbers_of : case_;
+    Tensor p = Tensor::empty(info.shape, numbers.dtype, Tag::parameters);
     fill_data(p, case_.data, info.low, info.high, generator);
+    p = converted(p, case_.dtype);
     if (request_.displacement != 0 && !info.frozen) {
       displace(p, case_.seed, direction_of_parameter(static_cast<int>(parameters_.size())),
                request_.displacement);

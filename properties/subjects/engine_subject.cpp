@@ -39,6 +39,7 @@ class Run {
   Run(const Case& c, const Geometry& geometry, const RunRequest& request, const EngineParts& parts,
       const std::shared_ptr<Ledger>& host, Record& record)
       : case_(c),
+        numbers_(request.numbers_of != nullptr ? *request.numbers_of : c),
         protocol_(c.protocol),
         displacement_(request.displacement),
         watched_(request.displacement == 0),
@@ -86,12 +87,14 @@ class Run {
       if (protocol_.zero_grad) optimizer->zero_grad();
     }
     if (protocol_.reevaluate) {
-      const Tensor y = model_.evaluate(make_input(case_, inputs_));
+      const Tensor y = model_.evaluate(next_input());
       note(Quantity::reevaluation, protocol_.steps - 1, 0, 0, y);
     }
   }
 
  private:
+  Tensor next_input() { return converted(make_input(numbers_, inputs_), case_.dtype); }
+
   void set_prior_gradients() {
     for (Tensor p : model_.parameters()) {
       if (!p.requires_grad()) continue;
@@ -160,7 +163,7 @@ class Run {
     forward.run.step = step;
     forward.run.microbatch = microbatch;
     forward.run.watched = watched_;
-    forward.input = make_input(case_, inputs_);
+    forward.input = next_input();
     if (displacement_ != 0 && protocol_.input_requires_grad) {
       displace(forward.input, case_.seed, direction_of_input(microbatch), displacement_);
     }
@@ -173,7 +176,7 @@ class Run {
       note(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
     }
     const Tensor main = flatten(outputs[0]);
-    const Tensor target = make_target(case_, main.shape(), targets_);
+    const Tensor target = converted(make_target(numbers_, main.shape(), targets_), case_.dtype);
     forward.loss =
         protocol_.loss == LossKind::mse ? mse_loss(main, target) : cross_entropy(main, target);
     autocast.reset();
@@ -282,6 +285,8 @@ class Run {
   }
 
   const Case& case_;
+  /// Of the same numbers, perhaps in another dtype.
+  const Case& numbers_;
   const ProtocolSpec& protocol_;
   const double displacement_;
   /// Events are recorded.

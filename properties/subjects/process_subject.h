@@ -38,6 +38,8 @@ class ProcessSubject final : public Subject {
   std::vector<const CustomLayer*> custom_layers() const override { return hello_.layers; }
   Observables observes() const override { return hello_.observes; }
   bool may_vary() const override { return hello_.may_vary; }
+  bool is_foreign() const override { return true; }
+  bool rounds_differently() const override { return hello_.rounds == "differently"; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;

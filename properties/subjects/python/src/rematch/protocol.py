@@ -65,6 +65,9 @@ class Subject:
     versions: dict[str, str] = {}
     may_vary: bool = False
     """Whether two equal runs may differ; the harness then repeats and compares them."""
+    rounds: str = "equal"
+    """ "differently": the plain and the checkpointed run may round the same numbers differently,
+    because each is compiled for itself."""
     exports: bool = False
     """Whether export() is defined."""
     layers: Sequence[str] = ()
@@ -131,6 +134,7 @@ class _Session:
             "implements": subject.implements(hello.get("features", [])),
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
+            "rounds": subject.rounds,
             "exports": subject.exports,
             "layers": list(subject.layers),
             "files": subject.files,

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "properties/laws/support.h"
+#include "properties/rounding/reference.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "agrees-with-reference";
+
+Observable observable_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::output:
+      return Observable::outputs;
+    case Quantity::loss:
+      return Observable::losses;
+    case Quantity::input_gradient:
+      return Observable::input_gradients;
+    case Quantity::parameter_gradient:
+      return Observable::parameter_gradients;
+    case Quantity::parameter:
+      return Observable::parameters;
+    case Quantity::buffer:
+      return Observable::buffers;
+    case Quantity::reevaluation:
+      return Observable::reevaluation;
+  }
+  return Observable::outputs;
+}
+
+std::optional<Violation> check(const Evidence& e) {
+  const Reference& r = *e.reference;
+  Finder plain(e.plain.observations);
+  for (std::size_t i = 0; i < r.run.observations.size(); ++i) {
+    const Observation& o = r.run.observations[i];
+    if (!o.present || !e.observed.contains(observable_of(o.quantity))) continue;
+    const Observation* const got = plain.find([&](const Observation& p) {
+      return p.quantity == o.quantity && p.step == o.step && p.microbatch == o.microbatch &&
+             p.index == o.index;
+    });
+    // What is absent or not recorded is judged by other laws.
+    if (got == nullptr || !got->present) continue;
+    const std::string place =
+        place_of(o.step, o.microbatch) + ", " + value_name(e, o.quantity, o.index);
+    if (!(got->shape == o.shape)) {
+      return Violation{kName, place, to_string(o.shape), to_string(got->shape)};
+    }
+    if (const auto m = misfit(r, i, e.plain, *got)) {
+      return Violation{kName, place + ", element " + std::to_string(m->element),
+                       fmt::format("{:.9g} within {:.2g}", m->expected, m->bound),
+                       fmt::format("{:.9g} in the plain run", m->got)};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether some number has a bound that tells it from zero.
+bool applies(const Evidence& e) {
+  const Reference& r = *e.reference;
+  for (std::size_t i = 0; i < r.run.observations.size(); ++i) {
+    const Observation& o = r.run.observations[i];
+    const std::vector<double> right = elements_of(r.run, o);
+    for (std::size_t j = 0; o.present && j < right.size(); ++j) {
+      if (r.bounds[i][j] < std::fabs(right[j])) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+extern const Law agrees_with_reference_law;
+const Law agrees_with_reference_law{
+    .name = kName,
+    .statement =
+        "Where no layer draws, the plain run of a foreign subject differs from the reference "
+        "engine's in float64 by no more than what rounding can do in a correct implementation.",
+    .check = check,
+    .reads = {},
+    .extras = {Extra::reference},
+    .applies = applies};
+
+}  // namespace rematch

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <map>
+
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "saved-at-most";
+
+/// What a plan may save after one forward, from what the plain run shows.
+class Allowance {
+ public:
+  explicit Allowance(const Evidence& e) : e_(e), inside_(e.c.layers.size(), false) {
+    for (const SegmentSpec& s : segments_of(e.c)) add(s, true);
+  }
+
+  std::int64_t bytes() const {
+    // Memory by its name, once, whoever saves it. What segments drop may be saved by others, too.
+    std::map<std::uint64_t, std::int64_t> dropped;
+    for (const LayerValue& v : e_.plain.values) {
+      if (counts(v) && v.saved && inside(v)) dropped[v.memory] = v.bytes;
+    }
+    for (const LayerValue& v : e_.plain.values) {
+      if (counts(v) && v.saved && !inside(v)) dropped.erase(v.memory);
+    }
+    std::int64_t saved = 0;
+    for (const ByteReading& r : e_.plain.bytes) {
+      if (r.moment == Moment::after_forward && r.step == 0 && r.microbatch == 0) saved = r.saved;
+    }
+    for (const auto& [memory, size] : dropped) saved -= size;
+    // The loss may save the main output, which a layer of a segment saved before.
+    return saved + inputs_ + size_of_value(e_.geometry.live.back().front()) + kept();
+  }
+
+  /// Whether a policy keeps anything.
+  bool keeps() const { return keeps_; }
+
+ private:
+  static bool counts(const LayerValue& v) {
+    return v.step == 0 && v.microbatch == 0 && v.execution == 0 && v.memory != 0;
+  }
+  bool inside(const LayerValue& v) const {
+    return v.layer >= 0 && inside_.at(static_cast<std::size_t>(v.layer));
+  }
+
+  std::int64_t size_of_value(const ValueRef& v) const {
+    return static_cast<std::int64_t>(size_of(e_.c.dtype)) *
+           e_.geometry.shape_of(v, Shape(e_.c.input)).elements();
+  }
+
+  void add(const SegmentSpec& s, bool outermost) {
+    for (const ValueRef& v : e_.geometry.live[static_cast<std::size_t>(s.begin)]) {
+      // Inputs of nested segments are recomputed with the one around them.
+      if (outermost) inputs_ += size_of_value(v);
+    }
+    if (outermost) std::fill(inside_.begin() + s.begin, inside_.begin() + s.end, true);
+    keeps_ = keeps_ || !s.choice.keep.empty();
+    for (const SegmentSpec& nested : s.nested) add(nested, false);
+  }
+
+  /// Anything that a layer of a segment made may be kept by a policy.
+  std::int64_t kept() const {
+    std::int64_t bytes = 0;
+    for (const LayerValue& v : e_.plain.values) {
+      if (keeps_ && counts(v) && inside(v)) bytes += v.bytes;
+    }
+    return bytes;
+  }
+
+  const Evidence& e_;
+  std::vector<bool> inside_;
+  std::int64_t inputs_ = 0;
+  bool keeps_ = false;
+};
+
+std::optional<Violation> check(const Evidence& e) {
+  const std::int64_t per_forward = Allowance(e).bytes();
+  for (const ByteReading& r : e.checkpointed.bytes) {
+    if (r.moment != Moment::after_forward) continue;
+    const std::int64_t most = per_forward * graphs_after_forward(e.c.protocol, r.microbatch);
+    // The source of the latest copy to the host may be there still.
+    const std::int64_t got = std::max(r.saved, r.offloaded);
+    if (got <= most) continue;
+    return Violation{kName, place_of(r.step, r.microbatch) + ", after the forward",
+                     "at most " + std::to_string(most) + " bytes saved", std::to_string(got)};
+  }
+  return std::nullopt;
+}
+
+// Casts that a policy keeps are not among what the plain run shows.
+bool applies(const Evidence& e) {
+  return e.c.protocol.autocast == AutocastSpan::off || !Allowance(e).keeps();
+}
+
+}  // namespace
+
+extern const Law saved_at_most_law;
+const Law saved_at_most_law{
+    .name = kName,
+    .statement =
+        "After a forward, no more is saved than in the plain run, less what the layers in "
+        "segments save there, plus the segments' inputs and what a policy may keep.",
+    .check = check,
+    .reads = {Observable::saved_bytes, Observable::saved_tensors},
+    .applies = applies};
+
+}  // namespace rematch

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "properties/rounding/tape.h"
+
+namespace rematch::rounding {
+
+// Smooth functions on a tape. Where a bound on a derivative is a number, it is the largest
+// magnitude that the derivative has anywhere, rounded up.
+
+Tape::Var gelu(Tape& tape, Tape::Var x);
+Tape::Var silu(Tape& tape, Tape::Var x);
+Tape::Var tanh(Tape& tape, Tape::Var x);
+Tape::Var sigmoid(Tape& tape, Tape::Var x);
+Tape::Var exp(Tape& tape, Tape::Var x);
+/// Of positive numbers.
+Tape::Var log(Tape& tape, Tape::Var x);
+Tape::Var reciprocal(Tape& tape, Tape::Var x);
+/// 1 / sqrt(x + epsilon), of x that is not negative.
+Tape::Var inverse_root(Tape& tape, Tape::Var x, double epsilon);
+/// sqrt(x), of x that is not negative. Its derivatives are not on the tape.
+Tape::Var root(Tape& tape, Tape::Var x);
+
+}  // namespace rematch::rounding

@@ -1,0 +1,377 @@
+#include "properties/rounding/layers.h"
+
+#include <algorithm>
+#include <span>
+
+#include "properties/layers/layer.h"
+#include "properties/rounding/functions.h"
+
+namespace rematch::rounding {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+constexpr double kMomentum = 0.1;
+/// Of rrelu in evaluation: the mean of its slopes.
+constexpr double kSlope = (1.0 / 8 + 1.0 / 3) / 2;
+
+using Var = Tape::Var;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// The product of the extents from dimension `first` on.
+std::int64_t extent_from(const Shape& shape, int first) {
+  std::int64_t product = 1;
+  for (int i = first; i < shape.rank(); ++i) product *= shape[i];
+  return product;
+}
+
+template <class Function>
+Vars map(const Vars& x, const Function& function) {
+  Vars y;
+  y.reserve(x.size());
+  for (const Var v : x) y.push_back(function(v));
+  return y;
+}
+
+Var mean_of(Tape& t, const Vars& x) {
+  for (const Var v : x) t.plus(v, 1 / static_cast<double>(x.size()));
+  return t.sum();
+}
+
+struct Normalised {
+  Vars x;
+  Var mean = 0;
+  Var variance = 0;
+};
+
+/// (x - mean) / sqrt(variance + epsilon). Implementations also compute x * scale + shift, with the
+/// mean in the shift: x - mean is off by roundings of x and of the mean themselves.
+Normalised normalised(Tape& t, const Vars& x, bool centred) {
+  Normalised n;
+  Vars d = x;
+  if (centred) {
+    n.mean = mean_of(t, x);
+    for (Var& v : d) v = t.plus(v).plus(n.mean, -1).sum();
+  }
+  for (const Var v : d) t.plus_product(v, v, 1 / static_cast<double>(d.size()));
+  n.variance = t.sum();
+  const Var scale = inverse_root(t, n.variance, kEpsilon);
+  n.x = map(d, [&](Var v) { return t.plus_product(v, scale).sum(); });
+  return n;
+}
+
+/// Normalises over groups of elements: group_of(i) of so many groups, and scales and shifts each
+/// element by the parameters at channel_of(i).
+template <class GroupOf, class ChannelOf>
+Vars group_normalised(LayerRun& l, std::int64_t groups, bool centred, const GroupOf& group_of,
+                      const ChannelOf& channel_of, std::vector<Normalised>* seen = nullptr) {
+  Tape& t = l.tape;
+  const Vars& x = l.operands[0];
+  std::vector<Vars> members(at(groups));
+  for (std::size_t i = 0; i < x.size(); ++i) members[at(group_of(i))].push_back(x[i]);
+  std::vector<Normalised> found;
+  found.reserve(members.size());
+  for (const Vars& group : members) found.push_back(normalised(t, group, centred));
+  std::vector<std::size_t> next(members.size(), 0);
+  Vars y;
+  y.reserve(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t group = at(group_of(i));
+    const std::size_t channel = at(channel_of(i));
+    t.plus_product(found[group].x[next[group]++], l.parameters[0][channel]);
+    if (centred) t.plus(l.parameters[1][channel]);
+    y.push_back(t.sum());
+  }
+  if (seen != nullptr) *seen = std::move(found);
+  return y;
+}
+
+Vars norm_of_rows(LayerRun& l, bool centred) {
+  const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
+  const auto rows = static_cast<std::int64_t>(l.operands[0].size() / width);
+  return group_normalised(
+      l, rows, centred, [=](std::size_t i) { return static_cast<std::int64_t>(i / width); },
+      [=](std::size_t i) { return static_cast<std::int64_t>(i % width); });
+}
+
+Vars group_norm(LayerRun& l) {
+  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
+  const auto channels = static_cast<std::size_t>(l.shape[1]);
+  const std::size_t size = plane * channels / static_cast<std::size_t>(l.spec.groups);
+  return group_normalised(
+      l, l.shape[0] * l.spec.groups, true,
+      [=](std::size_t i) { return static_cast<std::int64_t>(i / size); },
+      [=](std::size_t i) { return static_cast<std::int64_t>(i / plane % channels); });
+}
+
+Vars batch_norm(LayerRun& l) {
+  Tape& t = l.tape;
+  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
+  const auto channels = static_cast<std::size_t>(l.shape[1]);
+  const auto channel_of = [=](std::size_t i) {
+    return static_cast<std::int64_t>(i / plane % channels);
+  };
+  if (l.train) {
+    std::vector<Normalised> seen;
+    Vars y = group_normalised(l, l.shape[1], true, channel_of, channel_of, &seen);
+    const double count = static_cast<double>(l.operands[0].size() / channels);
+    for (std::size_t c = 0; c < channels; ++c) {
+      Var& mean = l.buffers[0][c];
+      Var& variance = l.buffers[1][c];
+      mean = t.plus(mean, 1 - kMomentum).plus(seen[c].mean, kMomentum).sum();
+      variance = t.plus(variance, 1 - kMomentum)
+                     .plus(seen[c].variance, kMomentum * count / (count - 1))
+                     .sum();
+    }
+    return y;
+  }
+  const Vars scales = map(l.buffers[1], [&](Var v) { return inverse_root(t, v, kEpsilon); });
+  Vars y;
+  for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
+    const std::size_t c = at(channel_of(i));
+    const Var d = t.plus(l.operands[0][i]).plus(l.buffers[0][c], -1).sum();
+    const Var x = t.plus_product(d, scales[c]).sum();
+    y.push_back(t.plus_product(x, l.parameters[0][c]).plus(l.parameters[1][c]).sum());
+  }
+  return y;
+}
+
+Vars linear(LayerRun& l) {
+  Tape& t = l.tape;
+  const std::int64_t width = l.shape[1];
+  const std::int64_t features = l.output[1];
+  Vars y;
+  for (std::int64_t row = 0; row < l.shape[0]; ++row) {
+    for (std::int64_t o = 0; o < features; ++o) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        t.plus_product(l.operands[0][at(row * width + i)], l.parameters[0][at(o * width + i)]);
+      }
+      if (l.spec.bias) t.plus(l.parameters[1][at(o)]);
+      y.push_back(t.sum());
+    }
+  }
+  return y;
+}
+
+/// Calls visit(n, y, x, taps) for each position of a window over [n, ., h, w], where taps are
+/// the offsets (ky, kx) that lie on the image.
+template <class Visit>
+void for_each_window(const LayerRun& l, const Visit& visit) {
+  const std::int64_t k = l.spec.kernel;
+  for (std::int64_t y = 0; y < l.output[2]; ++y) {
+    for (std::int64_t x = 0; x < l.output[3]; ++x) {
+      for (std::int64_t ky = 0; ky < k; ++ky) {
+        for (std::int64_t kx = 0; kx < k; ++kx) {
+          const std::int64_t iy = y * l.spec.stride + ky - l.spec.padding;
+          const std::int64_t ix = x * l.spec.stride + kx - l.spec.padding;
+          if (iy < 0 || ix < 0 || iy >= l.shape[2] || ix >= l.shape[3]) continue;
+          visit(y * l.output[3] + x, iy * l.shape[3] + ix, ky * k + kx);
+        }
+      }
+    }
+  }
+}
+
+Vars conv2d(LayerRun& l) {
+  struct Tap {
+    std::int64_t pixel;
+    std::int64_t weight;
+  };
+  Tape& t = l.tape;
+  const std::int64_t pixels = l.shape[2] * l.shape[3];
+  const std::int64_t window = l.spec.kernel * l.spec.kernel;
+  std::vector<std::vector<Tap>> taps(at(l.output[2] * l.output[3]));
+  for_each_window(l, [&](std::int64_t to, std::int64_t from, std::int64_t weight) {
+    taps[at(to)].push_back({from, weight});
+  });
+  Vars y;
+  for (std::int64_t n = 0; n < l.shape[0]; ++n) {
+    for (std::int64_t o = 0; o < l.output[1]; ++o) {
+      for (const std::vector<Tap>& here : taps) {
+        for (std::int64_t c = 0; c < l.shape[1]; ++c) {
+          for (const Tap& tap : here) {
+            t.plus_product(l.operands[0][at((n * l.shape[1] + c) * pixels + tap.pixel)],
+                           l.parameters[0][at((o * l.shape[1] + c) * window + tap.weight)]);
+          }
+        }
+        if (l.spec.bias) t.plus(l.parameters[1][at(o)]);
+        y.push_back(t.sum());
+      }
+    }
+  }
+  return y;
+}
+
+/// pooled(window) for each window of each channel.
+template <class Pooled>
+Vars pool2d(const LayerRun& l, const Pooled& pooled) {
+  const std::int64_t pixels = l.shape[2] * l.shape[3];
+  std::vector<std::vector<std::int64_t>> taps(at(l.output[2] * l.output[3]));
+  for_each_window(
+      l, [&](std::int64_t to, std::int64_t from, std::int64_t) { taps[at(to)].push_back(from); });
+  Vars y;
+  for (std::int64_t plane = 0; plane < l.shape[0] * l.shape[1]; ++plane) {
+    for (const auto& here : taps) {
+      Vars window;
+      for (const std::int64_t pixel : here) {
+        window.push_back(l.operands[0][at(plane * pixels + pixel)]);
+      }
+      y.push_back(pooled(window));
+    }
+  }
+  return y;
+}
+
+/// exp(x - largest) and its sum. The largest is a constant here, for the results do not depend on
+/// it.
+struct Exponentials {
+  Vars shifted;
+  Vars x;
+  Var sum = 0;
+};
+
+Exponentials exponentials(Tape& t, std::span<const Var> row) {
+  double largest = t[row[0]].value;
+  for (const Var v : row) largest = std::max(largest, t[v].value);
+  const Var top = t.leaf({largest, 0});
+  Exponentials e;
+  for (const Var v : row) e.shifted.push_back(t.plus(v).plus(top, -1).sum());
+  e.x = map(e.shifted, [&](Var v) { return exp(t, v); });
+  for (const Var v : e.x) t.plus(v);
+  e.sum = t.sum();
+  return e;
+}
+
+Vars softmax(LayerRun& l) {
+  Tape& t = l.tape;
+  const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
+  Vars y;
+  for (std::size_t row = 0; row < l.operands[0].size(); row += width) {
+    const Exponentials e = exponentials(t, std::span(l.operands[0]).subspan(row, width));
+    const Var scale = reciprocal(t, e.sum);
+    for (const Var v : e.x) y.push_back(t.plus_product(v, scale).sum());
+  }
+  return y;
+}
+
+/// Both operands one after the other, for each index of dimension 0.
+Vars concat(const LayerRun& l) {
+  Vars y;
+  const auto rows = static_cast<std::size_t>(l.shape[0]);
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (const Vars& x : l.operands) {
+      const auto size = static_cast<std::ptrdiff_t>(x.size() / rows);
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(row) * size;
+      y.insert(y.end(), begin, begin + size);
+    }
+  }
+  return y;
+}
+
+std::vector<Vars> split(const LayerRun& l) {
+  std::vector<Vars> y(2);
+  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
+  const auto channels = static_cast<std::size_t>(l.shape[1]);
+  for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
+    const bool first = static_cast<std::int64_t>(i / plane % channels) < l.spec.features;
+    y[first ? 0 : 1].push_back(l.operands[0][i]);
+  }
+  return y;
+}
+
+Vars add(const LayerRun& l) {
+  Vars y;
+  for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
+    y.push_back(l.tape.plus(l.operands[0][i]).plus(l.operands[1][i]).sum());
+  }
+  return y;
+}
+
+}  // namespace
+
+bool is_determined(const LayerSpec& spec, bool train) {
+  return !train || !layer_of(spec).draws(spec);
+}
+
+std::vector<Vars> run(LayerRun& l) {
+  Tape& t = l.tape;
+  const Vars& x = l.operands[0];
+  const auto each = [&](Var (*function)(Tape&, Var)) {
+    return std::vector<Vars>{map(x, [&](Var v) { return function(t, v); })};
+  };
+  switch (l.spec.kind) {
+    case LayerKind::linear:
+      return {linear(l)};
+    case LayerKind::conv2d:
+      return {conv2d(l)};
+    case LayerKind::max_pool2d:
+      return {pool2d(l, [&](const Vars& window) { return t.largest(window); })};
+    case LayerKind::avg_pool2d:
+      return {pool2d(l, [&](const Vars& window) {
+        for (const Var v : window) {
+          t.plus(v, 1 / static_cast<double>(l.spec.kernel * l.spec.kernel));
+        }
+        return t.sum();
+      })};
+    case LayerKind::batch_norm:
+      return {batch_norm(l)};
+    case LayerKind::layer_norm:
+      return {norm_of_rows(l, true)};
+    case LayerKind::group_norm:
+      return {group_norm(l)};
+    case LayerKind::rms_norm:
+      return {norm_of_rows(l, false)};
+    case LayerKind::relu:
+      return {map(x, [&](Var v) { return t.rectified(v, 0); })};
+    case LayerKind::gelu:
+      return each(gelu);
+    case LayerKind::silu:
+      return each(silu);
+    case LayerKind::tanh:
+      return each(rounding::tanh);
+    case LayerKind::sigmoid:
+      return each(sigmoid);
+    case LayerKind::softmax:
+      return {softmax(l)};
+    case LayerKind::rrelu:
+      return {map(x, [&](Var v) { return t.rectified(v, kSlope); })};
+    case LayerKind::dropout:
+    case LayerKind::gaussian_noise:
+    case LayerKind::flatten:
+      return {x};
+    case LayerKind::add:
+      return {add(l)};
+    case LayerKind::concat:
+      return {concat(l)};
+    case LayerKind::split:
+      return split(l);
+    case LayerKind::duplicate:
+      return {x, x};
+    case LayerKind::custom:
+      break;  // run_reference() leaves such models out.
+  }
+  return {x};
+}
+
+Tape::Var mean_squared_error(Tape& t, const Vars& x, const std::vector<double>& target) {
+  Vars r;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    r.push_back(t.plus(x[i]).plus(t.leaf({target[i], 0}), -1).sum());
+  }
+  for (const Var v : r) t.plus_product(v, v, 1 / static_cast<double>(r.size()));
+  return t.sum();
+}
+
+Tape::Var cross_entropy(Tape& t, const Vars& x, const std::vector<double>& target) {
+  const std::size_t width = x.size() / target.size();
+  Vars losses;
+  for (std::size_t row = 0; row < target.size(); ++row) {
+    const Exponentials e = exponentials(t, std::span(x).subspan(row * width, width));
+    const Var total = log(t, e.sum);
+    losses.push_back(
+        t.plus(total).plus(e.shifted[static_cast<std::size_t>(target[row])], -1).sum());
+  }
+  return mean_of(t, losses);
+}
+
+}  // namespace rematch::rounding

@@ -1,0 +1,197 @@
+#include "properties/rounding/reference.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "properties/forecast/testing/small_cases.h"
+#include "properties/generate/mix.h"
+#include "properties/hunt/gather.h"
+#include "properties/rounding/analysis.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+using namespace testing;
+
+constexpr std::uint64_t kSeed = 23;
+constexpr std::uint64_t kCases = 400;
+
+void scale(Record& r, Quantity quantity, float factor) {
+  for (const Observation& o : r.observations) {
+    if (o.quantity != quantity || !o.present || o.dtype != DType::float32) continue;
+    for (std::size_t at = o.offset; at < o.offset + o.bytes; at += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, r.data.data() + at, sizeof(value));
+      value *= factor;
+      std::memcpy(r.data.data() + at, &value, sizeof(value));
+    }
+  }
+}
+
+/// The same observations in float32.
+Record narrowed(const Record& wide) {
+  Record record;
+  for (Observation o : wide.observations) {
+    const std::vector<double> elements = elements_of(wide, o);
+    if (o.dtype == DType::float64) o.dtype = DType::float32;
+    o.offset = record.data.size();
+    o.bytes = elements.size() * size_of(o.dtype);
+    for (const double element : elements) {
+      const auto narrow = static_cast<float>(element);
+      const auto bytes = std::as_bytes(std::span(&narrow, 1));
+      record.data.insert(record.data.end(), bytes.begin(), bytes.end());
+    }
+    record.observations.push_back(o);
+  }
+  return record;
+}
+
+/// The engine as if it were somebody else's whose checkpointed run rounds differently: it computes
+/// in float64, and rounds what it returns to the case's dtype.
+class Compiled final : public Subject {
+ public:
+  using Spoil = std::function<void(bool checkpointed, Record& record)>;
+  explicit Compiled(Spoil spoil) : spoil_(std::move(spoil)) {}
+  std::string_view name() const override { return "compiled"; }
+  bool is_foreign() const override { return true; }
+  bool rounds_differently() const override { return true; }
+  Observables observes() const override {
+    return {Observable::outputs,          Observable::losses,
+            Observable::input_gradients,  Observable::parameter_gradients,
+            Observable::absent_gradients, Observable::parameters,
+            Observable::buffers,          Observable::reevaluation};
+  }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    const bool low = c.protocol.autocast != AutocastSpan::off;
+    if (request.checkpointed && c.dtype == DType::float32 && !low) {
+      Case wide = c;
+      wide.dtype = DType::float64;
+      RunRequest in_float64 = request;
+      in_float64.numbers_of = &c;
+      Record wider;
+      engine_.run(wide, geometry, in_float64, wider);
+      record = narrowed(wider);
+    } else {
+      engine_.run(c, geometry, request, record);
+    }
+    spoil_(request.checkpointed, record);
+  }
+
+ private:
+  Spoil spoil_;
+  EngineSubject engine_;
+};
+
+Verdict of(const Verdicts& verdicts, std::string_view law) {
+  return verdicts.by_law[index_of(*find_law(law))];
+}
+
+/// Two layers, and values that no rounding hides.
+Case plain_case() {
+  Case c = case_of({3, 4}, {dense(5), layer("gelu"), dense(2)});
+  c.seed = 64;
+  c.protocol.input_requires_grad = true;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("the analysis computes what the engine computes, and bounds what it rounds") {
+  EngineSubject engine;
+  Reference reference;
+  Record record;
+  int analysed = 0;
+  for (std::uint64_t i = 0; i < kCases; ++i) {
+    INFO("case " << i << " of seed " << kSeed);
+    const Case c = generate_case(Mix::wide, kSeed, i);
+    const Geometry geometry = validate(c);
+    if (!run_reference(c, geometry, {}, engine, reference)) continue;
+    ++analysed;
+    engine.run(c, geometry, {}, record);
+    REQUIRE(record.observations.size() == reference.run.observations.size());
+    for (std::size_t n = 0; n < record.observations.size(); ++n) {
+      const Observation& o = record.observations[n];
+      if (!o.present) continue;
+      INFO("observation " << n << " of quantity " << static_cast<int>(o.quantity));
+      CHECK_FALSE(misfit(reference, n, record, o));
+    }
+    const auto arrays = rounding::analyse(c, geometry, {});
+    for (std::size_t n = 0; n < record.observations.size(); ++n) {
+      const Observation& o = reference.run.observations[n];
+      for (const rounding::BoundedArray& a : *arrays) {
+        if (!o.present || a.quantity != o.quantity || a.step != o.step || a.index != o.index ||
+            a.microbatch != o.microbatch) {
+          continue;
+        }
+        const std::vector<double> right = elements_of(reference.run, o);
+        REQUIRE(a.numbers.size() == right.size());
+        for (std::size_t j = 0; j < right.size(); ++j) {
+          const bool open = std::isinf(a.numbers[j].error);
+          CHECK((open || std::fabs(a.numbers[j].value - right[j]) <= a.numbers[j].error));
+        }
+      }
+    }
+  }
+  CHECK(analysed > static_cast<int>(kCases) / 3);
+}
+
+TEST_CASE("a plain run that is off by more than rounding disagrees with the reference") {
+  Workspace workspace;
+  for (const Quantity quantity : {Quantity::output, Quantity::loss, Quantity::parameter_gradient,
+                                  Quantity::input_gradient, Quantity::parameter}) {
+    INFO(static_cast<int>(quantity));
+    Compiled off([&](bool, Record& r) { scale(r, quantity, 1.001F); });
+    const Verdicts verdicts = judge(plain_case(), off, workspace);
+    CHECK(of(verdicts, "agrees-with-reference") == Verdict::violated);
+    CHECK(verdicts.violations.size() == 1);
+    Compiled rounded([&](bool, Record& r) { scale(r, quantity, 1 + 0x1p-23F); });
+    CHECK(of(judge(plain_case(), rounded, workspace), "agrees-with-reference") == Verdict::kept);
+  }
+}
+
+TEST_CASE("where a layer draws there is no reference") {
+  Workspace workspace;
+  Compiled sound([](bool, Record&) {});
+  const Case c = case_of({3, 4}, {dense(5), layer("dropout")});
+  const Verdicts verdicts = judge(c, sound, workspace);
+  CHECK(verdicts.kept());
+  CHECK(of(verdicts, "agrees-with-reference") == Verdict::not_applicable);
+  CHECK(of(verdicts, "outputs") == Verdict::not_applicable);
+}
+
+TEST_CASE("a subject may round differently in its two runs, and be off by no more") {
+  Workspace workspace;
+  Compiled rounds([](bool, Record&) {});
+  int judged = 0;
+  for (std::uint64_t i = 0; i < kCases; ++i) {
+    INFO("case " << i << " of seed " << kSeed);
+    const Verdicts verdicts = judge(generate_case(Mix::wide, kSeed, i), rounds, workspace);
+    CHECK(verdicts.kept());
+    judged += of(verdicts, "parameter-gradients") == Verdict::kept;
+  }
+  CHECK(judged > static_cast<int>(kCases) / 4);
+
+  Compiled wrong([](bool checkpointed, Record& r) {
+    if (checkpointed) scale(r, Quantity::parameter_gradient, 1.01F);
+  });
+  const Verdicts verdicts = judge(plain_case(), wrong, workspace);
+  REQUIRE_FALSE(verdicts.kept());
+  CHECK(verdicts.first()->law == "parameter-gradients");
+}
+
+TEST_CASE("what the plain run misses the reference by is no fault of checkpointing") {
+  Workspace workspace;
+  Compiled coarse([](bool, Record& r) { scale(r, Quantity::output, 1.0005F); });
+  const Verdicts verdicts = judge(plain_case(), coarse, workspace);
+  CHECK(of(verdicts, "agrees-with-reference") == Verdict::violated);
+  CHECK(of(verdicts, "outputs") == Verdict::kept);
+}
+
+}  // namespace rematch
