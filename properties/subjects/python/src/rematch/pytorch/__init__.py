@@ -97,8 +97,8 @@ class TorchSubject(Subject):
     def run(self, request: Request, record: Record) -> None:
         if self._wired is None or self._wired[0] is not request.case:
             self._wired = (request.case, wire(request.case, request.model))
-        offloaded = request.case.plan.offload and request.checkpointed
-        if offloaded and self._observe == "all" and any(c.keep for c in request.case.choices()):
+        policies = request.checkpointed and any(c.keep for c in request.case.choices())
+        if policies and request.case.plan.offload and self._observe == "all":
             raise Unsupported(
                 "a policy within save_on_cpu(): what it keeps is hidden from hooks, or moved to "
                 "the host with the rest, so its bytes cannot be told apart"
@@ -106,7 +106,7 @@ class TorchSubject(Subject):
         memory = Memory()
         watch = Watch(record)
         if self._observe == "all":
-            watch = Eye(record, memory, request.checkpointed, request.layer_values)
+            watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
         model = TorchModel(request, self._wired[1], watch, self._checkpoint)
         memory.belongs_to_model([*model.parameters, *model.buffers])
         try:
