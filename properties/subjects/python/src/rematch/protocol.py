@@ -240,7 +240,7 @@ def serve(subject: Subject, requests: int = REQUESTS, answers: int = ANSWERS) ->
         for answered, line in enumerate(incoming):
             if answered == _WARM:
                 _spare_the_collector()
-            _write(outgoing, session.answer(json.loads(line)))
+            _write(outgoing, session.answer(json.loads(line.decode())))
     except (KeyboardInterrupt, BrokenPipeError):
         # Nothing is left to be said, not even on the way out.
         os._exit(130)

@@ -34,6 +34,7 @@ class Record:
         self._previous = previous or {}
         self.bits: Bits = {}
         self._lists: dict[str, list[dict[str, Any]]] = {}
+        self._last_state: tuple[bytes, str] = (b"", "")
         self._rest: dict[str, Any] = {"format": FORMAT}
 
     def observe(
@@ -98,7 +99,10 @@ class Record:
     ) -> None:
         """Notes a random state at "after_forward", "after_backward" or "after_step". Equal states
         must have equal bytes."""
-        entry = {"moment": moment, "seed": hash64(state)}
+        if state != self._last_state[0]:
+            # Most states are that of the moment before.
+            self._last_state = (state, hash64(state))
+        entry: dict[str, Any] = {"moment": moment, "seed": self._last_state[1]}
         _place(entry, step, microbatch)
         _add(entry, stream=stream)
         self._append("streams", entry)
@@ -108,7 +112,10 @@ class Record:
         for layer, count in enumerate(counts):
             entry: dict[str, Any] = {}
             _place(entry, step, microbatch)
-            _add(entry, layer=layer, count=count)
+            if layer:
+                entry["layer"] = layer
+            if count:
+                entry["count"] = count
             self._append("executions", entry)
 
     def hooks(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:

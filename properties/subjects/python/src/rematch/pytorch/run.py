@@ -175,7 +175,7 @@ class Run:
         del loss
         self._note("input_gradient", state.input.grad, **place)
         self._record.hooks(self._fired, **place)
-        self._record.executions(state.executions, **place)
+        watch.note_executions(state.executions, **place)
 
     def _note_state(self, step: int) -> None:
         for index, parameter in enumerate(self._model.parameters):

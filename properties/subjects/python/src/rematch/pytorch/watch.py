@@ -91,6 +91,9 @@ class Watch:
         """Surrounds a backward."""
         return nullcontext()
 
+    def note_executions(self, counts: list[int], **place: Any) -> None:
+        """Notes how often each layer ran for a forward."""
+
     def note_bytes(self, moment: str, **place: Any) -> None:
         """Notes what is live now."""
 
@@ -217,6 +220,9 @@ class Eye(Watch):
                 yield
         finally:
             self._shown = False
+
+    def note_executions(self, counts: list[int], **place: Any) -> None:
+        self.record.executions(counts, **place)
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         memory = self._memory
