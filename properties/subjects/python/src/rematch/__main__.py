@@ -45,9 +45,16 @@ def load(place: str) -> Any:
     return found
 
 
-def _torch_subject(**options: Any) -> Any:
+def _torch_subject(wrapper: str | None = None, **options: Any) -> Any:
     try:
         from rematch.pytorch import TorchSubject
+
+        if wrapper is not None:
+            from rematch.pytorch.wrappers import WRAPPERS
+
+            options |= {"name": f"torch {wrapper}", "checkpoint": WRAPPERS[wrapper]}
+            if wrapper == "composable":
+                options["variant"] = "non_reentrant"
     except ImportError as error:
         raise SystemExit(f"PyTorch cannot be loaded ({error}); pip install torch") from None
     return TorchSubject(**options)
@@ -56,7 +63,7 @@ def _torch_subject(**options: Any) -> Any:
 def _serve(arguments: argparse.Namespace) -> None:
     options = {"variant": arguments.variant, "observe": arguments.observe}
     if arguments.what == "pytorch":
-        return serve(_torch_subject(**options))
+        return serve(_torch_subject(wrapper=arguments.wrapper, **options))
     function: Callable[..., Any] = load(arguments.what)
     if not callable(function):
         raise SystemExit(f"{arguments.what}: a function expected, got {type(function).__name__}")
@@ -81,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=["reentrant", "non_reentrant", "both"],
         default="both",
         help="variants of checkpointing that cases may have (both)",
+    )
+    parser.add_argument(
+        "--wrapper",
+        choices=["fsdp", "composable"],
+        help="with pytorch: FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has "
+        "the non-reentrant variant only",
     )
     parser.add_argument(
         "--observe",
