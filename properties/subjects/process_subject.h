@@ -34,6 +34,7 @@ class ProcessSubject final : public Subject {
   FeatureSet implements() const override { return implements_; }
   Observables observes() const override { return observes_; }
   bool may_vary() const override { return may_vary_; }
+  bool exports() const override { return exports_; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;

@@ -45,6 +45,15 @@ def load(place: str) -> Any:
     return found
 
 
+def import_lines(place: str) -> str:
+    """The lines by which a script imports what load() finds, as `checkpoint`."""
+    where, _, name = place.rpartition(":")
+    path = Path(where).resolve()
+    folder, module = (path.parent, path.stem) if where.endswith(".py") else (Path.cwd(), where)
+    found = f"from {module} import {name} as checkpoint"
+    return f"\nsys.path.insert(0, {str(folder)!r})\n{found}"
+
+
 def _torch_subject(wrapper: str | None = None, **options: Any) -> Any:
     try:
         from rematch.pytorch import TorchSubject
@@ -67,7 +76,9 @@ def _serve(arguments: argparse.Namespace) -> None:
     function: Callable[..., Any] = load(arguments.what)
     if not callable(function):
         raise SystemExit(f"{arguments.what}: a function expected, got {type(function).__name__}")
-    return serve(_torch_subject(name=arguments.what, checkpoint=function, **options))
+    imported = import_lines(arguments.what)
+    subject = _torch_subject(name=arguments.what, checkpoint=function, imported=imported, **options)
+    return serve(subject)
 
 
 def _parser() -> argparse.ArgumentParser:

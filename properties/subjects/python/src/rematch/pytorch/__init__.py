@@ -51,7 +51,8 @@ class TorchSubject(Subject):
 
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
     from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
-    `observe` is "cheap" or "all".
+    `observe` is "cheap" or "all". `imported`: the lines by which scripts import `checkpoint`
+    under that name.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class TorchSubject(Subject):
         checkpoint: Checkpoint = torch_checkpoint.checkpoint,
         variant: str = "both",
         observe: str = "all",
+        imported: str = "",
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
@@ -67,8 +69,9 @@ class TorchSubject(Subject):
             raise ValueError(f"observe: cheap or all expected, got {observe!r}")
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
         self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
-        # A script of torch alone knows no other.
-        self.exports = checkpoint is torch_checkpoint.checkpoint
+        # A script has PyTorch's, or imports the user's.
+        self.exports = bool(imported) or checkpoint is torch_checkpoint.checkpoint
+        self._imported = imported
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
@@ -92,7 +95,7 @@ class TorchSubject(Subject):
     def export(self, request: Request, finding: str) -> str:
         from rematch.pytorch.export import export
 
-        return export(request, finding)
+        return export(request, finding, self._imported)
 
     def run(self, request: Request, record: Record) -> None:
         if self._wired is None or self._wired[0] is not request.case:
