@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/layers/facts.h"
+#include "properties/layers/scope.h"
 #include "properties/record/observable.h"
 #include "properties/record/record.h"
 
@@ -49,6 +51,9 @@ class SubjectBroken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Names and versions of what an implementation consists of: "torch", "2.15.0".
+using Versions = std::map<std::string, std::string>;
+
 /// An implementation under test. To test your own: implement run(), declare what it implements and
 /// observes, and link rematch::properties. judge() (properties/hunt/gather.h) judges one case;
 /// hunt() (properties/hunt/hunt.h) judges random cases.
@@ -56,9 +61,13 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
+  /// Shown with every finding.
+  virtual Versions versions() const { return {}; }
   /// Features that cases may have. Cases with other features are neither generated nor reached by
   /// shrinking.
   virtual FeatureSet implements() const { return FeatureSet::all(); }
+  /// Layers of the subject's own that cases may have, in layers of kind custom.
+  virtual std::vector<const CustomLayer*> custom_layers() const { return {}; }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
     return Observables::all().without(
@@ -87,13 +96,14 @@ class Subject {
   }
   /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless may_vary().
   /// An error of the implementation under test goes into record.error; an exception other than the
-  /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c).
-  /// Different threads use different Subject objects.
-  /// An error of the implementation under test goes into record.error. An exception counts as a
-  /// crash and violates the law `survives`. `geometry` is validate(c). Each thread uses its own
-  /// Subject object.
+  /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c). Each
+  /// thread uses its own Subject object.
   virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
                    Record& record) = 0;
 };
+
+inline Scope scope_of(const Subject& subject) {
+  return {subject.implements(), subject.custom_layers()};
+}
 
 }  // namespace rematch

@@ -54,30 +54,34 @@ def import_lines(place: str) -> str:
     return f"\nsys.path.insert(0, {str(folder)!r})\n{found}"
 
 
-def _torch_subject(wrapper: str | None = None, **options: Any) -> Any:
+def _torch_subject(arguments: argparse.Namespace, **options: Any) -> Any:
+    variant = arguments.variant
     try:
-        from rematch.pytorch import TorchSubject
+        from rematch.pytorch import LIBRARY, TorchSubject
 
-        if wrapper is not None:
+        if arguments.what == "pytorch" and arguments.wrapper is not None:
             from rematch.pytorch.wrappers import WRAPPERS
 
-            options |= {"name": f"torch {wrapper}", "checkpoint": WRAPPERS[wrapper]}
-            if wrapper == "composable":
-                options["variant"] = "non_reentrant"
+            name = f"torch {arguments.wrapper}"
+            options |= {"name": name, "checkpoint": WRAPPERS[arguments.wrapper]}
+            if arguments.wrapper == "composable":
+                variant = "non_reentrant"
     except ImportError as error:
         raise SystemExit(f"PyTorch cannot be loaded ({error}); pip install torch") from None
-    return TorchSubject(**options)
+    layers = [] if arguments.no_library else list(LIBRARY)
+    if arguments.layers:
+        layers += load(arguments.layers)
+    return TorchSubject(variant=variant, observe=arguments.observe, layers=layers, **options)
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    options = {"variant": arguments.variant, "observe": arguments.observe}
     if arguments.what == "pytorch":
-        return serve(_torch_subject(wrapper=arguments.wrapper, **options))
+        return serve(_torch_subject(arguments))
     function: Callable[..., Any] = load(arguments.what)
     if not callable(function):
         raise SystemExit(f"{arguments.what}: a function expected, got {type(function).__name__}")
     imported = import_lines(arguments.what)
-    subject = _torch_subject(name=arguments.what, checkpoint=function, imported=imported, **options)
+    subject = _torch_subject(arguments, name=arguments.what, checkpoint=function, imported=imported)
     return serve(subject)
 
 
@@ -111,6 +115,16 @@ def _parser() -> argparse.ArgumentParser:
         choices=["cheap", "all"],
         default="all",
         help="all: masks, executions and saved bytes, too; cheap is twice as fast (all)",
+    )
+    parser.add_argument(
+        "--layers",
+        metavar="SCRIPT:LIST",
+        help="a list of rematch.pytorch.CustomLayer, modules that cases are to have as well",
+    )
+    parser.add_argument(
+        "--no-library",
+        action="store_true",
+        help="leave out the modules of rematch.pytorch.library",
     )
     return parser
 

@@ -71,6 +71,10 @@ class Subject:
     """Whether two equal runs may differ; the harness then repeats and compares them."""
     exports: bool = False
     """Whether export() is defined."""
+    layers: Sequence[str] = ()
+    """Declarations of layers of the subject's own; see PROTOCOL.md."""
+    files: bool = True
+    """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
         """Those of `features`, all that there are, that cases may have."""
@@ -132,6 +136,8 @@ class _Session:
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
             "exports": subject.exports,
+            "layers": list(subject.layers),
+            "files": subject.files,
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,16 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from rematch.case import Case
 from rematch.protocol import Request, Subject, Unsupported
+from rematch.pytorch import contract
+from rematch.pytorch.custom import CustomLayer
+from rematch.pytorch.library import LIBRARY
 from rematch.pytorch.memory import Memory
 from rematch.pytorch.model import Checkpoint, TorchModel, Wiring, wire
 from rematch.pytorch.run import Run
 from rematch.pytorch.watch import Eye, Watch
 from rematch.record import Record
+
+__all__ = ["LIBRARY", "CustomLayer", "TorchSubject"]
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",
@@ -52,7 +57,7 @@ class TorchSubject(Subject):
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
     from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
     `observe` is "cheap" or "all". `imported`: the lines by which scripts import `checkpoint`
-    under that name.
+    under that name. `layers` are put among those that the harness knows.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class TorchSubject(Subject):
         checkpoint: Checkpoint = torch_checkpoint.checkpoint,
         variant: str = "both",
         observe: str = "all",
+        layers: Sequence[CustomLayer] = LIBRARY,
         imported: str = "",
     ) -> None:
         if variant not in VARIANTS:
@@ -75,6 +81,8 @@ class TorchSubject(Subject):
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
+        self._custom = {layer.declaration: layer for layer in layers}
+        self.layers = list(self._custom)
         self._wired: tuple[Case, list[Wiring]] | None = None
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
@@ -110,11 +118,21 @@ class TorchSubject(Subject):
         watch = Watch(record)
         if self._observe == "all":
             watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
-        model = TorchModel(request, self._wired[1], watch, self._checkpoint)
-        memory.belongs_to_model([*model.parameters, *model.buffers])
+        model = TorchModel(request, self._wired[1], watch, self._checkpoint, custom=self._custom)
+        memory.belongs_to_model(model.all_tensors())
         try:
             Run(request, model, record).go()
         except Unsupported:
             raise
         except Exception as error:
             record.error(type(error).__name__, str(error))
+            return
+        # Only PyTorch's own keeps what its documentation promises.
+        if self.exports and request.checkpointed:
+            self._keep_promise(request.case, record)
+
+    def _keep_promise(self, case: Case, record: Record) -> None:
+        kept = contract.promise_of(case.seed, often=self._observe == "all")
+        wrong = kept and contract.broken(kept)
+        if wrong:
+            record.error("BrokenPromise", wrong)

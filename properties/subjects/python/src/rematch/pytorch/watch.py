@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,10 @@ class Place:
     microbatch: int
     stream: int = 0
     saves: int = 0
+    draws: list[tuple[int, str]] = field(default_factory=list)
+    """What was drawn: how many numbers each time, and their hash."""
+    complete: bool = False
+    """The layer has returned."""
     runs: dict[str, int] = field(default_factory=dict)
     """How often each operator has run."""
     made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
@@ -59,7 +64,10 @@ class Watch:
     def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """The layer has returned what it made of `operands`."""
         place = self.place
-        if self.record is None or place is None or place.execution != 0:
+        if self.record is None or place is None:
+            return
+        place.complete = True
+        if place.execution != 0:
             return
         for k, output in enumerate(outputs):
             flag = output.requires_grad
@@ -74,6 +82,9 @@ class Watch:
     def leave(self, outer: Place | None) -> None:
         """The layer is over, perhaps because early stop or an error ended it."""
         self.place = outer
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        """These are buffers of the model, perhaps others than before."""
 
     def starts(self, input: Tensor, target: Tensor) -> None:
         """A forward begins, on these."""
@@ -117,6 +128,14 @@ class _Operators(TorchDispatchMode):
         return result
 
 
+def _results_of(func: Any, result: Any) -> Sequence[Any]:
+    if not isinstance(result, (tuple, list)):
+        return (result,)
+    # The workspace at the end has a value only where something is recorded.
+    return result[:3] if func is _RNN else result
+
+
+_RNN = torch.ops.aten.mkldnn_rnn_layer.default
 _CAST = torch.ops.aten._to_copy.default
 _RRELU = torch.ops.aten.rrelu_with_noise.default
 
@@ -141,8 +160,44 @@ _KNOWN: dict[Any, _Operator] = {}
 def _meet(func: Any) -> _Operator:
     name = func._schema.name
     makes = not (func.is_view or name.startswith("aten::empty"))
-    _KNOWN[func] = _Operator(name, makes, torch.Tag.nondeterministic_seeded in func.tags)
+    # Fused attention has no dropout on a CPU.
+    draws = torch.Tag.nondeterministic_seeded in func.tags and "attention" not in name
+    _KNOWN[func] = _Operator(name, makes, draws)
     return _KNOWN[func]
+
+
+class Draws:
+    """What layers draw, each execution as one."""
+
+    def __init__(self, record: Record | None) -> None:
+        self._record = record
+        self._forwards: dict[tuple[int, int, int], list[tuple[int, str]]] = {}
+
+    def add(self, place: Place, drawn: np.ndarray) -> None:
+        place.draws.append((drawn.size, hash64(bits_of(drawn))))
+
+    def note(self, place: Place) -> None:
+        """An execution is over."""
+        where = (place.step, place.microbatch, place.layer)
+        draws = place.draws
+        if place.execution == 0 and draws:
+            self._forwards[where] = draws
+        forward = self._forwards.get(where, [])
+        # Early stop may end a layer between two draws: what it drew until then is to be the same.
+        if place.kind == "custom" and not place.complete and draws == forward[: len(draws)]:
+            draws = forward
+        if draws and self._record is not None:
+            elements = sum(size for size, _ in draws)
+            hashed = draws[0][1] if len(draws) == 1 else hash64(repr(draws).encode())
+            self._record.draw(
+                place.layer,
+                elements,
+                hashed,
+                execution=place.execution,
+                stream=place.stream,
+                step=place.step,
+                microbatch=place.microbatch,
+            )
 
 
 class Eye(Watch):
@@ -162,6 +217,11 @@ class Eye(Watch):
         self._shown = False
         """Whether every operator is shown, and not those of layers only."""
         self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
+        self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
+        self._draws = Draws(record)
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        self._memory.belongs_to_model(state)
 
     def starts(self, input: Tensor, target: Tensor) -> None:
         super().starts(input, target)
@@ -173,6 +233,8 @@ class Eye(Watch):
         return super().enter(place)
 
     def leave(self, outer: Place | None) -> None:
+        if self.place is not None:
+            self._draws.note(self.place)
         super().leave(outer)
         if not self._shown and outer is None:
             self._operators.__exit__(None, None, None)
@@ -226,6 +288,11 @@ class Eye(Watch):
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         memory = self._memory
+        # What a layer saved on a way that its output does not depend on is gone by now.
+        for kept, entry in self._kept:
+            if kept() is not None:
+                self.record.append_value(entry)
+        self._kept.clear()
         temporaries = memory.temporaries() if moment == "after_backward" else 0
         if place.get("retained"):
             temporaries = 0
@@ -245,7 +312,7 @@ class Eye(Watch):
         if operator.draws:
             self._note_draw(args[1] if func is _RRELU else result)
         noted = self._results or self._saves
-        for t in (result,) if isinstance(result, Tensor) else result:
+        for t in _results_of(func, result):
             if not isinstance(t, Tensor):
                 continue
             # Whether autocast casts or finds a cast in its cache is no matter.
@@ -262,14 +329,8 @@ class Eye(Watch):
     def _note_draw(self, result: Any) -> None:
         """`result`: what was drawn, or that of dropout and its mask."""
         place = self.place
-        self.record.draw(
-            place.layer,
-            to_numpy(result if isinstance(result, Tensor) else result[1]),
-            execution=place.execution,
-            stream=place.stream,
-            step=place.step,
-            microbatch=place.microbatch,
-        )
+        result = result if isinstance(result, Tensor) else result[1]
+        self._draws.add(place, to_numpy(result))
 
     def _index_of(self, place: Place, op: str) -> int:
         """The number of the next result of `op`: that which it had in earlier executions of the
@@ -279,11 +340,14 @@ class Eye(Watch):
         return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))
 
     def _pack(self, t: Tensor) -> Kept:
-        if self._saves and self.place is not None:
+        kept = self._memory.keep(t, t)
+        place = self.place
+        if self._saves and place is not None:
             with _unseen():
-                self._note(t, self.place.saves, saved=True)
-            self.place.saves += 1
-        return self._memory.keep(t, t)
+                entry = self._entry(t, place.saves, saved=True)
+            self._kept.append((weakref.ref(kept), entry))
+            place.saves += 1
+        return kept
 
     def _note(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> None:
         self.record.append_value(self._entry(t, index, op, saved))
