@@ -194,7 +194,8 @@ std::string finding_of(const Replay& r) {
 /// Writes the script, and says where it is.
 void write_script(const ReplayArguments& a, const Replay& r, Subject& subject) {
   std::string script;
-  const bool same = a.subject.name == a.exported || a.subject.name.starts_with(a.exported + ":");
+  const bool same = a.subject.name == a.exported || a.subject.name.starts_with(a.exported + ":") ||
+                    subject.exports();
   try {
     script = same ? subject.export_script(r.c, r.seen.geometry, finding_of(r))
                   : make_subject(a.exported)->export_script(r.c, r.seen.geometry, finding_of(r));

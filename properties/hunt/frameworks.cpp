@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "properties/subjects/child_process.h"
 
@@ -17,7 +18,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPyTorch = "pytorch";
-constexpr std::array<std::string_view, 2> kVariants{"reentrant", "non_reentrant"};
+/// What may follow the framework's name, and the option that it stands for.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOptions{
+    {{"reentrant", "--variant reentrant"},
+     {"non_reentrant", "--variant non_reentrant"},
+     {"fsdp", "--wrapper fsdp"},
+     {"composable", "--wrapper composable"}}};
 
 bool is_pytorch(std::string_view name) {
   return name == kPyTorch || name.starts_with(std::string(kPyTorch) + ":");
@@ -57,14 +63,17 @@ std::optional<std::string> framework_command(std::string_view name) {
   if (!is_pytorch(name)) return std::nullopt;
   std::string options;
   if (name != kPyTorch) {
-    const std::string_view variant = name.substr(kPyTorch.size() + 1);
-    if (std::find(kVariants.begin(), kVariants.end(), variant) == kVariants.end()) {
+    const std::string_view wanted = name.substr(kPyTorch.size() + 1);
+    const auto* const found =
+        std::find_if(kOptions.begin(), kOptions.end(),
+                     [&](const auto& option) { return option.first == wanted; });
+    if (found == kOptions.end()) {
       throw std::invalid_argument(
-          fmt::format("[subject] pytorch, pytorch:reentrant or pytorch:non_reentrant expected, got "
-                      "\"{}\"",
+          fmt::format("[subject] pytorch, or pytorch: and reentrant, non_reentrant, fsdp or "
+                      "composable expected, got \"{}\"",
                       name));
     }
-    options = fmt::format(" --variant {}", variant);
+    options = fmt::format(" {}", found->second);
   }
   const std::string python = shell_word(python_of(kPyTorch).string());
   const std::optional<fs::path> package = beside_program("python", "subjects/python/src");

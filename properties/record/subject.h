@@ -96,6 +96,8 @@ class Subject {
                      Facts& /*facts*/) const {
     return false;
   }
+  /// Whether export_script() can write any.
+  virtual bool exports() const { return false; }
   /// A script that shows `finding` (the law, the place, what was expected and what came) in the
   /// bare implementation, for an issue tracker. Throws NotJudged where it cannot write one.
   virtual std::string export_script(const Case& /*c*/, const Geometry& /*geometry*/,

@@ -54,15 +54,16 @@ def one(*layers, protocol=None, variant="non_reentrant", input=(2, 1), **options
     return chain(*layers, input=input, plan=plan, protocol=protocol or {})
 
 
-def test_pytorch_says_that_it_exports_and_another_checkpoint_function_does_not(
+def test_pytorch_says_that_it_exports_and_a_function_without_a_place_does_not(
     torch_subject, start, tmp_path
 ):
     assert torch_subject.hello()["exports"] is True
     (tmp_path / "mine.py").write_text(
-        "from torch.utils.checkpoint import checkpoint\n"
-        "def mine(f, *a, **o): return checkpoint(f, *a, **o)\n"
+        "from rematch import serve\n"
+        "from rematch.pytorch import TorchSubject\n"
+        "serve(TorchSubject('mine', checkpoint=lambda f, *a, **o: f(*a)))\n"
     )
-    mine = start(sys.executable, "-m", "rematch", f"{tmp_path}/mine.py:mine")
+    mine = start(sys.executable, str(tmp_path / "mine.py"))
     assert mine.hello()["exports"] is False
     assert "unsupported" in ask(mine, one("batch_norm"), finding("buffers-after-step"))
 
@@ -160,8 +161,8 @@ def test_a_finding_that_this_pytorch_does_not_show_is_unsupported(torch_subject)
 
 
 def test_what_two_runs_cannot_show_is_unsupported(torch_subject):
-    answer = ask(torch_subject, one("tanh", protocol=TRAINABLE), finding("saved-bytes"))
-    assert "saved-bytes" in answer["unsupported"]
+    answer = ask(torch_subject, one("tanh", protocol=TRAINABLE), finding("recomputation-order"))
+    assert "recomputation-order" in answer["unsupported"]
 
 
 # Each script takes some seconds: every fourth of the cases that PyTorch can run.

@@ -248,3 +248,21 @@ def test_pytorch_is_given_more_than_tensors_and_used_as_a_decorator(
 def torch_checkpoint_decorates():
     parameter = inspect.signature(torch_checkpoint.checkpoint).parameters["function"]
     return parameter.default is not parameter.empty
+
+
+@pytest.mark.parametrize("wrapper", ["fsdp", "composable"])
+@pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
+def test_wrapped_segments_are_recomputed_and_agree_with_the_plain_run(start, wrapper, variant):
+    subject = start(sys.executable, "-m", "rematch", "pytorch", "--wrapper", wrapper)
+    hello = subject.hello()
+    if variant not in hello["implements"]:
+        pytest.skip("the composable checkpoint() has the non-reentrant variant only")
+    nested = segment(0, 2, variant, nested=[segment(0, 1, variant)])
+    case = chain("linear", "dropout", "tanh", plan={"segments": [nested]}, protocol=TRAINABLE)
+    plain = subject.record(**run_of(case))
+    checkpointed = subject.record(checkpointed=True)
+    assert "error" not in checkpointed
+    assert all(o.get("as") for o in checkpointed["observations"])
+    counts = [e["count"] for e in checkpointed["executions"]]
+    assert counts[0] >= 2 and counts[2] == 1
+    assert {d["hash"] for d in plain["draws"]} == {d["hash"] for d in checkpointed["draws"]}

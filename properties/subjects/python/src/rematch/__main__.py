@@ -45,17 +45,33 @@ def load(place: str) -> Any:
     return found
 
 
+def import_lines(place: str) -> str:
+    """The lines by which a script imports what load() finds, as `checkpoint`."""
+    where, _, name = place.rpartition(":")
+    path = Path(where).resolve()
+    folder, module = (path.parent, path.stem) if where.endswith(".py") else (Path.cwd(), where)
+    found = f"from {module} import {name} as checkpoint"
+    return f"\nsys.path.insert(0, {str(folder)!r})\n{found}"
+
+
 def _torch_subject(arguments: argparse.Namespace, **options: Any) -> Any:
+    variant = arguments.variant
     try:
         from rematch.pytorch import LIBRARY, TorchSubject
+
+        if arguments.what == "pytorch" and arguments.wrapper is not None:
+            from rematch.pytorch.wrappers import WRAPPERS
+
+            name = f"torch {arguments.wrapper}"
+            options |= {"name": name, "checkpoint": WRAPPERS[arguments.wrapper]}
+            if arguments.wrapper == "composable":
+                variant = "non_reentrant"
     except ImportError as error:
         raise SystemExit(f"PyTorch cannot be loaded ({error}); pip install torch") from None
     layers = [] if arguments.no_library else list(LIBRARY)
     if arguments.layers:
         layers += load(arguments.layers)
-    return TorchSubject(
-        variant=arguments.variant, observe=arguments.observe, layers=layers, **options
-    )
+    return TorchSubject(variant=variant, observe=arguments.observe, layers=layers, **options)
 
 
 def _serve(arguments: argparse.Namespace) -> None:
@@ -64,7 +80,9 @@ def _serve(arguments: argparse.Namespace) -> None:
     function: Callable[..., Any] = load(arguments.what)
     if not callable(function):
         raise SystemExit(f"{arguments.what}: a function expected, got {type(function).__name__}")
-    return serve(_torch_subject(arguments, name=arguments.what, checkpoint=function))
+    imported = import_lines(arguments.what)
+    subject = _torch_subject(arguments, name=arguments.what, checkpoint=function, imported=imported)
+    return serve(subject)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=["reentrant", "non_reentrant", "both"],
         default="both",
         help="variants of checkpointing that cases may have (both)",
+    )
+    parser.add_argument(
+        "--wrapper",
+        choices=["fsdp", "composable"],
+        help="with pytorch: FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has "
+        "the non-reentrant variant only",
     )
     parser.add_argument(
         "--observe",

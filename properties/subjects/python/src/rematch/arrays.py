@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def decode(array: dict[str, Any]) -> np.ndarray:
     if dtype is None:
         raise ValueError(f"dtype: one of {', '.join(_DTYPES)} expected, got {array['dtype']!r}")
     shape = tuple(array["shape"])
-    count = int(np.prod(shape, dtype=np.int64))
+    count = prod(shape)
     if "file" in array:
         flat = np.fromfile(array["file"], dtype, count, offset=array.get("offset", 0))
     else:
@@ -61,6 +62,6 @@ def bits_of(array: np.ndarray) -> bytes:
     addition passes on is up to the compiler, and says nothing."""
     if array.dtype.kind == "f":
         nans = np.isnan(array)
-        if nans.any():
+        if np.count_nonzero(nans):
             array = np.where(nans, array.dtype.type(np.nan), array)
     return array.tobytes()

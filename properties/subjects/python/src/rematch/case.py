@@ -163,13 +163,17 @@ def _names_of(kind: type) -> frozenset[str]:
 
 
 def _make(kind: type[T], json: dict[str, Any], **changed: Any) -> T:
-    unknown = [name for name in json if name not in _names_of(kind) and name not in _RENAMED]
-    if unknown:
-        raise ValueError(
-            f"{kind.__name__.lower()}: unknown field {unknown[0]!r}: the harness is newer than "
-            "this package; install the package that comes with it"
-        )
-    return kind(**{name: value for name, value in json.items() if name not in _RENAMED} | changed)
+    known = _names_of(kind)
+    given = {}
+    for name, value in json.items():
+        if name in known:
+            given[name] = value
+        elif name not in _RENAMED:
+            raise ValueError(
+                f"{kind.__name__.lower()}: unknown field {name!r}: the harness is newer than "
+                "this package; install the package that comes with it"
+            )
+    return kind(**given | changed)
 
 
 # Read by hand where they occur.

@@ -34,6 +34,7 @@ class Record:
         self._previous = previous or {}
         self.bits: Bits = {}
         self._lists: dict[str, list[dict[str, Any]]] = {}
+        self._last_state: tuple[bytes, str] = (b"", "")
         self._rest: dict[str, Any] = {"format": FORMAT}
 
     def observe(
@@ -54,7 +55,10 @@ class Record:
         Raises TypeError for an array of any other dtype than float32, float64, int32 and uint8.
         """
         entry: dict[str, Any] = {"quantity": quantity}
-        _place(entry, step, microbatch)
+        if step:
+            entry["step"] = step
+        if microbatch:
+            entry["microbatch"] = microbatch
         if index:
             entry["index"] = index
         if array is None:
@@ -97,7 +101,10 @@ class Record:
     ) -> None:
         """Notes a random state at "after_forward", "after_backward" or "after_step". Equal states
         must have equal bytes."""
-        entry = {"moment": moment, "seed": hash64(state)}
+        if state != self._last_state[0]:
+            # Most states are that of the moment before.
+            self._last_state = (state, hash64(state))
+        entry: dict[str, Any] = {"moment": moment, "seed": self._last_state[1]}
         _place(entry, step, microbatch)
         _add(entry, stream=stream)
         self._append("streams", entry)
@@ -107,7 +114,10 @@ class Record:
         for layer, count in enumerate(counts):
             entry: dict[str, Any] = {}
             _place(entry, step, microbatch)
-            _add(entry, layer=layer, count=count)
+            if layer:
+                entry["layer"] = layer
+            if count:
+                entry["count"] = count
             self._append("executions", entry)
 
     def hooks(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
@@ -124,8 +134,16 @@ class Record:
     ) -> None:
         """Notes whether a layer's output required grad when its forward had run."""
         entry: dict[str, Any] = {}
-        _place(entry, step, microbatch)
-        _add(entry, layer=layer, output=output, requires_grad=requires_grad)
+        if step:
+            entry["step"] = step
+        if microbatch:
+            entry["microbatch"] = microbatch
+        if layer:
+            entry["layer"] = layer
+        if output:
+            entry["output"] = output
+        if requires_grad:
+            entry["requires_grad"] = True
         self._append("grad_flags", entry)
 
     def bytes(
@@ -146,27 +164,12 @@ class Record:
         _add(entry, saved=saved, temporaries=temporaries, offloaded=offloaded, retained=retained)
         self._append("bytes", entry)
 
-    def value(
-        self,
-        layer: int,
-        index: int,
-        hashed: str,
-        *,
-        op: str = "",
-        saved: bool = False,
-        memory: int = 0,
-        size: int = 0,
-        execution: int = 0,
-        step: int = 0,
-        microbatch: int = 0,
-    ) -> None:
-        """Notes a tensor that an execution of a layer made by `op`, or saved. Results come first
-        in `index` with the layer's outputs; saved tensors count by themselves. `memory` names the
-        memory that it lies in, 0 that of the model and of its input; `size` is in bytes."""
-        entry: dict[str, Any] = {"hash": hashed}
-        _place(entry, step, microbatch)
-        _add(entry, layer=layer, execution=execution, index=index, op=op, saved=saved)
-        _add(entry, memory=memory, bytes=size)
+    def value(self, layer: int, index: int, hashed: str, **rest: Any) -> None:
+        """Notes a tensor that an execution of a layer made, or saved; value_entry() says how."""
+        self.append_value(value_entry(layer, index, hashed, **rest))
+
+    def append_value(self, entry: dict[str, Any]) -> None:
+        """Notes what value_entry() made."""
         self._append("values", entry)
 
     def trial(self, failed: bool, message: str = "", left_behind: str = "") -> None:
@@ -191,6 +194,44 @@ class Record:
         if entries is None:
             entries = self._lists[name] = []
         entries.append(entry)
+
+
+def value_entry(
+    layer: int,
+    index: int,
+    hashed: str,
+    *,
+    op: str = "",
+    saved: bool = False,
+    memory: int = 0,
+    size: int = 0,
+    execution: int = 0,
+    step: int = 0,
+    microbatch: int = 0,
+) -> dict[str, Any]:
+    """A tensor that an execution of a layer made by `op`, or saved. Results come first in `index`
+    with the layer's outputs; saved tensors count by themselves. `memory` names the memory that it
+    lies in, 0 that of the model and of its input; `size` is in bytes."""
+    entry: dict[str, Any] = {"hash": hashed}
+    if step:
+        entry["step"] = step
+    if microbatch:
+        entry["microbatch"] = microbatch
+    if layer:
+        entry["layer"] = layer
+    if execution:
+        entry["execution"] = execution
+    if index:
+        entry["index"] = index
+    if op:
+        entry["op"] = op
+    if saved:
+        entry["saved"] = True
+    if memory:
+        entry["memory"] = memory
+    if size:
+        entry["bytes"] = size
+    return entry
 
 
 def _place(entry: dict[str, Any], step: int, microbatch: int) -> None:

@@ -56,7 +56,8 @@ class TorchSubject(Subject):
 
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
     from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
-    `observe` is "cheap" or "all". `layers` are put among those that the harness knows.
+    `observe` is "cheap" or "all". `imported`: the lines by which scripts import `checkpoint`
+    under that name. `layers` are put among those that the harness knows.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class TorchSubject(Subject):
         variant: str = "both",
         observe: str = "all",
         layers: Sequence[CustomLayer] = LIBRARY,
+        imported: str = "",
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
@@ -73,8 +75,9 @@ class TorchSubject(Subject):
             raise ValueError(f"observe: cheap or all expected, got {observe!r}")
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
         self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
-        # A script of torch alone knows no other.
-        self.exports = checkpoint is torch_checkpoint.checkpoint
+        # A script has PyTorch's, or imports the user's.
+        self.exports = bool(imported) or checkpoint is torch_checkpoint.checkpoint
+        self._imported = imported
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
@@ -100,13 +103,13 @@ class TorchSubject(Subject):
     def export(self, request: Request, finding: str) -> str:
         from rematch.pytorch.export import export
 
-        return export(request, finding)
+        return export(request, finding, self._imported)
 
     def run(self, request: Request, record: Record) -> None:
         if self._wired is None or self._wired[0] is not request.case:
             self._wired = (request.case, wire(request.case, request.model))
-        offloaded = request.case.plan.offload and request.checkpointed
-        if offloaded and self._observe == "all" and any(c.keep for c in request.case.choices()):
+        policies = request.checkpointed and any(c.keep for c in request.case.choices())
+        if policies and request.case.plan.offload and self._observe == "all":
             raise Unsupported(
                 "a policy within save_on_cpu(): what it keeps is hidden from hooks, or moved to "
                 "the host with the rest, so its bytes cannot be told apart"
@@ -114,7 +117,7 @@ class TorchSubject(Subject):
         memory = Memory()
         watch = Watch(record)
         if self._observe == "all":
-            watch = Eye(record, memory, request.checkpointed, request.layer_values)
+            watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
         model = TorchModel(request, self._wired[1], watch, self._checkpoint, custom=self._custom)
         memory.belongs_to_model(model.all_tensors())
         try:

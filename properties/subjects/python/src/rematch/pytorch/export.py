@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from rematch.protocol import Request, Unsupported
+from rematch.pytorch import script_counts
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.script import Script
 from rematch.pytorch.script_layers import Style, comment, draws
@@ -114,20 +115,18 @@ class _Attempt:
     script: str
     style: Style
     aspects: tuple[str, ...]
+    question: script_counts.Question | None = None
 
 
-def export(request: Request, finding: str) -> str:
-    """The script. Raises Unsupported with a sentence when there is none."""
+def export(request: Request, finding: str, own: str = "") -> str:
+    """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.
+    Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
     if not found.law:
-        return _plain_script(request, found)
-    if found.law not in ASPECTS:
+        return _plain_script(request, found, own)
+    if found.law not in ASPECTS and found.law not in script_counts.ASPECTS:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
-    if found.law == "injected-failures" and found.parts.get("expected") != "an error":
-        raise Unsupported(
-            "a failure that leaves something behind does not show in the results of runs"
-        )
-    attempts = list(_attempts(request, found))
+    attempts = list(_attempts(request, found, own))
     if not attempts:
         raise Unsupported("the case has too many numbers to be written down")
     while attempts:
@@ -139,14 +138,14 @@ def export(request: Request, finding: str) -> str:
     raise Unsupported("no script was found that shows it in PyTorch alone")
 
 
-def _plain_script(request: Request, found: Finding) -> str:
+def _plain_script(request: Request, found: Finding, own: str) -> str:
     """The case as it is, where there is nothing to be shown."""
     style = Style(exact=True, compare="nan", nan=_has_rrelu(request))
     if _numbers(request) > MOST:
         style = replace(style, literal=False)
     title = "Runs a model plain and with checkpointing, and compares them"
     scripts = [
-        Script(request, style, aspects).text(_header(title, found))
+        Script(request, style, aspects, own).text(_header(title, found))
         for aspects in (_ALL, ("error",))
     ]
     status, out = _run_alone(scripts[0])
@@ -157,20 +156,32 @@ def _plain_script(request: Request, found: Finding) -> str:
     )
 
 
-def _attempts(request: Request, found: Finding) -> Iterator[_Attempt]:
-    title = _header(TITLES[found.law], found)
+def _attempts(request: Request, found: Finding, own: str) -> Iterator[_Attempt]:
+    title = _header((TITLES | script_counts.TITLES)[found.law], found)
     known: set[str] = set()
-    for aspects in ASPECTS[found.law]:
+    for aspects in _aspects_of(found):
         for style in _styles(request, aspects):
             try:
-                script = Script(request, style, aspects).text(title)
+                text = Script(request, style, aspects, own)
+                question = None
+                if found.law in script_counts.ASPECTS:
+                    names = text.parameters
+                    question = script_counts.question_of(found.law, found.parts, names)
+                script = text.text(title, question)
             except Unsupported:
-                if style.exact:
+                if style.exact and not known:
                     raise
                 continue
             if script not in known:
                 known.add(script)
-                yield _Attempt(script, style, aspects)
+                yield _Attempt(script, style, aspects, question)
+
+
+def _aspects_of(found: Finding) -> tuple[tuple[str, ...], ...]:
+    if found.law == "injected-failures" and found.parts.get("expected") != "an error":
+        return (("left behind",),)
+    counted = script_counts.ASPECTS.get(found.law)
+    return ASPECTS[found.law] if counted is None else ((counted,),)
 
 
 def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
@@ -184,7 +195,7 @@ def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
             for summed in (True, False):
                 for ops in (True, False) if whole else (False,):
                     for grad in (False, True) if "no error" in aspects else (False,):
-                        if summed and case.protocol.loss != "mse":
+                        if summed and (case.protocol.loss != "mse" or "saved bytes" in aspects):
                             continue
                         yield replace(
                             base,
@@ -264,6 +275,12 @@ def _shows(attempt: _Attempt, status: int, out: str, found: Finding) -> bool:
     last = out.rstrip().rpartition("\n")[2]
     if status != 1 or not last.startswith("DIFFERENT"):
         return False
+    if attempt.question is not None:
+        name, got = attempt.question.name, attempt.question.got
+        return f"{name}\n" in out and f"  checkpointed  {got}\n" in out
+    if "left behind" in attempt.aspects:
+        left = found.parts.get("got", "").removeprefix("changed: ")
+        return all(name in last for name in left.split(", "))
     if "error" in attempt.aspects:
         # The same error, not one that the shortened script brought in.
         return found.parts.get("got", "").partition(": ")[2][:30] in out

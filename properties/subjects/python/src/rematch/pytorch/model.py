@@ -73,12 +73,11 @@ class Injection:
     kind: str = "none"
     layer: int = -1
 
-    def applied_to(self, index: int, layer: Layer, forward: bool) -> Layer:
-        """The layer that runs in the place of `layer`. Raises TrialError where it fails."""
-        if index != self.layer:
-            return layer
+    def applied_to(self, layer: Layer, forward: bool) -> Layer:
+        """What runs in the place of `layer`, the one that it befalls. Raises TrialError where it
+        fails."""
         if self.kind == ("forward_throws" if forward else "recomputation_throws"):
-            raise TrialError(f"[trial] layer {index} fails")
+            raise TrialError(f"[trial] layer {self.layer} fails")
         if self.kind != "op_exchanged" or forward:
             return layer
         return Layer(kind="sigmoid" if layer.kind == "tanh" else "tanh")
@@ -119,6 +118,7 @@ class TorchModel:
             self._buffers_of[info.layer].append(buffer)
         kept = {keep.op for choice in case.choices() for keep in choice.keep}
         self._own = self.checkpoint is checkpoint
+        self._nests = any(segment.nested for segment in case.plan.segments)
         self._layers = LAYERS | ({"dropout": native_dropout} if "dropout" in kept else {})
 
     def trained(self) -> list[list[Tensor]]:
@@ -168,19 +168,18 @@ class TorchModel:
         execution = state.executions[index]
         state.executions[index] += 1
         layer = self.request.case.layers[index]
-        place = Place(
-            index, layer.kind, execution, state.step, state.microbatch, stream=layer.stream
-        )
+        place = Place(index, layer.kind, execution, state.step, state.microbatch, layer.stream)
         outer = self.watch.enter(place)
         try:
-            layer = self.injection.applied_to(index, layer, forward=execution == 0)
+            if index == self.injection.layer:
+                layer = self.injection.applied_to(layer, forward=execution == 0)
             operands = [values[at] for at in wiring.operands]
             outputs: Sequence[Tensor]
             own = self._custom.get(index)
             if own is not None:
                 outputs = (own.run(operands[0], self.train and not layer.eval),)
                 self.watch.replaced(own.module.buffers())
-            elif draws_elsewhere(layer, self.train):
+            elif layer.stream and draws_elsewhere(layer, self.train):
                 generator = self.generators[layer.stream]
                 outputs = (DRAWS[layer.kind](layer, operands[0], generator),)
             else:
@@ -190,7 +189,7 @@ class TorchModel:
             self.watch.returned(operands, outputs)
         finally:
             self.watch.leave(outer)
-        return tuple(outputs[at] if made else values[at] for made, at in wiring.after)
+        return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
 
     def _run_range(
         self, begin: int, end: int, segments: Sequence[Segment], state: Forward, values: Values
@@ -236,8 +235,7 @@ class TorchModel:
     def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
         """Says it by the option where there is one and no scope could override it, by a scope
         elsewhere. The reentrant variant has none, and no scope is to reach into what it nests."""
-        nests = any(s.nested for s in self.request.case.plan.segments)
-        if self._own and "early_stop" in _HAS_DEFAULT and not nests:
+        if self._own and "early_stop" in _HAS_DEFAULT and not self._nests:
             if not choice.reentrant and not choice.early_stop:
                 options["early_stop"] = False
             return nullcontext()

@@ -34,6 +34,7 @@ NOT_KEPT = {
 }
 """Ops whose results a policy cannot keep in PyTorch, and why."""
 _HOOKS_OPTION = "respect_saved_tensors_hooks"
+_HAS_HOOKS_OPTION = _HOOKS_OPTION in signature(checkpoint).parameters
 
 
 def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
@@ -65,7 +66,7 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
         return _ANSWERS[keeps][place.layer % 3 if place is not None else 0]
 
     options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
-    if model.checkpoint is checkpoint and _HOOKS_OPTION in signature(checkpoint).parameters:
+    if model.checkpoint is checkpoint and _HAS_HOOKS_OPTION:
         # Hooks around the checkpoint, offloading ones too, shall see what is kept.
         options[_HOOKS_OPTION] = True
     return options

@@ -187,7 +187,7 @@ class Run:
         del loss
         self._note("input_gradient", state.input.grad, **place)
         self._record.hooks([max(fired, default=0) for fired in self._fired], **place)
-        self._record.executions(state.executions, **place)
+        watch.note_executions(state.executions, **place)
 
     def _note_state(self, step: int) -> None:
         for index, group in enumerate(self._parameters):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from rematch.protocol import Unsupported
+from rematch.pytorch.layers import OUTPUTS
+from rematch.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
+from rematch.pytorch.script_counts import tail as counted
 from rematch.pytorch.script_layers import call, draws
 from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
 from rematch.pytorch.script_tail import CALL, helpers_of, imports_of, tail
@@ -13,18 +16,23 @@ class Script(ModelText):
     "input gradient", "buffers", "parameters", "reevaluation", "random state", "draws", "error", or
     "no error": then the injected failure is all that is run."""
 
-    def text(self, title: str) -> str:
-        """The whole script. Raises Unsupported for what cannot be written."""
+    def text(self, title: str, question: Question | None = None) -> str:
+        """The whole script. `question`: the count that it is about. Raises Unsupported for what
+        cannot be written."""
+        check(self._aspects, self._request)
         body = indented(self._run())
         flag = ", change" if self._fails else ""
-        lines = [f"def run(checkpointed{flag}):", *body, "", "", *tail(self._style, self._aspects)]
+        end = tail(self._style, self._aspects) if question is None else counted(question)
+        lines = [f"def run(checkpointed{flag}):", *body, "", "", *end]
         if self._calls > 1:
             lines[1:1] = indented(CALL)
         listed, flagged = self._style.whole_ops, not self._keeps_all()
         policy = "=contexts" in "\n".join(lines) and not listed
         lines = [*helpers_of(self._style, policy, flagged), *lines]
+        if "saved bytes" in self._aspects:
+            lines = [*KEPT.splitlines(), *lines]
         gap = [""] if lines[0].startswith("torch.") else ["", ""]
-        text = "\n".join([*imports_of("\n".join(lines)), *gap, *lines]) + "\n"
+        text = "\n".join([*imports_of("\n".join(lines), self._own), *gap, *lines]) + "\n"
         return "\n".join([*title.splitlines(), text])
 
     def _run(self) -> list[str]:
@@ -51,6 +59,7 @@ class Script(ModelText):
             state.append("drawn = defaultdict(list)")
         if self._counted:
             state.append("entered = 0")
+        state += self._counters()
         definitions = self._definitions()
         body = self._several() if self._many else self._single()
         random = (
@@ -69,6 +78,47 @@ class Script(ModelText):
         if not self._layers.tensors.drawn:
             return [*state, *definitions, *(seed if random else []), *body]
         return [*seed, *state, *definitions, *body]
+
+    def _counters(self) -> list[str]:
+        """What counts, and where it is told."""
+        lines = {"runs": "runs = Counter()", "requires grad": "flags = {}"}
+        made = [line for aspect, line in lines.items() if aspect in self._aspects]
+        if "hooks" in self._aspects:
+            made.append("fired = Counter()")
+            made += [
+                f'{name}.register_hook(lambda gradient: fired.update(["{name}"]))'
+                for name in self._layers.trained()
+            ]
+        if "saved bytes" in self._aspects:
+            target = [] if self._style.summed else ["target"]
+            known = ["x", *target, *self._layers.parameters, *self._layers.buffers]
+            made.append(f"model = [{', '.join(known)}]")
+        return made
+
+    def _counts(self, outputs: list[str]) -> dict[str, str]:
+        """What was counted, by name."""
+        results, layers = {}, [layer_name(x.kind, i) for i, x in enumerate(self._case.layers)]
+        if "runs" in self._aspects:
+            results |= {f"runs of {name}": f'runs["{name}"]' for name in layers}
+        if "hooks" in self._aspects:
+            results |= {
+                f"times that the hook of {name} fired": f'fired["{name}"]'
+                for name in self._layers.trained()
+            }
+        if "requires grad" in self._aspects:
+            for i, name in enumerate(layers):
+                for k in range(OUTPUTS.get(self._case.layers[i].kind, 1)):
+                    if (i, k) in self._live[i + 1]:
+                        place = f"{name}, output {k}"
+                        results[f"{place} requires grad"] = f'flags["{place}"]'
+            results |= {
+                f"output {k} requires grad": f"{name}.requires_grad"
+                for k, name in enumerate(outputs)
+            }
+        if "saved bytes" in self._aspects:
+            results["saved bytes after the forward"] = "after_forward"
+            results["saved bytes after the backward"] = "saved_bytes(model)"
+        return results
 
     def _stack(self, arrays: list) -> str:
         make = self._layers.tensors.make
@@ -105,7 +155,9 @@ class Script(ModelText):
         if self._protocol.autocast == "both":
             lines = [f"with {self._autocast()}:", *indented(lines)]
         risky = any(c.reentrant for c in self._case.choices()) or not self._layers.trained()
-        if self._style.exact and risky and not self._input_grad:
+        if "requires grad" in self._aspects or (
+            self._style.exact and risky and not self._input_grad
+        ):
             lines = [f"if {loss}.requires_grad:", *indented(lines)]
         return lines
 
@@ -126,14 +178,17 @@ class Script(ModelText):
         loss = self._loss(outputs[0], "target")
         # A loss that is used once needs no name.
         named = "outputs" in self._aspects or self._protocol.backwards > 1 or self._fails
+        named = named or {"requires grad", "saved bytes"} & set(self._aspects)
         named = named or _apart(self._protocol.autocast, self._style.exact)
         lines = self._scoped([*self._model(), *([f"loss = {loss}"] if named else [])])
+        if "saved bytes" in self._aspects:
+            lines = [f"with {HOOKS}:", *indented(lines), "after_forward = saved_bytes(model)"]
         if self._fails and kind in ("weight_changed", "input_changed"):
             lines += ["if change:", *indented(self._change())]
         if "random state" in self._aspects:
             lines.append("after_forward = torch.get_rng_state()")
         lines += self._backward("loss" if named else loss)
-        results = self._results(outputs, "x")
+        results = self._results(outputs, "x") | self._counts(outputs)
         if "random state" in self._aspects:
             results["random state after the forward"] = "after_forward"
             results["random state after the backward"] = "torch.get_rng_state()"

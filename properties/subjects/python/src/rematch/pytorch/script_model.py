@@ -10,6 +10,7 @@ from rematch.case import Segment, ValueRef
 from rematch.protocol import Request, Unsupported
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.policy import NOT_KEPT
+from rematch.pytorch.script_counts import layer_name
 from rematch.pytorch.script_layers import Layers, Style, call, draws
 
 OPS = {
@@ -40,7 +41,11 @@ def indented(lines: list[str]) -> list[str]:
 class ModelText:
     """The model of a script; Script says what is done with it."""
 
-    def __init__(self, request: Request, style: Style, aspects: tuple[str, ...]) -> None:
+    def __init__(
+        self, request: Request, style: Style, aspects: tuple[str, ...], own: str = ""
+    ) -> None:
+        """`own`: the lines that import the user's checkpoint(), if it is not PyTorch's."""
+        self._own = own
         self._request, self._style, self._aspects = request, style, aspects
         self._case, self._live = request.case, request.model.live
         self._protocol = self._case.protocol
@@ -48,7 +53,7 @@ class ModelText:
         self._layers = Layers(request, style)
         self._end = len(self._case.layers)
         self._skips = {value for boundary in self._live for value in boundary[1:]}
-        self._fails = "no error" in aspects
+        self._fails = "no error" in aspects or "left behind" in aspects
         self._trial = self._protocol.inject != "none" and not self._fails
         self._input_grad = self._protocol.input_requires_grad or style.input_grad
         p = self._protocol
@@ -63,6 +68,11 @@ class ModelText:
             "forward_throws",
             "recomputation_throws",
         )
+
+    @property
+    def parameters(self) -> list[str]:
+        """What variables of the script the parameters are in."""
+        return self._layers.parameters
 
     def _top_segments(self) -> tuple[Segment, ...]:
         plan = self._plan.sequential
@@ -105,6 +115,15 @@ class ModelText:
         if made != ", ".join(targets):
             run = f"{', '.join(targets)} = {made}"
             lines += ["with keep():", INDENT + run] if kept else [run]
+        name = layer_name(layer.kind, index)
+        if "runs" in self._aspects:
+            lines.insert(0, f'runs["{name}"] += 1')
+        if "requires grad" in self._aspects:
+            lines += [
+                f'flags.setdefault("{name}, output {k}", {target}.requires_grad)'
+                for k, target in enumerate(targets)
+                if target != "_"
+            ]
         if "draws" in self._aspects and draws(layer, self._protocol.train):
             lines.append(f"drawn[{f'{layer.kind} {index}'!r}].append({targets[0]}.detach())")
         return lines
@@ -166,6 +185,8 @@ class ModelText:
         if choice.determinism == "none":
             options.append('determinism_check="none"')
         if not choice.early_stop:
+            if self._own:
+                raise Unsupported("a function of a user's need not know the option early_stop")
             if "early_stop" not in signature(checkpoint).parameters:
                 raise Unsupported("checkpoint() of this PyTorch has no option early_stop")
             options.append("early_stop=False")
@@ -173,7 +194,8 @@ class ModelText:
             self._kept_layers(segment)
             options.append("context_fn=contexts")
             if (
-                self._plan.offload
+                not self._own
+                and self._plan.offload
                 and "respect_saved_tensors_hooks" in signature(checkpoint).parameters
             ):
                 options.append("respect_saved_tensors_hooks=True")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rematch.pytorch.script_counts import LEFT_BEHIND
 from rematch.pytorch.script_layers import Style
 
 _SAME = {
@@ -74,6 +75,8 @@ def tail(style: Style, aspects: tuple[str, ...]) -> list[str]:
     """The lines after run()."""
     if "error" in aspects:
         return _ERRORS.splitlines()
+    if "left behind" in aspects:
+        return LEFT_BEHIND.splitlines()
     rest = _SILENT if "no error" in aspects else _VALUES
     if style.compare == "equal":
         # No tensor is missing.
@@ -133,11 +136,14 @@ def helpers_of(style: Style, policy: bool, flagged: bool) -> list[str]:
     return lines
 
 
-def imports_of(text: str) -> list[str]:
-    """The lines that import what `text` uses."""
+def imports_of(text: str, own: str = "") -> list[str]:
+    """The lines that import what `text` uses. `own`: those that import the user's checkpoint()."""
     lines = ["import sys"]
-    if "defaultdict" in text:
-        lines.append("from collections import defaultdict")
+    if "weakref." in text:
+        lines.append("import weakref")
+    collections = [name for name in ("Counter", "defaultdict") if f"{name}(" in text]
+    if collections:
+        lines.append(f"from collections import {', '.join(collections)}")
     scopes = [name for name in ("contextmanager", "nullcontext") if name in text]
     if scopes:
         lines.append(f"from contextlib import {', '.join(scopes)}")
@@ -148,10 +154,13 @@ def imports_of(text: str) -> list[str]:
         lines.append("import torch.nn as nn")
     if "F." in text:
         lines.append("import torch.nn.functional as F")
-    if "save_on_cpu" in text:
-        lines.append("from torch.autograd.graph import save_on_cpu")
+    graph = [name for name in ("save_on_cpu", "saved_tensors_hooks") if f"{name}(" in text]
+    if graph:
+        lines.append(f"from torch.autograd.graph import {', '.join(graph)}")
     names = ("CheckpointPolicy", "checkpoint(", "create_selective_checkpoint_contexts")
+    if own:
+        names = tuple(name for name in names if name != "checkpoint(")
     used = [name.rstrip("(") for name in names if name in text]
     if used:
         lines.append(f"from torch.utils.checkpoint import {', '.join(used)}")
-    return lines
+    return [*lines, *own.splitlines()]

@@ -17,18 +17,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rematch.arrays import bits_of
 from rematch.pytorch.layers import OUTPUTS
 from rematch.pytorch.memory import Kept, Memory
-from rematch.record import Record, hash64
+from rematch.record import Record, hash64, value_entry
 
 
 def to_numpy(t: Tensor) -> np.ndarray:
     """The elements of a tensor; those of bfloat16 as 16-bit integers with the same bits."""
-    t = t.detach()
     if t.dtype == torch.bfloat16:
-        t = t.view(torch.int16)
-    return t.numpy()
+        t = t.detach().view(torch.int16)
+    return t.numpy(force=True)
 
 
-@dataclass
+@dataclass(slots=True)
 class Place:
     """An execution of a layer. Execution 0 is the forward, 1 and above are recomputations."""
 
@@ -47,9 +46,6 @@ class Place:
     """How often each operator has run."""
     made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     """Results of operators, by the name of their memory, that are noted when the layer returns."""
-
-    def where(self) -> dict[str, int]:
-        return {"step": self.step, "microbatch": self.microbatch}
 
 
 class Watch:
@@ -79,7 +75,9 @@ class Watch:
                 # A view that was made without recording reports the flag of its base, but has no
                 # history.
                 flag = output.grad_fn is not None or output is self._input
-            self.record.grad_flag(place.layer, k, flag, **place.where())
+            self.record.grad_flag(
+                place.layer, k, flag, step=place.step, microbatch=place.microbatch
+            )
 
     def leave(self, outer: Place | None) -> None:
         """The layer is over, perhaps because early stop or an error ended it."""
@@ -104,6 +102,9 @@ class Watch:
         """Surrounds a backward."""
         return nullcontext()
 
+    def note_executions(self, counts: list[int], **place: Any) -> None:
+        """Notes how often each layer ran for a forward."""
+
     def note_bytes(self, moment: str, **place: Any) -> None:
         """Notes what is live now."""
 
@@ -115,9 +116,15 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self._eye = eye
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled here, and what guards against that is slow.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self._eye.saw(func, args, result)
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        if self._eye.place is not None:
+            self._eye.saw(func, args, result)
         return result
 
 
@@ -131,22 +138,32 @@ def _results_of(func: Any, result: Any) -> Sequence[Any]:
 _RNN = torch.ops.aten.mkldnn_rnn_layer.default
 _CAST = torch.ops.aten._to_copy.default
 _RRELU = torch.ops.aten.rrelu_with_noise.default
-_DRAWS: dict[Any, bool] = {}
-"""Which operators draw random numbers, of those that were met."""
 
 
-def _drawn(func: Any, args: Any, result: Any) -> Tensor | None:
-    """What an operator drew: its mask or its noise."""
-    draws = _DRAWS.get(func)
-    if draws is None:
-        # Fused attention has no dropout on a CPU.
-        seeded = torch.Tag.nondeterministic_seeded in func.tags
-        draws = _DRAWS[func] = seeded and "attention" not in func._schema.name
-    if not draws:
-        return None
-    if func is _RRELU:
-        return args[1]
-    return result if isinstance(result, Tensor) else result[1]
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """What is to be known of an operator."""
+
+    name: str
+    makes: bool
+    """Whether its results are values. A view is none, and what was not written yet has none."""
+    draws: bool
+
+
+_unseen = torch._C._DisableTorchDispatch
+"""A scope: what the eye itself does to tensors is not to be seen."""
+
+_KNOWN: dict[Any, _Operator] = {}
+"""The operators that were met."""
+
+
+def _meet(func: Any) -> _Operator:
+    name = func._schema.name
+    makes = not (func.is_view or name.startswith("aten::empty"))
+    # Fused attention has no dropout on a CPU.
+    draws = torch.Tag.nondeterministic_seeded in func.tags and "attention" not in name
+    _KNOWN[func] = _Operator(name, makes, draws)
+    return _KNOWN[func]
 
 
 class Draws:
@@ -178,30 +195,30 @@ class Draws:
                 hashed,
                 execution=place.execution,
                 stream=place.stream,
-                **place.where(),
+                step=place.step,
+                microbatch=place.microbatch,
             )
 
 
 class Eye(Watch):
     """Sees masks, results of operators, saved tensors and bytes as well."""
 
-    def __init__(self, record: Record, memory: Memory, checkpointed: bool, values: bool) -> None:
+    def __init__(
+        self, record: Record, memory: Memory, checkpointed: bool, values: bool, policies: bool
+    ) -> None:
         """`memory` knows the model's own memory. `values`: saved tensors and outputs are noted in
-        a plain run, too."""
+        a plain run, too. `policies`: some decide what is kept."""
         super().__init__(record)
         self._memory = memory
         self._results = checkpointed
         self._saves = values and not checkpointed
         self._operators = _Operators(self)
+        self._policies = policies
+        self._shown = False
+        """Whether every operator is shown, and not those of layers only."""
         self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
-        self._kept: list[tuple[weakref.ref[Kept], int, dict[str, Any]]] = []
+        self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
         self._draws = Draws(record)
-        self._looking = False
-
-    def leave(self, outer: Place | None) -> None:
-        if self.place is not None:
-            self._draws.note(self.place)
-        super().leave(outer)
 
     def replaced(self, state: Iterable[Tensor]) -> None:
         self._memory.belongs_to_model(state)
@@ -210,22 +227,34 @@ class Eye(Watch):
         super().starts(input, target)
         self._memory.belongs_to_model([input, target])
 
+    def enter(self, place: Place) -> Place | None:
+        if not self._shown and self.place is None:
+            self._operators.__enter__()
+        return super().enter(place)
+
+    def leave(self, outer: Place | None) -> None:
+        if self.place is not None:
+            self._draws.note(self.place)
+        super().leave(outer)
+        if not self._shown and outer is None:
+            self._operators.__exit__(None, None, None)
+
     def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         super().returned(operands, outputs)
         if self._results or self._saves:
-            with self._look():
+            with _unseen():
                 place = self.place
                 for index, output in enumerate(outputs):
-                    self._note(output, index, op=place.kind)
+                    self._note(output, index, place.kind)
                 # In a plain run, what the layer makes beside its outputs tells what it needs.
                 others = {self._memory.name(t)[0] for t in (*operands, *outputs)}
-                for name, value in place.made:
-                    if name not in others:
-                        self.record.value(place.layer, **value)
+                for entry in place.made:
+                    if entry.get("memory", 0) not in others:
+                        self.record.append_value(entry)
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        with self._operators, saved_tensors_hooks(self._pack, Kept.unpack):
+        with self._show_all(), saved_tensors_hooks(self._pack, Kept.unpack):
             yield
 
     def model(self, offload: bool) -> AbstractContextManager[Any]:
@@ -242,14 +271,27 @@ class Eye(Watch):
         return saved_tensors_hooks(pack, unpack)
 
     def backward(self) -> AbstractContextManager[Any]:
-        return self._operators
+        # A policy's own mode answers for operators whose results it kept: it must come first.
+        return self._show_all() if self._policies else nullcontext()
+
+    @contextmanager
+    def _show_all(self) -> Iterator[None]:
+        self._shown = True
+        try:
+            with self._operators:
+                yield
+        finally:
+            self._shown = False
+
+    def note_executions(self, counts: list[int], **place: Any) -> None:
+        self.record.executions(counts, **place)
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         memory = self._memory
         # What a layer saved on a way that its output does not depend on is gone by now.
-        for kept, layer, value in self._kept:
+        for kept, entry in self._kept:
             if kept() is not None:
-                self.record.value(layer, **value)
+                self.record.append_value(entry)
         self._kept.clear()
         temporaries = memory.temporaries() if moment == "after_backward" else 0
         if place.get("retained"):
@@ -263,30 +305,32 @@ class Eye(Watch):
         )
 
     def saw(self, func: Any, args: Any, result: Any) -> None:
-        """An operator has run."""
+        """An operator has run within a layer."""
+        operator = _KNOWN.get(func) or _meet(func)
+        if not operator.makes:
+            return
+        if operator.draws:
+            self._note_draw(args[1] if func is _RRELU else result)
+        noted = self._results or self._saves
+        for t in _results_of(func, result):
+            if not isinstance(t, Tensor):
+                continue
+            # Whether autocast casts or finds a cast in its cache is no matter.
+            if not noted or func is _CAST:
+                self._memory.name(t)
+                continue
+            place = self.place
+            entry = self._entry(t, self._index_of(place, operator.name), operator.name)
+            if self._results:
+                self.record.append_value(entry)
+            else:
+                place.made.append(entry)
+
+    def _note_draw(self, result: Any) -> None:
+        """`result`: what was drawn, or that of dropout and its mask."""
         place = self.place
-        if place is None or self._looking or func.is_view:
-            return
-        # What was not written yet has no value.
-        if func._schema.name.startswith("aten::empty"):
-            return
-        with self._look():
-            drawn = _drawn(func, args, result)
-            if drawn is not None:
-                self._draws.add(place, to_numpy(drawn))
-            for t in _results_of(func, result):
-                if isinstance(t, Tensor):
-                    name, _ = self._memory.name(t)
-                    # Whether autocast casts or finds a cast in its cache is no matter.
-                    if not (self._results or self._saves) or func is _CAST:
-                        continue
-                    op = func._schema.name
-                    index = self._index_of(place, op)
-                    value = self._value(t, index, op=op)
-                    if self._results:
-                        self.record.value(place.layer, **value)
-                    else:
-                        place.made.append((name, value))
+        result = result if isinstance(result, Tensor) else result[1]
+        self._draws.add(place, to_numpy(result))
 
     def _index_of(self, place: Place, op: str) -> int:
         """The number of the next result of `op`: that which it had in earlier executions of the
@@ -299,34 +343,28 @@ class Eye(Watch):
         kept = self._memory.keep(t, t)
         place = self.place
         if self._saves and place is not None:
-            with self._look():
-                value = self._value(t, place.saves, saved=True)
-            self._kept.append((weakref.ref(kept), place.layer, value))
+            with _unseen():
+                entry = self._entry(t, place.saves, saved=True)
+            self._kept.append((weakref.ref(kept), entry))
             place.saves += 1
         return kept
 
-    def _note(self, t: Tensor, index: int, **what: Any) -> None:
-        self.record.value(self.place.layer, **self._value(t, index, **what))
+    def _note(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> None:
+        self.record.append_value(self._entry(t, index, op, saved))
 
-    def _value(self, t: Tensor, index: int, **what: Any) -> dict[str, Any]:
+    def _entry(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> dict[str, Any]:
         name, size = self._memory.name(t)
         place = self.place
         assert place is not None
-        return {
-            "index": index,
-            "hashed": hash64(bits_of(to_numpy(t))),
-            "memory": name,
-            "size": size,
-            "execution": place.execution,
-            **what,
-            **place.where(),
-        }
-
-    @contextmanager
-    def _look(self) -> Iterator[None]:
-        """What the eye itself does to tensors is not to be seen."""
-        outer, self._looking = self._looking, True
-        try:
-            yield
-        finally:
-            self._looking = outer
+        return value_entry(
+            place.layer,
+            index,
+            hash64(bits_of(to_numpy(t))),
+            op=op,
+            saved=saved,
+            memory=name,
+            size=size,
+            execution=place.execution,
+            step=place.step,
+            microbatch=place.microbatch,
+        )

@@ -1,0 +1,130 @@
+"""Scripts of findings that are counts, and of checkpoint functions of a user's own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from cases import chain, run_of, segment
+from test_export import LONGEST, TRAINABLE, ask, finding, run
+from test_user_checkpoint import PREAMBLE
+
+FUNCTIONS = (
+    PREAMBLE
+    + """
+def runs_twice(function, *inputs, **options):
+    function(*inputs)
+    return checkpoint(function, *inputs, **options)
+
+def detaches(function, *inputs, **options):
+    return checkpoint(function, *inputs, **options).detach()
+
+class Twice(Forgets):
+    @staticmethod
+    def backward(ctx, gradient):
+        for _ in range(2):
+            Forgets.backward(ctx, gradient / 2)
+        return None, None
+
+def goes_back_twice(function, x, **options):
+    return Twice.apply(function, x)
+"""
+)
+
+
+@pytest.fixture
+def mine(start, tmp_path):
+    """Starts the subject that checkpoints by one of FUNCTIONS."""
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    return lambda name: start(sys.executable, "-m", "rematch", f"{tmp_path}/mine.py:{name}")
+
+
+def shown(subject, tmp_path, case, found, **rest):
+    assert subject.hello()["exports"] is True
+    answer = ask(subject, case, found, **rest)
+    assert "script" in answer, answer
+    status, out = run(answer["script"], tmp_path)
+    assert status == 1 and out.splitlines()[-1].startswith("DIFFERENT"), out
+    assert len(answer["script"].splitlines()) <= LONGEST
+    return out
+
+
+def checkpointed(subject, case):
+    subject.record(**run_of(case))
+    return subject.record(checkpointed=True)
+
+
+def at(law, place, expected, got):
+    return f"{law}: a sentence\nat: step 0, microbatch 0, {place}\nexpected: {expected}\ngot: {got}"
+
+
+def block(*layers, **rest):
+    return chain(*layers, plan={"segments": [segment(0, len(layers))]}, **rest)
+
+
+def test_a_layer_that_runs_too_often_shows(mine, tmp_path):
+    subject, case = mine("runs_twice"), block("linear", "tanh", protocol=TRAINABLE)
+    runs = checkpointed(subject, case)["executions"][0]["count"]
+    found = at("executions", "layer 0 (linear), checkpointed run", 2, runs)
+    out = shown(subject, tmp_path, case, found)
+    assert f"runs of linear 0\n  plain         1\n  checkpointed  {runs}\n" in out
+
+
+def test_a_hook_that_fires_too_often_shows(mine, tmp_path):
+    subject, case = mine("goes_back_twice"), block("linear", protocol=TRAINABLE)
+    fired = checkpointed(subject, case)["hooks"][0]["count"]
+    found = at("hooks", "parameter 0 (layer 0 linear weight)", 1, fired)
+    assert fired == 2
+    assert "DIFFERENT: times that the hook of" in shown(subject, tmp_path, case, found)
+
+
+@pytest.mark.parametrize("place", ["model output 0", "layer 1 (tanh), output 0"])
+def test_an_output_that_requires_no_grad_shows(mine, tmp_path, place):
+    plan = {"segments": [segment(0, 1)]}
+    case = chain("linear", "tanh", plan=plan, protocol={"backwards": 1})
+    subject = mine("detaches")
+    found = at("requires-grad-map", place, "requires grad", "requires no grad")
+    assert "checkpointed  False" in shown(subject, tmp_path, case, found)
+
+
+def test_bytes_that_no_checkpoint_saves_show(mine, tmp_path):
+    subject = mine("plain")
+    case = block({"kind": "linear", "features": 2}, "tanh", input=(2, 2), protocol=TRAINABLE)
+    record = checkpointed(subject, case)
+    saved = next(b["saved"] for b in record["bytes"] if b["moment"] == "after_forward")
+    found = at("saved-bytes", "after the forward of the checkpointed run", saved - 16, saved)
+    assert f"  checkpointed  {saved}\n" in shown(subject, tmp_path, case, found)
+
+
+def test_bytes_that_a_backward_leaves_show(mine, tmp_path):
+    subject = mine("keeps_its_input")
+    plan = {"segments": [segment(1, 2)]}
+    layers = [{"kind": "linear", "features": 2}] * 2
+    case = chain(*layers, input=(2, 2), plan=plan)
+    record = checkpointed(subject, case)
+    saved = next(b for b in record["bytes"] if b["moment"] == "after_backward").get("saved", 0)
+    assert saved > 0
+    found = at("bytes-after-backward", "saved bytes of the checkpointed run", 0, saved)
+    assert f"  checkpointed  {saved}\n" in shown(subject, tmp_path, case, found)
+
+
+def test_a_scope_that_an_error_leaves_open_shows(mine, tmp_path):
+    subject = mine("tells_no_scope_of_errors")
+    case = block("tanh", protocol={**TRAINABLE, "inject": "forward_throws"}, input=(1, 1))
+    arrays = run_of(case)["arrays"]
+    found = finding("injected-failures", "as before", "changed: hooks on saved tensors")
+    trial = {"trial_input": arrays["inputs"][0]}
+    out = shown(subject, tmp_path, case, found, arrays={**arrays, **trial})
+    assert out.splitlines()[-1] == "DIFFERENT: left behind: hooks on saved tensors"
+
+
+def test_a_gradient_that_a_user_s_function_loses_shows(mine, tmp_path):
+    subject, case = mine("loses_the_input_gradient"), block("linear", protocol=TRAINABLE)
+    out = shown(subject, tmp_path, case, finding("absent-gradients"))
+    assert out.splitlines()[-1] == "DIFFERENT: x.grad"
+
+
+def test_a_count_that_is_right_is_unsupported(torch_subject):
+    found = at("executions", "layer 0 (tanh), checkpointed run", 1, 3)
+    answer = ask(torch_subject, block("tanh", protocol=TRAINABLE), found)
+    assert "no script was found" in answer["unsupported"]
