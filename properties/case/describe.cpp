@@ -8,6 +8,7 @@
 
 #include "engine/tensor/shape.h"
 #include "properties/case/geometry.h"
+#include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -25,6 +26,10 @@ std::string text_of(const Value& value) {
   } else {
     return {};
   }
+}
+
+std::string text_of(const CustomLayer* const& layer) {
+  return layer == nullptr ? std::string() : layer->name;
 }
 
 std::string text_of(const std::vector<ValueRef>& operands) {

@@ -6,6 +6,7 @@
 
 #include "properties/case/policy.h"
 #include "properties/case/rules.h"
+#include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -66,7 +67,8 @@ class FeatureScan {
       const LayerSpec& l = layer(i);
       found_.insert(feature_of(l.kind));
       mark(Feature::in_place, l.in_place);
-      mark(Feature::named_stream, draws_at(i) && l.stream != 0);
+      const bool elsewhere = l.layer != nullptr && l.layer->draws_elsewhere;
+      mark(Feature::named_stream, draws_at(i) && (l.stream != 0 || elsewhere));
       const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
       mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
       const bool twins = i > 0 && layer_of(layer(i - 1)).identity;
@@ -158,7 +160,8 @@ class FeatureScan {
     mark(Feature::in_place_at_segment_end, layer(s.end - 1).in_place);
     for (const ParameterInfo& buffer : g_.buffers) {
       const bool within = s.begin <= buffer.layer && buffer.layer < s.end;
-      mark(Feature::stateful_layer, within && c_.protocol.train);
+      const bool trains = c_.protocol.train && !layer(buffer.layer).eval;
+      mark(Feature::stateful_layer, within && trains);
     }
     for (const SegmentSpec& inner : s.nested) scan_segment(inner, depth + 1);
   }
@@ -258,7 +261,7 @@ class GradFlow {
     return flags_[static_cast<std::size_t>(row)][static_cast<std::size_t>(v.output)];
   }
   const LayerSpec& layer(int i) const { return c_.layers[static_cast<std::size_t>(i)]; }
-  bool trains(int i) const { return layer_of(layer(i)).has_parameters && !layer(i).frozen; }
+  bool trains(int i) const { return has_parameters(layer(i)) && !layer(i).frozen; }
 
   void follow(int begin, int end, std::span<const SegmentSpec> segments) {
     auto next = segments.begin();

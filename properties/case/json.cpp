@@ -10,6 +10,7 @@
 #include "properties/case/geometry.h"
 #include "properties/case/json_fields.h"
 #include "properties/case/names.h"
+#include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -143,6 +144,11 @@ void read_field(const Fields&, const Json& json, const std::string& path,
                read_fields(f, layer);
                f.finish();
              });
+}
+
+void read_field(const Fields&, const Json& json, const std::string& path, const CustomLayer*& to) {
+  if (!json.is_string()) fail(path, "the declaration of a custom layer", show_json(json));
+  to = declared(json.get_ref<const std::string&>());
 }
 
 /// A seed above 2^53 is written as text, since other readers of JSON would round it.

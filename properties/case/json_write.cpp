@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "properties/case/json.h"
+#include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -89,6 +90,7 @@ class Writer {
     out_ += '}';
   }
 
+  void put(const CustomLayer* layer) { out_ += '"' + std::string(to_string(layer)) + '"'; }
   void put(const ValueRef& v) {
     out_ += "[" + std::to_string(v.layer) + ", " + std::to_string(v.output) + "]";
   }

@@ -140,7 +140,8 @@ void check_int(std::string_view name, int value, int low, int high) {
 bool can_happen(FailureKind kind, const LayerSpec& layer) {
   switch (kind) {
     case FailureKind::weight_changed:
-      return layer_of(layer).has_parameters;
+      // Whether a custom layer saves its weight, and so notices, only the subject knows.
+      return has_parameters(layer) && layer.layer == nullptr;
     case FailureKind::op_exchanged:
       return !layer.in_place && layer_of(layer).exchangeable;
     default:

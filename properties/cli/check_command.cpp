@@ -50,7 +50,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
   }
   if (!directory) return;
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const FeatureSet within = subject->implements();
+  const Scope scope = scope_of(*subject);
   Workspace workspace;
   RunProgress progress(a.quiet || a.json);
   for (const std::filesystem::path& file : regression_files(*directory)) {
@@ -62,7 +62,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
       outcome.errors.emplace_back(error.what());
       continue;
     }
-    if (!within.contains_all(features_of(c, validate(c)))) continue;
+    if (!scope.features.contains_all(features_of(c, validate(c)))) continue;
     progress.note("saved case " + file.filename().string());
     ++outcome.saved_cases;
     Verdicts verdicts;

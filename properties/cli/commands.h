@@ -98,7 +98,7 @@ struct CaseChoice {
   void add_options(CLI::App& command);
   /// `within`: what the subject implements. A number of a hunt means the case that the hunt of such
   /// a subject has. Throws UsageError for a file with other features.
-  Case load(const FeatureSet& within) const;
+  Case load(const Scope& scope) const;
   std::string name() const;
   /// The arguments that select the same case again.
   std::string options() const;

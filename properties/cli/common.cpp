@@ -172,16 +172,22 @@ void CaseChoice::add_options(CLI::App& command) {
       ->type_name("MIX");
 }
 
-Case CaseChoice::load(const FeatureSet& within) const {
+Case CaseChoice::load(const Scope& scope) const {
   const Mix of_hunt = parse_mix(mix);
   if (!file.empty()) {
     if (!seed.empty() || !number.empty())
       throw UsageError("give a case file, or --seed and --case, not both");
     Case c = load_case(file);
     std::string lacking;
-    features_of(c, validate(c)).without(within).for_each([&](Feature feature) {
+    features_of(c, validate(c)).without(scope.features).for_each([&](Feature feature) {
       lacking += " " + std::string(rematch::to_string(feature));
     });
+    for (const LayerSpec& l : c.layers) {
+      const auto& known = scope.custom;
+      if (l.layer == nullptr || std::find(known.begin(), known.end(), l.layer) != known.end())
+        continue;
+      lacking += " " + l.layer->declaration;
+    }
     if (!lacking.empty()) {
       throw UsageError(fmt::format("{}: the subject does not implement:{}", file, lacking));
     }
@@ -191,7 +197,7 @@ Case CaseChoice::load(const FeatureSet& within) const {
     throw UsageError("expected a case file, or --seed S and --case K");
   }
   return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0),
-                       within);
+                       scope);
 }
 
 std::string LawChoice::options() const {

@@ -218,7 +218,7 @@ int run_replay(const ReplayArguments& a) {
   const LawSet asked = chosen | a.laws.failures();
   const Profile known = a.subject.known();
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Case c = a.choice.load(subject->implements());
+  const Case c = a.choice.load(scope_of(*subject));
   Replay r;
   {
     RunProgress progress(a.json);

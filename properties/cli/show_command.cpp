@@ -60,7 +60,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 int show(const ShowArguments& a) {
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Case c = a.choice.load(subject->implements());
+  const Case c = a.choice.load(scope_of(*subject));
   Replay r;
   {
     RunProgress progress(a.json);

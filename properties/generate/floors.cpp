@@ -105,23 +105,23 @@ Row row_of(Feature feature) {
 /// too little to tell.
 struct Restricted {
   Mix mix;
-  FeatureSet within;
+  Scope scope;
   std::array<double, kFeatureCount> floors{};
 };
 
-std::array<double, kFeatureCount> floors_within(Mix mix, const FeatureSet& within) {
+std::array<double, kFeatureCount> floors_within(Mix mix, const Scope& scope) {
   static std::mutex mutex;
   static std::vector<Restricted> known;
   const std::lock_guard lock(mutex);
   for (const Restricted& r : known) {
-    if (r.mix == mix && r.within == within) return r.floors;
+    if (r.mix == mix && r.scope == scope) return r.floors;
   }
   constexpr std::uint64_t kSample = 2000;
   constexpr double kShare = 0.25;
   constexpr double kLeast = 0.02;
-  Restricted r{mix, within};
+  Restricted r{mix, scope};
   for (std::uint64_t i = 0; i < kSample; ++i) {
-    const Case c = generate_case(mix, 1, i, within);
+    const Case c = generate_case(mix, 1, i, scope);
     features_of(c, validate(c)).for_each([&](Feature f) {
       r.floors[static_cast<std::size_t>(f)] += 1.0 / kSample;
     });
@@ -133,8 +133,10 @@ std::array<double, kFeatureCount> floors_within(Mix mix, const FeatureSet& withi
 
 }  // namespace
 
-double floor(Mix mix, Feature feature, const FeatureSet& within) {
-  if (!within.is_full()) return floors_within(mix, within)[static_cast<std::size_t>(feature)];
+double floor(Mix mix, Feature feature, const Scope& scope) {
+  if (!scope.allows_all() || !scope.custom.empty()) {
+    return floors_within(mix, scope)[static_cast<std::size_t>(feature)];
+  }
   const Row row = row_of(feature);
   return (mix == Mix::standard ? row.standard : row.wide) / 100;
 }

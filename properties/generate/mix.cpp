@@ -48,21 +48,23 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
 
 }  // namespace
 
-Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const FeatureSet& within) {
+Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
   FeatureSet found;
   // The parts do most of it: what is left is drawn again.
   constexpr std::uint64_t kAttempts = 1000;
   for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
     const std::uint64_t stream = index ^ attempt << 48;
-    DrawSource draw(seed, stream, within);
-    DrawSource tail(~seed, stream, within);
+    DrawSource draw(seed, stream, scope);
+    DrawSource tail(~seed, stream, scope);
     Case c = draw_case(mix, draw, tail);
-    if (within.is_full()) return c;
+    if (scope.allows_all()) return c;
     found = features_of(c, validate(c));
-    if (within.contains_all(found)) return c;
+    if (scope.features.contains_all(found)) return c;
   }
   std::string missing;
-  found.without(within).for_each([&](Feature f) { missing += " " + std::string(to_string(f)); });
+  found.without(scope.features).for_each([&](Feature f) {
+    missing += " " + std::string(to_string(f));
+  });
   throw std::invalid_argument("[generate] no case of the " + std::string(to_string(mix)) +
                               " mix does without:" + missing);
 }

@@ -5,6 +5,7 @@
 
 #include "properties/case/case.h"
 #include "properties/case/features.h"
+#include "properties/layers/scope.h"
 
 namespace rematch {
 
@@ -22,13 +23,13 @@ std::string_view to_string(Mix mix);
 
 /// The fraction of the mix's cases with features of `within`, at least, that have the feature; 0
 /// where nothing is promised.
-double floor(Mix mix, Feature feature, const FeatureSet& within = FeatureSet::all());
+double floor(Mix mix, Feature feature, const Scope& scope = everything());
 
 /// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine.
 /// The case is valid, has features of `within` only, and without checkpointing its loss requires
 /// grad. Throws std::invalid_argument that names the missing features when `within` allows no case
 /// of the mix.
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index,
-                   const FeatureSet& within = FeatureSet::all());
+                   const Scope& scope = everything());
 
 }  // namespace rematch

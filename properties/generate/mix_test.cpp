@@ -56,6 +56,8 @@ TEST_CASE("each mix keeps its promise on every feature") {
 
 TEST_CASE("the wide mix promises every feature, at least one case in 200") {
   for (std::size_t f = 0; f < kFeatureCount; ++f) {
+    // Only a subject that has layers of its own gets them.
+    if (Feature(f) == Feature::custom) continue;
     INFO(to_string(Feature(f)));
     // A rare tail is enough of what is large.
     const bool tail = Feature(f) == Feature::more_than_a_few;

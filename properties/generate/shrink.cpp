@@ -16,9 +16,9 @@ namespace {
 /// Hands repaired, valid and strictly simpler cases to `visit` until it returns true.
 class Descent {
  public:
-  Descent(const Case& c, const FeatureSet& within, const std::function<bool(Case&&)>& visit)
+  Descent(const Case& c, const Scope& scope, const std::function<bool(Case&&)>& visit)
       : c_(c),
-        within_(within),
+        scope_(scope),
         complexity_(complexity(c)),
         needs_grad_(loss_requires_grad(c)),
         visit_(visit) {}
@@ -32,7 +32,7 @@ class Descent {
     if (!(complexity(candidate) < complexity_)) return false;
     try {
       const Geometry geometry = validate(candidate);
-      if (!within_.is_full() && !within_.contains_all(features_of(candidate, geometry))) {
+      if (!scope_.allows_all() && !scope_.features.contains_all(features_of(candidate, geometry))) {
         return false;
       }
     } catch (const std::invalid_argument&) {
@@ -66,22 +66,21 @@ class Descent {
   }
 
   const Case& c_;
-  const FeatureSet& within_;
+  const Scope& scope_;
   Complexity complexity_;
   bool needs_grad_;
   const std::function<bool(Case&&)>& visit_;
 };
 
-bool visit_candidates(const Case& c, const FeatureSet& within,
-                      const std::function<bool(Case&&)>& visit) {
-  return Descent(c, within, visit).run();
+bool visit_candidates(const Case& c, const Scope& scope, const std::function<bool(Case&&)>& visit) {
+  return Descent(c, scope, visit).run();
 }
 
 }  // namespace
 
-std::vector<Case> shrink_candidates(const Case& c, const FeatureSet& within) {
+std::vector<Case> shrink_candidates(const Case& c, const Scope& scope) {
   std::vector<Case> candidates;
-  visit_candidates(c, within, [&](Case&& candidate) {
+  visit_candidates(c, scope, [&](Case&& candidate) {
     candidates.push_back(std::move(candidate));
     return false;
   });
@@ -89,7 +88,7 @@ std::vector<Case> shrink_candidates(const Case& c, const FeatureSet& within) {
 }
 
 Case shrink(Case failing, const std::function<bool(const Case&)>& still_fails, ShrinkBudget budget,
-            const FeatureSet& within) {
+            const Scope& scope) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(budget.seconds);
   int steps = 0;
@@ -98,7 +97,7 @@ Case shrink(Case failing, const std::function<bool(const Case&)>& still_fails, S
   while (found && !spent) {
     Case smaller;
     found = false;
-    visit_candidates(failing, within, [&](Case&& candidate) {
+    visit_candidates(failing, scope, [&](Case&& candidate) {
       spent = steps >= budget.steps || Clock::now() >= end;
       if (spent) return true;
       ++steps;

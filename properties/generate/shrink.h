@@ -7,6 +7,7 @@
 
 #include "properties/case/case.h"
 #include "properties/case/features.h"
+#include "properties/layers/scope.h"
 
 namespace rematch {
 
@@ -24,7 +25,7 @@ Complexity complexity(const Case& c);
 /// Valid cases that are simpler than `c` (strictly, by complexity()), the most aggressive cuts
 /// first, the seed kept, with features of `within` only. If the loss of `c` requires grad without
 /// checkpointing, so does theirs.
-std::vector<Case> shrink_candidates(const Case& c, const FeatureSet& within = FeatureSet::all());
+std::vector<Case> shrink_candidates(const Case& c, const Scope& scope = everything());
 
 struct ShrinkBudget {
   int steps = 5000;  ///< Cases that may be tried.
@@ -34,6 +35,6 @@ struct ShrinkBudget {
 /// Greedy descent: as long as a candidate still fails, goes on from it. Ends with a case of which
 /// no candidate fails, or when the budget is spent. `failing` is taken to fail.
 Case shrink(Case failing, const std::function<bool(const Case&)>& still_fails,
-            ShrinkBudget budget = {}, const FeatureSet& within = FeatureSet::all());
+            ShrinkBudget budget = {}, const Scope& scope = everything());
 
 }  // namespace rematch

@@ -47,7 +47,7 @@ void freeze(DrawSource& draw, Case& c) {
   }
   for (int i = begin; i < end; ++i) {
     LayerSpec& l = c.layers[static_cast<std::size_t>(i)];
-    if (layer_of(l).has_parameters) l.frozen = true;
+    if (has_parameters(l)) l.frozen = true;
   }
   for (LayerSpec& l : c.layers) {
     if (l.tied_to >= 0) l.frozen = c.layers[static_cast<std::size_t>(l.tied_to)].frozen;
@@ -60,7 +60,7 @@ void freeze(DrawSource& draw, Case& c) {
 bool loss_requires_grad(const Case& c) {
   if (c.protocol.input_requires_grad) return true;
   return std::any_of(c.layers.begin(), c.layers.end(),
-                     [](const LayerSpec& l) { return layer_of(l).has_parameters && !l.frozen; });
+                     [](const LayerSpec& l) { return has_parameters(l) && !l.frozen; });
 }
 
 void draw_wide_model(DrawSource& draw, Case& c) {

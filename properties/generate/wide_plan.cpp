@@ -79,8 +79,9 @@ class WidePlan {
   void draw_keep(int begin, int end, bool first_draw, CheckpointChoice& choice) {
     if (first_draw) {
       int layer = begin;
-      while (!draws(layer, layer + 1)) ++layer;
-      choice.keep.push_back({ops(layer).front(), 0});
+      // What a custom layer draws no policy can name.
+      while (layer < end && (!draws(layer, layer + 1) || ops(layer).empty())) ++layer;
+      if (layer < end) choice.keep.push_back({ops(layer).front(), 0});
       return;
     }
     if (draw_.chance(30)) {

@@ -57,7 +57,7 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
   };
   Finding finding{violating.violation, violating.index, violating.c, violating.c, 1,
                   violating.known};
-  finding.smallest = shrink(violating.c, still_fails, options.shrink, subject.implements());
+  finding.smallest = shrink(violating.c, still_fails, options.shrink, scope_of(subject));
   // A case that violates only in its worker (state shared between threads, say) does not do so
   // here: then the violation that was seen stands, for the case as it was.
   if (std::optional<Violation> violation = violation_of(finding.smallest)) {

@@ -81,11 +81,11 @@ class Campaign {
   void work() {
     try {
       const std::unique_ptr<Subject> subject = options_.make_subject();
-      const FeatureSet within = subject->implements();
-      note_within(within);
+      const Scope scope = scope_of(*subject);
+      note_within(scope);
       Workspace workspace;
       while (const std::optional<std::uint64_t> chunk = next_chunk()) {
-        commit(*chunk, run_chunk(*chunk, *subject, within, workspace));
+        commit(*chunk, run_chunk(*chunk, *subject, scope, workspace));
       }
     } catch (...) {
       const std::lock_guard lock(mutex_);
@@ -138,7 +138,7 @@ class Campaign {
   }
 
   const Tally& total() const { return total_; }
-  const FeatureSet& within() const { return within_; }
+  const Scope& scope() const { return scope_; }
   bool interrupted() const { return interrupted_; }
 
  private:
@@ -158,13 +158,12 @@ class Campaign {
     return !options_.keep_going && !tally.violating.empty();
   }
 
-  void note_within(const FeatureSet& within) {
+  void note_within(const Scope& scope) {
     const std::lock_guard lock(mutex_);
-    within_ = within;
+    scope_ = scope;
   }
 
-  Tally run_chunk(std::uint64_t chunk, Subject& subject, const FeatureSet& within,
-                  Workspace& workspace) {
+  Tally run_chunk(std::uint64_t chunk, Subject& subject, const Scope& scope, Workspace& workspace) {
     Tally tally;
     const std::uint64_t begin = chunk * kChunk;
     std::uint64_t end = begin + kChunk;
@@ -172,7 +171,7 @@ class Campaign {
     for (std::uint64_t index = begin; index < end && !ends_with(tally); ++index) {
       if (last_chunk_.load() < chunk) break;
       const Case c = options_.generate ? options_.generate(index)
-                                       : generate_case(options_.mix, options_.seed, index, within);
+                                       : generate_case(options_.mix, options_.seed, index, scope);
       run_case(index, c, subject, workspace, tally);
       judged_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -266,7 +265,7 @@ class Campaign {
   std::uint64_t committed_ = 0;
   Tally total_;
   /// What the subjects implement, each the same.
-  FeatureSet within_;
+  Scope scope_;
 };
 
 bool judged_anything(const Tally& tally, const LawSet& by) {
@@ -281,7 +280,7 @@ bool judged_anything(const Tally& tally, const LawSet& by) {
 
 /// `within`: what the subject implements.
 std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally,
-                                       const FeatureSet& within) {
+                                       const Scope& scope) {
   std::vector<std::string> shortfalls;
   if (tally.cases == 0) {
     shortfalls.emplace_back("no case was run, so nothing was checked");
@@ -294,8 +293,8 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
     return shortfalls;
   }
   if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
-  within.for_each([&](Feature feature) {
-    const double promised = floor(options.mix, feature, within);
+  scope.features.for_each([&](Feature feature) {
+    const double promised = floor(options.mix, feature, scope);
     const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
     const auto cases = static_cast<double>(tally.cases - tally.not_judged);
     const double share = found / cases;
@@ -349,7 +348,7 @@ HuntResult hunt(const HuntOptions& options) {
   result.record_hash = total.record_hash;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
-  result.shortfalls = shortfalls_of(options, total, campaign.within());
+  result.shortfalls = shortfalls_of(options, total, campaign.scope());
   result.known.resize(options.profile.entries().size());
   for (const auto& [entry, count] : total.known) result.known[entry] = count;
   std::vector<ViolatingCase> to_shrink = total.violating;

@@ -60,7 +60,7 @@ struct HuntOptions {
   std::size_t shrunk_per_law = 100;
   /// Called once in each thread of the hunt, and once in each thread that shrinks.
   std::function<std::unique_ptr<Subject>()> make_subject;
-  /// Returns case number i; empty: generate_case(mix, seed, i, subject.implements()). Called from
+  /// Returns case number i; empty: generate_case(mix, seed, i, scope_of(subject)). Called from
   /// all threads concurrently.
   std::function<Case(std::uint64_t)> generate;
   /// Setting it ends the hunt early; findings so far are kept.

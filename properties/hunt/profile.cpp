@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "properties/case/json_fields.h"
+#include "properties/layers/custom_layer.h"
 
 namespace rematch {
 namespace {
@@ -71,15 +72,25 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
     return s.empty() ? std::nullopt : std::optional<std::string>(s);
   };
   read_names(fields, "got", "a text", text, [&](const std::string& s) { entry.got.push_back(s); });
+  read_names(fields, "layers", "the name of a custom layer", text,
+             [&](const std::string& s) { entry.layers.push_back(s); });
   read_names(fields, "inject", "an injected failure", failure_named,
              [&](FailureKind kind) { entry.inject.push_back(kind); });
   fields.finish();
   return entry;
 }
 
+bool has_custom_layer(const Case& c, const std::vector<std::string>& names) {
+  return std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
+    return l.layer != nullptr &&
+           std::find(names.begin(), names.end(), l.layer->name) != names.end();
+  });
+}
+
 bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& features) {
   if (!features.contains_all(entry.when)) return false;
   if (features.without(entry.unless) != features) return false;
+  if (!entry.layers.empty() && !has_custom_layer(c, entry.layers)) return false;
   return entry.inject.empty() || std::find(entry.inject.begin(), entry.inject.end(),
                                            c.protocol.failure.kind) != entry.inject.end();
 }

@@ -22,6 +22,8 @@ struct KnownDivergence {
   /// Features that the case must have, and those that it must not have.
   FeatureSet when;
   FeatureSet unless;
+  /// If not empty: the case must have one of these custom layers, by their names.
+  std::vector<std::string> layers = {};
   /// If not empty: the injected failure must be one of these.
   std::vector<FailureKind> inject;
   /// If not empty: what came (Violation::got) must contain one of these.

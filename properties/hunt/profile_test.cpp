@@ -102,6 +102,24 @@ TEST_CASE("what an entry does not say is new") {
   KnownDivergence after_failure = twice();
   after_failure.inject = {FailureKind::forward_throws};
   is_new(after_failure);
+  KnownDivergence of_a_custom_layer = twice();
+  of_a_custom_layer.layers = {"spectral_norm"};
+  is_new(of_a_custom_layer);
+}
+
+TEST_CASE("an entry about custom layers explains the cases that have one of them") {
+  KnownDivergence entry = twice();
+  entry.when = {};
+  entry.layers = {"counter", "average"};
+  const Profile profile({entry});
+  const Violation violation{"reevaluation", "", "1", "2"};
+  Case c;
+  c.layers.resize(1);
+  c.layers[0].kind = LayerKind::custom;
+  c.layers[0].layer = declared("average: N C -> N C; state");
+  CHECK(profile.explains(violation, c, {}) == 0);
+  c.layers[0].layer = declared("other: N C -> N C; state");
+  CHECK_FALSE(profile.explains(violation, c, {}));
 }
 
 TEST_CASE("a case that breaks a known law and another one is a finding of the other one") {

@@ -4,9 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/random/philox.h"
-#include "properties/layers/feature.h"
+#include "properties/layers/scope.h"
 
 namespace rematch {
 
@@ -14,9 +15,9 @@ namespace rematch {
 /// that the choices are the same on every machine.
 class DrawSource {
  public:
-  /// `within`: the features that the case may have.
-  DrawSource(std::uint64_t seed, std::uint64_t index, const FeatureSet& within = FeatureSet::all())
-      : stream_{seed, index}, within_(within) {}
+  /// `scope`: what the case may have. Must outlive this.
+  DrawSource(std::uint64_t seed, std::uint64_t index, const Scope& scope = everything())
+      : stream_{seed, index}, scope_(scope) {}
 
   std::uint32_t word() {
     if (next_ == kBlock) {
@@ -41,7 +42,9 @@ class DrawSource {
   /// The same, and false where the case may not have `feature`. It draws in any case, so that a
   /// restriction changes as little else as possible.
   bool chance(double percent, Feature feature) { return chance(percent) && may(feature); }
-  bool may(Feature feature) const { return within_.contains(feature); }
+  bool may(Feature feature) const { return scope_.features.contains(feature); }
+  /// The layers of the subject's own.
+  std::span<const CustomLayer* const> custom_layers() const { return scope_.custom; }
   /// Takes one of two alternatives, the first in `percent` of 100 draws, where the case may have
   /// both; else the one that it may have.
   bool first(double percent, Feature one, Feature other) {
@@ -90,7 +93,7 @@ class DrawSource {
   std::uint64_t block_ = 0;
   std::array<std::uint32_t, kBlock> words_{};
   std::size_t next_ = kBlock;
-  FeatureSet within_;
+  const Scope& scope_;
 };
 
 }  // namespace rematch

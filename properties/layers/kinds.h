@@ -28,7 +28,8 @@
   KIND(add)                       \
   KIND(concat)                    \
   KIND(split)                     \
-  KIND(duplicate)
+  KIND(duplicate)                 \
+  KIND(custom)
 
 namespace rematch {
 

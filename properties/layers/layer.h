@@ -95,6 +95,8 @@ REMATCH_LAYER_KINDS(REMATCH_KIND)
 
 const Layer& layer_of(LayerKind kind);
 inline const Layer& layer_of(const LayerSpec& spec) { return layer_of(spec.kind); }
+/// Whether this layer has some: of a custom layer only its declaration knows.
+bool has_parameters(const LayerSpec& spec);
 
 /// See Layer::ops.
 std::span<const std::string_view> ops_of(const LayerSpec& spec, bool train);

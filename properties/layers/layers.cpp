@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -26,6 +27,10 @@ LayerKind layer_kind(std::string_view name) {
     if (kLayers[i]->name == name) return static_cast<LayerKind>(i);
   }
   throw std::invalid_argument("[layers] no kind of layer is called " + std::string(name));
+}
+
+bool has_parameters(const LayerSpec& spec) {
+  return layer_of(spec).has_parameters && (spec.layer == nullptr || spec.layer->parameters);
 }
 
 std::span<const std::string_view> ops_of(const LayerSpec& spec, bool train) {

@@ -53,6 +53,20 @@ int ModelDraw::find_owner(const LayerSpec& layer) {
   return found;
 }
 
+const CustomLayer* ModelDraw::draw_custom() {
+  // Wider values than other layers make would make the rest of the model slow.
+  constexpr std::int64_t kMostElements = 2048;
+  std::vector<const CustomLayer*> fitting;
+  for (const CustomLayer* layer : draw.custom_layers()) {
+    const std::vector<std::int64_t> result = layer->result_for(x());
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : result) elements *= extent;
+    if (!result.empty() && elements <= kMostElements) fitting.push_back(layer);
+  }
+  if (fitting.empty()) return nullptr;
+  return fitting[draw.below(static_cast<std::uint32_t>(fitting.size()))];
+}
+
 void ModelDraw::draw_weight(LayerSpec& layer, std::int64_t features) {
   const int owner = find_owner(layer);
   layer.features = features;

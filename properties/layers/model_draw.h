@@ -36,6 +36,8 @@ class ModelDraw {
 
   /// A stream for a layer that draws.
   int draw_stream() { return several_streams ? draw.range(0, 3) : 0; }
+  /// One of the subject's own layers that takes x; nullptr if there is none.
+  const CustomLayer* draw_custom();
   /// Draws the width and the bias of a layer with a weight, or takes over those of an earlier layer
   /// of its kind and window that it can share the weight with.
   void draw_weight(LayerSpec& layer, std::int64_t features);

@@ -13,6 +13,8 @@
 
 namespace rematch {
 
+struct CustomLayer;
+
 /// One value of the model: output `output` of layer `layer`; layer -1 is the model input.
 struct ValueRef {
   int layer = -1;
@@ -42,6 +44,10 @@ struct LayerSpec {
   int tied_to = -1;
   /// The random stream that it draws from, in 0..255.
   int stream = 0;
+  /// Of kind custom: which (properties/layers/custom_layer.h).
+  const CustomLayer* layer = nullptr;
+  /// It runs in eval mode whatever the model does.
+  bool eval = false;
   /// The operands after the first: any earlier values, also operand 0 again.
   std::vector<ValueRef> from;
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
@@ -62,6 +68,8 @@ struct FieldsOf<LayerSpec> {
       Field<L, bool>{"frozen", &L::frozen, Cost::one, "frozen"},
       Field<L, int>{"tied_to", &L::tied_to, Cost::one, "tied to {}"},
       Field<L, int>{"stream", &L::stream, Cost::one, "from stream {}"},
+      Field<L, const CustomLayer*>{"layer", &L::layer, Cost::none, "{}"},
+      Field<L, bool>{"eval", &L::eval, Cost::one, "in eval mode"},
       Field<L, std::vector<ValueRef>>{"from", &L::from, Cost::amount, "from {}"},
   };
 };

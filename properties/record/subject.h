@@ -9,6 +9,7 @@
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/layers/facts.h"
+#include "properties/layers/scope.h"
 #include "properties/record/observable.h"
 #include "properties/record/record.h"
 
@@ -62,6 +63,8 @@ class Subject {
   /// Features that cases may have. Cases with other features are neither generated nor reached by
   /// shrinking.
   virtual FeatureSet implements() const { return FeatureSet::all(); }
+  /// Layers of the subject's own that cases may have, in layers of kind custom.
+  virtual std::vector<const CustomLayer*> custom_layers() const { return {}; }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
     return Observables::all().without(
@@ -97,11 +100,12 @@ class Subject {
   /// An error of the implementation under test goes into record.error; an exception other than the
   /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c).
   /// Different threads use different Subject objects.
-  /// An error of the implementation under test goes into record.error. An exception counts as a
-  /// crash and violates the law `survives`. `geometry` is validate(c). Each thread uses its own
-  /// Subject object.
   virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
                    Record& record) = 0;
 };
+
+inline Scope scope_of(const Subject& subject) {
+  return {subject.implements(), subject.custom_layers()};
+}
 
 }  // namespace rematch

@@ -290,6 +290,7 @@ Vars add(const LayerRun& l) {
 }  // namespace
 
 bool is_determined(const LayerSpec& spec, bool train) {
+  if (spec.kind == LayerKind::custom) return false;
   return !train || !layer_of(spec).draws(spec);
 }
 
@@ -347,6 +348,8 @@ std::vector<Vars> run(LayerRun& l) {
       return split(l);
     case LayerKind::duplicate:
       return {x, x};
+    case LayerKind::custom:
+      break;
   }
   return {x};
 }

@@ -1,4 +1,6 @@
 // How the engine runs each kind of layer.
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "engine/ops/activation.h"
@@ -14,6 +16,7 @@
 #include "engine/ops/pool2d.h"
 #include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
+#include "properties/layers/custom_layer.h"
 #include "properties/subjects/engine_model.h"
 
 namespace rematch {
@@ -75,6 +78,9 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
     }
     case LayerKind::duplicate:
       return {x, x};
+    case LayerKind::custom:
+      throw std::invalid_argument("[engine] layer " + std::to_string(layer) + " (" +
+                                  spec.layer->name + ") is known to another subject only");
   }
   return operands;
 }

@@ -22,6 +22,7 @@ constexpr int kProtocol = 1;
 constexpr int kMostNesting = 10;
 constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kMostLayers = 1024;
 constexpr std::size_t kLongestScript = std::size_t{1} << 20;
 constexpr std::size_t kLongestText = std::size_t{1} << 16;
 
@@ -49,6 +50,20 @@ Set read_set(JsonFields& fields, const char* name, Named named) {
     set.insert(*value);
   }
   return set;
+}
+
+std::vector<const CustomLayer*> read_layers(JsonFields& fields) {
+  std::vector<const CustomLayer*> layers;
+  const Json* list = fields.find("layers");
+  if (list == nullptr) return layers;
+  need_array(kWhat, *list, fields.path("layers"), kMostLayers);
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const Json& text = (*list)[i];
+    const std::string path = indexed(fields.path("layers"), i);
+    if (!text.is_string()) fields.fail(path, "the declaration of a layer", show_json(text));
+    layers.push_back(declared(text.get_ref<const std::string&>()));
+  }
+  return layers;
 }
 
 /// The message that is the object's one field.
@@ -107,6 +122,7 @@ void ProcessSubject::start() {
     implements_ = read_set<FeatureSet>(hello, "implements", feature_named);
     observes_ = read_set<Observables>(hello, "observes", observable_named)
                     .without({Observable::displacement, Observable::host_agreement});
+    custom_layers_ = read_layers(hello);
     hello.read("may_vary", may_vary_);
     hello.read("rounds", rounds_, kLongestName);
     if (rounds_ != "equal" && !rounds_differently()) {

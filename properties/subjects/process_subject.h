@@ -32,6 +32,7 @@ class ProcessSubject final : public Subject {
 
   std::string_view name() const override { return name_; }
   FeatureSet implements() const override { return implements_; }
+  std::vector<const CustomLayer*> custom_layers() const override { return custom_layers_; }
   Observables observes() const override { return observes_; }
   bool may_vary() const override { return may_vary_; }
   bool is_foreign() const override { return true; }
@@ -53,6 +54,7 @@ class ProcessSubject final : public Subject {
   std::unique_ptr<ChildProcess> process_;
   std::string name_;
   FeatureSet implements_;
+  std::vector<const CustomLayer*> custom_layers_;
   Observables observes_;
   bool may_vary_ = false;
   std::string rounds_ = "equal";

@@ -45,7 +45,24 @@ void append_tensor(std::string& out, const Tensor& t) {
   out += "\"}";
 }
 
-void append_model(std::string& out, const Geometry& g) {
+/// The shapes that custom layers take; a subject can work out all others.
+void append_custom_operands(std::string& out, const Case& c, const Geometry& g) {
+  std::vector<int> custom;
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    if (c.layers[i].layer != nullptr) custom.push_back(static_cast<int>(i));
+  }
+  if (custom.empty()) return;
+  const Shape input(c.input);
+  out += ",\"custom_operands\":";
+  append_array(out, custom, [&](int layer) {
+    out += fmt::format("{{\"layer\":{},\"shape\":", layer);
+    append_array(out, g.shape_of({layer - 1, 0}, input).dims(),
+                 [&](std::int64_t extent) { out += std::to_string(extent); });
+    out += '}';
+  });
+}
+
+void append_model(std::string& out, const Case& c, const Geometry& g) {
   out += ",\"model\":{\"live\":";
   append_array(out, g.live, [&](const std::vector<ValueRef>& values) {
     append_array(out, values,
@@ -63,6 +80,7 @@ void append_model(std::string& out, const Geometry& g) {
   append_array(out, g.buffers, [&](const ParameterInfo& b) {
     out += fmt::format("{{\"layer\":{},\"role\":\"{}\"}}", b.layer, b.role);
   });
+  append_custom_operands(out, c, g);
   out += '}';
 }
 
@@ -128,7 +146,7 @@ namespace {
 
 void append_case(std::string& out, const Case& c, const Geometry& geometry) {
   out += ",\"case\":" + on_one_line(to_json(c));
-  append_model(out, geometry);
+  append_model(out, c, geometry);
   Arrays(c, geometry).append(out, geometry);
 }
 

@@ -45,22 +45,26 @@ def load(place: str) -> Any:
     return found
 
 
-def _torch_subject(**options: Any) -> Any:
+def _torch_subject(arguments: argparse.Namespace, **options: Any) -> Any:
     try:
-        from rematch.pytorch import TorchSubject
+        from rematch.pytorch import LIBRARY, TorchSubject
     except ImportError as error:
         raise SystemExit(f"PyTorch cannot be loaded ({error}); pip install torch") from None
-    return TorchSubject(**options)
+    layers = [] if arguments.no_library else list(LIBRARY)
+    if arguments.layers:
+        layers += load(arguments.layers)
+    return TorchSubject(
+        variant=arguments.variant, observe=arguments.observe, layers=layers, **options
+    )
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    options = {"variant": arguments.variant, "observe": arguments.observe}
     if arguments.what == "pytorch":
-        return serve(_torch_subject(**options))
+        return serve(_torch_subject(arguments))
     function: Callable[..., Any] = load(arguments.what)
     if not callable(function):
         raise SystemExit(f"{arguments.what}: a function expected, got {type(function).__name__}")
-    return serve(_torch_subject(name=arguments.what, checkpoint=function, **options))
+    return serve(_torch_subject(arguments, name=arguments.what, checkpoint=function))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,6 +91,16 @@ def _parser() -> argparse.ArgumentParser:
         choices=["cheap", "all"],
         default="all",
         help="all: masks, executions and saved bytes, too; cheap is twice as fast (all)",
+    )
+    parser.add_argument(
+        "--layers",
+        metavar="SCRIPT:LIST",
+        help="a list of rematch.pytorch.CustomLayer, modules that cases are to have as well",
+    )
+    parser.add_argument(
+        "--no-library",
+        action="store_true",
+        help="leave out the modules of rematch.pytorch.library",
     )
     return parser
 

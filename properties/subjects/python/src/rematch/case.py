@@ -32,6 +32,9 @@ class Layer:
     frozen: bool = False
     tied_to: int = -1
     stream: int = 0
+    layer: str = ""
+    """Of kind custom: the declaration."""
+    eval: bool = False
     operands: tuple[ValueRef, ...] = ()
     """The operands after the first; `from` in JSON."""
 
@@ -150,6 +153,8 @@ class Model:
     parameters: tuple[Parameter, ...]
     layer_parameters: tuple[tuple[int, ...], ...]
     buffers: tuple[Parameter, ...] = ()
+    custom_operands: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Custom layers, and the shapes that they take."""
 
 
 @cache
@@ -220,4 +225,7 @@ def model_from_json(json: dict[str, Any]) -> Model:
         parameters=tuple(_make(Parameter, p) for p in json.get("parameters", [])),
         layer_parameters=tuple(tuple(p) for p in json["layer_parameters"]),
         buffers=tuple(_make(Parameter, b) for b in json.get("buffers", [])),
+        custom_operands=tuple(
+            (c["layer"], tuple(c["shape"])) for c in json.get("custom_operands", [])
+        ),
     )

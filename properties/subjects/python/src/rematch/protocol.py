@@ -70,6 +70,8 @@ class Subject:
     because each is compiled for itself."""
     exports: bool = False
     """Whether export() is defined."""
+    layers: Sequence[str] = ()
+    """Declarations of layers of the subject's own; see PROTOCOL.md."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
         """Those of `features`, all that there are, that cases may have."""
@@ -132,6 +134,7 @@ class _Session:
             "may_vary": subject.may_vary,
             "rounds": subject.rounds,
             "exports": subject.exports,
+            "layers": list(subject.layers),
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:

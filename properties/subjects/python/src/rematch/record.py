@@ -77,15 +77,17 @@ class Record:
     def draw(
         self,
         layer: int,
-        drawn: np.ndarray,
+        elements: int,
+        hashed: str,
         *,
         execution: int = 0,
         step: int = 0,
         microbatch: int = 0,
         stream: int = 0,
     ) -> None:
-        """Notes what a layer drew, its mask or its noise. Only a hash of it is kept."""
-        entry = {"hash": hash64(bits_of(drawn)), "elements": drawn.size}
+        """Notes that a layer drew `elements` numbers, its mask or its noise; `hashed` is their
+        hash64()."""
+        entry = {"hash": hashed, "elements": elements}
         _place(entry, step, microbatch)
         _add(entry, layer=layer, execution=execution, stream=stream)
         self._append("draws", entry)

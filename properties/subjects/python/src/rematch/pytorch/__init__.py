@@ -11,11 +11,15 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from rematch.case import Case
 from rematch.protocol import Request, Subject, Unsupported
+from rematch.pytorch.custom import CustomLayer
+from rematch.pytorch.library import LIBRARY
 from rematch.pytorch.memory import Memory
 from rematch.pytorch.model import Checkpoint, TorchModel, Wiring, wire
 from rematch.pytorch.run import Run
 from rematch.pytorch.watch import Eye, Watch
 from rematch.record import Record
+
+__all__ = ["LIBRARY", "CustomLayer", "TorchSubject"]
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",
@@ -51,7 +55,7 @@ class TorchSubject(Subject):
 
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
     from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
-    `observe` is "cheap" or "all".
+    `observe` is "cheap" or "all". `layers` are put among those that the harness knows.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class TorchSubject(Subject):
         checkpoint: Checkpoint = torch_checkpoint.checkpoint,
         variant: str = "both",
         observe: str = "all",
+        layers: Sequence[CustomLayer] = LIBRARY,
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
@@ -72,6 +77,8 @@ class TorchSubject(Subject):
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
+        self._custom = {layer.declaration: layer for layer in layers}
+        self.layers = list(self._custom)
         self._wired: tuple[Case, list[Wiring]] | None = None
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
@@ -107,8 +114,8 @@ class TorchSubject(Subject):
         watch = Watch(record)
         if self._observe == "all":
             watch = Eye(record, memory, request.checkpointed, request.layer_values)
-        model = TorchModel(request, self._wired[1], watch, self._checkpoint)
-        memory.belongs_to_model([*model.parameters, *model.buffers])
+        model = TorchModel(request, self._wired[1], watch, self._checkpoint, custom=self._custom)
+        memory.belongs_to_model(model.all_tensors())
         try:
             Run(request, model, record).go()
         except Unsupported:

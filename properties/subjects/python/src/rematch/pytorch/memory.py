@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 class Kept:
     """A tensor that a graph keeps: counted from when it is packed until the graph lets go of it."""
 
-    __slots__ = ("_count", "_name", "value")
+    __slots__ = ("__weakref__", "_count", "_name", "value")
 
     def __init__(self, value: Any, count: dict[int, list[int]], name: int, size: int) -> None:
         self.value = value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkp
 
 from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.protocol import Request
+from rematch.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.pytorch.layers import LAYERS, native_dropout
 from rematch.pytorch.policy import contexts_for
 from rematch.pytorch.streams import DRAWS, draws_elsewhere, generators_of
@@ -92,10 +93,13 @@ class TorchModel:
     watch: Watch
     checkpoint: Checkpoint = checkpoint
     injection: Injection = field(default_factory=Injection)
+    custom: Mapping[str, CustomLayer] = field(default_factory=dict)
+    """The subject's own layers, by their declarations."""
 
     def __post_init__(self) -> None:
         case, model, arrays = self.request.case, self.request.model, self.request.arrays
         self.train = case.protocol.train
+        self._custom = instances_of(self.request, self.custom)
         self.parameters = [torch.from_numpy(a.copy()) for a in arrays.parameters]
         for parameter, info in zip(self.parameters, model.parameters, strict=True):
             parameter.requires_grad_(not info.frozen)
@@ -116,6 +120,27 @@ class TorchModel:
         kept = {keep.op for choice in case.choices() for keep in choice.keep}
         self._own = self.checkpoint is checkpoint
         self._layers = LAYERS | ({"dropout": native_dropout} if "dropout" in kept else {})
+
+    def trained(self) -> list[list[Tensor]]:
+        """The tensors that make up each parameter: one, or all of a custom layer."""
+        groups = [[p] for p in self.parameters]
+        for group, info in zip(groups, self.request.model.parameters, strict=True):
+            if own := self._custom.get(info.layer):
+                group[:] = own.module.parameters()
+        return groups
+
+    def all_tensors(self) -> Iterator[Tensor]:
+        """Parameters and buffers, those within custom layers included."""
+        yield from (*self.parameters, *self.buffers)
+        for own in self._custom.values():
+            yield from own.module.parameters()
+            yield from own.module.buffers()
+
+    def buffer(self, index: int) -> Tensor:
+        """A buffer as it is now: one, or all state of a custom layer."""
+        layer = self.request.model.buffers[index].layer
+        own = self._custom.get(layer)
+        return self.buffers[index] if own is None else to_one(state_of(own.module))
 
     def forward(self, state: Forward) -> Values:
         """The model's outputs under the request's plan. `state` must outlive the graph."""
@@ -150,9 +175,14 @@ class TorchModel:
         try:
             layer = self.injection.applied_to(index, layer, forward=execution == 0)
             operands = [values[at] for at in wiring.operands]
-            if draws_elsewhere(layer, self.train):
+            outputs: Sequence[Tensor]
+            own = self._custom.get(index)
+            if own is not None:
+                outputs = (own.run(operands[0], self.train and not layer.eval),)
+                self.watch.replaced(own.module.buffers())
+            elif draws_elsewhere(layer, self.train):
                 generator = self.generators[layer.stream]
-                outputs: Sequence[Tensor] = (DRAWS[layer.kind](layer, operands[0], generator),)
+                outputs = (DRAWS[layer.kind](layer, operands[0], generator),)
             else:
                 outputs = self._layers[layer.kind](
                     layer, operands, self._parameters_of[index], self._buffers_of[index], self.train

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rematch.protocol import Request
+from rematch.pytorch.custom import to_one
 from rematch.pytorch.layers import loss_of
 from rematch.pytorch.model import Forward, Injection, TorchModel
 from rematch.pytorch.trial import WrittenTo, left_behind
@@ -25,10 +26,12 @@ class Run:
         self._protocol = request.case.protocol
         self._model = model
         self._record = record
-        self._fired = [0] * len(model.parameters)
-        for index, parameter in enumerate(model.parameters):
-            if parameter.requires_grad:
-                parameter.register_hook(self._counter(index))
+        self._parameters = model.trained()
+        self._fired = [[0] * len(group) for group in self._parameters]
+        for group, fired in zip(self._parameters, self._fired, strict=True):
+            for at, parameter in enumerate(group):
+                if parameter.requires_grad:
+                    parameter.register_hook(self._counter(fired, at))
         self._set_prior_gradients()
 
     def go(self) -> None:
@@ -50,26 +53,28 @@ class Run:
             output = self._model.evaluate(torch.from_numpy(array.copy()))
             self._note("reevaluation", output, step=protocol.steps - 1)
 
-    def _counter(self, index: int) -> Any:
-        def fired(_: Tensor) -> None:
-            self._fired[index] += 1
+    def _counter(self, fired: list[int], at: int) -> Any:
+        def count(_: Tensor) -> None:
+            fired[at] += 1
 
-        return fired
+        return count
 
-    def _trained(self) -> list[Tensor]:
-        return [p for p in self._model.parameters if p.requires_grad]
+    def _all(self) -> list[Tensor]:
+        return [p for group in self._parameters for p in group]
 
     def _set_prior_gradients(self) -> None:
-        for parameter in self._trained():
+        for parameter in self._all():
+            if not parameter.requires_grad:
+                continue
             prior = self._protocol.prior_gradients
             parameter.grad = torch.ones_like(parameter) if prior else None
 
     def _drop_gradients(self) -> None:
-        for parameter in self._model.parameters:
+        for parameter in self._all():
             parameter.grad = None
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
-        protocol, parameters = self._protocol, self._model.parameters
+        protocol, parameters = self._protocol, self._all()
         if not parameters:
             return None
         if protocol.optimizer == "adam":
@@ -118,8 +123,8 @@ class Run:
                 self._run_backward(waiting.pop())
         while waiting:
             self._run_backward(waiting.pop())
-        for index, parameter in enumerate(self._model.parameters):
-            self._note("parameter_gradient", parameter.grad, step=step, index=index)
+        for index, group in enumerate(self._parameters):
+            self._note("parameter_gradient", _gradient(group), step=step, index=index)
 
     def _autocast(self, wanted: bool) -> AbstractContextManager[Any]:
         if not wanted:
@@ -160,7 +165,8 @@ class Run:
     def _run_backward(self, state: Forward) -> None:
         watch = self._model.watch
         place = {"step": state.step, "microbatch": state.microbatch}
-        self._fired[:] = [0] * len(self._fired)
+        for fired in self._fired:
+            fired[:] = [0] * len(fired)
         loss, state.loss = state.loss, None
         assert loss is not None and state.input is not None
         if loss.requires_grad:
@@ -174,14 +180,14 @@ class Run:
         self._note_moment("after_backward", place)
         del loss
         self._note("input_gradient", state.input.grad, **place)
-        self._record.hooks(self._fired, **place)
+        self._record.hooks([max(fired, default=0) for fired in self._fired], **place)
         self._record.executions(state.executions, **place)
 
     def _note_state(self, step: int) -> None:
-        for index, parameter in enumerate(self._model.parameters):
-            self._note("parameter", parameter, step=step, index=index)
-        for index, buffer in enumerate(self._model.buffers):
-            self._note("buffer", buffer, step=step, index=index)
+        for index, group in enumerate(self._parameters):
+            self._note("parameter", _whole(group), step=step, index=index)
+        for index in range(len(self._model.buffers)):
+            self._note("buffer", self._model.buffer(index), step=step, index=index)
         self._note_stream("after_step", step=step)
 
     def _note_moment(self, moment: str, place: dict[str, int]) -> None:
@@ -201,3 +207,16 @@ class Run:
         self._record.observe(
             quantity, to_numpy(t), requires_grad=t.requires_grad, dtype=dtype, **place
         )
+
+
+def _whole(group: list[Tensor]) -> Tensor:
+    return group[0] if len(group) == 1 else to_one(group)
+
+
+def _gradient(group: list[Tensor]) -> Tensor | None:
+    """The gradient of what counts as one parameter. A part without one has NaN in its place."""
+    if len(group) == 1:
+        return group[0].grad
+    if all(p.grad is None for p in group):
+        return None
+    return to_one(torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group)

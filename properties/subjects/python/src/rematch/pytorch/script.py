@@ -62,7 +62,8 @@ class Script(ModelText):
         seed = [f"torch.manual_seed({self._case.seed if style.exact else style.seed})"]
         further = max((layer.stream for layer in self._case.layers), default=0)
         if further:
-            made = f"torch.Generator().manual_seed({self._case.seed if style.exact else style.seed})"
+            start = self._case.seed if style.exact else style.seed
+            made = f"torch.Generator().manual_seed({start})"
             seed.append(f"generators = [{made} for _ in range({further})]")
         # What is drawn must be the same in both runs.
         if not self._layers.tensors.drawn:

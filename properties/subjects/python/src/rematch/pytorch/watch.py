@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,10 @@ class Place:
     microbatch: int
     stream: int = 0
     saves: int = 0
+    draws: list[tuple[int, str]] = field(default_factory=list)
+    """What was drawn: how many numbers each time, and their hash."""
+    complete: bool = False
+    """The layer has returned."""
     runs: dict[str, int] = field(default_factory=dict)
     """How often each operator has run."""
     made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
@@ -63,7 +68,10 @@ class Watch:
     def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """The layer has returned what it made of `operands`."""
         place = self.place
-        if self.record is None or place is None or place.execution != 0:
+        if self.record is None or place is None:
+            return
+        place.complete = True
+        if place.execution != 0:
             return
         for k, output in enumerate(outputs):
             flag = output.requires_grad
@@ -76,6 +84,9 @@ class Watch:
     def leave(self, outer: Place | None) -> None:
         """The layer is over, perhaps because early stop or an error ended it."""
         self.place = outer
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        """These are buffers of the model, perhaps others than before."""
 
     def starts(self, input: Tensor, target: Tensor) -> None:
         """A forward begins, on these."""
@@ -110,6 +121,14 @@ class _Operators(TorchDispatchMode):
         return result
 
 
+def _results_of(func: Any, result: Any) -> Sequence[Any]:
+    if not isinstance(result, (tuple, list)):
+        return (result,)
+    # The workspace at the end has a value only where something is recorded.
+    return result[:3] if func is _RNN else result
+
+
+_RNN = torch.ops.aten.mkldnn_rnn_layer.default
 _CAST = torch.ops.aten._to_copy.default
 _RRELU = torch.ops.aten.rrelu_with_noise.default
 _DRAWS: dict[Any, bool] = {}
@@ -120,12 +139,47 @@ def _drawn(func: Any, args: Any, result: Any) -> Tensor | None:
     """What an operator drew: its mask or its noise."""
     draws = _DRAWS.get(func)
     if draws is None:
-        draws = _DRAWS[func] = torch.Tag.nondeterministic_seeded in func.tags
+        # Fused attention has no dropout on a CPU.
+        seeded = torch.Tag.nondeterministic_seeded in func.tags
+        draws = _DRAWS[func] = seeded and "attention" not in func._schema.name
     if not draws:
         return None
     if func is _RRELU:
         return args[1]
     return result if isinstance(result, Tensor) else result[1]
+
+
+class Draws:
+    """What layers draw, each execution as one."""
+
+    def __init__(self, record: Record | None) -> None:
+        self._record = record
+        self._forwards: dict[tuple[int, int, int], list[tuple[int, str]]] = {}
+
+    def add(self, place: Place, drawn: np.ndarray) -> None:
+        place.draws.append((drawn.size, hash64(bits_of(drawn))))
+
+    def note(self, place: Place) -> None:
+        """An execution is over."""
+        where = (place.step, place.microbatch, place.layer)
+        draws = place.draws
+        if place.execution == 0 and draws:
+            self._forwards[where] = draws
+        forward = self._forwards.get(where, [])
+        # Early stop may end a layer between two draws: what it drew until then is to be the same.
+        if place.kind == "custom" and not place.complete and draws == forward[: len(draws)]:
+            draws = forward
+        if draws and self._record is not None:
+            elements = sum(size for size, _ in draws)
+            hashed = draws[0][1] if len(draws) == 1 else hash64(repr(draws).encode())
+            self._record.draw(
+                place.layer,
+                elements,
+                hashed,
+                execution=place.execution,
+                stream=place.stream,
+                **place.where(),
+            )
 
 
 class Eye(Watch):
@@ -140,7 +194,17 @@ class Eye(Watch):
         self._saves = values and not checkpointed
         self._operators = _Operators(self)
         self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
+        self._kept: list[tuple[weakref.ref[Kept], int, dict[str, Any]]] = []
+        self._draws = Draws(record)
         self._looking = False
+
+    def leave(self, outer: Place | None) -> None:
+        if self.place is not None:
+            self._draws.note(self.place)
+        super().leave(outer)
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        self._memory.belongs_to_model(state)
 
     def starts(self, input: Tensor, target: Tensor) -> None:
         super().starts(input, target)
@@ -182,6 +246,11 @@ class Eye(Watch):
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         memory = self._memory
+        # What a layer saved on a way that its output does not depend on is gone by now.
+        for kept, layer, value in self._kept:
+            if kept() is not None:
+                self.record.value(layer, **value)
+        self._kept.clear()
         temporaries = memory.temporaries() if moment == "after_backward" else 0
         if place.get("retained"):
             temporaries = 0
@@ -204,14 +273,8 @@ class Eye(Watch):
         with self._look():
             drawn = _drawn(func, args, result)
             if drawn is not None:
-                self.record.draw(
-                    place.layer,
-                    to_numpy(drawn),
-                    execution=place.execution,
-                    stream=place.stream,
-                    **place.where(),
-                )
-            for t in (result,) if isinstance(result, Tensor) else result:
+                self._draws.add(place, to_numpy(drawn))
+            for t in _results_of(func, result):
                 if isinstance(t, Tensor):
                     name, _ = self._memory.name(t)
                     # Whether autocast casts or finds a cast in its cache is no matter.
@@ -233,11 +296,14 @@ class Eye(Watch):
         return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))
 
     def _pack(self, t: Tensor) -> Kept:
-        if self._saves and self.place is not None:
+        kept = self._memory.keep(t, t)
+        place = self.place
+        if self._saves and place is not None:
             with self._look():
-                self._note(t, self.place.saves, saved=True)
-            self.place.saves += 1
-        return self._memory.keep(t, t)
+                value = self._value(t, place.saves, saved=True)
+            self._kept.append((weakref.ref(kept), place.layer, value))
+            place.saves += 1
+        return kept
 
     def _note(self, t: Tensor, index: int, **what: Any) -> None:
         self.record.value(self.place.layer, **self._value(t, index, **what))

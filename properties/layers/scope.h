@@ -1,0 +1,39 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "properties/layers/custom_layer.h"
+#include "properties/layers/feature.h"
+
+namespace rematch {
+
+/// What cases may have, because the subject implements it.
+struct Scope {
+  /// All that the harness knows of: everything but custom layers.
+  Scope() : Scope(FeatureSet::all()) {}
+  // Implicit: a set of features is a scope without custom layers.
+  Scope(const FeatureSet& allowed, std::vector<const CustomLayer*> own = {})
+      : features(allowed), custom(std::move(own)) {
+    if (custom.empty()) features.erase(Feature::custom);
+    if (!features.contains(Feature::custom)) custom.clear();
+  }
+
+  FeatureSet features;
+  /// The layers of the subject's own, for layers of kind custom.
+  std::vector<const CustomLayer*> custom;
+
+  /// No case can have anything that is not in here, but for custom layers if there are none.
+  bool allows_all() const {
+    return features.contains_all(FeatureSet::all().without({Feature::custom}));
+  }
+  friend bool operator==(const Scope&, const Scope&) = default;
+};
+
+/// The scope of the reference engine.
+inline const Scope& everything() {
+  static const Scope scope;
+  return scope;
+}
+
+}  // namespace rematch
