@@ -14,15 +14,18 @@ foreach(room engine properties)
     PATTERN "entries.h" EXCLUDE
     PATTERN "testing" EXCLUDE)
 endforeach()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)
 
-# Subjects in other processes, where the program finds them.
+# The component "program" is the program and what it reads, where it finds it: all that a wheel has.
+foreach(folder regressions subjects/profiles)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/${folder}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
+endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/python/src/rematch
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch/python
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch/python COMPONENT program
   PATTERN "__pycache__" EXCLUDE)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/profiles
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch)
+install(FILES ${PROJECT_SOURCE_DIR}/properties/subjects/PROTOCOL.md
+  ${PROJECT_SOURCE_DIR}/properties/subjects/protocol.schema.json
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
 
 install(EXPORT rematchTargets NAMESPACE rematch::
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)

@@ -122,6 +122,11 @@ void JsonFields::read(const char* name, std::string& to, std::size_t longest) {
   }
 }
 
+void JsonFields::need_version(const char* name, int version) {
+  const int got = integer<int>(need(name), path(name));
+  if (got != version) fail(path(name), std::to_string(version), std::to_string(got));
+}
+
 void JsonFields::finish() const {
   if (seen_ == object_.size()) return;
   for (const auto& [name, value] : object_.items()) {

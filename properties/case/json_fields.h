@@ -47,6 +47,24 @@ class JsonFields {
 
   void read(const char* name, std::string& to, std::size_t longest);
 
+  /// Checks that the field is there and says `version`.
+  void need_version(const char* name, int version);
+
+  /// Calls add(value) for each name of `list`, the field `name`, as `named` knows it. It gives
+  /// nullopt for names that are not `expected`.
+  template <class Named, class Add>
+  void read_names(const char* name, const Json& list, std::string_view expected, Named named,
+                  Add add) const {
+    constexpr std::size_t kMostNames = 4096;
+    need_array(what_, list, path(name), kMostNames);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto value = list[i].is_string() ? named(list[i].get_ref<const std::string&>())
+                                             : decltype(named(std::string())){};
+      if (!value) fail(indexed(path(name), i), std::string(expected), show_json(list[i]));
+      add(*value);
+    }
+  }
+
   template <class Number>
   void read(const char* name, Number& to) {
     if (const Json* value = find(name)) scalar(*value, path(name), to);

@@ -51,6 +51,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
   if (!directory) return;
   const std::unique_ptr<Subject> subject = a.subject.make();
   const Scope scope = scope_of(*subject);
+  outcome.hunt.versions = subject->versions();
   Workspace workspace;
   RunProgress progress(a.quiet || a.json);
   for (const std::filesystem::path& file : regression_files(*directory)) {
@@ -75,7 +76,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
         o.profile.first_new(verdicts, c, features_of(c, workspace.geometry));
     if (violation == nullptr) continue;
     outcome.reports.push_back(
-        {*violation, c, 1, file, {}, true, replay_line(a, file), std::string()});
+        {*violation, c, 1, file, {}, true, replay_line(a, file), {}, outcome.hunt.versions});
     if (!a.keep_going) return;
   }
 }
@@ -115,7 +116,8 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
                                {},
                                false,
                                replay_line(a, file),
-                               numbered_line(a, o.seed, f.index)});
+                               numbered_line(a, o.seed, f.index),
+                               outcome.hunt.versions});
     reserve_file(outcome.reports.back());
   }
 }

@@ -18,6 +18,7 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   const HuntResult& r = outcome.hunt;
   Json j;
   j["subject"] = a.subject.name;
+  if (!r.versions.empty()) j["versions"] = r.versions;
   j["device"] = a.subject.device;
   j["build"] = build_kind();
   j["mix"] = a.mix;

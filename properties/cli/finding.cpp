@@ -53,6 +53,14 @@ std::string file_name(const std::string& subject, const Finding& finding, std::u
 
 std::string statement_of(std::string_view law) { return std::string(find_law(law)->statement); }
 
+std::string text_of(const Versions& versions) {
+  std::string text;
+  for (const auto& [name, version] : versions) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, version);
+  }
+  return text;
+}
+
 std::string text_of(const Report& r) {
   const Paint paint(colour_wanted(1));
   std::string text = fmt::format(
@@ -64,6 +72,7 @@ std::string text_of(const Report& r) {
   text += fmt::format("  again:    {}\n", paint.cyan(r.again));
   if (!r.unshrunk.empty() && r.unwritable.empty())
     text += fmt::format("  unshrunk: {}\n", r.unshrunk);
+  if (!r.versions.empty()) text += fmt::format("  versions: {}\n", text_of(r.versions));
   return text + "\n";
 }
 
@@ -80,6 +89,7 @@ nlohmann::ordered_json json_of(const Report& r) {
   j["saved_case"] = r.saved;
   j["again"] = r.again;
   if (!r.unshrunk.empty()) j["unshrunk"] = r.unshrunk;
+  if (!r.versions.empty()) j["versions"] = r.versions;
   return j;
 }
 

@@ -25,6 +25,7 @@ struct Report {
   /// case).
   std::string again;
   std::string unshrunk;
+  Versions versions;
 };
 
 /// "rematch-engine-R1-dropout-masks-seed1-case0-1f2e3d4c.json": subject, law, seed and case, and a
@@ -42,6 +43,9 @@ void reserve_file(Report& report);
 /// Writes the case into its file. On failure, prints the reason to stderr and, if `text`, the case
 /// to stdout.
 void save(const Report& report, bool text);
+
+/// "python 3.11.2, torch 2.15.0".
+std::string text_of(const Versions& versions);
 
 /// What the law states, as one sentence.
 std::string statement_of(std::string_view law);

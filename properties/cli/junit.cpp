@@ -70,13 +70,21 @@ std::string junit_xml(const CheckArguments& a, const HuntOptions& o, const Check
   if (!troubles.empty()) ++suite.failures;
   suite.add("the check itself",
             troubles.empty() ? "" : fmt::format("      <failure>{}</failure>\n", xml(troubles)));
+  std::string properties;
+  for (const auto& [name, version] : r.versions) {
+    properties +=
+        fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(version));
+  }
+  if (!properties.empty()) {
+    properties = fmt::format("    <properties>\n{}    </properties>\n", properties);
+  }
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
       "<testsuites>\n"
       "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n"
-      "{}  </testsuite>\n</testsuites>\n",
+      "{}{}  </testsuite>\n</testsuites>\n",
       xml(fmt::format("rematch check, {}, {} mix, seed {}", a.subject.name, a.mix, o.seed)),
-      suite.count, suite.failures, suite.skipped, r.seconds, suite.tests);
+      suite.count, suite.failures, suite.skipped, r.seconds, properties, suite.tests);
 }
 
 }  // namespace rematch::cli

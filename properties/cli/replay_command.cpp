@@ -70,8 +70,9 @@ void for_each_verdict(const Replay& r, const LawSet& asked, Visit visit) {
   }
 }
 
-Json replay_json(const Replay& r, const LawSet& asked) {
+Json replay_json(const Replay& r, const LawSet& asked, const Versions& versions) {
   Json j;
+  if (!versions.empty()) j["versions"] = versions;
   j["case"] = Json::parse(to_json(r.c));
   Json verdicts = Json::array();
   for_each_verdict(r, asked, [&](const Law& law, Verdict verdict, const Violation* violation) {
@@ -236,7 +237,7 @@ int run_replay(const ReplayArguments& a) {
     return status;
   }
   if (a.json) {
-    print_out(replay_json(r, asked).dump(2) + "\n");
+    print_out(replay_json(r, asked, subject->versions()).dump(2) + "\n");
     return status;
   }
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
@@ -246,6 +247,9 @@ int run_replay(const ReplayArguments& a) {
   print_out("again: " +
             again("replay" + a.laws.options() + a.subject.options() + " " + a.choice.options()) +
             "\n");
+  if (const std::string versions = text_of(subject->versions()); !versions.empty()) {
+    print_out("versions: " + versions + "\n");
+  }
   return status;
 }
 

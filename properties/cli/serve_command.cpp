@@ -7,6 +7,7 @@
 #include "properties/cli/commands.h"
 #include "properties/output/terminal.h"
 #include "properties/record/json.h"
+#include "properties/subjects/answers.h"
 
 namespace rematch::cli {
 namespace {
@@ -62,10 +63,13 @@ Json names_of(const Set& set) {
 
 Json hello_of(const Subject& subject) {
   return {{"hello",
-           {{"protocol", 1},
+           {{"protocol", kProtocol},
             {"name", subject.name()},
+            {"versions", subject.versions()},
             {"implements", names_of(subject.implements())},
             {"observes", names_of(subject.observes())},
+            // Arrays are made from the case here, wherever they come.
+            {"files", true},
             {"may_vary", subject.may_vary()}}}};
 }
 

@@ -17,6 +17,7 @@ using testing::contains;
 using testing::Outcome;
 using testing::run_line;
 using testing::ScratchFolder;
+using testing::text_of;
 
 Outcome run(const std::string& arguments, const fs::path& folder, const std::string& before = "") {
   return run_line(before + "'" REMATCH_PROGRAM "' " + arguments, folder);
@@ -29,6 +30,21 @@ const std::string kServeFault = "'" REMATCH_PROGRAM " serve --subject engine:S1'
 void write_profile(const fs::path& file, const char* laws) {
   std::ofstream(file) << R"({"format": 1, "known": [{"id": "twice", "laws": )" << laws
                       << R"(, "when": ["stateful_layer"], "why": "It is so.", "link": "a link"}]})";
+}
+
+/// Writes a subject in the language of the shell: it says hello as the script's name, and ends by
+/// `then` in its first run. `implements`: JSON; every feature there is by default.
+std::string write_subject(const ScratchFolder& folder, const std::string& name,
+                          const std::string& then, const std::string& implements = "") {
+  folder.write(
+      name + ".sh",
+      "read -r line <&3\n"
+      "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
+      "printf '{\"hello\":{\"protocol\":1,\"name\":\"%s\",\"versions\":{\"shell\":\"<5.2>\"},'"
+      "'\"observes\":[\"outputs\"],\"implements\":%s}}\\n' " +
+          name + (implements.empty() ? " \"$all\"" : " '" + implements + "'") + " >&4\n" + then +
+          "\n");
+  return " --no-regressions --subject 'sh " + name + ".sh'";
 }
 
 }  // namespace
@@ -75,15 +91,9 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
 
 TEST_CASE("a subject that dies in every run is a finding that can be seen again") {
   const ScratchFolder folder;
-  std::ofstream(folder.path() / "dying.sh")
-      << "read -r line <&3\n"
-         "printf '%s\\n' "
-         "'{\"hello\":{\"protocol\":1,\"name\":\"dying\",\"observes\":[\"outputs\"],'"
-         "\"$(printf '%s' \"$line\" | sed "
-         "'s/.*\"features\":\\(\\[[^]]*\\]\\).*/\"implements\":\\1/')\"'}}'"
-         " >&4\n"
-         "read -r line <&3\necho goodbye >&2\nexit 9\n";
-  const Outcome o = run("check --cases 20 --no-regressions --subject 'sh dying.sh'", folder.path());
+  const std::string subject =
+      write_subject(folder, "dying", "read -r line <&3\necho goodbye >&2\nexit 9");
+  const Outcome o = run("check --cases 20" + subject, folder.path());
   INFO(o.out);
   CHECK(o.status == 1);
   CHECK(contains(o.out, "VIOLATED survives"));
@@ -92,45 +102,50 @@ TEST_CASE("a subject that dies in every run is a finding that can be seen again"
   CHECK(contains(o.out, "--subject 'sh dying.sh'"));
 }
 
+TEST_CASE("every finding shows the versions that the subject says, in text, JSON and JUnit") {
+  const ScratchFolder folder;
+  const std::string subject = write_subject(folder, "old", "read -r line <&3\nexit 9");
+  const Outcome o = run("check --cases 9 --junit report.xml" + subject, folder.path());
+  INFO(o.out);
+  CHECK(contains(o.out, "\n  versions: shell <5.2>\n"));
+  const std::string report = text_of(folder.path() / "report.xml");
+  CHECK(contains(report, "<property name=\"shell\" value=\"&lt;5.2&gt;\"/>"));
+  const Outcome json = run("check --cases 9 --json 2>/dev/null" + subject, folder.path());
+  const Json j = Json::parse(json.out);
+  CHECK(j["versions"]["shell"] == "<5.2>");
+  CHECK(j["findings"][0]["versions"]["shell"] == "<5.2>");
+  const Outcome replayed = run("replay --seed 1 --case 3 --subject 'sh old.sh'", folder.path());
+  CHECK(contains(replayed.out, "versions: shell <5.2>\n"));
+}
+
 TEST_CASE("the number of a case means the case that a hunt of the subject has") {
   const ScratchFolder folder;
-  // Knows linear layers and nothing of dropout, and dies in its first run.
-  std::ofstream(folder.path() / "narrow.sh")
-      << "read -r line <&3\n"
-         "printf '%s\\n' "
-         "'{\"hello\":{\"protocol\":1,\"name\":\"narrow\",\"observes\":[],\"implements\":'"
-         "'[\"linear\",\"tanh\",\"non_reentrant\",\"early_stop\",\"explicit_segments\",\"trainable_"
-         "input\",'"
-         "'\"sgd\",\"mse\",\"float32\"]}}' >&4\n"
-         "read -r line <&3\nexit 9\n";
-  const std::string subject = " --subject 'sh narrow.sh'";
-  const Outcome found = run("check --cases 5 --seed 3 --no-regressions" + subject, folder.path());
+  const std::string subject = write_subject(
+      folder, "narrow", "read -r line <&3\nexit 9",
+      R"(["linear","tanh","non_reentrant","early_stop","explicit_segments","trainable_input",)"
+      R"("sgd","mse","float32"])");
+  const std::string same = " --subject 'sh narrow.sh'";
+  const Outcome found = run("check --cases 5 --seed 3" + subject, folder.path());
   INFO(found.out);
   REQUIRE(found.status == 1);
   const std::size_t at = found.out.find("--mix wide --seed 3 --case ");
   REQUIRE(at != std::string::npos);
   const std::string numbered = found.out.substr(at, found.out.find('\n', at) - at);
-  const Outcome again = run("replay " + numbered + subject, folder.path());
+  const Outcome again = run("replay " + numbered + same, folder.path());
   INFO(again.out);
   CHECK(again.status == 1);
   CHECK_FALSE(contains(again.out, "dropout "));
   CHECK(contains(again.out, "exit status 9"));
-  const Outcome refused = run(
-      "replay" + subject + " " REMATCH_SOURCE_DIR "/properties/regressions/replay_draws_anew.json",
-      folder.path());
+  const Outcome refused =
+      run("replay" + same + " " REMATCH_SOURCE_DIR "/properties/regressions/replay_draws_anew.json",
+          folder.path());
   CHECK(refused.status == 2);
   CHECK(contains(refused.out, "the subject does not implement: dropout"));
 }
 
 TEST_CASE("a subject that hangs is a finding after the time that --limit gives it") {
   const ScratchFolder folder;
-  std::ofstream(folder.path() / "hanging.sh")
-      << "read -r line <&3\n"
-         "printf '%s\\n' '{\"hello\":{\"protocol\":1,\"name\":\"hanging\",\"observes\":[],'"
-         "\"$(printf '%s' \"$line\" | sed "
-         "'s/.*\"features\":\\(\\[[^]]*\\]\\).*/\"implements\":\\1/')\"'}}'"
-         " >&4\n"
-         "cat <&3 >/dev/null\n";
+  write_subject(folder, "hanging", "cat <&3 >/dev/null");
   const Outcome o =
       run("replay --seed 1 --case 3 --limit 0.2s --subject 'sh hanging.sh'", folder.path());
   INFO(o.out);
@@ -160,8 +175,7 @@ TEST_CASE("a JUnit report has a test for each law, and fails where a law is viol
   const ScratchFolder folder;
   const auto report = [&](const std::string& arguments) {
     (void)run("check --cases 300 --no-regressions --junit report.xml " + arguments, folder.path());
-    std::ifstream in(folder.path() / "report.xml");
-    return std::string{std::istreambuf_iterator<char>(in), {}};
+    return text_of(folder.path() / "report.xml");
   };
   const std::string kept = report("");
   CHECK(contains(kept, "failures=\"0\""));

@@ -20,9 +20,13 @@ bool has(const Case& c, Feature feature) { return features_of(c, validate(c)).co
 
 /// The smallest case that still has `feature`, from the first generated case that has it.
 Case smallest_with(Feature feature) {
+  const Scope scope(FeatureSet::all(), {declared("own: N C -> N C; parameters"),
+                                        declared("other: N C H W -> N C H W; draws")});
   std::uint64_t index = 0;
-  while (!has(generate_case(Mix::wide, 9, index), feature)) ++index;
-  return shrink(generate_case(Mix::wide, 9, index), [&](const Case& c) { return has(c, feature); });
+  while (!has(generate_case(Mix::wide, 9, index, scope), feature)) ++index;
+  return shrink(
+      generate_case(Mix::wide, 9, index, scope), [&](const Case& c) { return has(c, feature); }, {},
+      scope);
 }
 
 /// Goes down a random shrink path to its end and checks every candidate on it.

@@ -82,7 +82,7 @@ class Campaign {
     try {
       const std::unique_ptr<Subject> subject = options_.make_subject();
       const Scope scope = scope_of(*subject);
-      note_within(scope);
+      note(scope, subject->versions());
       Workspace workspace;
       while (const std::optional<std::uint64_t> chunk = next_chunk()) {
         commit(*chunk, run_chunk(*chunk, *subject, scope, workspace));
@@ -139,6 +139,7 @@ class Campaign {
 
   const Tally& total() const { return total_; }
   const Scope& scope() const { return scope_; }
+  const Versions& versions() const { return versions_; }
   bool interrupted() const { return interrupted_; }
 
  private:
@@ -158,9 +159,10 @@ class Campaign {
     return !options_.keep_going && !tally.violating.empty();
   }
 
-  void note_within(const Scope& scope) {
+  void note(const Scope& scope, Versions versions) {
     const std::lock_guard lock(mutex_);
     scope_ = scope;
+    versions_ = std::move(versions);
   }
 
   Tally run_chunk(std::uint64_t chunk, Subject& subject, const Scope& scope, Workspace& workspace) {
@@ -264,8 +266,9 @@ class Campaign {
   std::map<std::uint64_t, Tally> waiting_;
   std::uint64_t committed_ = 0;
   Tally total_;
-  /// What the subjects implement, each the same.
+  /// What the subjects implement, each the same, and their versions.
   Scope scope_;
+  Versions versions_;
 };
 
 bool judged_anything(const Tally& tally, const LawSet& by) {
@@ -278,7 +281,7 @@ bool judged_anything(const Tally& tally, const LawSet& by) {
   return false;
 }
 
-/// `within`: what the subject implements.
+/// `scope`: what the subject implements.
 std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally,
                                        const Scope& scope) {
   std::vector<std::string> shortfalls;
@@ -339,6 +342,7 @@ HuntResult hunt(const HuntOptions& options) {
   // What was found before something failed is not lost with it.
   if (total.violating.empty()) campaign.rethrow();
   result.error = campaign.error();
+  result.versions = campaign.versions();
   result.cases = total.cases;
   result.features = total.features;
   result.not_judged = total.not_judged;

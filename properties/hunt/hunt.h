@@ -96,6 +96,8 @@ struct Finding {
 using VerdictCounts = std::array<std::uint64_t, kVerdictCount>;
 
 struct HuntResult {
+  /// Of the subject.
+  Versions versions;
   /// All of the cases 0 .. cases - 1 were judged. Without keep_going, a violating case is the last
   /// one.
   std::uint64_t cases = 0;

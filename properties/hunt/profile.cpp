@@ -28,53 +28,38 @@ std::optional<FailureKind> failure_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// Calls add(value) for each name of a list, as `named` knows it.
-template <class Named, class Add>
-void read_names(JsonFields& entry, const char* field, std::string_view expected, Named named,
-                Add add) {
-  const Json* list = entry.find(field);
-  if (list == nullptr) return;
-  const std::string path = entry.path(field);
-  need_array(kWhat, *list, path, kMostEntries);
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    const Json& name = (*list)[i];
-    const auto value =
-        name.is_string() ? named(name.get_ref<const std::string&>()) : decltype(named("")){};
-    if (!value) entry.fail(indexed(path, i), std::string(expected), show_json(name));
-    add(*value);
-  }
-}
-
 KnownDivergence read_entry(const Json& json, const std::string& path) {
   JsonFields fields(kWhat, json, path);
   KnownDivergence entry;
   fields.read("id", entry.id, kLongestText);
   fields.read("why", entry.why, kLongestText);
   fields.read("link", entry.link, kLongestText);
-  if (fields.find("at_most") != nullptr) {
-    double at_most = 0;
-    fields.read("at_most", at_most);
-    entry.at_most = at_most;
+  if (const Json* at_most = fields.find("at_most")) {
+    fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
   }
   if (entry.id.empty()) fields.fail(fields.path("id"), "a name", "none");
   if (entry.why.empty()) fields.fail(fields.path("why"), "a sentence", "none");
+  const auto read_names = [&](const char* field, std::string_view expected, auto named, auto add) {
+    if (const Json* list = fields.find(field))
+      fields.read_names(field, *list, expected, named, add);
+  };
   const auto known_law = [](std::string_view name) -> std::optional<std::string> {
     return find_law(name) == nullptr ? std::nullopt : std::optional<std::string>(name);
   };
-  read_names(fields, "laws", "a law (rematch laws)", known_law,
+  read_names("laws", "a law (rematch laws)", known_law,
              [&](const std::string& law) { entry.laws.push_back(law); });
   if (entry.laws.empty()) fields.fail(fields.path("laws"), "at least one law", "none");
-  read_names(fields, "when", "a feature", feature_named,
+  read_names("when", "a feature", feature_named,
              [&](Feature feature) { entry.when.insert(feature); });
-  read_names(fields, "unless", "a feature", feature_named,
+  read_names("unless", "a feature", feature_named,
              [&](Feature feature) { entry.unless.insert(feature); });
   const auto text = [](std::string_view s) {
     return s.empty() ? std::nullopt : std::optional<std::string>(s);
   };
-  read_names(fields, "got", "a text", text, [&](const std::string& s) { entry.got.push_back(s); });
-  read_names(fields, "layers", "the name of a custom layer", text,
+  read_names("got", "a text", text, [&](const std::string& s) { entry.got.push_back(s); });
+  read_names("layers", "the name of a custom layer", text,
              [&](const std::string& s) { entry.layers.push_back(s); });
-  read_names(fields, "inject", "an injected failure", failure_named,
+  read_names("inject", "an injected failure", failure_named,
              [&](FailureKind kind) { entry.inject.push_back(kind); });
   fields.finish();
   return entry;
@@ -130,11 +115,7 @@ Profile load_profile(const std::filesystem::path& file) {
   try {
     const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
     JsonFields fields(kWhat, json, "");
-    int format = 0;
-    fields.read("format", format);
-    if (format != kFormat) {
-      fields.fail("format", std::to_string(kFormat), std::to_string(format));
-    }
+    fields.need_version("format", kFormat);
     const Json& list = fields.need("known");
     need_array(kWhat, list, "known", kMostEntries);
     std::vector<KnownDivergence> entries;

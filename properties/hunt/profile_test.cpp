@@ -172,6 +172,7 @@ TEST_CASE("a profile that says something else than it may is refused with the pl
              ContainsSubstring("known[0].when[0]: expected a feature, got \"moon\""));
   CHECK_THAT(complaint(with_entry(R"(, "inject": ["none"])")), ContainsSubstring("inject[0]"));
   CHECK_THAT(complaint(with_entry(R"(, "mood": 1)")), ContainsSubstring("mood"));
+  CHECK_THAT(complaint(with_entry(R"(, "mood": 1, "at_most": 0.5)")), ContainsSubstring("mood"));
   CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "laws": ["losses"]}]})"),
              ContainsSubstring("known[0].why"));
   CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "why": "b"}]})"),

@@ -1,5 +1,6 @@
 #include "properties/record/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -18,23 +19,26 @@ using namespace entries;
 constexpr std::string_view kWhat = "record";
 constexpr int kMostNesting = 8;
 constexpr std::size_t kMostEntries = std::size_t{1} << 22;
+/// Each may be looked for among those of another record.
+constexpr std::size_t kMostObservations = std::size_t{1} << 16;
 constexpr std::size_t kLongestText = std::size_t{1} << 16;
-/// Steps, microbatches, layers and whatever else is counted.
-constexpr int kMostCounted = 1 << 24;
+/// Bytes and elements: so few that no sum of them overflows.
+constexpr std::int64_t kMostMeasured = std::int64_t{1} << 40;
 
 class Reader : public JsonFields {
  public:
-  Reader(const Json& object, std::string path) : JsonFields(kWhat, object, std::move(path)) {}
+  Reader(const Json& object, std::string path, const RecordBounds& bounds)
+      : JsonFields(kWhat, object, std::move(path)), bounds_(bounds) {}
 
   void operator()(const char* name, bool& to) { read(name, to); }
   void operator()(const char* name, std::string& to) { read(name, to, kLongestText); }
   void operator()(const char* name, int& to) {
-    read(name, to);
-    if (to < -1 || to > kMostCounted) {
-      fail(path(name), "an integer in -1.." + std::to_string(kMostCounted), std::to_string(to));
-    }
+    // -1 stands for none where it is the default.
+    read_within(name, std::min(to, 0), most(name), to);
   }
-  void operator()(const char* name, std::int64_t& to) { read(name, to); }
+  void operator()(const char* name, std::int64_t& to) {
+    read_within(name, -kMostMeasured, kMostMeasured, to);
+  }
   void operator()(const char* name, std::uint64_t& to) {
     const Json* value = find(name);
     if (value == nullptr) return;
@@ -88,7 +92,7 @@ class Reader : public JsonFields {
     need_array(kWhat, *list, path(name), kMostEntries);
     to.reserve(list->size());
     for (std::size_t i = 0; i < list->size(); ++i) {
-      Reader entry((*list)[i], indexed(path(name), i));
+      Reader entry((*list)[i], indexed(path(name), i), bounds_);
       fields(entry, to.emplace_back());
       entry.finish();
     }
@@ -97,10 +101,30 @@ class Reader : public JsonFields {
   void operator()(const char* name, std::optional<Entry>& to) {
     const Json* value = find(name);
     if (value == nullptr) return;
-    Reader entry(*value, path(name));
+    Reader entry(*value, path(name), bounds_);
     fields(entry, to.emplace());
     entry.finish();
   }
+
+ private:
+  int most(std::string_view name) const {
+    if (name == "layer") return bounds_.layers - 1;
+    if (name == "step") return bounds_.steps - 1;
+    if (name == "microbatch") return bounds_.microbatches - 1;
+    if (name == "parameter") return bounds_.parameters - 1;
+    return RecordBounds::kMostCounted;
+  }
+  template <class Integer>
+  void read_within(const char* name, Integer least, Integer most, Integer& to) {
+    const Json* value = find(name);
+    if (value == nullptr) return;
+    to = integer<Integer>(*value, path(name));
+    if (to >= least && to <= most) return;
+    fail(path(name), "an integer in " + std::to_string(least) + ".." + std::to_string(most),
+         std::to_string(to));
+  }
+
+  const RecordBounds& bounds_;
 };
 
 Shape read_shape(const Reader& r, const Json& json) {
@@ -117,20 +141,24 @@ Shape read_shape(const Reader& r, const Json& json) {
   }
 }
 
-/// The array of the same observation in `before`; nullptr when there is none of that shape.
-const Observation* same_before(const Observation& o, const Record& before) {
-  for (const Observation& b : before.observations) {
-    if (b.quantity == o.quantity && b.step == o.step && b.microbatch == o.microbatch &&
-        b.index == o.index && b.present && b.dtype == o.dtype && b.shape == o.shape) {
-      return &b;
-    }
-  }
-  return nullptr;
+bool same_place(const Observation& a, const Observation& b) {
+  return a.quantity == b.quantity && a.step == b.step && a.microbatch == b.microbatch &&
+         a.index == b.index && b.present && a.dtype == b.dtype && a.shape == b.shape;
 }
 
-void read_observation(const Json& json, const std::string& path, const Record* before,
-                      Record& record) {
-  Reader r(json, path);
+/// The array of the same observation in `before`; nullptr when there is none of that shape. `at`:
+/// where it is likely to be.
+const Observation* same_before(const Observation& o, const Record& before, std::size_t at) {
+  const std::vector<Observation>& all = before.observations;
+  if (at < all.size() && same_place(o, all[at])) return &all[at];
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& b) { return same_place(o, b); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+void read_observation(const Json& json, const std::string& path, const RecordBounds& bounds,
+                      const Record* before, Record& record) {
+  Reader r(json, path, bounds);
   Observation& o = record.observations.emplace_back();
   fields(r, o);
   if (const Json* shape = r.find("shape")) o.shape = read_shape(r, *shape);
@@ -138,7 +166,8 @@ void read_observation(const Json& json, const std::string& path, const Record* b
   r("as", as_before);
   std::optional<std::vector<std::byte>> bytes(std::in_place);
   if (as_before) {
-    const Observation* same = before == nullptr ? nullptr : same_before(o, *before);
+    const Observation* same =
+        before == nullptr ? nullptr : same_before(o, *before, record.observations.size() - 1);
     if (same == nullptr) {
       r.fail(r.path("as"), "an array that the run before had in this shape", "true");
     }
@@ -165,17 +194,15 @@ void read_observation(const Json& json, const std::string& path, const Record* b
 
 }  // namespace
 
-void read_record(const Json& json, const std::string& path, const Record* before, Record& record) {
+void read_record(const Json& json, const std::string& path, const RecordBounds& bounds,
+                 const Record* before, Record& record) {
   record.clear();
-  Reader r(json, path);
-  const int format = r.integer<int>(r.need("format"), r.path("format"));
-  if (format != kRecordFormat) {
-    r.fail(r.path("format"), std::to_string(kRecordFormat), std::to_string(format));
-  }
+  Reader r(json, path, bounds);
+  r.need_version("format", kRecordFormat);
   if (const Json* list = r.find("observations")) {
-    need_array(kWhat, *list, r.path("observations"), kMostEntries);
+    need_array(kWhat, *list, r.path("observations"), kMostObservations);
     for (std::size_t i = 0; i < list->size(); ++i) {
-      read_observation((*list)[i], indexed(r.path("observations"), i), before, record);
+      read_observation((*list)[i], indexed(r.path("observations"), i), bounds, before, record);
     }
   }
   lists(r, record);
@@ -186,7 +213,7 @@ void read_record(const Json& json, const std::string& path, const Record* before
 }
 
 void record_from_json(std::string_view text, Record& record) {
-  read_record(parse_json(kWhat, text, kMaxRecordTextBytes, kMostNesting), "", nullptr, record);
+  read_record(parse_json(kWhat, text, kMaxRecordTextBytes, kMostNesting), "", {}, nullptr, record);
 }
 
 }  // namespace rematch

@@ -98,7 +98,7 @@ TEST_CASE("a text that is no record is refused with the place and what came") {
   rejects(R"({"format":1,"format":1})", "each field once");
   rejects(R"({"format":1,"draws":{}})", "draws: expected an array");
   rejects(R"({"format":1,"draws":[{"elements":2.5}]})", "draws[0].elements: expected an integer");
-  rejects(R"({"format":1,"draws":[{"layer":-2}]})", "draws[0].layer: expected an integer in -1");
+  rejects(R"({"format":1,"draws":[{"layer":-2}]})", "draws[0].layer: expected an integer in 0..");
   rejects(R"({"format":1,"draws":[{"layer":99999999}]})", "draws[0].layer");
   rejects(R"({"format":1,"draws":[{"hash":"0xg"}]})", "hex digits");
   rejects(R"({"format":1,"draws":[{"hash":"0x11112222333344445"}]})", "hex digits");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ class SubjectBroken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Names and versions of what an implementation consists of: "torch", "2.15.0".
+using Versions = std::map<std::string, std::string>;
+
 /// An implementation under test. To test your own: implement run(), declare what it implements and
 /// observes, and link rematch::properties. judge() (properties/hunt/gather.h) judges one case;
 /// hunt() (properties/hunt/hunt.h) judges random cases.
@@ -60,6 +64,8 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
+  /// Shown with every finding.
+  virtual Versions versions() const { return {}; }
   /// Features that cases may have. Cases with other features are neither generated nor reached by
   /// shrinking.
   virtual FeatureSet implements() const { return FeatureSet::all(); }
@@ -98,8 +104,8 @@ class Subject {
   }
   /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless may_vary().
   /// An error of the implementation under test goes into record.error; an exception other than the
-  /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c).
-  /// Different threads use different Subject objects.
+  /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c). Each
+  /// thread uses its own Subject object.
   virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
                    Record& record) = 0;
 };

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "properties/record/subject.h"
+#include "properties/subjects/answers.h"
+#include "properties/subjects/array_file.h"
 
 namespace rematch {
 
@@ -30,13 +32,14 @@ class ProcessSubject final : public Subject {
   explicit ProcessSubject(std::string command, ProcessLimits limits = {});
   ~ProcessSubject() override;
 
-  std::string_view name() const override { return name_; }
-  FeatureSet implements() const override { return implements_; }
-  std::vector<const CustomLayer*> custom_layers() const override { return custom_layers_; }
-  Observables observes() const override { return observes_; }
-  bool may_vary() const override { return may_vary_; }
+  std::string_view name() const override { return hello_.name; }
+  Versions versions() const override { return hello_.versions; }
+  FeatureSet implements() const override { return hello_.implements; }
+  std::vector<const CustomLayer*> custom_layers() const override { return hello_.layers; }
+  Observables observes() const override { return hello_.observes; }
+  bool may_vary() const override { return hello_.may_vary; }
   bool is_foreign() const override { return true; }
-  bool rounds_differently() const override { return rounds_ == "differently"; }
+  bool rounds_differently() const override { return hello_.rounds == "differently"; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;
@@ -47,23 +50,20 @@ class ProcessSubject final : public Subject {
 
  private:
   void start();
+  ArrayFile* fresh_files();
   void run_once(const Case& c, const Geometry& geometry, const RunRequest& request, Record& record);
 
   std::string command_;
   ProcessLimits limits_;
   std::unique_ptr<ChildProcess> process_;
-  std::string name_;
-  FeatureSet implements_;
-  std::vector<const CustomLayer*> custom_layers_;
-  Observables observes_;
-  bool may_vary_ = false;
-  std::string rounds_ = "equal";
-  bool exports_ = false;
+  Hello hello_;
   std::uint64_t next_id_ = 0;
   std::uint64_t cases_ = 0;
   /// The case that the process knows, and the record that it gave last.
   std::optional<Case> known_;
   std::optional<Record> before_;
+  /// The large arrays of that case.
+  ArrayFile large_;
 };
 
 }  // namespace rematch

@@ -37,11 +37,17 @@ std::string on_one_line(const std::string& text) {
   return line;
 }
 
-void append_tensor(std::string& out, const Tensor& t) {
+void append_tensor(std::string& out, const Tensor& t, ArrayFile* files) {
   out += fmt::format("{{\"dtype\":\"{}\",\"shape\":", to_string(t.dtype()));
   append_array(out, t.shape().dims(), [&](std::int64_t extent) { out += std::to_string(extent); });
+  const std::span bytes(t.raw(), static_cast<std::size_t>(t.bytes()));
+  if (files != nullptr && bytes.size() >= kLargeArray) {
+    const std::size_t offset = files->append(bytes);
+    out += fmt::format(",\"file\":\"{}\",\"offset\":{}}}", files->path(), offset);
+    return;
+  }
   out += ",\"data\":\"";
-  append_base64({t.raw(), static_cast<std::size_t>(t.bytes())}, out);
+  append_base64(bytes, out);
   out += "\"}";
 }
 
@@ -87,8 +93,8 @@ void append_model(std::string& out, const Case& c, const Geometry& g) {
 /// The arrays of a run, drawn in the order in which the engine draws them.
 class Arrays {
  public:
-  Arrays(const Case& c, const Geometry& g)
-      : c_(c), inputs_{c.seed, kInputStream, 0}, targets_{c.seed, kTargetStream, 0} {
+  Arrays(const Case& c, const Geometry& g, ArrayFile* files)
+      : c_(c), files_(files), inputs_{c.seed, kInputStream, 0}, targets_{c.seed, kTargetStream, 0} {
     const ValueRef main = g.live.back().front();
     const Shape shape = g.shape_of(main, Shape(c.input));
     output_ = Shape{shape[0], shape[0] == 0 ? 0 : shape.elements() / shape[0]};
@@ -100,11 +106,11 @@ class Arrays {
     append_array(out, g.parameters, [&](const ParameterInfo& info) {
       Tensor p = Tensor::empty(info.shape, c_.dtype);
       fill_data(p, c_.data, info.low, info.high, generator);
-      append_tensor(out, p);
+      append_tensor(out, p, files_);
     });
     out += ",\"buffers\":";
     append_array(out, g.buffers, [&](const ParameterInfo& info) {
-      append_tensor(out, Tensor::full(info.shape, c_.dtype, info.low));
+      append_tensor(out, Tensor::full(info.shape, c_.dtype, info.low), files_);
     });
     append_data(out);
     out += '}';
@@ -115,39 +121,37 @@ class Arrays {
     const ProtocolSpec& p = c_.protocol;
     if (p.failure.kind != FailureKind::none) {
       out += ",\"trial_input\":";
-      append_tensor(out, make_input(c_, inputs_));
+      append_tensor(out, make_input(c_, inputs_), files_);
       // A forward that throws never comes to its target.
       if (p.failure.kind != FailureKind::forward_throws) {
         out += ",\"trial_target\":";
-        append_tensor(out, make_target(c_, output_, targets_));
+        append_tensor(out, make_target(c_, output_, targets_), files_);
       }
     }
     const std::vector<int> forwards(static_cast<std::size_t>(p.steps * p.microbatches));
     out += ",\"inputs\":";
-    append_array(out, forwards, [&](int) { append_tensor(out, make_input(c_, inputs_)); });
+    append_array(out, forwards, [&](int) { append_tensor(out, make_input(c_, inputs_), files_); });
     out += ",\"targets\":";
     append_array(out, forwards,
-                 [&](int) { append_tensor(out, make_target(c_, output_, targets_)); });
+                 [&](int) { append_tensor(out, make_target(c_, output_, targets_), files_); });
     if (p.reevaluate) {
       out += ",\"reevaluation\":";
-      append_tensor(out, make_input(c_, inputs_));
+      append_tensor(out, make_input(c_, inputs_), files_);
     }
   }
 
   const Case& c_;
+  ArrayFile* files_;
   Generator inputs_;
   Generator targets_;
   Shape output_;
 };
 
-}  // namespace
-
-namespace {
-
-void append_case(std::string& out, const Case& c, const Geometry& geometry) {
+void append_case(std::string& out, const Case& c, const Geometry& geometry, ArrayFile* files) {
   out += ",\"case\":" + on_one_line(to_json(c));
   append_model(out, c, geometry);
-  Arrays(c, geometry).append(out, geometry);
+  Arrays(c, geometry, files).append(out, geometry);
+  if (files != nullptr) files->seal();
 }
 
 void append_layers(std::string& out, const std::vector<int>& layers) {
@@ -158,9 +162,9 @@ void append_layers(std::string& out, const std::vector<int>& layers) {
 }  // namespace
 
 std::string run_message(std::uint64_t id, const Case& c, const Geometry& geometry,
-                        const RunRequest& request, bool same_case) {
+                        const RunRequest& request, bool same_case, ArrayFile* files) {
   std::string out = fmt::format("{{\"run\":{{\"id\":{}", id);
-  if (!same_case) append_case(out, c, geometry);
+  if (!same_case) append_case(out, c, geometry, files);
   out += fmt::format(",\"checkpointed\":{},\"layer_values\":{}", request.checkpointed,
                      request.layer_values);
   append_layers(out, request.detached_layers);
@@ -168,9 +172,9 @@ std::string run_message(std::uint64_t id, const Case& c, const Geometry& geometr
 }
 
 std::string export_message(std::uint64_t id, const Case& c, const Geometry& geometry,
-                           std::string_view finding) {
+                           std::string_view finding, ArrayFile* files) {
   std::string out = fmt::format("{{\"export\":{{\"id\":{}", id);
-  append_case(out, c, geometry);
+  append_case(out, c, geometry, files);
   append_layers(out, frozen_layers(c, geometry));
   out += ",\"finding\":" +
          nlohmann::json(finding).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

@@ -72,6 +72,8 @@ class Subject:
     """Whether export() is defined."""
     layers: Sequence[str] = ()
     """Declarations of layers of the subject's own; see PROTOCOL.md."""
+    files: bool = True
+    """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
         """Those of `features`, all that there are, that cases may have."""
@@ -135,6 +137,7 @@ class _Session:
             "rounds": subject.rounds,
             "exports": subject.exports,
             "layers": list(subject.layers),
+            "files": subject.files,
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from rematch.case import Case
 from rematch.protocol import Request, Subject, Unsupported
+from rematch.pytorch import contract
 from rematch.pytorch.custom import CustomLayer
 from rematch.pytorch.library import LIBRARY
 from rematch.pytorch.memory import Memory
@@ -122,3 +123,13 @@ class TorchSubject(Subject):
             raise
         except Exception as error:
             record.error(type(error).__name__, str(error))
+            return
+        # Only PyTorch's own keeps what its documentation promises.
+        if self.exports and request.checkpointed:
+            self._keep_promise(request.case, record)
+
+    def _keep_promise(self, case: Case, record: Record) -> None:
+        kept = contract.promise_of(case.seed, often=self._observe == "all")
+        wrong = kept and contract.broken(kept)
+        if wrong:
+            record.error("BrokenPromise", wrong)

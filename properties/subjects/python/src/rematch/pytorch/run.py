@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from rematch.protocol import Request
 from rematch.pytorch.custom import to_one
 from rematch.pytorch.layers import loss_of
-from rematch.pytorch.model import Forward, Injection, TorchModel
-from rematch.pytorch.trial import WrittenTo, left_behind
+from rematch.pytorch.model import Forward, Injection, TorchModel, TrialError
+from rematch.pytorch.trial import WrittenTo, left_behind, other_error
 from rematch.pytorch.watch import Watch, to_numpy
 from rematch.record import Record
 
@@ -85,12 +86,15 @@ class Run:
         """What the trial shows on the way is of no concern, its error is."""
         watch, self._model.watch = self._model.watch, Watch()
         record, self._record = self._record, Record()
-        failed, message = False, ""
+        failed, message, wrong = False, "", ""
         try:
             self._fail()
             changed = left_behind()
         except Exception as error:
             failed, message = True, str(error)
+            if self._model.checkpoint is checkpoint:
+                throws = self._protocol.inject.endswith("_throws")
+                wrong = other_error(error, TrialError if throws else RuntimeError)
             # Looked at while the error is handled: with it go the frames that it came through, and
             # generators in them that were not told of it.
             changed = left_behind()
@@ -98,6 +102,8 @@ class Run:
         self._model.injection = Injection()
         self._set_prior_gradients()
         record.trial(failed, message, changed)
+        if wrong:
+            record.error("OtherError", wrong)
 
     def _fail(self) -> None:
         kind, layer = self._protocol.inject, self._protocol.inject_layer

@@ -25,6 +25,13 @@ class WrittenTo:
             self._tensor.copy_(self._before)
 
 
+def other_error(error: Exception, expected: type[Exception]) -> str:
+    """What is wrong with the error that ended a trial of PyTorch's own checkpoint(), "" if nothing
+    is: what a layer threw comes out as it is, and its own complaints are RuntimeErrors."""
+    right = isinstance(error, RuntimeError) if expected is RuntimeError else type(error) is expected
+    return "" if right else f"{expected.__name__} expected in the trial, got {error!r}"
+
+
 def left_behind() -> str:
     """What of PyTorch's settings is not as a run finds it: "grad mode, autocast"."""
     changed = {
@@ -33,5 +40,7 @@ def left_behind() -> str:
         "hooks on saved tensors": torch._C._autograd._top_saved_tensors_default_hooks(True)
         is not None,
         "dispatch mode": torch._C._len_torch_dispatch_stack() != 0,
+        "function mode": torch._C._len_torch_function_stack() != 0,
+        "cache of autocast": not torch.is_autocast_cache_enabled(),
     }
     return ", ".join(name for name, differs in changed.items() if differs)

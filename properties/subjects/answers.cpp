@@ -1,0 +1,153 @@
+#include "properties/subjects/answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "properties/case/json_fields.h"
+#include "properties/record/json_reader.h"
+
+namespace rematch {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kWhat = "subject";
+constexpr int kMostNesting = 10;
+constexpr std::size_t kMostBytes = std::size_t{1} << 28;
+constexpr std::size_t kMostVersions = 64;
+constexpr std::size_t kMostLayers = 1024;
+constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestScript = std::size_t{1} << 20;
+constexpr std::size_t kLongestText = std::size_t{1} << 16;
+
+/// The JSON of an object whose one field is `name`.
+Json parse_message(std::string_view text, const char* name) {
+  Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
+  if (!json.is_object() || json.size() != 1 || !json.contains(name)) {
+    json_fail(kWhat, "", fmt::format("{{\"{}\": {{...}}}}", name), show_json(json));
+  }
+  return std::move(json.at(name));
+}
+
+template <class Set, class Named>
+Set read_set(JsonFields& fields, const char* name, Named named) {
+  Set set;
+  fields.read_names(name, fields.need(name), "one of the names in the request", named,
+                    [&](auto value) { set.insert(value); });
+  return set;
+}
+
+/// A name or a version, which reports print.
+void read_line(const JsonFields& fields, const Json& value, const std::string& path,
+               std::string& to) {
+  if (!value.is_string()) fields.fail(path, "text", show_json(value));
+  to = value.get_ref<const std::string&>();
+  const auto controls = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (to.empty() || to.size() > kLongestName || std::any_of(to.begin(), to.end(), controls)) {
+    fields.fail(path, fmt::format("one line of 1 to {} bytes", kLongestName), show_json(value));
+  }
+}
+
+Versions read_versions(JsonFields& hello) {
+  Versions versions;
+  const Json* list = hello.find("versions");
+  if (list == nullptr) return versions;
+  const std::string path = hello.path("versions");
+  if (!list->is_object() || list->size() > kMostVersions) {
+    hello.fail(path, fmt::format("an object of at most {} fields", kMostVersions),
+               show_json(*list));
+  }
+  for (const auto& [name, version] : list->items()) {
+    std::string key;
+    read_line(hello, Json(name), path, key);
+    read_line(hello, version, path + "." + key, versions[key]);
+  }
+  return versions;
+}
+
+/// Declarations of layers of the subject's own.
+void read_layers(JsonFields& hello, std::vector<const CustomLayer*>& layers) {
+  const Json* list = hello.find("layers");
+  if (list == nullptr) return;
+  const std::string path = hello.path("layers");
+  need_array(kWhat, *list, path, kMostLayers);
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    std::string text;
+    read_line(hello, (*list)[i], indexed(path, i), text);
+    layers.push_back(declared(text));
+  }
+}
+
+/// An answer, its id checked.
+class Answer : public JsonFields {
+ public:
+  /// Throws what the subject says instead of an answer.
+  Answer(const Json& json, std::uint64_t id, const std::string& subject)
+      : JsonFields(kWhat, json, "answer") {
+    const Json& echoed = need("id");
+    if (!echoed.is_number_unsigned() || echoed != id) {
+      fail(path("id"), std::to_string(id), show_json(echoed));
+    }
+    std::string unsupported;
+    std::string broken;
+    read("unsupported", unsupported, kLongestText);
+    read("error", broken, kLongestText);
+    if (!broken.empty()) {
+      throw SubjectBroken(
+          fmt::format("subject \"{}\" says that it is broken: {}", subject, broken));
+    }
+    if (!unsupported.empty()) throw NotJudged(fmt::format("{}: {}", subject, unsupported));
+  }
+};
+
+}  // namespace
+
+Hello read_hello(std::string_view text) {
+  const Json json = parse_message(text, "hello");
+  JsonFields fields(kWhat, json, "hello");
+  fields.need_version("protocol", kProtocol);
+  Hello hello;
+  read_line(fields, fields.need("name"), fields.path("name"), hello.name);
+  hello.versions = read_versions(fields);
+  hello.implements = read_set<FeatureSet>(fields, "implements", feature_named);
+  hello.observes = read_set<Observables>(fields, "observes", observable_named)
+                       .without({Observable::displacement, Observable::host_agreement});
+  read_layers(fields, hello.layers);
+  fields.read("may_vary", hello.may_vary);
+  fields.read("rounds", hello.rounds, kLongestName);
+  if (hello.rounds != "equal" && hello.rounds != "differently") {
+    fields.fail("hello.rounds", R"("equal" or "differently")", show_json(hello.rounds));
+  }
+  // Their hashes tell numbers of other bits apart, and nothing else.
+  if (hello.rounds == "differently") hello.observes.erase(Observable::recomputed_values);
+  fields.read("exports", hello.exports);
+  fields.read("files", hello.files);
+  fields.finish();
+  return hello;
+}
+
+void read_run_answer(std::string_view text, std::uint64_t id, const std::string& subject,
+                     const Case& c, const Geometry& geometry, const Record* before,
+                     Record& record) {
+  const Json json = parse_message(text, "answer");
+  Answer answer(json, id, subject);
+  const RecordBounds bounds{static_cast<int>(c.layers.size()), c.protocol.steps,
+                            c.protocol.microbatches, static_cast<int>(geometry.parameters.size())};
+  read_record(answer.need("record"), "answer.record", bounds, before, record);
+  answer.finish();
+}
+
+std::string read_export_answer(std::string_view text, std::uint64_t id,
+                               const std::string& subject) {
+  const Json json = parse_message(text, "answer");
+  Answer answer(json, id, subject);
+  std::string script;
+  answer.read("script", script, kLongestScript);
+  if (script.empty()) answer.fail(answer.path("script"), "a script", "none");
+  answer.finish();
+  return script;
+}
+
+}  // namespace rematch

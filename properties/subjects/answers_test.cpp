@@ -1,0 +1,108 @@
+#include "properties/subjects/answers.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <stdexcept>
+
+#include "properties/case/json.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+/// Two layers, one of which has two parameters; one step of one microbatch.
+const Case& small_case() {
+  static const Case c = case_from_json(
+      R"({"format": 1, "seed": 5, "input": [2, 3],
+          "layers": [{"kind": "linear", "features": 2}, {"kind": "tanh"}]})");
+  return c;
+}
+
+Record read(const std::string& text) {
+  Record record;
+  read_run_answer(text, 7, "mine", small_case(), validate(small_case()), nullptr, record);
+  return record;
+}
+
+/// An answer whose record has one list of one entry.
+std::string with(const std::string& list, const std::string& entry) {
+  return R"({"answer":{"id":7,"record":{"format":1,")" + list + R"(":[{)" + entry + "}]}}}";
+}
+
+void rejects(const std::string& text, const std::string& words) {
+  INFO(text.substr(0, 200));
+  CHECK_THROWS_MATCHES(read(text), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("[") && ContainsSubstring(words)));
+}
+
+std::string hello(const std::string& fields) {
+  return R"({"hello":{"protocol":1,"name":"mine","implements":[],"observes":[])" + fields + "}}";
+}
+
+void rejects_hello(const std::string& fields, const std::string& words) {
+  INFO(fields);
+  CHECK_THROWS_MATCHES(read_hello(hello(fields)), std::invalid_argument,
+                       MessageMatches(ContainsSubstring(words)));
+}
+
+}  // namespace
+
+TEST_CASE("an answer that names what the case does not have is refused with the place") {
+  CHECK(read(with("draws", R"("layer":1)")).draws[0].layer == 1);
+  rejects(with("draws", R"("layer":2)"),
+          "answer.record.draws[0].layer: expected an integer in 0..1");
+  rejects(with("draws", R"("layer":-1)"), "answer.record.draws[0].layer");
+  rejects(with("draws", R"("step":1)"), "draws[0].step: expected an integer in 0..0, got 1");
+  rejects(with("executions", R"("microbatch":1)"), "executions[0].microbatch");
+  rejects(with("hooks", R"("parameter":2)"), "hooks[0].parameter: expected an integer in 0..1");
+  rejects(with("values", R"("layer":4294967296)"), "values[0].layer: expected an integer");
+  // Some events belong to no layer.
+  CHECK(read(with("live", R"("layer":-1)")).live[0].layer == -1);
+}
+
+TEST_CASE("numbers that no run has are refused") {
+  rejects(with("bytes", R"("saved":9223372036854775807)"), "bytes[0].saved");
+  rejects(with("draws", R"("elements":-9223372036854775808)"), "draws[0].elements");
+  rejects(with("draws", R"("elements":1e999)"), "number overflow");
+  rejects(with("draws", R"("elements":NaN)"), "JSON");
+  rejects(with("agreements", R"("host":-Infinity)"), "JSON");
+}
+
+TEST_CASE("an answer is one object with the id of its request") {
+  for (const char* id : {"8", "-7", "7.0", "\"7\"", "null", "[7]", "18446744073709551623"}) {
+    rejects(std::string(R"({"answer":{"id":)") + id + R"(,"record":{"format":1}}})",
+            "answer.id: expected 7");
+  }
+  rejects(R"({"answer":{"record":{"format":1}}})", "answer.id: expected a value");
+  rejects(R"({"answer":{"id":7,"id":7,"record":{"format":1}}})", "each field once");
+  rejects(R"({"answer":{"id":7,"record":{"format":1}},"hello":{}})", "{\"answer\": {...}}");
+  rejects(R"({"answer":{"id":7}})", "answer.record: expected a value");
+  rejects(R"({"answer":{"id":7,"record":{"format":1},"script":""}})", "unknown field \"script\"");
+  rejects(R"({"answer":{"id":7,"unsupported":3}})", "answer.unsupported: expected text");
+  rejects(std::string(R"({"answer":{"id":7,"record":)") + std::string(40, '['), "nesting");
+  CHECK_THROWS_AS(read(R"({"answer":{"id":7,"unsupported":"no"}})"), NotJudged);
+  CHECK_THROWS_AS(read(R"({"answer":{"id":7,"error":"no"}})"), SubjectBroken);
+}
+
+TEST_CASE("a hello may name versions, each on one line") {
+  const Hello h = read_hello(hello(R"(,"versions":{"torch":"2.15.0","python":"3.11"})"));
+  CHECK(h.versions == Versions{{"python", "3.11"}, {"torch", "2.15.0"}});
+  CHECK(read_hello(hello("")).versions.empty());
+  rejects_hello(R"(,"versions":["torch"])", "hello.versions: expected an object");
+  rejects_hello(R"(,"versions":{"torch":2.15})", "hello.versions.torch: expected text, got 2.15");
+  rejects_hello(R"(,"versions":{"torch":"\u001b[31m"})", "expected one line of 1 to 200 bytes");
+  rejects_hello(R"(,"versions":{"":"2"})", "expected one line");
+}
+
+TEST_CASE("the script of an answer is a text that is not empty") {
+  const std::string given = R"({"answer":{"id":7,"script":"import torch"}})";
+  CHECK(read_export_answer(given, 7, "mine") == "import torch");
+  CHECK_THROWS_AS(read_export_answer(R"({"answer":{"id":7}})", 7, "mine"), std::invalid_argument);
+  CHECK_THROWS_AS(read_export_answer(R"({"answer":{"id":7,"script":3}})", 7, "mine"),
+                  std::invalid_argument);
+}
+
+}  // namespace rematch
