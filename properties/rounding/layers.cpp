@@ -290,6 +290,7 @@ Vars add(const LayerRun& l) {
 }  // namespace
 
 bool is_determined(const LayerSpec& spec, bool train) {
+  if (spec.kind == LayerKind::custom) return false;
   return !train || !layer_of(spec).draws(spec);
 }
 
