@@ -16,6 +16,12 @@ def runs_twice(function, *inputs, **options):
     function(*inputs)
     return checkpoint(function, *inputs, **options)
 
+held = []
+
+def holds_a_graph(function, *inputs, **options):
+    held.append(function(*inputs))
+    return checkpoint(function, *inputs, **options)
+
 def detaches(function, *inputs, **options):
     return checkpoint(function, *inputs, **options).detach()
 
@@ -97,7 +103,7 @@ def test_bytes_that_no_checkpoint_saves_show(mine, tmp_path):
 
 
 def test_bytes_that_a_backward_leaves_show(mine, tmp_path):
-    subject = mine("keeps_its_input")
+    subject = mine("holds_a_graph")
     plan = {"segments": [segment(1, 2)]}
     layers = [{"kind": "linear", "features": 2}] * 2
     case = chain(*layers, input=(2, 2), plan=plan)

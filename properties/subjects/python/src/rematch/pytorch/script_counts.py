@@ -79,9 +79,7 @@ def check(aspects: tuple[str, ...], request: Request) -> None:
 HOOKS = "saved_tensors_hooks(Kept, lambda kept: kept.tensor)"
 
 KEPT = """\
-class Kept:
-    \"\"\"A tensor that a graph keeps.\"\"\"
-
+class Kept:  # a tensor that a graph keeps
     alive = weakref.WeakSet()
 
     def __init__(self, tensor):
