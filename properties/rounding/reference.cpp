@@ -34,9 +34,6 @@ std::optional<Misfit> misfit(const Reference& reference, std::size_t number, con
 
 bool run_reference(const Case& c, const Geometry& geometry, const std::vector<int>& detached,
                    Subject& engine, Reference& reference) {
-  const bool known = std::none_of(c.layers.begin(), c.layers.end(),
-                                  [](const LayerSpec& l) { return l.kind == LayerKind::custom; });
-  if (!known) return false;
   const auto analysed = rounding::analyse(c, geometry, detached);
   if (!analysed) return false;
   Case wide = c;
