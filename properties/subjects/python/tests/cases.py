@@ -38,6 +38,8 @@ def _outputs(layer: dict[str, Any], operands: list[Shape]) -> list[Shape]:
 
 def _parameters(layer: dict[str, Any], x: Shape) -> list[tuple[str, Shape, float, float]]:
     kind = layer["kind"]
+    if kind == "custom":
+        return [("all", (0,), 0, 0)] if "parameters" in layer["layer"] else []
     if kind in ("linear", "conv2d"):
         window = (layer["kernel"],) * 2 if kind == "conv2d" else ()
         shape = (layer["features"], x[1], *window)
@@ -90,7 +92,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
     shapes: dict[tuple[int, int], Shape] = {(-1, 0): tuple(case["input"])}
     parameters, buffers, used = [], [], []
     arrays: dict[str, list[dict[str, Any]]] = {"parameters": [], "buffers": []}
-    outputs = []
+    outputs, custom = [], []
     for i, layer in enumerate(layers):
         operands = [shapes[(i - 1, 0)], *(shapes[v] for v in _operands(layer))]
         owner = layer.get("tied_to", -1)
@@ -110,6 +112,11 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
             for role, value in (("running_mean", 0), ("running_var", 1)):
                 buffers.append({"layer": i, "role": role})
                 arrays["buffers"].append(encode(np.full(operands[0][1], value, dtype)))
+        if layer["kind"] == "custom":
+            custom.append({"layer": i, "shape": operands[0]})
+            if "state" in layer["layer"]:
+                buffers.append({"layer": i, "role": "all"})
+                arrays["buffers"].append(encode(np.zeros(0, dtype)))
         outputs.append(_outputs(layer, operands))
         shapes |= {(i, k): shape for k, shape in enumerate(outputs[i])}
     last = shapes[(len(layers) - 1, 0)]
@@ -125,6 +132,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
         "parameters": parameters,
         "layer_parameters": used,
         "buffers": buffers,
+        "custom_operands": custom,
     }
     sent: dict[str, Any] = {
         **arrays,

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from cases import chain, run_of
 
 from rematch.pytorch.custom import CustomLayer
 from rematch.pytorch.library import LIBRARY
@@ -49,6 +50,19 @@ def test_a_sample_shows_what_a_layer_does():
     assert ALL["warmup"].declaration.endswith("; parameters, state")
     assert ALL["numpy_noise"].declaration.endswith("; draws elsewhere")
     assert ALL["glu"].declaration == "glu: N 2C -> N C"
+
+
+ON_ROWS = [layer for layer in LIBRARY if layer.shapes in ("N C -> N C", "N 2C -> N 2C")]
+
+
+@pytest.mark.parametrize("layer", ON_ROWS, ids=lambda layer: layer.name)
+def test_equal_runs_of_a_case_with_the_layer_are_equal(torch_subject, layer):
+    own = {"kind": "custom", "layer": layer.declaration}
+    linear = {"kind": "linear", "features": 4}
+    run = run_of(chain(linear, own, {**own, "eval": True}, input=(3, 4)))
+    first, second = torch_subject.record(**run), torch_subject.record(**run)
+    assert "error" not in first
+    assert first == second
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -136,6 +136,9 @@ class Instance:
     def run(self, x: Tensor, train: bool) -> Tensor:
         if self.module.training != train:
             self.module.train(train)
+        # Several operators may read x. By another name for it their gradients are added up here in
+        # every run, and not here or at the border of a segment.
+        x = x.view_as(x)
         y = self.layer.run(self.module, x) if self.detached is None else self._run_detached(x)
         # What the harness knows of it is that it makes a new value, and of what size.
         storage = y.untyped_storage()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
+import numpy
 import torch
 from torch import Generator, Tensor
 
@@ -32,7 +34,10 @@ DRAWS: dict[str, Callable[[Layer, Tensor, Generator], Tensor]] = {
 
 
 def generators_of(layers: Sequence[Layer], seed: int) -> list[Generator]:
-    """The default generator and one for every further stream, all of which begin at `seed`."""
+    """The default generator and one for every further stream, all of which begin at `seed`, as do
+    those of Python and NumPy."""
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
     further = max((layer.stream for layer in layers), default=0)
     generators = [torch.default_generator, *(Generator() for _ in range(further))]
     for generator in generators:
