@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rematch.protocol import Request, Unsupported
+from rematch.pytorch.layers import Dense
 
 _NAMES = {"torch": torch, "nn": nn, "F": F}
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
@@ -138,7 +139,7 @@ class Instance:
             self.module.train(train)
         # Several operators may read x. By another name for it their gradients are added up here in
         # every run, and not here or at the border of a segment.
-        x = x.view_as(x)
+        x = Dense.apply(x)
         y = self.layer.run(self.module, x) if self.detached is None else self._run_detached(x)
         # What the harness knows of it is that it makes a new value, and of what size.
         storage = y.untyped_storage()

@@ -83,7 +83,7 @@ def _flatten(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train
     return (x[0] if x[0].dim() == 2 else x[0].flatten(1),)
 
 
-class _Dense(torch.autograd.Function):
+class Dense(torch.autograd.Function):
     """Its operand, whose gradient becomes dense. A slice of a gradient is strided in the plain run
     and dense behind the border of a reentrant segment, and kernels add the two in other orders."""
 
@@ -97,7 +97,7 @@ class _Dense(torch.autograd.Function):
 
 
 def _concat(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (torch.cat((_Dense.apply(x[0]), _Dense.apply(x[1])), 1),)
+    return (torch.cat((Dense.apply(x[0]), Dense.apply(x[1])), 1),)
 
 
 def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
