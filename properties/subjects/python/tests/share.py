@@ -71,7 +71,7 @@ def serve_timed(observe: str, file: str) -> None:
     import torch
 
     from rematch import protocol, record
-    from rematch.pytorch import TorchSubject, model, policy, run, watch
+    from rematch.pytorch import TorchSubject, custom, model, policy, run, watch
 
     clock = Clock()
     for table in (model.LAYERS, model.DRAWS):
@@ -79,6 +79,8 @@ def serve_timed(observe: str, file: str) -> None:
             table[kind] = clock.timed("pytorch", function)
     clock.time("pytorch", model, ("checkpoint", "checkpoint_sequential", "native_dropout"))
     policy.checkpoint = model.checkpoint
+    clock.time("pytorch", custom.Instance, ("run",))
+    clock.time("pytorch", custom.CustomLayer, ("module",))
     clock.time("pytorch", run, ("loss_of",))
     clock.time("pytorch", torch.Tensor, ("backward",))
     for optimizer in (torch.optim.SGD, torch.optim.Adam):
