@@ -97,7 +97,9 @@ class Dense(torch.autograd.Function):
 
 
 def _concat(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (torch.cat((Dense.apply(x[0]), Dense.apply(x[1])), 1),)
+    # What is named last hands on its gradient first, as it would without other names.
+    second = Dense.apply(x[1])
+    return (torch.cat((Dense.apply(x[0]), second), 1),)
 
 
 def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
