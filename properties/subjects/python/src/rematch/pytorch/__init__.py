@@ -103,7 +103,7 @@ class TorchSubject(Subject):
     def export(self, request: Request, finding: str) -> str:
         from rematch.pytorch.export import export
 
-        return export(request, finding, self._imported)
+        return export(request, finding, self._imported, self._custom)
 
     def run(self, request: Request, record: Record) -> None:
         if self._wired is None or self._wired[0] is not request.case:

@@ -107,16 +107,28 @@ class CustomLayer:
 def state_of(module: nn.Module) -> list[Tensor]:
     """What a forward of the module may change beside parameters: its buffers, and the numbers and
     tensors among its plain attributes, each as numbers."""
-    found = [b.detach().double().reshape(-1) for b in module.buffers()]
-    for part in module.modules():
+    return list(named_state(module).values())
+
+
+def named_state(module: nn.Module) -> dict[str, Tensor]:
+    """The same, by where in the module it is."""
+    found = {name: b.detach().double().reshape(-1) for name, b in module.named_buffers()}
+    for path, part in module.named_modules():
         for name, value in vars(part).items():
             if name.startswith("_") or name == "training":
                 continue
+            name = f"{path}.{name}" if path else name
             if isinstance(value, Tensor):
-                found.append(value.detach().double().reshape(-1))
+                found[name] = value.detach().double().reshape(-1)
             elif isinstance(value, (int, float)):
-                found.append(torch.tensor([float(value)], dtype=torch.float64))
+                found[name] = torch.tensor([float(value)], dtype=torch.float64)
     return found
+
+
+def makes_new(x: Tensor, y: Tensor) -> bool:
+    """Whether a layer has made `y`, and no more than that, of its operand."""
+    storage = y.untyped_storage()
+    return storage._cdata != x.untyped_storage()._cdata and storage.nbytes() == y.nbytes
 
 
 def to_one(parts: Iterable[Tensor | None]) -> Tensor:
@@ -142,9 +154,7 @@ class Instance:
         x = Dense.apply(x)
         y = self.layer.run(self.module, x) if self.detached is None else self._run_detached(x)
         # What the harness knows of it is that it makes a new value, and of what size.
-        storage = y.untyped_storage()
-        own = storage._cdata != x.untyped_storage()._cdata and storage.nbytes() == y.nbytes
-        return y if own else y.clone(memory_format=torch.contiguous_format)
+        return y if makes_new(x, y) else y.clone(memory_format=torch.contiguous_format)
 
     def _run_detached(self, x: Tensor) -> Tensor:
         class Call(nn.Module):

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,14 +18,18 @@ import torch
 
 from rematch.protocol import Request, Unsupported
 from rematch.pytorch import script_counts
+from rematch.pytorch.custom import CustomLayer
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.script import Script
+from rematch.pytorch.script_custom import CustomText, customs_of
 from rematch.pytorch.script_layers import Style, comment, draws
 from rematch.pytorch.script_model import OPS
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
 MOST = 4096
+LONGEST = 60
+"""So many lines a script with custom layers has at most: more is not read."""
 _SECONDS = 40
 
 _GRADIENTS = ("gradients",)
@@ -34,7 +38,7 @@ ASPECTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "errors": (("error",),),
     "injected-failures": (("no error", "gradients"),),
     "dropout-masks": (_GRADIENTS, ("draws",), ("outputs",)),
-    "recomputed-values": (_GRADIENTS, ("draws",)),
+    "recomputed-values": (_GRADIENTS, ("draws",), ("buffers",)),
     "outputs": (("outputs",),),
     "losses": (("outputs",),),
     "rng-after-forward": (("random state",),),
@@ -118,34 +122,53 @@ class _Attempt:
     question: script_counts.Question | None = None
 
 
-def export(request: Request, finding: str, own: str = "") -> str:
+def export(
+    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None
+) -> str:
     """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.
-    Raises Unsupported with a sentence when there is none."""
+    `layers`: the subject's own, by their declarations. Raises Unsupported with a sentence when
+    there is none."""
     found = Finding.read(finding)
+    customs = customs_of(request, layers or {})
     if not found.law:
-        return _plain_script(request, found, own)
+        return _plain_script(request, found, own, customs)
     if found.law not in ASPECTS and found.law not in script_counts.ASPECTS:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
-    attempts = list(_attempts(request, found, own))
+    attempts = list(_attempts(request, found, own, customs))
     if not attempts:
         raise Unsupported("the case has too many numbers to be written down")
+    if customs:
+        attempts = [a for a in attempts if len(a.script.splitlines()) <= LONGEST]
+        if not attempts:
+            raise Unsupported(f"its script would have more than {LONGEST} lines")
     while attempts:
         ended = _run_all([a.script for a in attempts]) or [_run_alone(attempts[0].script)]
         last = attempts[len(ended) - 1]
         attempts = attempts[len(ended) :]
-        if _shows(last, *ended[-1], found) and _shows(last, *_run_alone(last.script), found):
+        shows = _shows(last, *ended[-1], found) and _shows(last, *_run_alone(last.script), found)
+        if shows and not (customs and _varies(last)):
             return last.script
     raise Unsupported("no script was found that shows it in PyTorch alone")
 
 
-def _plain_script(request: Request, found: Finding, own: str) -> str:
+def _varies(attempt: _Attempt) -> bool:
+    """Whether two plain runs differ, too: custom layers may have state that no run sets back."""
+    if attempt.question is not None or {"no error", "left behind"} & set(attempt.aspects):
+        return False  # These are not compared with a plain run.
+    twice = attempt.script.replace("(checkpointed=True)", "(checkpointed=False)")
+    return _run_alone(twice)[0] == 1
+
+
+def _plain_script(
+    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText]
+) -> str:
     """The case as it is, where there is nothing to be shown."""
     style = Style(exact=True, compare="nan", nan=_has_rrelu(request))
     if _numbers(request) > MOST:
         style = replace(style, literal=False)
     title = "Runs a model plain and with checkpointing, and compares them"
     scripts = [
-        Script(request, style, aspects, own).text(_header(title, found))
+        Script(request, style, aspects, own, customs).text(_header(title, found))
         for aspects in (_ALL, ("error",))
     ]
     status, out = _run_alone(scripts[0])
@@ -156,13 +179,15 @@ def _plain_script(request: Request, found: Finding, own: str) -> str:
     )
 
 
-def _attempts(request: Request, found: Finding, own: str) -> Iterator[_Attempt]:
+def _attempts(
+    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText]
+) -> Iterator[_Attempt]:
     title = _header((TITLES | script_counts.TITLES)[found.law], found)
     known: set[str] = set()
     for aspects in _aspects_of(found):
         for style in _styles(request, aspects):
             try:
-                text = Script(request, style, aspects, own)
+                text = Script(request, style, aspects, own, customs)
                 question = None
                 if found.law in script_counts.ASPECTS:
                     names = text.parameters
@@ -188,7 +213,9 @@ def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
     case = request.case
     few = _numbers(request) <= FEW
     random = not few or any(draws(layer, case.protocol.train) for layer in case.layers)
+    # A list of operators would reach into custom layers.
     whole = any(c.keep for c in case.choices()) and _listed(request)
+    whole = whole and not request.model.custom_operands
     base = Style(literal=few, nan=_has_rrelu(request))
     for compare in ("equal", "none", "bits", "nan"):
         for seed in range(4 if random else 1):

@@ -6,6 +6,7 @@ from rematch.protocol import Unsupported
 from rematch.pytorch.layers import OUTPUTS
 from rematch.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
 from rematch.pytorch.script_counts import tail as counted
+from rematch.pytorch.script_custom import setup_of
 from rematch.pytorch.script_layers import call, draws
 from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
 from rematch.pytorch.script_tail import CALL, helpers_of, imports_of, tail
@@ -32,7 +33,12 @@ class Script(ModelText):
         if "saved bytes" in self._aspects:
             lines = [*KEPT.splitlines(), *lines]
         gap = [""] if lines[0].startswith("torch.") else ["", ""]
-        text = "\n".join([*imports_of("\n".join(lines), self._own), *gap, *lines]) + "\n"
+        customs = self._layers.customs.values()
+        script = "\n".join(lines)
+        setup = "\n".join(s.text for c in customs for s in c.statements if not s.imports)
+        imports = imports_of(f"{script}\n{setup}", self._own)
+        further, setup = setup_of(customs, script, "\n".join(imports))
+        text = "\n".join([*imports, *further, *gap, *setup, *lines]) + "\n"
         return "\n".join([*title.splitlines(), text])
 
     def _run(self) -> list[str]:
@@ -54,7 +60,10 @@ class Script(ModelText):
         state += self._layers.definitions()
         trained = self._layers.trained()
         if self._protocol.prior_gradients and trained and not self._fails:
-            state += [f"for p in ({', '.join(trained)},):", INDENT + "p.grad = torch.ones_like(p)"]
+            state += [
+                f"for p in ({self._layers.listed()},):",
+                INDENT + "p.grad = torch.ones_like(p)",
+            ]
         if "draws" in self._aspects:
             state.append("drawn = defaultdict(list)")
         if self._counted:
@@ -64,6 +73,7 @@ class Script(ModelText):
         body = self._several() if self._many else self._single()
         random = (
             self._layers.tensors.drawn
+            or (style.exact and any(c.seeded for c in self._layers.customs.values()))
             or "random state" in self._aspects
             or any(draws(layer, self._protocol.train) for layer in self._case.layers)
         )
@@ -74,6 +84,9 @@ class Script(ModelText):
             start = self._case.seed if style.exact else style.seed
             made = f"torch.Generator().manual_seed({start})"
             seed.append(f"generators = [{made} for _ in range({further})]")
+        for custom in self._layers.customs.values():
+            seed += custom.seeding(self._case.seed if style.exact else style.seed)
+        seed = list(dict.fromkeys(seed))
         # What is drawn must be the same in both runs.
         if not self._layers.tensors.drawn:
             return [*state, *definitions, *(seed if random else []), *body]
@@ -91,7 +104,7 @@ class Script(ModelText):
             ]
         if "saved bytes" in self._aspects:
             target = [] if self._style.summed else ["target"]
-            known = ["x", *target, *self._layers.parameters, *self._layers.buffers]
+            known = ["x", *target, *self._layers.known]
             made.append(f"model = [{', '.join(known)}]")
         return made
 
@@ -241,7 +254,7 @@ class Script(ModelText):
         name, momentum = ("SGD", f"momentum={p.momentum}") if p.optimizer == "sgd" else ("Adam", "")
         momentum = momentum if p.momentum else ""
         made = call(
-            f"torch.optim.{name}", f"[{', '.join(trained)}]", f"lr={p.learning_rate}", momentum
+            f"torch.optim.{name}", f"[{self._layers.listed()}]", f"lr={p.learning_rate}", momentum
         )
         return [f"optimizer = {made}"], ["optimizer.step()"]
 
@@ -302,7 +315,7 @@ class Script(ModelText):
         if "random state" in self._aspects:
             inner.append('results[f"step {step}: random state"] = torch.get_rng_state()')
         if p.zero_grad and p.steps > 1 and self._layers.trained():
-            inner += [f"for p in ({', '.join(self._layers.trained())},):", INDENT + "p.grad = None"]
+            inner += [f"for p in ({self._layers.listed()},):", INDENT + "p.grad = None"]
         lines += [*loop, *indented(inner)]
         if "reevaluation" in self._aspects:
             lines += self._evaluation()
@@ -316,6 +329,7 @@ class Script(ModelText):
             given = given.round(2)
         lines = [f"x = {self._layers.tensors.make(given)}"]
         lines += ["x0 = x"] if self._names(0, False)[0] != "x" else []
+        lines += [f"{custom.name}.eval()" for custom in self._layers.customs.values()]
         for index, layer in enumerate(self._case.layers):
             x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
             count = 2 if layer.kind in ("split", "duplicate") else 1
@@ -364,7 +378,7 @@ class Script(ModelText):
         trained = self._layers.trained()
         if trained:
             value = "torch.ones_like(p)" if self._protocol.prior_gradients else "None"
-            lines += [f"for p in ({', '.join(trained)},):", f"{INDENT}p.grad = {value}"]
+            lines += [f"for p in ({self._layers.listed()},):", f"{INDENT}p.grad = {value}"]
         return [*lines, *(["trial = False"] if self._counted else [])]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rematch.case import Case, Layer
 from rematch.protocol import Request
+from rematch.pytorch.script_custom import CustomText
 
 RANDOM = ("dropout", "rrelu", "gaussian_noise")
 MODULES = {
@@ -44,6 +46,8 @@ class Style:
 
 
 def draws(layer: Layer, train: bool) -> bool:
+    if layer.kind == "custom":
+        return train and not layer.eval and "draws" in layer.layer.rpartition(";")[2]
     return train and (layer.kind == "rrelu" or (layer.kind in RANDOM and layer.p > 0))
 
 
@@ -104,8 +108,8 @@ class Tensors:
 class Layers:
     """Names for parameters, the lines that make them, and the calls of layers."""
 
-    def __init__(self, request: Request, style: Style) -> None:
-        self.request, self.style = request, style
+    def __init__(self, request: Request, style: Style, customs: Mapping[int, CustomText]) -> None:
+        self.request, self.style, self.customs = request, style, customs
         self.case, self.model = request.case, request.model
         self.train = self.case.protocol.train
         self.tensors = Tensors(self.case, style)
@@ -113,12 +117,15 @@ class Layers:
         self._native_dropout = "dropout" in kept
         self._modules: dict[int, str] = {}
         self._detached = {
-            p for layer in request.detached_layers for p in self.model.layer_parameters[layer]
+            p
+            for layer in request.detached_layers
+            if layer not in customs
+            for p in self.model.layer_parameters[layer]
         }
         if not style.literal:
             self._name_modules()
         self.parameters = [self._parameter(i) for i in range(len(self.model.parameters))]
-        self.buffers = [self._buffer(i) for i in range(len(self.model.buffers))]
+        self._buffers = [self._buffer(i) for i in range(len(self.model.buffers))]
 
     def _name_modules(self) -> None:
         owners = [
@@ -134,43 +141,83 @@ class Layers:
 
     def _parameter(self, index: int) -> str:
         info = self.model.parameters[index]
+        if info.layer in self.customs:
+            return self.customs[info.layer].parameters[0]
         if info.layer in self._modules:
             return f"{self._modules[info.layer]}.{info.role}"
-        alone = len({p.layer for p in self.model.parameters}) == 1
+        alone = len({p.layer for p in self.model.parameters} - set(self.customs)) == 1
         return info.role if alone else f"{info.role}{info.layer}"
 
     def _buffer(self, index: int) -> str:
         info = self.model.buffers[index]
         if info.layer in self._modules:
             return f"{self._modules[info.layer]}.{info.role}"
-        alone = len({b.layer for b in self.model.buffers}) == 1
+        alone = len({b.layer for b in self.model.buffers} - set(self.customs)) == 1
         return info.role if alone else f"{info.role}{info.layer}"
 
     def trained(self) -> list[str]:
-        return [
-            name
-            for name, info in zip(self.parameters, self.model.parameters, strict=True)
-            if not info.frozen
-        ]
+        names = []
+        for name, info in zip(self.parameters, self.model.parameters, strict=True):
+            custom = self.customs.get(info.layer)
+            if not info.frozen:
+                names += [name] if custom is None else custom.parameters
+        return names
+
+    def listed(self) -> str:
+        """The trained parameters, as elements of a list."""
+        names = []
+        for name, info in zip(self.parameters, self.model.parameters, strict=True):
+            custom = self.customs.get(info.layer)
+            if not info.frozen:
+                many = custom is not None and len(custom.parameters) > 1
+                names.append(f"*{custom.name}.parameters()" if many else name)
+        return ", ".join(names)
+
+    @property
+    def buffers(self) -> list[str]:
+        """All state of the layers: expressions of tensors."""
+        names = []
+        for name, info in zip(self._buffers, self.model.buffers, strict=True):
+            custom = self.customs.get(info.layer)
+            names += [name] if custom is None else custom.state
+        return names
+
+    @property
+    def known(self) -> list[str]:
+        """The tensors that belong to the model, as elements of a list."""
+        own = zip(
+            (*self.parameters, *self._buffers),
+            (*self.model.parameters, *self.model.buffers),
+            strict=True,
+        )
+        names = [name for name, info in own if info.layer not in self.customs]
+        for custom in self.customs.values():
+            names += [f"*{custom.name}.parameters()"] if custom.parameters else []
+            names += [f"*{custom.name}.buffers()"] if any(custom.module.buffers()) else []
+        return names
 
     def definitions(self) -> list[str]:
         """The lines that make parameters and buffers."""
         lines = [self._module(i, name) for i, name in self._modules.items()]
         arrays = self.request.arrays
         for index, info in enumerate(self.model.parameters):
-            if info.layer not in self._modules:
+            if info.layer not in self._modules and info.layer not in self.customs:
                 made = self.tensors.make(arrays.parameters[index], info.role, not info.frozen)
                 lines.append(f"{self.parameters[index]} = {made}")
         for index, info in enumerate(self.model.buffers):
-            if info.layer not in self._modules:
-                lines.append(
-                    f"{self.buffers[index]} = {self.tensors.make(arrays.buffers[index], info.role)}"
-                )
+            if info.layer not in self._modules and info.layer not in self.customs:
+                made = self.tensors.make(arrays.buffers[index], info.role)
+                lines.append(f"{self._buffers[index]} = {made}")
         for index in sorted(self._detached):
             name = self.parameters[index]
             if not lines[-1].startswith("#") and index == min(self._detached):
                 lines.append("# The reentrant variant takes these for constants.")
             lines.append(f"{name}_used = {name} if checkpointed else {name}.detach()")
+        for index, custom in self.customs.items():
+            # The case's own weights are drawn for each layer; others, one after the other.
+            seed = (self.case.seed + index) % 2**63 if self.style.exact else None
+            self.tensors.drawn |= seed is None and custom.seeded
+            lines += custom.definition(seed)
         return lines
 
     def _module(self, index: int, name: str) -> str:
@@ -204,6 +251,8 @@ class Layers:
     def expression(self, index: int, x: list[str], train: bool | None = None) -> str:
         """What layer `index` makes of its operands. A name by itself: nothing happens."""
         layer, train = self.case.layers[index], self.train if train is None else train
+        if index in self.customs:
+            return self.customs[index].expression(x[0])
         owner = index if layer.tied_to < 0 else layer.tied_to
         used = [
             f"{self.parameters[p]}_used"
@@ -225,7 +274,7 @@ class Layers:
         if kind == "batch_norm":
             own = [
                 name
-                for name, info in zip(self.buffers, self.model.buffers, strict=True)
+                for name, info in zip(self._buffers, self.model.buffers, strict=True)
                 if info.layer == index
             ]
             return call("F.batch_norm", x[0], *own, *used, "training=True" if train else "")

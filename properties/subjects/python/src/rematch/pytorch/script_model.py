@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
+from types import MappingProxyType
 
 from torch.utils.checkpoint import checkpoint
 
@@ -11,6 +13,7 @@ from rematch.protocol import Request, Unsupported
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.policy import NOT_KEPT
 from rematch.pytorch.script_counts import layer_name
+from rematch.pytorch.script_custom import CustomText
 from rematch.pytorch.script_layers import Layers, Style, call, draws
 
 OPS = {
@@ -42,15 +45,21 @@ class ModelText:
     """The model of a script; Script says what is done with it."""
 
     def __init__(
-        self, request: Request, style: Style, aspects: tuple[str, ...], own: str = ""
+        self,
+        request: Request,
+        style: Style,
+        aspects: tuple[str, ...],
+        own: str = "",
+        customs: Mapping[int, CustomText] = MappingProxyType({}),
     ) -> None:
-        """`own`: the lines that import the user's checkpoint(), if it is not PyTorch's."""
+        """`own`: the lines that import the user's checkpoint(), if it is not PyTorch's. `customs`:
+        the subject's own layers, by their numbers."""
         self._own = own
         self._request, self._style, self._aspects = request, style, aspects
         self._case, self._live = request.case, request.model.live
         self._protocol = self._case.protocol
         self._plan = self._case.plan
-        self._layers = Layers(request, style)
+        self._layers = Layers(request, style, customs)
         self._end = len(self._case.layers)
         self._skips = {value for boundary in self._live for value in boundary[1:]}
         self._fails = "no error" in aspects or "left behind" in aspects

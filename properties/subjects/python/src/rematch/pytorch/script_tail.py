@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rematch.pytorch.script_counts import LEFT_BEHIND
 from rematch.pytorch.script_layers import Style
 
@@ -150,9 +152,9 @@ def imports_of(text: str, own: str = "") -> list[str]:
     if "partial(" in text:
         lines.append("from functools import partial")
     lines += ["", "import torch"]
-    if " nn." in text:
+    if re.search(r"(?<![.\w])nn\.", text):
         lines.append("import torch.nn as nn")
-    if "F." in text:
+    if re.search(r"(?<![.\w])F\.", text):
         lines.append("import torch.nn.functional as F")
     graph = [name for name in ("save_on_cpu", "saved_tensors_hooks") if f"{name}(" in text]
     if graph:
