@@ -85,7 +85,14 @@ std::optional<std::string> framework_command(std::string_view name) {
 
 std::optional<fs::path> framework_profile(std::string_view name) {
   if (!is_pytorch(name)) return std::nullopt;
-  return beside_program("profiles/pytorch.json", "subjects/profiles/pytorch.json");
+  // The variant's own, where it has one.
+  std::string own(name);
+  std::replace(own.begin(), own.end(), ':', '_');
+  for (const std::string& stem : {own, std::string(kPyTorch)}) {
+    const std::string file = "profiles/" + stem + ".json";
+    if (const auto found = beside_program(file, "subjects/" + file)) return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace rematch

@@ -116,9 +116,18 @@ Profile load_profile(const std::filesystem::path& file) {
     const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
     JsonFields fields(kWhat, json, "");
     fields.need_version("format", kFormat);
+    std::vector<KnownDivergence> entries;
+    std::string base;
+    fields.read("extends", base, kLongestText);
+    if (!base.empty()) {
+      // Of the same folder, so that no chain of profiles has an end elsewhere, or none.
+      if (base != std::filesystem::path(base).filename() || base >= file.filename()) {
+        fields.fail("extends", "a file beside this one that comes before it by name", base);
+      }
+      entries = load_profile(file.parent_path() / base).entries();
+    }
     const Json& list = fields.need("known");
     need_array(kWhat, list, "known", kMostEntries);
-    std::vector<KnownDivergence> entries;
     for (std::size_t i = 0; i < list.size(); ++i) {
       entries.push_back(read_entry(list[i], indexed("known", i)));
     }

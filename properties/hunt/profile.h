@@ -52,6 +52,7 @@ class Profile {
   std::vector<KnownDivergence> entries_;
 };
 
+/// A file may extend another one of its folder: `"extends": "pytorch.json"`.
 /// Throws std::invalid_argument with the file's name, the place and what was expected there.
 Profile load_profile(const std::filesystem::path& file);
 

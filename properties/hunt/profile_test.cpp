@@ -107,6 +107,23 @@ TEST_CASE("what an entry does not say is new") {
   is_new(of_a_custom_layer);
 }
 
+TEST_CASE("a profile may extend one of its folder, and no other") {
+  const ScratchFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.path() / name) << text;
+    return folder.path() / name;
+  };
+  const std::string rest = R"("known": [{"id": "b", "why": "c", "laws": ["losses"]}]})";
+  write("a.json", R"({"format": 1, )" + rest);
+  const auto b = write("b.json", R"({"format": 1, "extends": "a.json", )" + rest);
+  CHECK(load_profile(b).entries().size() == 2);
+  for (const std::string base : {"b.json", "c.json", "../a.json", "/a.json"}) {
+    INFO(base);
+    const auto file = write("b.json", R"({"format": 1, "extends": ")" + base + "\", " + rest);
+    CHECK_THROWS_AS(load_profile(file), std::invalid_argument);
+  }
+}
+
 TEST_CASE("an entry about custom layers explains the cases that have one of them") {
   KnownDivergence entry = twice();
   entry.when = {};

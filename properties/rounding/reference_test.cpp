@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "properties/case/json.h"
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"
@@ -22,15 +24,18 @@ using namespace testing;
 constexpr std::uint64_t kSeed = 23;
 constexpr std::uint64_t kCases = 400;
 
+void scale(Record& r, const Observation& o, float factor) {
+  for (std::size_t at = o.offset; at < o.offset + o.bytes; at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, r.data.data() + at, sizeof(value));
+    value *= factor;
+    std::memcpy(r.data.data() + at, &value, sizeof(value));
+  }
+}
+
 void scale(Record& r, Quantity quantity, float factor) {
   for (const Observation& o : r.observations) {
-    if (o.quantity != quantity || !o.present || o.dtype != DType::float32) continue;
-    for (std::size_t at = o.offset; at < o.offset + o.bytes; at += sizeof(float)) {
-      float value = 0;
-      std::memcpy(&value, r.data.data() + at, sizeof(value));
-      value *= factor;
-      std::memcpy(r.data.data() + at, &value, sizeof(value));
-    }
+    if (o.quantity == quantity && o.present && o.dtype == DType::float32) scale(r, o, factor);
   }
 }
 
@@ -154,6 +159,37 @@ TEST_CASE("a plain run that is off by more than rounding disagrees with the refe
     Compiled rounded([&](bool, Record& r) { scale(r, quantity, 1 + 0x1p-23F); });
     CHECK(of(judge(plain_case(), rounded, workspace), "agrees-with-reference") == Verdict::kept);
   }
+}
+
+TEST_CASE("from an overflow on nothing is compared with the reference") {
+  // Training that diverges. Some elements of the weight meet the padding alone, so the reference
+  // knows their gradient: zero. Who multiplies the padding by an infinite gradient gets no number.
+  const Case c = case_from_json(R"({"format": 1, "seed": 64, "dtype": "float32",
+    "data": "small_integers", "input": [1, 1, 2, 1],
+    "layers": [{"kind": "conv2d", "features": 1, "kernel": 3, "padding": 1}, {"kind": "flatten"},
+               {"kind": "linear", "features": 1}, {"kind": "linear", "features": 1}],
+    "protocol": {"steps": 6, "learning_rate": 100}})");
+  bool overflowed = false;
+  const auto spoil = [&](bool, Record& r) {
+    bool over = false;
+    for (const Observation& o : r.observations) {
+      if (!o.present) continue;
+      if (over && o.quantity == Quantity::parameter_gradient) {
+        scale(r, o, std::numeric_limits<float>::quiet_NaN());
+      }
+      for (const double value : elements_of(r, o)) over = over || !std::isfinite(value);
+    }
+    overflowed = overflowed || over;
+  };
+  Workspace workspace;
+  Compiled multiplies(spoil);
+  CHECK(of(judge(c, multiplies, workspace), "agrees-with-reference") == Verdict::kept);
+  CHECK(overflowed);
+  // Without an overflow no number is wrong.
+  Compiled broken([](bool, Record& r) {
+    scale(r, Quantity::parameter_gradient, std::numeric_limits<float>::quiet_NaN());
+  });
+  CHECK(of(judge(c, broken, workspace), "agrees-with-reference") == Verdict::violated);
 }
 
 TEST_CASE("where a layer draws there is no reference") {
