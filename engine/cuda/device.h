@@ -43,9 +43,10 @@ enum class Precision : std::uint8_t { strict, tf32 };
 Precision precision();
 void set_precision(Precision precision);
 
-/// Convolutions of at most this many products run on the engine's own kernels rather than on cuDNN:
-/// a plan costs milliseconds to make, such a convolution microseconds to run. The calling thread's
-/// setting; kDirectProducts in a new thread, 0 sends all that cuDNN can do to cuDNN.
+/// Matrix products and convolutions of at most this many multiply-adds run on the engine's own
+/// kernels rather than on cuBLASLt and cuDNN: to search for an algorithm or to make a plan takes
+/// longer than to run them. The calling thread's setting; kDirectProducts in a new thread, 0 sends
+/// all that the libraries can do to them.
 inline constexpr std::int64_t kDirectProducts = std::int64_t{1} << 20;
 std::int64_t direct_products();
 void set_direct_products(std::int64_t products);
