@@ -1,5 +1,6 @@
 #include "engine/cuda/conv2d.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,13 +46,6 @@ cudnnStatus_t run(const ConvolutionPlan& plan, const ConvolutionData& data) {
   return plan.run(data, scratch);
 }
 
-/// cuDNN's attempts may leave an error behind, which must not surface in the next launch; one that
-/// cannot be cleared has broken the device context.
-void check_context(std::string_view what) {
-  (void)cudaGetLastError();
-  check(cudaPeekAtLastError(), what);
-}
-
 /// Makes this thread's plan, runs it, and for the first thread chooses which candidate that is: the
 /// first that runs. A plan may be refused as late as that.
 std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
@@ -69,10 +63,13 @@ std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
     auto plan = i < candidates.count() ? candidates.plan(i) : nullptr;
     check_context("cudnnBackendFinalize");
     if (plan == nullptr) continue;
-    if (run(*plan, data) == CUDNN_STATUS_SUCCESS) {
+    const cudnnStatus_t status = run(*plan, data);
+    if (status == CUDNN_STATUS_SUCCESS) {
       choices().map.try_emplace(problem, i);
       return plan;
     }
+    // The choice must not depend on how much memory is left.
+    if (is_out_of_memory(status)) check(status, "cudnnBackendExecute");
     check_context("cudnnBackendExecute");
   }
   if (known != choices().map.end()) {
@@ -83,6 +80,8 @@ std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
   choices().map.try_emplace(problem, kNone);
   return nullptr;
 }
+
+std::atomic<std::int64_t> slow_count{0};
 
 /// Runs the pass on cuDNN; false if it has to be done otherwise.
 template <typename T>
@@ -100,11 +99,13 @@ bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const T* x, const T* w
   auto at = mine.find(problem);
   if (at == mine.end()) {
     at = mine.emplace(problem, first_run(problem, data)).first;
-    if (at->second != nullptr) count_call(Backend::cudnn);
-    return at->second != nullptr;
+  } else if (at->second != nullptr) {
+    check(run(*at->second, data), "cudnnBackendExecute");
   }
-  if (at->second == nullptr) return false;
-  check(run(*at->second, data), "cudnnBackendExecute");
+  if (at->second == nullptr) {
+    ++slow_count;
+    return false;
+  }
   count_call(Backend::cudnn);
   return true;
 }
@@ -116,6 +117,8 @@ void zero(T* out, std::int64_t n) {
 }
 
 }  // namespace
+
+std::int64_t slow_convolutions() { return slow_count; }
 
 template <typename T>
 void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T* /*scratch*/,

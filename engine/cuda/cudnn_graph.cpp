@@ -248,7 +248,12 @@ void Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) 
 
 void Descriptor::finalize(std::string_view what) { check(cudnnBackendFinalize(get()), what); }
 
-bool Descriptor::try_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
+bool Descriptor::try_finalize() {
+  const cudnnStatus_t status = cudnnBackendFinalize(get());
+  // That memory is short does not mean that another engine should be chosen.
+  if (is_out_of_memory(status)) check(status, "cudnnBackendFinalize");
+  return status == CUDNN_STATUS_SUCCESS;
+}
 
 ConvolutionPlan::ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan)
     : number_(number), engine_(std::move(engine)), plan_(std::move(plan)) {

@@ -58,9 +58,17 @@ std::string_view to_string(Backend backend);
 /// How often the calling thread has handed work to the backend since its first use of CUDA.
 std::int64_t backend_calls(Backend backend);
 
-/// Copies in stream order. The first may return before the device has the bytes, but pageable
-/// memory at `from` may change at once, unless the copy is captured; the second waits for all work
-/// before it.
+/// Convolutions of more than direct_products() multiply-adds that ran on the engine's own kernels
+/// nonetheless, in the whole process, for cuDNN has no deterministic plan for them. Their sums are
+/// right; the kernels are made for small shapes.
+std::int64_t slow_convolutions();
+/// What to tell the user when there were any.
+inline constexpr std::string_view kSlowConvolutionWarning =
+    "cuDNN has no deterministic plan for some convolutions; they ran on slow kernels of the engine";
+
+/// Copies in stream order. The first may return before the device has the bytes, but memory at
+/// `from` may change at once, even if the copy is captured (by cuda::Graph, which keeps the bytes);
+/// the second waits for all work before it.
 void copy_to_device(void* to, const void* from, std::int64_t bytes);
 void copy_to_host(void* to, const void* from, std::int64_t bytes);
 

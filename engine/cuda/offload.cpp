@@ -54,7 +54,17 @@ class PinnedMemory final : public MemoryResource {
   }
 
   void poison(void* block, std::int64_t bytes) noexcept override {
-    (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), context().copies);
+    Context& mine = context();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    (void)cudaStreamIsCapturing(mine.stream, &status);
+    if (status != cudaStreamCaptureStatusNone) {
+      // The stream of copies need not be part of the capture yet. Until its end is in order, some
+      // block counts as copied.
+      finish_copy_out();
+      (void)put_in_order(mine.stream, mine.copies);
+      mine.copied = block;
+    }
+    (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), mine.copies);
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {
