@@ -13,15 +13,15 @@ from rematch.case import Case
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.pytorch import contract
 from rematch.pytorch.custom import CustomLayer
-from rematch.pytorch.library import LIBRARY
 from rematch.pytorch.memory import Memory
 from rematch.pytorch.model import Checkpoint, TorchModel, Wiring, wire
+from rematch.pytorch.modules import MODULES
 from rematch.pytorch.run import Run
 from rematch.pytorch.trial import put_back
 from rematch.pytorch.watch import Eye, Watch
 from rematch.record import Record
 
-__all__ = ["LIBRARY", "CustomLayer", "TorchSubject"]
+__all__ = ["MODULES", "CustomLayer", "TorchSubject"]
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",
@@ -67,7 +67,7 @@ class TorchSubject(Subject):
         checkpoint: Checkpoint = torch_checkpoint.checkpoint,
         variant: str = "both",
         observe: str = "all",
-        layers: Sequence[CustomLayer] = LIBRARY,
+        layers: Sequence[CustomLayer] = MODULES,
         imported: str = "",
     ) -> None:
         if variant not in VARIANTS:
