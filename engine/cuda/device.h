@@ -20,6 +20,13 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The device context is lost: every later call of the process fails as well, whatever it is for.
+/// So it says nothing about the work that happened to notice.
+class DeviceLost : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
 /// The number of CUDA devices; 0 without a driver, and in a build without CUDA. Never throws.
 int device_count();
 
