@@ -73,6 +73,7 @@ namespace rematch::emulator {
 template <typename Body>
 void launch(unsigned blocks, int threads, int /*shared*/, cudaStream_t stream, Body body) {
   if (blocks == 0 || threads <= 0 || threads > 1024) return refuse(cudaErrorInvalidConfiguration);
+  count(Asked::kernel);
   enqueue(stream,
           [blocks, threads, body] { run_grid(blocks, static_cast<unsigned>(threads), body); });
 }

@@ -27,6 +27,12 @@ cudaError_t failed(cudaError_t status);
 /// The same for what returns nothing, such as a launch.
 void refuse(cudaError_t status);
 
+/// What the calls of all threads have asked of the device, be it run or captured, as programs can
+/// see it: rematch_emulator_asked().
+enum class Asked : std::uint8_t { kernel, product, fill, upload, download, copy, wait };
+inline constexpr int kAskedCount = 7;
+void count(Asked what);
+
 /// Queues work on a stream, or takes it down where the stream is being captured.
 void enqueue(cudaStream_t stream, Task task);
 
