@@ -93,6 +93,7 @@ struct Lease {
   ~Lease() {
     if (current == nullptr) return;
     current->calls = {};
+    current->operations = {};
     current->direct_products = kDirectProducts;
     current->precision = Precision::strict;
     const std::lock_guard lock(idle().mutex);
@@ -149,6 +150,27 @@ void fail_in_library(const std::string& text) {
 void check_launch(std::string_view kernel) {
   check(cudaGetLastError(), kernel);
   count_call(Backend::kernels);
+}
+
+cudaError_t fill_bytes(void* block, int value, std::int64_t bytes, cudaStream_t on) {
+  if (bytes == 0) return cudaSuccess;
+  ++context().operations.fills;
+  return cudaMemsetAsync(block, value, static_cast<std::size_t>(bytes), on);
+}
+
+cudaError_t copy_bytes(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t on) {
+  if (bytes == 0) return cudaSuccess;
+  Operations& counts = context().operations;
+  ++(kind == cudaMemcpyHostToDevice   ? counts.uploads
+     : kind == cudaMemcpyDeviceToHost ? counts.downloads
+                                      : counts.copies);
+  return cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, on);
+}
+
+cudaError_t wait_for(cudaStream_t on) {
+  ++context().operations.waits;
+  return cudaStreamSynchronize(on);
 }
 
 bool capturing() {

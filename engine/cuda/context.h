@@ -72,6 +72,8 @@ struct Context {
   std::array<Block, kScratchCount> scratch{};
   std::vector<void*> outgrown;
   std::array<std::int64_t, kBackendCount> calls{};
+  /// But for kernels and products, which are in `calls`.
+  Operations operations;
   std::int64_t direct_products = kDirectProducts;
   Precision precision = Precision::strict;
   /// On the device, by stream: what draws add to their offset when they run; nullptr outside of a
@@ -87,5 +89,13 @@ struct Context {
 Context& context();
 
 inline void count_call(Backend backend) { ++context().calls[static_cast<std::size_t>(backend)]; }
+
+// Fills, copies and waits are counted, so all go through these. `on` is one of the context's two
+// streams.
+
+cudaError_t fill_bytes(void* block, int value, std::int64_t bytes, cudaStream_t on);
+cudaError_t copy_bytes(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t on);
+cudaError_t wait_for(cudaStream_t on);
 
 }  // namespace rematch::cuda

@@ -111,7 +111,7 @@ bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const T* x, const T* w
 
 template <typename T>
 void zero(T* out, std::int64_t n) {
-  check(cudaMemsetAsync(out, 0, static_cast<std::size_t>(n) * sizeof(T), stream()),
+  check(fill_bytes(out, 0, n * static_cast<std::int64_t>(sizeof(T)), stream()),
         "cudaMemsetAsync for an empty sum");
 }
 

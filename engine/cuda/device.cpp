@@ -58,26 +58,30 @@ std::int64_t backend_calls(Backend backend) {
   return context().calls[static_cast<std::size_t>(backend)];
 }
 
+Operations operations() {
+  const Context& mine = context();
+  const auto calls = [&](Backend b) { return mine.calls[static_cast<std::size_t>(b)]; };
+  Operations all = mine.operations;
+  all.kernels = calls(Backend::kernels);
+  all.products = calls(Backend::cublaslt) + calls(Backend::cudnn);
+  return all;
+}
+
 void copy_to_device(void* to, const void* from, std::int64_t bytes) {
-  if (bytes == 0) return;
-  check(
-      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream()),
-      "cudaMemcpyAsync to the device");
+  check(copy_bytes(to, from, bytes, cudaMemcpyHostToDevice, stream()),
+        "cudaMemcpyAsync to the device");
 }
 
 void copy_to_host(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) {
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                          stream()),
-          "cudaMemcpyAsync to the host");
-  }
+  check(copy_bytes(to, from, bytes, cudaMemcpyDeviceToHost, stream()),
+        "cudaMemcpyAsync to the host");
   synchronize();
 }
 
 void synchronize() {
   const cudaStream_t mine = stream();
   finish_copy_out();
-  check(cudaStreamSynchronize(mine), "cudaStreamSynchronize");
+  check(wait_for(mine), "cudaStreamSynchronize");
 }
 
 }  // namespace rematch::cuda

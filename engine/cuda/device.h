@@ -65,6 +65,44 @@ std::string_view to_string(Backend backend);
 /// How often the calling thread has handed work to the backend since its first use of CUDA.
 std::int64_t backend_calls(Backend backend);
 
+/// What a thread has asked of the device, be it run or captured. A launch of a graph is not counted
+/// with what is in it.
+struct Operations {
+  /// The engine's own kernels, and calls of cuBLASLt and cuDNN.
+  std::int64_t kernels = 0;
+  std::int64_t products = 0;
+  std::int64_t fills = 0;
+  /// Copies from the host, to the host, and on the device.
+  std::int64_t uploads = 0;
+  std::int64_t downloads = 0;
+  std::int64_t copies = 0;
+  /// How often the host waited for the device.
+  std::int64_t waits = 0;
+
+  [[nodiscard]] std::int64_t sum() const {
+    return kernels + products + fills + uploads + downloads + copies;
+  }
+  bool operator==(const Operations&) const = default;
+  Operations& operator+=(const Operations& more) { return add(more, 1); }
+  friend Operations operator-(Operations now, const Operations& before) {
+    return now.add(before, -1);
+  }
+
+ private:
+  Operations& add(const Operations& other, std::int64_t times) {
+    kernels += times * other.kernels;
+    products += times * other.products;
+    fills += times * other.fills;
+    uploads += times * other.uploads;
+    downloads += times * other.downloads;
+    copies += times * other.copies;
+    waits += times * other.waits;
+    return *this;
+  }
+};
+/// The calling thread's since its first use of CUDA.
+Operations operations();
+
 /// Copies in stream order. The first may return before the device has the bytes, but pageable
 /// memory at `from` may change at once, unless the copy is captured; the second waits for all work
 /// before it.

@@ -80,7 +80,7 @@ struct Graph::State {
 
   ~State() {
     // Work that is still queued may read either.
-    (void)cudaStreamSynchronize(stream());
+    (void)wait_for(stream());
     if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
     if (table != nullptr) (void)cudaFree(table);
   }

@@ -336,6 +336,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     rematch::emulator::enqueue(stream,
                                [scratch, chosen] { std::memset(scratch, 0xff, chosen.scratch); });
   }
+  rematch::emulator::count(rematch::emulator::Asked::product);
   const auto launch = dd.type == CUDA_R_64F ? run<double> : run<float>;
   launch(stream, o, da, db, dd, alpha, beta, a, b, c, d);
   return CUBLAS_STATUS_SUCCESS;
