@@ -1,6 +1,5 @@
 #include "engine/cuda/conv2d.h"
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -114,11 +113,7 @@ bool is_large(const Conv2dShape& s) {
   return s.n * s.out_h() * s.out_w() * s.out_c * s.c * s.kh * s.kw > direct_products();
 }
 
-std::atomic<std::int64_t> slow_count{0};
-
 }  // namespace
-
-std::int64_t slow_convolutions() { return slow_count; }
 
 template <typename T>
 void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T* /*scratch*/,
@@ -133,7 +128,7 @@ void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T*
       if (b != nullptr) add_bias(s.n, s.out_c, s.out_h() * s.out_w(), b, y);
       return;
     }
-    ++slow_count;
+    ++context().operations.slow_convolutions;
   }
   direct_forward(s, x, w, b, y);
 }
@@ -143,7 +138,7 @@ void conv2d_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* /*scrat
   if (s.n == 0 || s.c == 0) return;
   if (is_large(s)) {
     if (on_cudnn<T>(s, ConvolutionPass::grad_input, {gx, w, gy})) return;
-    ++slow_count;
+    ++context().operations.slow_convolutions;
   }
   direct_grad_input(s, gy, w, gx);
 }
@@ -153,7 +148,7 @@ void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* /*scra
   if (s.out_c == 0 || s.c == 0) return;
   if (is_large(s)) {
     if (on_cudnn<T>(s, ConvolutionPass::grad_weight, {x, gw, gy})) return;
-    ++slow_count;
+    ++context().operations.slow_convolutions;
   }
   direct_grad_weight(s, gy, x, gw);
 }

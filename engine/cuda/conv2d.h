@@ -11,7 +11,7 @@ namespace rematch::cuda {
 // Convolutions of at most direct_products() products (engine/cuda/device.h) run on the engine's own
 // kernels (engine/cuda/conv2d_direct.h); larger ones on cuDNN, with their bias where it can add one
 // on the way, unless it has no deterministic engine for them, as may be for float64
-// (slow_convolutions() counts those). Which it is, and cuDNN's plan, is chosen once per shape,
+// (operations() counts those). Which it is, and cuDNN's plan, is chosen once per shape,
 // type, precision and alignment (16 bytes or less) for the whole process, so the same call has the
 // same bits every time. cuDNN's engines that are not deterministic are never used, nor FFT, nor
 // Winograd's transforms beyond F(2x2, 3x3), whose errors grow with the tile.

@@ -59,6 +59,15 @@ std::int64_t backend_calls(Backend backend) {
   return context().calls[static_cast<std::size_t>(backend)];
 }
 
+Operations operations() {
+  const Context& mine = context();
+  const auto calls = [&](Backend b) { return mine.calls[static_cast<std::size_t>(b)]; };
+  Operations all = mine.operations;
+  all.kernels = calls(Backend::kernels);
+  all.products = calls(Backend::cublaslt) + calls(Backend::cudnn);
+  return all;
+}
+
 namespace {
 
 /// Whether the device reads pageable memory by itself (GH200, or with HMM). Copies from there need
@@ -94,25 +103,21 @@ void copy_to_device(void* to, const void* from, std::int64_t bytes) {
   const void* source = captured              ? kept_for_capture(from, size)
                        : size <= kMostStaged ? staged(from, size)
                                              : nullptr;
-  check(cudaMemcpyAsync(to, source == nullptr ? from : source, size, cudaMemcpyHostToDevice,
-                        stream()),
+  check(copy_bytes(to, source == nullptr ? from : source, bytes, cudaMemcpyHostToDevice, stream()),
         "cudaMemcpyAsync to the device");
   if (source == nullptr && reads_pageable_memory()) synchronize();
 }
 
 void copy_to_host(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) {
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                          stream()),
-          "cudaMemcpyAsync to the host");
-  }
+  check(copy_bytes(to, from, bytes, cudaMemcpyDeviceToHost, stream()),
+        "cudaMemcpyAsync to the host");
   synchronize();
 }
 
 void synchronize() {
   const cudaStream_t mine = stream();
   finish_copy_out();
-  check(cudaStreamSynchronize(mine), "cudaStreamSynchronize");
+  check(wait_for(mine), "cudaStreamSynchronize");
 }
 
 }  // namespace rematch::cuda

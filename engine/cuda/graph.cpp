@@ -87,7 +87,7 @@ struct Graph::State {
 
   ~State() {
     // Work that is still queued may read any of these.
-    (void)cudaStreamSynchronize(runs_on);
+    (void)wait_for(runs_on);
     if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
     if (table != nullptr) (void)cudaFree(table);
   }

@@ -68,8 +68,9 @@ namespace {
 
 [[noreturn]] void throw_out_of_memory(std::string_view library, std::string_view what,
                                       std::string_view status) {
+  check_context(what);
   throw OutOfMemory("[" + std::string(library) + "] out of memory: " + std::string(what) + ": " +
-                    std::string(status) + last_error() +
+                    std::string(status) +
                     "; shrink the batch, or free memory of the device and the host for this "
                     "process");
 }
@@ -82,8 +83,8 @@ void check(cublasStatus_t status, std::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string name = cublaslt().status_name(status);
   if (status == CUBLAS_STATUS_ALLOC_FAILED) throw_out_of_memory("cublaslt", what, name);
-  throw DeviceError("[cublaslt] " + std::string(what) + ": " + name + " (" +
-                    cublaslt().status_string(status) + ")" + last_error());
+  fail_in_library("[cublaslt] " + std::string(what) + ": " + name + " (" +
+                  cublaslt().status_string(status) + ")");
 }
 
 void check(cudnnStatus_t status, std::string_view what) {
@@ -92,8 +93,7 @@ void check(cudnnStatus_t status, std::string_view what) {
   if (is_out_of_memory(status)) throw_out_of_memory("cudnn", what, name);
   std::array<char, 512> last{};
   cudnnGetLastErrorString(last.data(), last.size());
-  throw DeviceError("[cudnn] " + std::string(what) + ": " + name + " (" + last.data() + ")" +
-                    last_error());
+  fail_in_library("[cudnn] " + std::string(what) + ": " + name + " (" + last.data() + ")");
 }
 
 bool is_out_of_memory(cudnnStatus_t status) {

@@ -12,6 +12,15 @@ constexpr std::size_t kHalf = 4 * kMostStaged;
 /// Copies of neighbours do not share a cache line.
 constexpr std::size_t kGrain = 256;
 
+/// Waits for what was queued before the event, and counts that as a wait only if there is need.
+void wait_until(cudaEvent_t event) {
+  const cudaError_t passed = cudaEventQuery(event);
+  if (passed != cudaErrorNotReady) return check(passed, "cudaEventQuery after copies");
+  (void)cudaGetLastError();
+  ++context().operations.waits;
+  check(cudaEventSynchronize(event), "cudaEventSynchronize with earlier copies");
+}
+
 bool make(Context::Staging& s) {
   void* data = nullptr;
   const cudaError_t status = cudaMallocHost(&data, 2 * kHalf);
@@ -37,7 +46,7 @@ const void* staged(const void* from, std::size_t bytes) {
     check(cudaEventRecord(s.passed[s.half], stream()), "cudaEventRecord after copies");
     s.half = 1 - s.half;
     s.used = 0;
-    check(cudaEventSynchronize(s.passed[s.half]), "cudaEventSynchronize with earlier copies");
+    wait_until(s.passed[s.half]);
   }
   std::byte* const place = s.data + s.half * kHalf + s.used;
   std::memcpy(place, from, bytes);

@@ -158,10 +158,11 @@ template <typename T>
 void run(cudaStream_t stream, const Operation& o, const Layout& a, const Layout& b, const Layout& d,
          const void* alpha, const void* beta, const void* pa, const void* pb, const void* pc,
          void* pd) {
-  rematch::emulator::enqueue(
-      stream, Product<T>{o, a, b, d, factor_at(alpha, o.scale), factor_at(beta, o.scale),
-                         static_cast<const T*>(pa), static_cast<const T*>(pb),
-                         static_cast<const T*>(pc), static_cast<T*>(pd)});
+  rematch::emulator::launch_kernel(
+      stream, "cublasLtMatmul",
+      Product<T>{o, a, b, d, factor_at(alpha, o.scale), factor_at(beta, o.scale),
+                 static_cast<const T*>(pa), static_cast<const T*>(pb), static_cast<const T*>(pc),
+                 static_cast<T*>(pd)});
 }
 
 }  // namespace
@@ -336,6 +337,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                               const void* c, cublasLtMatrixLayout_t lc, void* d,
                               cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t* algorithm,
                               void* scratch, size_t scratch_bytes, cudaStream_t stream) {
+  if (rematch::emulator::outcome() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   const auto o = read<Operation>(desc);
   const auto da = read<Layout>(la);
   const auto db = read<Layout>(lb);
@@ -356,14 +358,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   }
   // No preference speaks of the bias: kernels read it in the widest way, wherever it is.
   if (adds_bias && reinterpret_cast<std::uintptr_t>(o.bias) % kWidestAccess != 0) {
-    (void)rematch::emulator::failed(cudaErrorMisalignedAddress);
-    return CUBLAS_STATUS_EXECUTION_FAILED;
+    rematch::emulator::enqueue(stream, [] { rematch::emulator::lose(cudaErrorMisalignedAddress); });
+    return CUBLAS_STATUS_SUCCESS;
   }
   if (chosen.scratch > 0) {
     // What is not the caller's would be overwritten, and what is left there is of no use.
     rematch::emulator::enqueue(stream,
                                [scratch, chosen] { std::memset(scratch, 0xff, chosen.scratch); });
   }
+  rematch::emulator::count(rematch::emulator::Asked::product);
   const auto launch = dd.type == CUDA_R_64F    ? run<double>
                       : dd.type == CUDA_R_16BF ? run<BFloat16>
                                                : run<float>;

@@ -11,10 +11,10 @@ from test_export import LONGEST, TRAINABLE, finding, one, run
 from test_export import ask as ask_plainly
 
 from rematch.pytorch.custom import makes_new
-from rematch.pytorch.library import LIBRARY
+from rematch.pytorch.modules import MODULES
 from rematch.pytorch.script_custom import CustomText
 
-DECLARED = {layer.name: layer.declaration for layer in LIBRARY}
+DECLARED = {layer.name: layer.declaration for layer in MODULES}
 
 
 def own(name, **rest):
@@ -102,8 +102,8 @@ def test_an_operand_that_is_used_twice_is_named_where_it_is_called(torch_subject
     assert "slope(m0, x0)" in answer["script"]
 
 
-@pytest.mark.parametrize("layer", LIBRARY, ids=lambda layer: layer.name)
-def test_layers_of_the_library_are_written_as_they_are_run(layer):
+@pytest.mark.parametrize("layer", MODULES, ids=lambda layer: layer.name)
+def test_modules_are_written_as_they_are_run(layer):
     shape = (2, 2, 4, 4) if " H " in layer.shapes else (2, 4)
     for trains in (False, True):
         torch.manual_seed(3)
@@ -157,7 +157,7 @@ def mine(start, tmp_path):
     """A subject with LAYERS, which it has declared."""
     (tmp_path / "mine.py").write_text(LAYERS)
     layers = f"{tmp_path}/mine.py:LAYERS"
-    subject = start(sys.executable, "-m", "rematch", "pytorch", "--no-library", "--layers", layers)
+    subject = start(sys.executable, "-m", "rematch", "pytorch", "--no-modules", "--layers", layers)
     declared = {d.partition(":")[0]: d for d in subject.hello()["layers"]}
     return subject, lambda name, **rest: {"kind": "custom", "layer": declared[name], **rest}
 
