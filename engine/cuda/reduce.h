@@ -136,17 +136,24 @@ struct BlockRow {
   /// As HalfWarpRow's.
   template <typename V, typename Value>
   __device__ static Wide<V> sum(std::int64_t cols, const Value& value) {
+    return sum_blocks<V>(
+        math::ceil_div(cols, math::kSumBlock), [&](std::int64_t block, std::int64_t lane) {
+          const std::int64_t first = block * math::kSumBlock;
+          const std::int64_t last = first + math::kSumBlock < cols ? first + math::kSumBlock : cols;
+          return math::lane_chain(V{}, first, last, lane, value);
+        });
+  }
+
+  /// The sum of so many blocks, of which lane_of(block, lane) is what a lane holds at the end.
+  template <typename V, typename LaneOf>
+  __device__ static Wide<V> sum_blocks(std::int64_t blocks, const LaneOf& lane_of) {
     __shared__ V sums[kMostHalves];
-    const std::int64_t blocks = math::ceil_div(cols, math::kSumBlock);
     const std::int64_t half = threadIdx.x / kHalfWarp;
     const std::int64_t halves = blockDim.x / kHalfWarp;
     math::GroupedSum<Wide<V>> total;
     for (std::int64_t base = 0; base < blocks; base += halves) {
-      const std::int64_t first = (base + half) * math::kSumBlock;
-      if (first < cols) {
-        const std::int64_t last = first + math::kSumBlock < cols ? first + math::kSumBlock : cols;
-        const V block =
-            detail::tree_sum(math::lane_chain(V{}, first, last, threadIdx.x % kHalfWarp, value));
+      if (base + half < blocks) {
+        const V block = detail::tree_sum(lane_of(base + half, threadIdx.x % kHalfWarp));
         if (threadIdx.x % kHalfWarp == 0) sums[half] = block;
       }
       __syncthreads();
@@ -238,7 +245,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t groups = math::ceil_div(count, math::kSumGroup);
   const std::int64_t step = global_threads() / kWarp;
   for (std::int64_t id = global_thread() / kWarp; id < items * groups; id += step) {
-    const std::int64_t item = id / groups;
+    const std::int64_t item = math::quotient(id, groups);
     const std::int64_t first = (id - item * groups) * math::kSumGroup;
     const std::int64_t left = count - first;
     double* in = partial + item * count + first;
@@ -279,7 +286,7 @@ __global__ void __launch_bounds__(kThreads)
     column_chunks_kernel(std::int64_t rows, std::int64_t cols, Value value, double* partial) {
   const std::int64_t chunks = math::ceil_div(rows, math::kChunkRows);
   for (std::int64_t id = global_thread(); id < chunks * cols; id += global_threads()) {
-    const std::int64_t chunk = id / cols;
+    const std::int64_t chunk = math::quotient(id, cols);
     const std::int64_t col = id - chunk * cols;
     const std::int64_t first = chunk * math::kChunkRows;
     const std::int64_t last = first + math::kChunkRows < rows ? first + math::kChunkRows : rows;

@@ -26,6 +26,13 @@ REMATCH_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// a / b of numbers that are not negative. Most fit in 32 bits, where a device divides many times
+/// faster.
+REMATCH_HD constexpr std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  if (((a | b) >> 32) != 0) return a / b;
+  return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+}
+
 /// Terms of a GroupedSum that are added one after the other.
 inline constexpr std::int64_t kSumGroup = 256;
 
@@ -72,7 +79,7 @@ REMATCH_HD inline T lane_of_block(std::int64_t total, std::int64_t run, std::int
   const std::int64_t first = block * kSumBlock;
   const std::int64_t left = total - first;
   std::int64_t rest = left < kSumBlock ? left : kSumBlock;
-  std::int64_t r = first / run;
+  std::int64_t r = quotient(first, run);
   std::int64_t i = first - r * run;
   while (rest > 0) {
     const std::int64_t count = run - i < rest ? run - i : rest;
