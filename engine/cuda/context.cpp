@@ -79,6 +79,7 @@ struct Lease {
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
     if (current == nullptr) return;
+    current->deferred.start();
     current->calls = {};
     current->operations = {};
     current->direct_products = kDirectProducts;
@@ -116,7 +117,11 @@ Context& acquire() {
 
 Context& context() { return current != nullptr ? *current : acquire(); }
 
-cudaStream_t stream() { return context().stream; }
+cudaStream_t stream() {
+  Context& mine = context();
+  if (!mine.deferred.empty()) mine.deferred.start();
+  return mine.stream;
+}
 
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
@@ -132,6 +137,7 @@ std::string last_error() {
 
 void check_launch(std::string_view kernel) {
   check(cudaGetLastError(), kernel);
+  context().deferred.rethrow();
   count_call(Backend::kernels);
 }
 
@@ -158,7 +164,7 @@ cudaError_t wait_for(cudaStream_t on) {
 
 bool capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream(), &status), "cudaStreamIsCapturing");
+  check(cudaStreamIsCapturing(context().stream, &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 

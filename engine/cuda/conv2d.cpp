@@ -96,6 +96,8 @@ bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const T* x, const T* w
                                    .tf32 = !kDouble && precision() == Precision::tf32,
                                    .aligned = aligned16(x, w, y)};
   const ConvolutionData data{x, w, y};
+  // cuDNN has been given the stream itself.
+  (void)stream();
   Plans& mine = plans();
   auto at = mine.find(problem);
   if (at == mine.end()) {
