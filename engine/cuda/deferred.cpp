@@ -22,13 +22,15 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
 
 /// Whether the order of the two matters.
 bool conflict(const Move& a, const Move& b) {
-  return overlap(a.to, a.bytes, b.to, b.bytes) || overlap(a.to, a.bytes, b.from, b.bytes) ||
-         overlap(a.from, a.bytes, b.to, b.bytes);
+  return overlap(a.to, a.bytes, b.to, b.bytes) ||
+         overlap(a.to, a.bytes, b.from, b.source_bytes()) ||
+         overlap(a.from, a.source_bytes(), b.to, b.bytes);
 }
 
 }  // namespace
 
-void Deferred::add(const Move& move) noexcept {
+void Deferred::push(const Move& move) noexcept {
+  if (move.bytes == 0) return;
   const bool must_wait = std::any_of(moves_.begin(), moves_.end(),
                                      [&](const Move& other) { return conflict(move, other); });
   if (must_wait || moves_.size() == kMoves) start();
@@ -36,18 +38,27 @@ void Deferred::add(const Move& move) noexcept {
 }
 
 void Deferred::fill(void* to, std::int64_t bytes, std::uint64_t pattern) noexcept {
-  if (bytes > 0) add({to, nullptr, bytes, pattern});
+  push({MoveKind::fill, {}, to, nullptr, bytes, pattern});
 }
 
 void Deferred::copy(void* to, const void* from, std::int64_t bytes) noexcept {
-  if (bytes > 0) add({to, from, bytes, 0});
+  push({MoveKind::copy, {}, to, from, bytes, 0});
+}
+
+void Deferred::upcast(float* to, const math::BFloat16* from, std::int64_t n) noexcept {
+  push({MoveKind::upcast, {}, to, from, n * static_cast<std::int64_t>(sizeof(float)), 0});
+}
+
+void Deferred::downcast(math::BFloat16* to, const float* from, std::int64_t n) noexcept {
+  push(
+      {MoveKind::downcast, {}, to, from, n * static_cast<std::int64_t>(sizeof(math::BFloat16)), 0});
 }
 
 void Deferred::upload(void* to, const void* host, std::int64_t bytes) {
   if (bytes == 0) return;
   const auto size = static_cast<std::size_t>(bytes);
   if (staged_.size() + size > kMostStaged) start();
-  add({to, nullptr, bytes, 0});
+  push({MoveKind::copy, {}, to, nullptr, bytes, 0});
   const std::size_t at = (staged_.size() + kAlignment - 1) / kAlignment * kAlignment;
   uploads_.push_back({moves_.size() - 1, at});
   staged_.resize(at + size);

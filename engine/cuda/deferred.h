@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "engine/cuda/move_many.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
 /// Small writes to device memory that wait on the host for other work: stream() starts them before
 /// it hands out the stream, so nothing that is queued there can tell. Those that come one after the
 /// other, such as the parameters of a model or the zeros of an optimizer's state, are one copy and
-/// one launch.
+/// one launch, and so are the casts of a product's operands.
 class Deferred {
  public:
   /// Larger writes gain nothing from company.
@@ -22,6 +23,12 @@ class Deferred {
   /// The bytes of `pattern` over and over, from its lowest one on.
   void fill(void* to, std::int64_t bytes, std::uint64_t pattern) noexcept;
   void copy(void* to, const void* from, std::int64_t bytes) noexcept;
+  void upcast(float* to, const math::BFloat16* from, std::int64_t n) noexcept;
+  void downcast(math::BFloat16* to, const float* from, std::int64_t n) noexcept;
+  template <typename T>
+  void add(T* to, const T* from, std::int64_t n) noexcept {
+    push({MoveKind::add, dtype_of<T>(), to, from, n * static_cast<std::int64_t>(sizeof(T)), 0});
+  }
   /// The bytes at `host` are taken now. Throws OutOfMemory.
   void upload(void* to, const void* host, std::int64_t bytes);
 
@@ -33,7 +40,7 @@ class Deferred {
   }
 
  private:
-  void add(const Move& move) noexcept;
+  void push(const Move& move) noexcept;
   void start_all();
 
   std::vector<Move> moves_;

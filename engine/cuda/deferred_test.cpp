@@ -122,7 +122,8 @@ TEST_CASE("a value that is read is that of the moment, whatever becomes of its b
       taken[i].from(released);
     } else {
       kept.storage()->before_write();
-      kept.copy_from_host(std::as_bytes(std::span(std::vector<float>(5, static_cast<float>(i)))));
+      const std::vector<float> next(5, static_cast<float>(i));
+      kept.copy_from_host(std::as_bytes(std::span(next)));
       taken[i].from(kept);
     }
   }
@@ -203,7 +204,8 @@ TEST_CASE("the engine counts what reaches the device", "[gpu]") {
     const Tensor x = ones(64 << i);
     const Tensor copy = x.clone();
     Tensor large = Tensor::zeros({1 << 16}, DType::float32);
-    large.copy_from_host(std::as_bytes(std::span(std::vector<float>(1 << 16))));
+    const std::vector<float> values(1 << 16);
+    large.copy_from_host(std::as_bytes(std::span(values)));
     const Tensor w = Tensor::ones({4, 4}, DType::float32);
     CHECK(linear(w, w, {}).to_vector()[0] == 4);
     CHECK(add(copy, x).at(0) == 2);

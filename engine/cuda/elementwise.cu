@@ -84,6 +84,9 @@ void add(std::int64_t n, const T* a, const T* b, T* out) {
 
 template <typename T>
 void add_inplace(std::int64_t n, const T* x, T* y) {
+  if (n * static_cast<std::int64_t>(sizeof(T)) <= Deferred::kLargest) {
+    return context().deferred.add(y, x, n);
+  }
   visit<kVector<T>>("add_inplace", n, AddTo{}, In<T>{x}, InOut<T>{y});
 }
 
