@@ -11,7 +11,9 @@ namespace rematch::cuda {
 
 namespace {
 
-/// Errors after which the device context is unusable (CUDA Runtime API, "Error handling").
+/// Errors after which the process can do no more on the device: those of which driver_types.h says
+/// that it must be terminated and relaunched, a context that is gone, and an MPS client whose
+/// server is.
 bool is_sticky(cudaError_t status) {
   switch (status) {
     case cudaErrorIllegalAddress:
@@ -24,6 +26,12 @@ bool is_sticky(cudaError_t status) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorExternalDevice:
     case cudaErrorUnknown:
       return true;
@@ -56,6 +64,11 @@ std::string advice(cudaError_t status) {
 std::string describe(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")" +
          advice(status);
+}
+
+[[noreturn]] void fail(const std::string& text, cudaError_t status) {
+  if (is_sticky(status)) throw DeviceLost(text);
+  throw DeviceError(text);
 }
 
 /// The contexts that no thread uses. Never destroyed: threads may end after everything else.
@@ -127,12 +140,16 @@ void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
   // Sticky errors stay; others would surface again in an unrelated check_launch.
   (void)cudaGetLastError();
-  throw DeviceError("[cuda] " + std::string(what) + ": " + describe(status));
+  fail("[cuda] " + std::string(what) + ": " + describe(status), status);
 }
 
-std::string last_error() {
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? "" : "; CUDA: " + describe(status);
+void fail_in_library(const std::string& text) {
+  cudaError_t status = cudaGetLastError();
+  // A library may have its own copy of the runtime, whose last error is not this one's. A lost
+  // context shows in every call; this one is permitted in a capture, too.
+  cudaStreamCaptureStatus ignored = cudaStreamCaptureStatusNone;
+  if (status == cudaSuccess) status = cudaStreamIsCapturing(stream(), &ignored);
+  fail(status == cudaSuccess ? text : text + "; CUDA: " + describe(status), status);
 }
 
 void check_launch(std::string_view kernel) {

@@ -25,12 +25,13 @@ namespace rematch::cuda {
 /// It is non-blocking: it does not wait for the default stream.
 cudaStream_t stream();
 
-/// Throws DeviceError for anything but success, and takes the error off CUDA's record. After an
-/// error that breaks the device context every later call fails as well; the text then says so.
+/// Throws DeviceError for anything but success, and takes the error off CUDA's record; DeviceLost
+/// after an error that breaks the device context.
 void check(cudaError_t status, std::string_view what);
 
-/// Takes the last error off CUDA's record: "; CUDA: " and what check() would say; empty for none.
-std::string last_error();
+/// Throws `text`, what a library says of a call that failed, with the error of CUDA that is behind
+/// it, if there is one: DeviceLost or DeviceError, as check() does.
+[[noreturn]] void fail_in_library(const std::string& text);
 
 /// Throws when the kernel that was just launched could not start, and counts it. Errors while it
 /// runs show in a later call.

@@ -198,6 +198,7 @@ TEST_CASE("the engine counts what reaches the device", "[gpu]") {
   };
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 1);
   ambient().ledger->set_poison(true);
+  const testing::DirectUpTo none(0);
   const Operations reached_before = reached();
   const Operations before = operations();
   for (int i = 0; i < 3; ++i) {

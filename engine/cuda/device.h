@@ -20,6 +20,13 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The device context is lost: every later call of the process fails as well, whatever it is for.
+/// So it says nothing about the work that happened to notice.
+class DeviceLost : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
 /// The number of CUDA devices; 0 without a driver, and in a build without CUDA. Never throws.
 int device_count();
 
@@ -43,9 +50,10 @@ enum class Precision : std::uint8_t { strict, tf32 };
 Precision precision();
 void set_precision(Precision precision);
 
-/// Convolutions of at most this many products run on the engine's own kernels rather than on cuDNN:
-/// a plan costs milliseconds to make, such a convolution microseconds to run. The calling thread's
-/// setting; kDirectProducts in a new thread, 0 sends all that cuDNN can do to cuDNN.
+/// Matrix products and convolutions of at most this many multiply-adds run on the engine's own
+/// kernels rather than on cuBLASLt and cuDNN: to search for an algorithm or to make a plan takes
+/// longer than to run them. The calling thread's setting; kDirectProducts in a new thread, 0 sends
+/// all that the libraries can do to them.
 inline constexpr std::int64_t kDirectProducts = std::int64_t{1} << 20;
 std::int64_t direct_products();
 void set_direct_products(std::int64_t products);

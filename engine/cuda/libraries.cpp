@@ -66,16 +66,16 @@ const CublasLt& cublaslt() {
 
 void check(cublasStatus_t status, std::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError("[cublaslt] " + std::string(what) + ": " + cublaslt().status_name(status) +
-                    " (" + cublaslt().status_string(status) + ")" + last_error());
+  fail_in_library("[cublaslt] " + std::string(what) + ": " + cublaslt().status_name(status) + " (" +
+                  cublaslt().status_string(status) + ")");
 }
 
 void check(cudnnStatus_t status, std::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   std::array<char, 512> last{};
   cudnnGetLastErrorString(last.data(), last.size());
-  throw DeviceError("[cudnn] " + std::string(what) + ": " + cudnnGetErrorString(status) + " (" +
-                    last.data() + ")" + last_error());
+  fail_in_library("[cudnn] " + std::string(what) + ": " + cudnnGetErrorString(status) + " (" +
+                  last.data() + ")");
 }
 
 cublasLtHandle_t cublaslt_handle() {

@@ -9,7 +9,7 @@ namespace rematch::cuda {
 namespace {
 
 /// Rows that a thread block takes one after the other.
-constexpr std::int64_t kRounds = 4;
+constexpr unsigned kRounds = 4;
 
 template <typename T>
 struct SquaredDifference {
@@ -38,7 +38,7 @@ struct MseGradient {
   }
 };
 
-/// The only thread block also adds up the losses.
+/// The only thread block also adds up the losses, of at most one group of a GroupedSum.
 template <typename Row, typename T>
 __global__ void __launch_bounds__(Row::kBlockThreads)
     cross_entropy_kernel(std::int64_t rows, std::int64_t cols, const T* all_x,
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
   if (gridDim.x > 1) return;
   __syncthreads();
   if (threadIdx.x >= 32) return;
-  const double total = detail::ascending_sum(losses, rows);
+  const double total = detail::ascending_sum(losses, rows, 1);
   if (threadIdx.x == 0) Mean<T>{out, rows}(0, total);
 }
 
@@ -99,7 +99,7 @@ void cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
     bool is_one = false;
     with_row(rows, cols, [&](auto row, unsigned blocks, int threads) {
       // A few rounds take less time than a second launch.
-      if (rows <= kRounds * threads / row.kRowThreads) blocks = 1;
+      if (blocks <= kRounds && rows <= math::kSumGroup) blocks = 1;
       is_one = blocks == 1;
       cross_entropy_kernel<decltype(row)>
           <<<blocks, threads, 0, stream()>>>(rows, cols, x, target, log_probs, losses, out);

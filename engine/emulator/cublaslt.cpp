@@ -143,10 +143,11 @@ template <typename T>
 void run(cudaStream_t stream, const Operation& o, const Layout& a, const Layout& b, const Layout& d,
          const void* alpha, const void* beta, const void* pa, const void* pb, const void* pc,
          void* pd) {
-  rematch::emulator::enqueue(
-      stream, Product<T>{o, a, b, d, *static_cast<const T*>(alpha), *static_cast<const T*>(beta),
-                         static_cast<const T*>(pa), static_cast<const T*>(pb),
-                         static_cast<const T*>(pc), static_cast<T*>(pd)});
+  rematch::emulator::launch_kernel(
+      stream, "cublasLtMatmul",
+      Product<T>{o, a, b, d, *static_cast<const T*>(alpha), *static_cast<const T*>(beta),
+                 static_cast<const T*>(pa), static_cast<const T*>(pb), static_cast<const T*>(pc),
+                 static_cast<T*>(pd)});
 }
 
 }  // namespace
@@ -313,6 +314,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                               const void* c, cublasLtMatrixLayout_t lc, void* d,
                               cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t* algorithm,
                               void* scratch, size_t scratch_bytes, cudaStream_t stream) {
+  if (rematch::emulator::outcome() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   const auto o = read<Operation>(desc);
   const auto da = read<Layout>(la);
   const auto db = read<Layout>(lb);

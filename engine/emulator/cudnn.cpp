@@ -349,9 +349,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                            &count, &scratch_bytes);
   void* const scratch = packed->get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0];
   if (scratch_bytes > 0 && scratch == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  if (rematch::emulator::outcome() != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
   rematch::emulator::count(rematch::emulator::Asked::product);
-  rematch::emulator::enqueue(
-      handle->stream, [type = operation.type, c, arrays, is_double, scratch, scratch_bytes] {
+  rematch::emulator::launch_kernel(
+      handle->stream, "cudnnBackendExecute",
+      [type = operation.type, c, arrays, is_double, scratch, scratch_bytes] {
         // The ends of what the plan may use are overwritten, so that no code relies on it.
         if (scratch_bytes > 0) {
           auto* const first = static_cast<unsigned char*>(scratch);

@@ -183,6 +183,7 @@ Unlocked::~Unlocked() {
 using namespace rematch::emulator;
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   *block = allocate(nullptr, nullptr, bytes);
@@ -190,6 +191,7 @@ cudaError_t cudaMalloc(void** block, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* block) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
@@ -218,6 +220,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t /*pool*/, cudaMemPoolAttr attr
 }
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (attribute != cudaMemPoolAttrReservedMemCurrent) return failed(cudaErrorInvalidValue);
   std::memcpy(value, &pool->reserved, sizeof pool->reserved);
@@ -225,6 +228,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 }
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t /*least*/) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   Device& d = device();
   for (auto at = d.kept.begin(); at != d.kept.end();) {
@@ -248,6 +252,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t /*least*/) {
 
 cudaError_t cudaMallocFromPoolAsync(void** block, std::size_t bytes, cudaMemPool_t pool,
                                     cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) {
     (void)forbidden_in_capture();
@@ -258,6 +263,7 @@ cudaError_t cudaMallocFromPoolAsync(void** block, std::size_t bytes, cudaMemPool
 }
 
 cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) {
     (void)forbidden_in_capture();
@@ -282,6 +288,7 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
 }
 
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   Device& d = device();
@@ -297,6 +304,7 @@ cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* block) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
   Device& d = device();
@@ -315,6 +323,7 @@ cudaError_t cudaFreeHost(void* block) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (bytes == 0) return cudaSuccess;
   const Ends e = ends(kind);
@@ -331,10 +340,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   enqueue(s, [=] { std::memcpy(to, from, bytes); });
   // What cannot be written by the device is there when the call returns.
   if (s->capture == nullptr && !e.to_device && !is_pinned(to, bytes)) drain(s);
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   const Ends e = ends(kind);
@@ -346,6 +356,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (bytes == 0) return cudaSuccess;
   if (!is_on_device(to, bytes) && !is_pinned(to, bytes)) return failed(cudaErrorInvalidValue);
@@ -355,6 +366,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 }
 
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!is_on_device(to, bytes)) return failed(cudaErrorInvalidValue);

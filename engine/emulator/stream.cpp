@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +16,8 @@ namespace rematch::emulator {
 namespace {
 
 thread_local cudaError_t last = cudaSuccess;
+/// Of the process.
+std::atomic<cudaError_t> lost{cudaSuccess};
 std::array<std::atomic<std::int64_t>, kAskedCount> asked;
 /// Those that the calling thread has begun and not ended.
 thread_local std::vector<CUgraph_st*> captures;
@@ -31,11 +34,14 @@ std::vector<cudaStream_t>& streams() {
   return *all;
 }
 
+/// Empty for one that is not set.
+std::string_view variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
 bool are_mixed() {
-  static const bool mixed = [] {
-    const char* const how = std::getenv("REMATCH_EMULATOR_STREAMS");
-    return how != nullptr && std::string_view(how) == "mixed";
-  }();
+  static const bool mixed = variable("REMATCH_EMULATOR_STREAMS") == "mixed";
   return mixed;
 }
 
@@ -48,7 +54,7 @@ void run_until(cudaStream_t s, std::uint64_t number) {
     s->is_busy = true;
     if (item.other != nullptr) {
       run_until(item.other, item.after);
-    } else {
+    } else if (lost == cudaSuccess) {
       item.task();
     }
     ++s->done;
@@ -104,6 +110,26 @@ cudaError_t failed(cudaError_t status) {
 
 void refuse(cudaError_t status) { (void)failed(status); }
 
+cudaError_t outcome() { return lost == cudaSuccess ? cudaSuccess : failed(lost); }
+
+void lose(cudaError_t status) { lost = status; }
+
+void launch_kernel(cudaStream_t s, std::string_view name, Task task) {
+  static const std::string_view number = variable("REMATCH_EMULATOR_LOSE_AT");
+  static const std::string_view text = variable("REMATCH_EMULATOR_LOSE_IN");
+  static const bool is_blocking = variable("CUDA_LAUNCH_BLOCKING") == "1";
+  static std::uint64_t launched = 0;
+  const std::lock_guard hold(device_lock());
+  if (outcome() != cudaSuccess) return;
+  const bool is_the_one = std::to_string(++launched) == number ||
+                          (!text.empty() && name.find(text) != std::string_view::npos);
+  if (is_the_one) task = [] { lose(cudaErrorIllegalAddress); };
+  enqueue(s, std::move(task));
+  if (!is_blocking || (s != nullptr && s->capture != nullptr)) return;
+  drain(s);
+  (void)outcome();
+}
+
 void count(Asked what) { ++asked[static_cast<std::size_t>(what)]; }
 
 void enqueue(cudaStream_t s, Task task) {
@@ -156,10 +182,17 @@ extern "C" std::int64_t rematch_emulator_asked(int what) {
   return asked[static_cast<std::size_t>(what)];
 }
 
-cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last; }
+cudaError_t cudaGetLastError() {
+  if (outcome() != cudaSuccess) return outcome();
+  return std::exchange(last, cudaSuccess);
+}
+cudaError_t cudaPeekAtLastError() {
+  (void)outcome();
+  return last;
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   *s = new CUstream_st;
   (*s)->flags = flags;
@@ -174,31 +207,36 @@ cudaError_t cudaStreamGetFlags(cudaStream_t s, unsigned* flags) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   if (s != nullptr && s->capture != nullptr) return spoil(s);
   count(Asked::wait);
   drain(s);
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (outcome() != cudaSuccess) return outcome();
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   count(Asked::wait);
   drain_all();
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) return spoil(s);
   return s->done == s->queued ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void* data) {
+  if (outcome() != cudaSuccess) return outcome();
   enqueue(s, [function, data] { function(data); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  if (outcome() != cudaSuccess) return outcome();
   *event = new CUevent_st;
   return cudaSuccess;
 }
@@ -211,6 +249,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   event->stream = s;
   event->capture = s->capture;
@@ -224,16 +263,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (event->capture != nullptr) return failed(cudaErrorCapturedEvent);
   if (event->stream == nullptr) return cudaSuccess;
   count(Asked::wait);
   const Unlocked memory;
   run_until(event->stream, event->after);
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (outcome() != cudaSuccess) return outcome();
   if (start->when == nullptr || end->when == nullptr) return failed(cudaErrorInvalidResourceHandle);
   if (*start->when == 0 || *end->when == 0) return failed(cudaErrorNotReady);
   *milliseconds = static_cast<float>((*end->when - *start->when) * 1e3);
@@ -241,6 +282,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned /*flags*/) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   // Waiting for an event that was never recorded has no effect.
   if (event->stream == nullptr) return cudaSuccess;
@@ -266,6 +308,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned /*fl
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode /*mode*/) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s == nullptr) return failed(cudaErrorStreamCaptureUnsupported);
   if (s->capture != nullptr) return failed(cudaErrorIllegalState);
@@ -278,6 +321,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode /*mode*
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   *status = s->capture == nullptr  ? cudaStreamCaptureStatusNone
             : s->capture->is_valid ? cudaStreamCaptureStatusActive
@@ -286,6 +330,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* statu
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   *graph = nullptr;
   if (s->capture == nullptr) return failed(cudaErrorIllegalState);
@@ -317,6 +362,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
                                  unsigned long long /*flags*/) {
+  if (outcome() != cudaSuccess) return outcome();
   *made = new CUgraphExec_st{graph->tasks};
   return cudaSuccess;
 }
@@ -327,6 +373,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) return spoil(s);
   enqueue(s, [tasks = executable->tasks] {

@@ -12,6 +12,7 @@
 #include "engine/autograd/offload.h"
 #include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/cuda/device.h"
 #include "engine/memory/ledger.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
@@ -112,6 +113,8 @@ class Run {
     TrialReading reading;
     try {
       inject(failure);
+    } catch (const cuda::DeviceLost&) {
+      throw;
     } catch (const std::exception& e) {
       reading.failed = true;
       reading.message = e.what();
@@ -410,6 +413,9 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
       throw;
     }
     ledger_->memory().finish_reads();
+  } catch (const cuda::DeviceLost&) {
+    // No error of this run: another thread's work may have caused it.
+    throw;
   } catch (const CheckpointError& e) {
     fail("checkpoint_error", e);
   } catch (const OutOfMemory& e) {
