@@ -127,7 +127,7 @@ void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T*
   if (s.c == 0) {
     zero(y, s.n * s.out_c * plane);
   } else if (!on_cudnn(s, ConvolutionPass::forward, x, w, y)) {
-    direct_forward(s, x, w, y);
+    return direct_forward(s, x, w, b, y);
   }
   if (b != nullptr) add_bias(s.n, s.out_c, plane, b, y);
 }

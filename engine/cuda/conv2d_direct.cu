@@ -60,7 +60,8 @@ __device__ double product(T a, T b, double sum) {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(std::int64_t outputs, Window s, const T* x, const T* weight, T* y) {
+    forward_kernel(std::int64_t outputs, Window s, const T* x, const T* weight, const T* bias,
+                   T* y) {
   for (std::int64_t at = global_thread(); at < outputs; at += global_threads()) {
     const Place out = place(at, s.out_c, s.out_h, s.out_w);
     const int row0 = out.row * s.stride_h - s.pad_h;
@@ -80,7 +81,9 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-    y[at] = static_cast<T>(sum);
+    // Rounded before the bias is added, as where that is a pass of its own.
+    const T value = static_cast<T>(sum);
+    y[at] = bias == nullptr ? value : value + bias[out.channel];
   }
 }
 
@@ -139,10 +142,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <typename T>
-void direct_forward(const cpu::Conv2dShape& s, const T* x, const T* w, T* y) {
+void direct_forward(const cpu::Conv2dShape& s, const T* x, const T* w, const T* b, T* y) {
   const std::int64_t outputs = s.n * s.out_c * s.out_h() * s.out_w();
   if (outputs <= 0) return;
-  forward_kernel<<<grid_for(outputs), kThreads, 0, stream()>>>(outputs, Window(s), x, w, y);
+  forward_kernel<<<grid_for(outputs), kThreads, 0, stream()>>>(outputs, Window(s), x, w, b, y);
   check_launch("direct_forward");
 }
 
@@ -163,9 +166,9 @@ void direct_grad_weight(const cpu::Conv2dShape& s, const T* gy, const T* x, T* g
   check_launch("direct_grad_weight");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                      \
-  template void direct_forward(const cpu::Conv2dShape&, const T*, const T*, T*);    \
-  template void direct_grad_input(const cpu::Conv2dShape&, const T*, const T*, T*); \
+#define REMATCH_INSTANTIATE(T)                                                             \
+  template void direct_forward(const cpu::Conv2dShape&, const T*, const T*, const T*, T*); \
+  template void direct_grad_input(const cpu::Conv2dShape&, const T*, const T*, T*);        \
   template void direct_grad_weight(const cpu::Conv2dShape&, const T*, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

@@ -10,9 +10,9 @@ namespace rematch::cuda {
 // for. Sums are in double and in a fixed order, rounded to T once; pointers are the device's, work
 // goes to stream().
 
-/// y[n,out_c,out_h,out_w], without a bias: c, kh, kw ascending.
+/// y[n,out_c,out_h,out_w]: c, kh, kw ascending; then the bias b[out_c] is added, if it is not null.
 template <typename T>
-void direct_forward(const cpu::Conv2dShape& shape, const T* x, const T* w, T* y);
+void direct_forward(const cpu::Conv2dShape& shape, const T* x, const T* w, const T* b, T* y);
 
 /// gx[n,c,h,w]: out_c, kh, kw ascending.
 template <typename T>

@@ -88,7 +88,9 @@ class DeviceMemory final : public MemoryResource {
   }
 
   void read(const void* block, std::int64_t bytes, Reader reader) override {
-    if (bytes > 0 && reads_.add(block, bytes, reader)) return;
+    // A capture cannot be waited for, and must say so.
+    const bool captured = context().draw_advances != nullptr;
+    if (bytes > 0 && !captured && reads_.add(block, bytes, reader)) return;
     MemoryResource::read(block, bytes, std::move(reader));
   }
   void finish_reads() override { reads_.finish(); }
@@ -130,8 +132,9 @@ class DeviceMemory final : public MemoryResource {
   /// nullptr when the device has no more.
   void* from_pool(std::int64_t bytes) {
     void* block = nullptr;
+    // What is deferred can go on waiting: it is about other blocks.
     const cudaError_t status =
-        cudaMallocFromPoolAsync(&block, static_cast<std::size_t>(bytes), pool_, stream());
+        cudaMallocFromPoolAsync(&block, static_cast<std::size_t>(bytes), pool_, context().stream);
     if (status == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
       return nullptr;

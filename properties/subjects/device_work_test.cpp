@@ -10,6 +10,7 @@
 #include "engine/cuda/device.h"
 #include "properties/case/geometry.h"
 #include "properties/generate/mix.h"
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/subjects/engine_subject.h"
 
@@ -59,7 +60,7 @@ TEST_CASE("a case asks a device for few operations and waits, on average over a 
   CHECK(waits <= ceilings.waits);
 }
 
-TEST_CASE("a hunt counts what reaches the device", "[device]") {
+TEST_CASE("what a subject counts is what reaches the device", "[device]") {
   need_device();
   using Asked = std::int64_t (*)(int);
   const auto asked = reinterpret_cast<Asked>(dlsym(RTLD_DEFAULT, "rematch_emulator_asked"));
@@ -67,10 +68,17 @@ TEST_CASE("a hunt counts what reaches the device", "[device]") {
   const auto reached = [&] {
     return cuda::Operations{asked(0), asked(1), asked(2), asked(3), asked(4), asked(5), asked(6)};
   };
+  EngineSubject subject({}, Device::cuda);
+  Workspace workspace;
+  GatherOptions options;
   const cuda::Operations before = reached();
-  const HuntResult result = hunt_on_device(Mix::wide, 100);
-  const cuda::Operations actual = reached() - before;
-  CHECK(result.device_work == work_of(actual));
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    options.poison_at_once = i % 10 == 0;
+    CAPTURE(i);
+    CHECK(judge(generate_case(Mix::wide, kSeed, i), subject, workspace, options).kept());
+    const cuda::Operations actual = reached() - before;
+    REQUIRE(subject.device_work() == work_of(actual));
+  }
 }
 
 TEST_CASE("records on a device do not depend on when freed memory is poisoned", "[device]") {

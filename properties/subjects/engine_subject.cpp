@@ -320,7 +320,7 @@ class Run {
 };
 
 /// Of so many cases one has its freed memory poisoned at once, on a device too.
-constexpr std::uint64_t kCasesPerPoison = 16;
+constexpr std::uint64_t kCasesPerPoison = 32;
 
 std::shared_ptr<Ledger> new_ledger(Device device) {
   auto ledger = std::make_shared<Ledger>(memory_of(device));
