@@ -1,7 +1,6 @@
 #include "properties/subjects/engine_subject.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "properties/record/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
+#include "properties/subjects/engine_note.h"
 #include "properties/subjects/layer_agreement.h"
 #include "properties/subjects/trial.h"
 
@@ -270,37 +270,7 @@ class Run {
   }
 
   void note(Quantity quantity, int step, int microbatch, int index, const Tensor& t) {
-    Observation o;
-    o.quantity = quantity;
-    o.step = step;
-    o.microbatch = microbatch;
-    o.index = index;
-    o.present = t.defined();
-    if (t.defined()) {
-      o.requires_grad = t.requires_grad();
-      o.dtype = t.dtype();
-      o.shape = t.shape();
-      o.offset = record_.data.size();
-      o.bytes = static_cast<std::size_t>(t.bytes());
-      record_.data.resize(o.offset + o.bytes);
-      if (t.device() == Device::cpu) {
-        t.copy_to_host(data_of(o));
-        make_canonical(o);
-      } else {
-        t.storage()->memory().read(t.raw(), t.bytes(), [this, o](std::span<const std::byte> from) {
-          std::copy(from.begin(), from.end(), data_of(o).begin());
-          make_canonical(o);
-        });
-      }
-    }
-    record_.observations.push_back(o);
-  }
-
-  std::span<std::byte> data_of(const Observation& o) {
-    return std::span(record_.data).subspan(o.offset, o.bytes);
-  }
-  void make_canonical(const Observation& o) {
-    if (is_floating(o.dtype)) canonical_nans(data_of(o), size_of(o.dtype));
+    rematch::note({quantity, step, microbatch, index}, t, record_);
   }
 
   const Case& case_;
@@ -380,6 +350,8 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
   record.clear();
   // An earlier run may have leaked: count from what is live now.
   if (ledger_->live() != 0) ledger_ = new_ledger(device());
+  // Of a run that broke off: their readers are gone.
+  ledger_->memory().drop_reads();
   // Late poison misses what reads a block between its release and the poisoning. So some cases, and
   // all that a person will look at, run with all of it at once.
   ledger_->memory().set_late_poison(!request.poison_at_once && c.seed % kCasesPerPoison != 0);
