@@ -1,5 +1,7 @@
 #include "engine/cuda/context.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <mutex>
 #include <string>
@@ -85,22 +87,31 @@ Idle& idle() {
 // a ledger's last blocks among them.
 thread_local Context* current = nullptr;
 
-/// Gives the thread's context back when the thread ends.
-struct Lease {
-  Lease() = default;
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() {
-    if (current == nullptr) return;
-    current->deferred.start();
-    current->calls = {};
-    current->operations = {};
-    current->direct_products = kDirectProducts;
-    current->precision = Precision::strict;
-    const std::lock_guard lock(idle().mutex);
-    idle().contexts.emplace_back(current);
-  }
-};
+/// Gives an ending thread's context back.
+void give_back(void* context) {
+  std::unique_ptr<Context> mine(static_cast<Context*>(context));
+  mine->deferred.start();
+  current = nullptr;
+  mine->calls = {};
+  mine->operations = {};
+  mine->direct_products = kDirectProducts;
+  mine->precision = Precision::strict;
+  const std::lock_guard lock(idle().mutex);
+  idle().contexts.push_back(std::move(mine));
+}
+
+/// Not a thread_local object, whose destructor may run before those of others that still use the
+/// context: the values of a thread's keys are cleared after all of these.
+pthread_key_t key_of_current() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    if (pthread_key_create(&made, give_back) != 0) {
+      throw DeviceError("[cuda] the process has no pthread key left for the threads' contexts");
+    }
+    return made;
+  }();
+  return key;
+}
 
 Context& acquire() {
   require_device("cuda");
@@ -121,7 +132,9 @@ Context& acquire() {
     check(cudaEventCreateWithFlags(&mine->order, cudaEventDisableTiming),
           "cudaEventCreateWithFlags");
   }
-  static thread_local Lease lease;
+  if (pthread_setspecific(key_of_current(), mine.get()) != 0) {
+    throw DeviceError("[cuda] no memory to keep a thread's context");
+  }
   current = mine.release();
   return *current;
 }

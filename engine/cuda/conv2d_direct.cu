@@ -1,6 +1,7 @@
 #include "engine/cuda/conv2d_direct.h"
 
 #include "engine/cuda/launch.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
@@ -53,6 +54,20 @@ __device__ Place place(std::int64_t at, int channels, int rows, int cols) {
           static_cast<int>(at - line * cols)};
 }
 
+/// What a sum is rounded to first.
+template <typename T>
+struct Rounded {
+  using type = T;
+};
+template <>
+struct Rounded<math::BFloat16> {
+  using type = float;
+};
+template <typename T>
+__device__ typename Rounded<T>::type rounded(double sum) {
+  return static_cast<typename Rounded<T>::type>(sum);
+}
+
 template <typename T>
 __device__ double product(T a, T b, double sum) {
   return fma(static_cast<double>(a), static_cast<double>(b), sum);
@@ -81,9 +96,9 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-    // Rounded before the bias is added, as where that is a pass of its own.
-    const T value = static_cast<T>(sum);
-    y[at] = bias == nullptr ? value : value + bias[out.channel];
+    auto total = rounded<T>(sum);
+    if (bias != nullptr) total += static_cast<decltype(total)>(bias[out.channel]);
+    y[at] = static_cast<T>(total);
   }
 }
 
@@ -109,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-    gx[at] = static_cast<T>(sum);
+    gx[at] = static_cast<T>(rounded<T>(sum));
   }
 }
 
@@ -135,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 #pragma unroll
     for (int half = 16; half > 0; half /= 2) sum += __shfl_down_sync(0xffffffffU, sum, half);
-    if (lane == 0) gw[at] = static_cast<T>(sum);
+    if (lane == 0) gw[at] = static_cast<T>(rounded<T>(sum));
   }
 }
 
@@ -172,6 +187,7 @@ void direct_grad_weight(const cpu::Conv2dShape& s, const T* gy, const T* x, T* g
   template void direct_grad_weight(const cpu::Conv2dShape&, const T*, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
+REMATCH_INSTANTIATE(math::BFloat16)
 #undef REMATCH_INSTANTIATE
 
 }  // namespace rematch::cuda

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "engine/cuda/context.h"
+#include "engine/cuda/staging.h"
 
 namespace rematch::cuda {
 
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kMostStaged = std::size_t{1} << 20;
+static_assert(Deferred::kLargest <= kMostStaged);
 
 bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
   if (a == nullptr || b == nullptr) return false;
@@ -57,7 +58,7 @@ void Deferred::downcast(math::BFloat16* to, const float* from, std::int64_t n) n
 void Deferred::upload(void* to, const void* host, std::int64_t bytes) {
   if (bytes == 0) return;
   const auto size = static_cast<std::size_t>(bytes);
-  if (staged_.size() + size > kMostStaged) start();
+  if (staged_.size() + kAlignment + size > kMostStaged) start();
   push({MoveKind::copy, {}, to, nullptr, bytes, 0});
   const std::size_t at = (staged_.size() + kAlignment - 1) / kAlignment * kAlignment;
   uploads_.push_back({moves_.size() - 1, at});

@@ -4,6 +4,7 @@
 
 #include "engine/cuda/libraries.h"
 #include "engine/cuda/offload.h"
+#include "engine/cuda/staging.h"
 
 namespace rematch::cuda {
 
@@ -67,9 +68,44 @@ Operations operations() {
   return all;
 }
 
+namespace {
+
+/// Whether the device reads pageable memory by itself (GH200, or with HMM). Copies from there need
+/// no staging, and CUDA does not promise that they have read their source when the call returns.
+bool reads_pageable_memory() {
+  static const bool reads = [] {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, cudaDevAttrPageableMemoryAccess, 0),
+          "cudaDeviceGetAttribute");
+    return value != 0;
+  }();
+  return reads;
+}
+
+/// What a captured copy is to read: bytes that live as long as the graph.
+const void* kept_for_capture(const void* from, std::size_t bytes) {
+  auto* const kept = context().captured_sources;
+  if (kept == nullptr) {
+    throw DeviceError(
+        "[cuda] a copy from the host cannot be captured, except by cuda::Graph, which keeps what "
+        "the copy reads");
+  }
+  const auto* const first = static_cast<const std::byte*>(from);
+  return kept->emplace_back(first, first + bytes).data();
+}
+
+}  // namespace
+
 void copy_to_device(void* to, const void* from, std::int64_t bytes) {
-  check(copy_bytes(to, from, bytes, cudaMemcpyHostToDevice, stream()),
+  if (bytes == 0) return;
+  const auto size = static_cast<std::size_t>(bytes);
+  const bool captured = capturing();
+  const void* source = captured              ? kept_for_capture(from, size)
+                       : size <= kMostStaged ? staged(from, size)
+                                             : nullptr;
+  check(copy_bytes(to, source == nullptr ? from : source, bytes, cudaMemcpyHostToDevice, stream()),
         "cudaMemcpyAsync to the device");
+  if (source == nullptr && reads_pageable_memory()) synchronize();
 }
 
 void copy_to_host(void* to, const void* from, std::int64_t bytes) {

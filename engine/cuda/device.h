@@ -78,6 +78,9 @@ struct Operations {
   std::int64_t copies = 0;
   /// How often the host waited for the device.
   std::int64_t waits = 0;
+  /// Convolutions of more than direct_products() multiply-adds that ran on the engine's own kernels
+  /// nonetheless, for cuDNN has no deterministic plan for them: right, and slow.
+  std::int64_t slow_convolutions = 0;
 
   [[nodiscard]] std::int64_t sum() const {
     return kernels + products + fills + uploads + downloads + copies;
@@ -97,15 +100,19 @@ struct Operations {
     downloads += times * other.downloads;
     copies += times * other.copies;
     waits += times * other.waits;
+    slow_convolutions += times * other.slow_convolutions;
     return *this;
   }
 };
+/// What to tell the user when there were slow convolutions.
+inline constexpr std::string_view kSlowConvolutionWarning =
+    "cuDNN has no deterministic plan for some convolutions; they ran on slow kernels of the engine";
 /// The calling thread's since its first use of CUDA.
 Operations operations();
 
-/// Copies in stream order. The first may return before the device has the bytes, but pageable
-/// memory at `from` may change at once, unless the copy is captured; the second waits for all work
-/// before it.
+/// Copies in stream order. The first may return before the device has the bytes, but memory at
+/// `from` may change at once, even if the copy is captured (by cuda::Graph, which keeps the bytes);
+/// the second waits for all work before it.
 void copy_to_device(void* to, const void* from, std::int64_t bytes);
 void copy_to_host(void* to, const void* from, std::int64_t bytes);
 

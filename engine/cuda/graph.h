@@ -25,6 +25,7 @@ class Graph {
   /// steps on the device, and goes on from there when it runs by itself again.
   /// Throws DeviceError, and what `step` throws.
   Graph(Streams& streams, const std::function<void()>& step);
+  /// Waits for its runs, on any thread.
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;

@@ -1,10 +1,10 @@
 #include "engine/cuda/linear.h"
 
-#include "engine/cuda/channel_bias.h"
 #include "engine/cuda/context.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/matmul.h"
 #include "engine/cuda/product.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
@@ -27,9 +27,8 @@ void linear_forward(const T* x, const T* w, const T* b, T* y, std::int64_t n, st
   if (n == 0 || m == 0) return;
   if (is_small(n, k, m)) return product<T>(n, m, k, {x, k, 1}, {w, 1, k}, b, y);
   // y^T[m,n] = w[m,k] x^T[k,n]: w is seen as k x m, so transposed; x as k x n, as it is.
-  const bool biased = matmul(Matrix<const T>{w, k, true}, Matrix<const T>{x, k, false}, b, y,
-                             MatmulShape{.rows = m, .cols = n, .depth = k});
-  if (b != nullptr && !biased) add_bias(n, m, std::int64_t{1}, b, y);
+  matmul(Matrix<const T>{w, k, true}, Matrix<const T>{x, k, false}, b, y,
+         MatmulShape{.rows = m, .cols = n, .depth = k});
 }
 
 template <typename T>
@@ -61,6 +60,7 @@ void linear_grad_weight(const T* gy, const T* x, T* gw, std::int64_t n, std::int
                                    std::int64_t);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
+REMATCH_INSTANTIATE(math::BFloat16)
 #undef REMATCH_INSTANTIATE
 
 }  // namespace rematch::cuda

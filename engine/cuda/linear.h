@@ -13,6 +13,9 @@ namespace rematch::cuda {
 // terms * u_T * sum |term| of the exact one to first order, a bias being one more term. Under
 // Precision::tf32 a float32 product of cuBLASLt carries 2^-10 more, for its operands are rounded.
 //
+// Of bfloat16 operands products are exact in float32, sums are float32's, and results are rounded
+// once; so up to that rounding the same holds.
+//
 // The sum of a bias's gradient is sum_rows (engine/cuda/sum_rows.h).
 
 /// y[n,m] = x[n,k] w[m,k]^T + b[m]; `b` may be null.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/cpu/linear.h"
+#include "engine/cuda/matmul.h"
 #include "engine/cuda/testing/device.h"
 #include "engine/cuda/testing/reference.h"
 
@@ -122,6 +123,28 @@ TEMPLATE_TEST_CASE("a linear layer on cuBLASLt is the CPU's within the bound of 
       CHECK(distance(layer.forward(false, shift), want.y_plain) <= cross_bound<T>(e.k));
       CHECK(distance(layer.grad_input(shift), want.gx) <= cross_bound<T>(e.m));
       CHECK(distance(layer.grad_weight(shift), want.gw) <= cross_bound<T>(e.n));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a bias may lie at any address, and a product's search or first run may fail",
+                   "[gpu]", float, double) {
+  using T = TestType;
+  need_device();
+  const DirectUpTo limit(0);
+  // One row of x, one output, and extents of which some algorithms do without and some not.
+  for (const Extents& e :
+       {Extents{1, 70, 20}, Extents{33, 90, 1}, Extents{64, 64, 64}, Extents{33, 90, 259}}) {
+    for (const std::int64_t shift : {0, 1, 2}) {
+      CAPTURE(e.n, e.k, e.m, shift);
+      const Layer<T> layer(e);
+      const DeviceArray<T> bias(layer.b, shift);
+      const DeviceArray<T> y(e.n * e.m);
+      for (int round = 0; round < 2; ++round) {
+        linear_forward<T>(layer.dx.data(), layer.dw.data(), bias.data(), y.data(), e.n, e.k, e.m);
+        CHECK(y.guarded());
+        CHECK(distance(y.host(), Expected<T>(layer).y) <= cross_bound<T>(e.k));
+      }
     }
   }
 }
@@ -263,9 +286,11 @@ TEST_CASE("small products run on an own kernel in one launch, larger ones on cuB
                      backend_calls(Backend::cublaslt) - products);
   };
   const Layer<float> small({12, 20, 8});
+  const std::int64_t choices = matmul_choices();
   CHECK(calls_of(small) == std::pair<std::int64_t, std::int64_t>(3, 0));
   const Layer<float> at_the_limit({128, 128, 64});
   CHECK(calls_of(at_the_limit) == std::pair<std::int64_t, std::int64_t>(3, 0));
+  CHECK(matmul_choices() == choices);
   CHECK(calls_of(Layer<float>({128, 128, 65})).second == 3);
   const DirectUpTo limit(0);
   CHECK(calls_of(small).second == 3);

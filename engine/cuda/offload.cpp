@@ -54,7 +54,17 @@ class PinnedMemory final : public MemoryResource {
   }
 
   void poison(void* block, std::int64_t bytes) noexcept override {
-    (void)fill_bytes(block, 0xff, bytes, context().copies);
+    Context& mine = context();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    (void)cudaStreamIsCapturing(mine.stream, &status);
+    if (status != cudaStreamCaptureStatusNone) {
+      // The stream of copies need not be part of the capture yet. Until its end is in order, some
+      // block counts as copied.
+      finish_copy_out();
+      (void)put_in_order(mine.stream, mine.copies);
+      mine.copied = block;
+    }
+    (void)fill_bytes(block, 0xff, bytes, mine.copies);
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {

@@ -1,10 +1,23 @@
 #include "engine/cuda/product.h"
 
 #include "engine/cuda/launch.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
 namespace {
+
+using math::BFloat16;
+
+/// What chains are of.
+template <typename T>
+struct SumOf {
+  using type = T;
+};
+template <>
+struct SumOf<BFloat16> {
+  using type = float;
+};
 
 /// A block makes kTile x kTile elements, a thread a square of them, so that it has four chains to
 /// advance while one waits. Few threads a block: small products should reach many multiprocessors.
@@ -19,9 +32,9 @@ constexpr int kPitch = kTile + 1;
 
 /// Brings elements [first, first + kTile) x [0, count) of a matrix, given at its slice, to
 /// slice[depth][element]. Neighbouring threads read neighbouring addresses.
-template <typename T>
+template <typename T, typename Sum>
 __device__ void load_slice(const T* from, std::int64_t stride, std::int64_t depth_stride,
-                           std::int64_t elements, int count, T* slice) {
+                           std::int64_t elements, int count, Sum* slice) {
   const bool along_depth = depth_stride == 1;
 #pragma unroll
   for (int i = 0; i < kTile * kSlice / kBlock; ++i) {
@@ -29,7 +42,8 @@ __device__ void load_slice(const T* from, std::int64_t stride, std::int64_t dept
     const int element = along_depth ? at / kSlice : at % kTile;
     const int depth = along_depth ? at % kSlice : at / kTile;
     if (element < elements && depth < count) {
-      slice[depth * kPitch + element] = from[element * stride + depth * depth_stride];
+      slice[depth * kPitch + element] =
+          static_cast<Sum>(from[element * stride + depth * depth_stride]);
     }
   }
 }
@@ -38,8 +52,9 @@ template <typename T>
 __global__ void __launch_bounds__(kBlock)
     product_kernel(std::int64_t rows, std::int64_t cols, std::int64_t depth, Strided<T> a,
                    Strided<T> b, const T* bias, T* c) {
-  __shared__ T a_slice[kSlice * kPitch];
-  __shared__ T b_slice[kSlice * kPitch];
+  using Sum = typename SumOf<T>::type;
+  __shared__ Sum a_slice[kSlice * kPitch];
+  __shared__ Sum b_slice[kSlice * kPitch];
   const int my_row = static_cast<int>(threadIdx.x) / kSide;
   const int my_col = static_cast<int>(threadIdx.x) % kSide;
   const std::int64_t across = math::ceil_div(cols, std::int64_t{kTile});
@@ -47,11 +62,11 @@ __global__ void __launch_bounds__(kBlock)
   for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const std::int64_t row0 = tile / across * kTile;
     const std::int64_t col0 = tile % across * kTile;
-    T sums[kPerSide][kPerSide];
+    Sum sums[kPerSide][kPerSide];
 #pragma unroll
     for (int j = 0; j < kPerSide; ++j) {
       const std::int64_t col = col0 + my_col + j * kSide;
-      const T start = bias != nullptr && col < cols ? bias[col] : T(0);
+      const Sum start = bias != nullptr && col < cols ? static_cast<Sum>(bias[col]) : Sum(0);
 #pragma unroll
       for (int i = 0; i < kPerSide; ++i) sums[i][j] = start;
     }
@@ -80,7 +95,7 @@ __global__ void __launch_bounds__(kBlock)
       for (int j = 0; j < kPerSide; ++j) {
         const std::int64_t row = row0 + my_row + i * kSide;
         const std::int64_t col = col0 + my_col + j * kSide;
-        if (row < rows && col < cols) c[row * cols + col] = sums[i][j];
+        if (row < rows && col < cols) c[row * cols + col] = static_cast<T>(sums[i][j]);
       }
     }
   }
@@ -103,6 +118,7 @@ void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Str
                         const Strided<T>&, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
+REMATCH_INSTANTIATE(BFloat16)
 #undef REMATCH_INSTANTIATE
 
 }  // namespace rematch::cuda

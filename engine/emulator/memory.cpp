@@ -307,6 +307,7 @@ cudaError_t cudaFreeHost(void* block) {
   if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   Device& d = device();
   const auto found = d.pinned.find(static_cast<std::byte*>(block));
   if (found == d.pinned.end()) return failed(cudaErrorInvalidValue);
@@ -329,14 +330,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const Ends e = ends(kind);
   if (!is_right(to, from, bytes, e)) return failed(cudaErrorInvalidValue);
   count(asked_by(e));
-  if (s->capture == nullptr && !e.from_device && !is_pinned(from, bytes)) {
-    // What cannot be read by the device is staged before the call returns.
-    const auto* const first = static_cast<const std::byte*>(from);
-    enqueue(s, [to, staged = std::vector<std::byte>(first, first + bytes)] {
-      std::memcpy(to, staged.data(), staged.size());
-    });
-    return cudaSuccess;
-  }
+  // The device can read pageable memory (cudaDevAttrPageableMemoryAccess), so nothing is staged:
+  // the source is read when the copy runs.
   enqueue(s, [=] { std::memcpy(to, from, bytes); });
   // What cannot be written by the device is there when the call returns.
   if (s->capture == nullptr && !e.to_device && !is_pinned(to, bytes)) drain(s);

@@ -262,6 +262,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (outcome() != cudaSuccess) return outcome();
+  const std::lock_guard hold(device_lock());
+  if (event->capture != nullptr) return failed(cudaErrorCapturedEvent);
+  if (event->stream == nullptr || event->stream->done >= event->after) return cudaSuccess;
+  return failed(cudaErrorNotReady);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());

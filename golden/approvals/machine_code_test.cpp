@@ -23,6 +23,7 @@ const std::vector<FusedFamily> kFused{
     {"random", "Uniform", "a draw is scaled and moved in one rounding"},
     {"random", "Rrelu", "its slopes are such draws"},
     {"elementwise", "Axpy", "y + a * x in one rounding"},
+    {"product", "product_kernel", "sums of products are the CPU's chains of fused multiply-adds"},
     {"conv2d_direct", "", "sums of products are chains of fused multiply-adds in double"},
 };
 

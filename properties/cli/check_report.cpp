@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/build/build_info.h"
+#include "engine/cuda/device.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/output/terminal.h"
@@ -20,9 +21,19 @@ double per_case(const HuntResult& r, std::int64_t count) {
   return static_cast<double>(count) / static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
 }
 
+constexpr std::string_view kSlowConvolutions = "slow_convolutions";
+
+std::int64_t slow_convolutions(const HuntResult& r) {
+  const auto at = r.device_work.find(std::string(kSlowConvolutions));
+  return at == r.device_work.end() ? 0 : at->second;
+}
+
+/// Kinds of a device's work that are no operations.
+bool is_operation(std::string_view kind) { return kind != "waits" && kind != kSlowConvolutions; }
+
 std::int64_t operations_of(const HuntResult& r) {
   std::int64_t sum = 0;
-  for (const auto& [kind, count] : r.device_work) sum += kind == "waits" ? 0 : count;
+  for (const auto& [kind, count] : r.device_work) sum += is_operation(kind) ? count : 0;
   return sum;
 }
 
@@ -47,6 +58,7 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
     Json& work = j["device_work_per_case"];
     work["operations"] = per_case(r, operations_of(r));
     for (const auto& [kind, count] : r.device_work) work[kind] = per_case(r, count);
+    if (slow_convolutions(r) > 0) j["warnings"] = {cuda::kSlowConvolutionWarning};
   }
   j["laws"] = Json::object();
   for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
@@ -136,11 +148,17 @@ std::string device_work(const HuntResult& r) {
   if (r.device_work.empty() || r.cases == 0) return {};
   std::string kinds;
   for (const auto& [kind, count] : r.device_work) {
-    if (kind == "waits") continue;
+    if (!is_operation(kind)) continue;
     kinds += fmt::format("{}{:.1f} {}", kinds.empty() ? "" : ", ", per_case(r, count), kind);
   }
-  return fmt::format("a case asks the device for {:.1f} operations ({}) and waits {:.1f} times\n",
-                     per_case(r, operations_of(r)), kinds, per_case(r, r.device_work.at("waits")));
+  std::string text =
+      fmt::format("a case asks the device for {:.1f} operations ({}) and waits {:.1f} times\n",
+                  per_case(r, operations_of(r)), kinds, per_case(r, r.device_work.at("waits")));
+  if (slow_convolutions(r) > 0) {
+    text += fmt::format("warning: {} ({} of them)\n", cuda::kSlowConvolutionWarning,
+                        slow_convolutions(r));
+  }
+  return text;
 }
 
 /// The findings of a hunt with --keep-going, by law. Shrinking may turn a violation of one law into

@@ -60,8 +60,8 @@ class SubjectBroken : public std::runtime_error {
 /// Names and versions of what an implementation consists of: "torch", "2.15.0".
 using Versions = std::map<std::string, std::string>;
 
-/// What runs have asked of a device: operations by kind ("kernels"), and under "waits" how often
-/// the host waited for it.
+/// What runs have asked of a device: operations by kind ("kernels"), under "waits" how often the
+/// host waited for it, and under "slow_convolutions" how many convolutions ran on slow kernels.
 using DeviceWork = std::map<std::string, std::int64_t>;
 
 /// An implementation under test. To test your own: implement run(), declare what it implements and

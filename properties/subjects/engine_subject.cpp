@@ -328,9 +328,10 @@ bool EngineSubject::facts(const Case& c, const Geometry& geometry, const Record&
 }
 
 DeviceWork work_of(const cuda::Operations& o) {
-  return {{"kernels", o.kernels}, {"products", o.products},   {"fills", o.fills},
-          {"uploads", o.uploads}, {"downloads", o.downloads}, {"copies", o.copies},
-          {"waits", o.waits}};
+  return {{"kernels", o.kernels},     {"products", o.products},
+          {"fills", o.fills},         {"uploads", o.uploads},
+          {"downloads", o.downloads}, {"copies", o.copies},
+          {"waits", o.waits},         {"slow_convolutions", o.slow_convolutions}};
 }
 
 DeviceWork EngineSubject::device_work() const {
