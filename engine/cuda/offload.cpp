@@ -21,7 +21,7 @@ cudaError_t put_in_order(cudaStream_t earlier, cudaStream_t later) {
 cudaError_t join_copies() {
   Context& mine = context();
   mine.copied = nullptr;
-  const cudaError_t status = put_in_order(mine.copies, mine.stream);
+  const cudaError_t status = put_in_order(mine.copies, stream());
   if (status != cudaSuccess) (void)wait_for(mine.copies);
   return status;
 }
@@ -120,7 +120,7 @@ void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
   Context& mine = context();
   finish_copy_out();
   if (bytes == 0) return;
-  check(put_in_order(mine.stream, mine.copies), "cudaStreamWaitEvent before a copy to the host");
+  check(put_in_order(stream(), mine.copies), "cudaStreamWaitEvent before a copy to the host");
   mine.copied = block;
   check(copy_bytes(pinned, block, bytes, cudaMemcpyDeviceToHost, mine.copies),
         "cudaMemcpyAsync to pinned memory");
@@ -133,7 +133,7 @@ void finish_copy_out() noexcept {
 void copy_back(void* block, const void* pinned, std::int64_t bytes) {
   Context& mine = context();
   if (bytes == 0) return;
-  check(put_in_order(mine.stream, mine.copies), "cudaStreamWaitEvent before a copy to the device");
+  check(put_in_order(stream(), mine.copies), "cudaStreamWaitEvent before a copy to the device");
   const cudaError_t copied = copy_bytes(block, pinned, bytes, cudaMemcpyHostToDevice, mine.copies);
   const cudaError_t joined = join_copies();
   check(copied, "cudaMemcpyAsync from pinned memory");
