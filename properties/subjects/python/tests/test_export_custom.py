@@ -57,6 +57,13 @@ def test_other_bits_of_an_lstm_in_a_reentrant_segment_show(torch_subject):
     assert status == 1 and "DIFFERENT: output" in out
 
 
+def test_a_weight_that_max_norm_rescales_again_shows(torch_subject):
+    # One seed of a hundred leaves a row that is too long.
+    case = one(own("embedding_max_norm"), input=(4, 8), protocol=TRAINABLE) | {"seed": 88}
+    _, out = shown(torch_subject, case, finding("parameters-after-step"))
+    assert out.splitlines()[-1] == "DIFFERENT: m0.weight"
+
+
 @pytest.mark.parametrize("name", ["numpy_noise", "python_noise"])
 def test_noise_that_is_drawn_elsewhere_is_seeded_in_both_runs(torch_subject, name):
     case = one(own(name), "tanh", protocol=TRAINABLE)
