@@ -47,6 +47,13 @@ catch_discover_tests(emulated_gpu_tests
   DISCOVERY_MODE PRE_TEST
   PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
     ENVIRONMENT REMATCH_EMULATOR_ORDER=descending)
+# A device that is lost stays so until the process ends.
+catch_discover_tests(emulated_gpu_tests
+  TEST_SPEC "[.lost]"
+  TEST_PREFIX "emulated: "
+  TEST_LIST emulated_lost_tests
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOSE_IN=Relu)
 foreach(turn "ascending late on" "descending mixed off")
   separate_arguments(turn)
   list(GET turn 0 order)
