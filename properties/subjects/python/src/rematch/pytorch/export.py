@@ -37,7 +37,7 @@ ASPECTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "errors": (("error",),),
     "injected-failures": (("no error", "gradients"),),
     "dropout-masks": (_GRADIENTS, ("draws",), ("outputs",)),
-    "recomputed-values": (_GRADIENTS, ("draws",), ("buffers",)),
+    "recomputed-values": (_GRADIENTS, ("draws",), ("buffers",), ("parameters",)),
     "outputs": (("outputs",),),
     "losses": (("outputs",),),
     "rng-after-forward": (("random state",),),
