@@ -76,7 +76,7 @@ void copy_to_host(void* to, const void* from, std::int64_t bytes) {
 
 void synchronize() {
   const cudaStream_t mine = stream();
-  finish_copy_out();
+  finish_copies();
   check(cudaStreamSynchronize(mine), "cudaStreamSynchronize");
 }
 

@@ -22,7 +22,7 @@ class Capture {
  public:
   explicit Capture(const std::uint64_t* table) : outer_(context().draw_advances) {
     // What was begun outside cannot be waited for inside.
-    finish_copy_out();
+    finish_copies();
     check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     context().draw_advances = table;
@@ -30,7 +30,7 @@ class Capture {
   ~Capture() {
     context().draw_advances = outer_;
     if (ended_) return;
-    finish_copy_out();
+    finish_copies();
     // The step threw: what was captured so far is of no use.
     cudaGraph_t graph = nullptr;
     (void)cudaStreamEndCapture(stream(), &graph);
@@ -44,7 +44,7 @@ class Capture {
     cudaGraph_t graph = nullptr;
     ended_ = true;
     // A capture that has spread to the stream of copies must come back from it.
-    finish_copy_out();
+    finish_copies();
     check(cudaStreamEndCapture(stream(), &graph), "cudaStreamEndCapture");
     return graph;
   }

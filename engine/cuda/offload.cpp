@@ -1,6 +1,7 @@
 #include "engine/cuda/offload.h"
 
 #include <cstring>
+#include <vector>
 
 #include "engine/cuda/context.h"
 #include "engine/cuda/memory.h"
@@ -17,13 +18,42 @@ cudaError_t put_in_order(cudaStream_t earlier, cudaStream_t later) {
   return status == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : status;
 }
 
-/// Puts the computation after all copies. If that fails the copies are over nonetheless.
-cudaError_t join_copies() {
+/// Makes what is queued next on stream() wait for `copy`; if that fails the copy is over
+/// nonetheless.
+void wait_for(const Context::Copying& copy) noexcept {
   Context& mine = context();
-  mine.copied = nullptr;
-  const cudaError_t status = put_in_order(mine.copies, mine.stream);
-  if (status != cudaSuccess) (void)cudaStreamSynchronize(mine.copies);
-  return status;
+  if (cudaStreamWaitEvent(stream(), copy.done, 0) != cudaSuccess) {
+    (void)cudaStreamSynchronize(mine.copies);
+  }
+  mine.spare_events.push_back(copy.done);
+}
+
+/// Queues a copy between the block and pinned memory, after what is queued on either stream.
+void begin_copy(const void* block, void* to, const void* from, std::int64_t bytes,
+                cudaMemcpyKind kind) {
+  if (bytes == 0) return;
+  Context& mine = context();
+  mine.copying.reserve(mine.copying.size() + 1);
+  mine.spare_events.reserve(mine.copying.size() + mine.spare_events.size() + 1);
+  if (mine.spare_events.empty()) {
+    cudaEvent_t made = nullptr;
+    check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    mine.spare_events.push_back(made);
+  }
+  check(put_in_order(stream(), mine.copies), "cudaStreamWaitEvent before a copy");
+  const cudaError_t copied =
+      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, mine.copies);
+  const cudaError_t recorded = cudaEventRecord(mine.spare_events.back(), mine.copies);
+  if (recorded == cudaSuccess) {
+    // From here on it can be waited for, also where the copy was refused: a capture that has spread
+    // to the stream of copies must come back from it.
+    mine.copying.push_back({block, mine.spare_events.back()});
+    mine.spare_events.pop_back();
+  } else {
+    (void)cudaStreamSynchronize(mine.copies);
+  }
+  check(copied, "cudaMemcpyAsync of pinned memory");
+  check(recorded, "cudaEventRecord after a copy");
 }
 
 /// Everything that touches a block is on the stream of copies, or waits for it here. So blocks that
@@ -107,29 +137,29 @@ std::unique_ptr<MemoryResource> pinned_memory() {
 }
 
 void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
-  Context& mine = context();
-  finish_copy_out();
-  if (bytes == 0) return;
-  check(put_in_order(mine.stream, mine.copies), "cudaStreamWaitEvent before a copy to the host");
-  mine.copied = block;
-  check(cudaMemcpyAsync(pinned, block, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                        mine.copies),
-        "cudaMemcpyAsync to pinned memory");
+  begin_copy(block, pinned, block, bytes, cudaMemcpyDeviceToHost);
 }
 
-void finish_copy_out() noexcept {
-  if (context().copied != nullptr) (void)join_copies();
+void begin_copy_back(void* block, const void* pinned, std::int64_t bytes) {
+  begin_copy(block, block, pinned, bytes, cudaMemcpyHostToDevice);
 }
 
-void copy_back(void* block, const void* pinned, std::int64_t bytes) {
-  Context& mine = context();
-  if (bytes == 0) return;
-  check(put_in_order(mine.stream, mine.copies), "cudaStreamWaitEvent before a copy to the device");
-  const cudaError_t copied = cudaMemcpyAsync(block, pinned, static_cast<std::size_t>(bytes),
-                                             cudaMemcpyHostToDevice, mine.copies);
-  const cudaError_t joined = join_copies();
-  check(copied, "cudaMemcpyAsync from pinned memory");
-  check(joined, "cudaStreamWaitEvent after a copy to the device");
+void finish_copy(const void* block) noexcept {
+  std::erase_if(context().copying, [=](const Context::Copying& copy) {
+    if (copy.block != block) return false;
+    wait_for(copy);
+    return true;
+  });
+}
+
+void finish_copies() noexcept {
+  std::vector<Context::Copying>& copying = context().copying;
+  if (copying.empty()) return;
+  // The others are before the last on the same stream.
+  wait_for(copying.back());
+  copying.pop_back();
+  for (const Context::Copying& copy : copying) context().spare_events.push_back(copy.done);
+  copying.clear();
 }
 
 }  // namespace rematch::cuda
