@@ -1,4 +1,5 @@
 #include "engine/cuda/context.h"
+#include "engine/cuda/ranges.h"
 
 #include <algorithm>
 #include <mutex>
@@ -106,6 +107,7 @@ Context& acquire() {
     check(cudaEventCreateWithFlags(&mine->order, cudaEventDisableTiming),
           "cudaEventCreateWithFlags");
   }
+  show_ranges_in_profiler();
   static thread_local Lease lease;
   current = mine.release();
   return *current;
