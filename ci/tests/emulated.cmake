@@ -65,6 +65,13 @@ list(JOIN seen "(nvtx: [^\n]*\n)*" seen)
 set_tests_properties("emulated: a profiler sees layers, recomputations and nodes as nested ranges"
   PROPERTIES LABELS emulated TIMEOUT 60 PASS_REGULAR_EXPRESSION "${seen}"
   ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
+# A device that is lost stays so until the process ends.
+catch_discover_tests(emulated_gpu_tests
+  TEST_SPEC "[.lost]"
+  TEST_PREFIX "emulated: "
+  TEST_LIST emulated_lost_tests
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOSE_IN=Relu)
 foreach(turn "ascending late on" "descending mixed off")
   separate_arguments(turn)
   list(GET turn 0 order)

@@ -1,18 +1,22 @@
 #include "engine/cuda/context.h"
-#include "engine/cuda/ranges.h"
+
+#include <pthread.h>
 
 #include <algorithm>
 #include <mutex>
 #include <string>
 
 #include "engine/cuda/memory.h"
+#include "engine/cuda/ranges.h"
 #include "engine/memory/ledger.h"
 
 namespace rematch::cuda {
 
 namespace {
 
-/// Errors after which the device context is unusable (CUDA Runtime API, "Error handling").
+/// Errors after which the process can do no more on the device: those of which driver_types.h says
+/// that it must be terminated and relaunched, a context that is gone, and an MPS client whose
+/// server is.
 bool is_sticky(cudaError_t status) {
   switch (status) {
     case cudaErrorIllegalAddress:
@@ -25,6 +29,12 @@ bool is_sticky(cudaError_t status) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorExternalDevice:
     case cudaErrorUnknown:
       return true;
@@ -59,6 +69,11 @@ std::string describe(cudaError_t status) {
          advice(status);
 }
 
+[[noreturn]] void fail(const std::string& text, cudaError_t status) {
+  if (is_sticky(status)) throw DeviceLost(text);
+  throw DeviceError(text);
+}
+
 /// The contexts that no thread uses. Never destroyed: threads may end after everything else.
 struct Idle {
   std::mutex mutex;
@@ -73,20 +88,30 @@ Idle& idle() {
 // a ledger's last blocks among them.
 thread_local Context* current = nullptr;
 
-/// Gives the thread's context back when the thread ends.
-struct Lease {
-  Lease() = default;
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() {
-    if (current == nullptr) return;
-    current->calls = {};
-    current->direct_products = kDirectProducts;
-    current->precision = Precision::strict;
-    const std::lock_guard lock(idle().mutex);
-    idle().contexts.emplace_back(current);
-  }
-};
+/// Gives an ending thread's context back.
+void give_back(void* context) {
+  current = nullptr;
+  std::unique_ptr<Context> mine(static_cast<Context*>(context));
+  mine->calls = {};
+  mine->operations = {};
+  mine->direct_products = kDirectProducts;
+  mine->precision = Precision::strict;
+  const std::lock_guard lock(idle().mutex);
+  idle().contexts.push_back(std::move(mine));
+}
+
+/// Not a thread_local object, whose destructor may run before those of others that still use the
+/// context: the values of a thread's keys are cleared after all of these.
+pthread_key_t key_of_current() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    if (pthread_key_create(&made, give_back) != 0) {
+      throw DeviceError("[cuda] the process has no pthread key left for the threads' contexts");
+    }
+    return made;
+  }();
+  return key;
+}
 
 Context& acquire() {
   require_device("cuda");
@@ -108,7 +133,9 @@ Context& acquire() {
           "cudaEventCreateWithFlags");
   }
   show_ranges_in_profiler();
-  static thread_local Lease lease;
+  if (pthread_setspecific(key_of_current(), mine.get()) != 0) {
+    throw DeviceError("[cuda] no memory to keep a thread's context");
+  }
   current = mine.release();
   return *current;
 }
@@ -123,17 +150,42 @@ void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
   // Sticky errors stay; others would surface again in an unrelated check_launch.
   (void)cudaGetLastError();
-  throw DeviceError("[cuda] " + std::string(what) + ": " + describe(status));
+  fail("[cuda] " + std::string(what) + ": " + describe(status), status);
 }
 
-std::string last_error() {
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? "" : "; CUDA: " + describe(status);
+void fail_in_library(const std::string& text) {
+  cudaError_t status = cudaGetLastError();
+  // A library may have its own copy of the runtime, whose last error is not this one's. A lost
+  // context shows in every call; this one is permitted in a capture, too.
+  cudaStreamCaptureStatus ignored = cudaStreamCaptureStatusNone;
+  if (status == cudaSuccess) status = cudaStreamIsCapturing(stream(), &ignored);
+  fail(status == cudaSuccess ? text : text + "; CUDA: " + describe(status), status);
 }
 
 void check_launch(std::string_view kernel) {
   check(cudaGetLastError(), kernel);
   count_call(Backend::kernels);
+}
+
+cudaError_t fill_bytes(void* block, int value, std::int64_t bytes, cudaStream_t on) {
+  if (bytes == 0) return cudaSuccess;
+  ++context().operations.fills;
+  return cudaMemsetAsync(block, value, static_cast<std::size_t>(bytes), on);
+}
+
+cudaError_t copy_bytes(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t on) {
+  if (bytes == 0) return cudaSuccess;
+  Operations& counts = context().operations;
+  ++(kind == cudaMemcpyHostToDevice   ? counts.uploads
+     : kind == cudaMemcpyDeviceToHost ? counts.downloads
+                                      : counts.copies);
+  return cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, on);
+}
+
+cudaError_t wait_for(cudaStream_t on) {
+  ++context().operations.waits;
+  return cudaStreamSynchronize(on);
 }
 
 bool capturing() {

@@ -20,40 +20,38 @@ cudaError_t put_in_order(cudaStream_t earlier, cudaStream_t later) {
 
 /// Makes what is queued next on stream() wait for `copy`; if that fails the copy is over
 /// nonetheless.
-void wait_for(const Context::Copying& copy) noexcept {
+void come_after(const Context::Copying& copy) noexcept {
   Context& mine = context();
   if (cudaStreamWaitEvent(stream(), copy.done, 0) != cudaSuccess) {
-    (void)cudaStreamSynchronize(mine.copies);
+    (void)wait_for(mine.copies);
   }
   mine.spare_events.push_back(copy.done);
 }
 
-/// Queues a copy between the block and pinned memory, after what is queued on either stream.
-void begin_copy(const void* block, void* to, const void* from, std::int64_t bytes,
-                cudaMemcpyKind kind) {
-  if (bytes == 0) return;
+/// Queues work(stream of copies), which touches `block`, after what is queued on either stream.
+template <typename Work>
+cudaError_t queue_beside(const void* block, const Work& work) {
   Context& mine = context();
-  mine.copying.reserve(mine.copying.size() + 1);
-  mine.spare_events.reserve(mine.copying.size() + mine.spare_events.size() + 1);
   if (mine.spare_events.empty()) {
     cudaEvent_t made = nullptr;
-    check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    if (status != cudaSuccess) return status;
     mine.spare_events.push_back(made);
   }
-  check(put_in_order(stream(), mine.copies), "cudaStreamWaitEvent before a copy");
-  const cudaError_t copied =
-      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, mine.copies);
-  const cudaError_t recorded = cudaEventRecord(mine.spare_events.back(), mine.copies);
-  if (recorded == cudaSuccess) {
-    // From here on it can be waited for, also where the copy was refused: a capture that has spread
-    // to the stream of copies must come back from it.
-    mine.copying.push_back({block, mine.spare_events.back()});
-    mine.spare_events.pop_back();
-  } else {
-    (void)cudaStreamSynchronize(mine.copies);
+  const cudaError_t ordered = put_in_order(stream(), mine.copies);
+  if (ordered != cudaSuccess) return ordered;
+  const cudaError_t queued = work(mine.copies);
+  const cudaEvent_t done = mine.spare_events.back();
+  const cudaError_t recorded = cudaEventRecord(done, mine.copies);
+  if (recorded != cudaSuccess) {
+    (void)wait_for(mine.copies);
+    return recorded;
   }
-  check(copied, "cudaMemcpyAsync of pinned memory");
-  check(recorded, "cudaEventRecord after a copy");
+  // Also where the work was refused: a capture that has spread to the stream of copies must come
+  // back from it.
+  mine.copying.push_back({block, done});
+  mine.spare_events.pop_back();
+  return queued;
 }
 
 /// Everything that touches a block is on the stream of copies, or waits for it here. So blocks that
@@ -84,7 +82,16 @@ class PinnedMemory final : public MemoryResource {
   }
 
   void poison(void* block, std::int64_t bytes) noexcept override {
-    (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), context().copies);
+    Context& mine = context();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    (void)cudaStreamIsCapturing(mine.stream, &status);
+    const auto fill = [=](cudaStream_t on) { return fill_bytes(block, 0xff, bytes, on); };
+    if (status == cudaStreamCaptureStatusNone) {
+      (void)fill(mine.copies);
+    } else {
+      // The stream of copies need not be part of the capture yet.
+      (void)queue_beside(block, fill);
+    }
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {
@@ -95,7 +102,7 @@ class PinnedMemory final : public MemoryResource {
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return;
-    check(cudaStreamSynchronize(context().copies), "cudaStreamSynchronize of copies");
+    check(wait_for(context().copies), "cudaStreamSynchronize of copies");
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
@@ -123,7 +130,7 @@ class PinnedMemory final : public MemoryResource {
     reserved_ += bytes;
     return block;
   }
-  static void wait_for_copies() noexcept { (void)cudaStreamSynchronize(context().copies); }
+  static void wait_for_copies() noexcept { (void)wait_for(context().copies); }
 
   BlockCache cache_{cache_limit()};
   std::int64_t reserved_ = 0;
@@ -137,17 +144,27 @@ std::unique_ptr<MemoryResource> pinned_memory() {
 }
 
 void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
-  begin_copy(block, pinned, block, bytes, cudaMemcpyDeviceToHost);
+  if (bytes == 0) return;
+  check(queue_beside(block,
+                     [=](cudaStream_t on) {
+                       return copy_bytes(pinned, block, bytes, cudaMemcpyDeviceToHost, on);
+                     }),
+        "copy to pinned memory");
 }
 
 void begin_copy_back(void* block, const void* pinned, std::int64_t bytes) {
-  begin_copy(block, block, pinned, bytes, cudaMemcpyHostToDevice);
+  if (bytes == 0) return;
+  check(queue_beside(block,
+                     [=](cudaStream_t on) {
+                       return copy_bytes(block, pinned, bytes, cudaMemcpyHostToDevice, on);
+                     }),
+        "copy from pinned memory");
 }
 
 void finish_copy(const void* block) noexcept {
   std::erase_if(context().copying, [=](const Context::Copying& copy) {
     if (copy.block != block) return false;
-    wait_for(copy);
+    come_after(copy);
     return true;
   });
 }
@@ -156,7 +173,7 @@ void finish_copies() noexcept {
   std::vector<Context::Copying>& copying = context().copying;
   if (copying.empty()) return;
   // The others are before the last on the same stream.
-  wait_for(copying.back());
+  come_after(copying.back());
   copying.pop_back();
   for (const Context::Copying& copy : copying) context().spare_events.push_back(copy.done);
   copying.clear();

@@ -153,6 +153,11 @@ Ends ends(cudaMemcpyKind kind) {
           kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice};
 }
 
+Asked asked_by(Ends e) {
+  if (!e.from_device) return Asked::upload;
+  return e.to_device ? Asked::copy : Asked::download;
+}
+
 /// Whether both ends are where `kind` says.
 bool is_right(void* to, const void* from, std::size_t bytes, Ends e) {
   const auto end_is_right = [bytes](const void* at, bool on_device) {
@@ -178,6 +183,7 @@ Unlocked::~Unlocked() {
 using namespace rematch::emulator;
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   *block = allocate(nullptr, nullptr, bytes);
@@ -185,6 +191,7 @@ cudaError_t cudaMalloc(void** block, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* block) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
@@ -213,6 +220,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t /*pool*/, cudaMemPoolAttr attr
 }
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (attribute != cudaMemPoolAttrReservedMemCurrent) return failed(cudaErrorInvalidValue);
   std::memcpy(value, &pool->reserved, sizeof pool->reserved);
@@ -220,6 +228,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 }
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t /*least*/) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   Device& d = device();
   for (auto at = d.kept.begin(); at != d.kept.end();) {
@@ -243,6 +252,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t /*least*/) {
 
 cudaError_t cudaMallocFromPoolAsync(void** block, std::size_t bytes, cudaMemPool_t pool,
                                     cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) {
     (void)forbidden_in_capture();
@@ -253,6 +263,7 @@ cudaError_t cudaMallocFromPoolAsync(void** block, std::size_t bytes, cudaMemPool
 }
 
 cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) {
     (void)forbidden_in_capture();
@@ -277,6 +288,7 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
 }
 
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   Device& d = device();
@@ -292,8 +304,10 @@ cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* block) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   Device& d = device();
   const auto found = d.pinned.find(static_cast<std::byte*>(block));
   if (found == d.pinned.end()) return failed(cudaErrorInvalidValue);
@@ -310,45 +324,48 @@ cudaError_t cudaFreeHost(void* block) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (bytes == 0) return cudaSuccess;
   const Ends e = ends(kind);
   if (!is_right(to, from, bytes, e)) return failed(cudaErrorInvalidValue);
-  if (s->capture == nullptr && !e.from_device && !is_pinned(from, bytes)) {
-    // What cannot be read by the device is staged before the call returns.
-    const auto* const first = static_cast<const std::byte*>(from);
-    enqueue(s, [to, staged = std::vector<std::byte>(first, first + bytes)] {
-      std::memcpy(to, staged.data(), staged.size());
-    });
-    return cudaSuccess;
-  }
+  count(asked_by(e));
+  // The device can read pageable memory (cudaDevAttrPageableMemoryAccess), so nothing is staged:
+  // the source is read when the copy runs.
   enqueue(s, [=] { std::memcpy(to, from, bytes); });
   // What cannot be written by the device is there when the call returns.
   if (s->capture == nullptr && !e.to_device && !is_pinned(to, bytes)) drain(s);
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
-  if (!is_right(to, from, bytes, ends(kind))) return failed(cudaErrorInvalidValue);
+  const Ends e = ends(kind);
+  if (!is_right(to, from, bytes, e)) return failed(cudaErrorInvalidValue);
+  count(asked_by(e));
   const Unlocked memory;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (bytes == 0) return cudaSuccess;
   if (!is_on_device(to, bytes) && !is_pinned(to, bytes)) return failed(cudaErrorInvalidValue);
+  count(Asked::fill);
   enqueue(s, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!is_on_device(to, bytes)) return failed(cudaErrorInvalidValue);
+  count(Asked::fill);
   const Unlocked memory;
   std::memset(to, value, bytes);
   return cudaSuccess;

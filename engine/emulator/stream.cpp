@@ -1,8 +1,11 @@
 #include "engine/emulator/stream.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -13,6 +16,9 @@ namespace rematch::emulator {
 namespace {
 
 thread_local cudaError_t last = cudaSuccess;
+/// Of the process.
+std::atomic<cudaError_t> lost{cudaSuccess};
+std::array<std::atomic<std::int64_t>, kAskedCount> asked;
 /// Those that the calling thread has begun and not ended.
 thread_local std::vector<CUgraph_st*> captures;
 
@@ -28,11 +34,14 @@ std::vector<cudaStream_t>& streams() {
   return *all;
 }
 
+/// Empty for one that is not set.
+std::string_view variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
 bool are_mixed() {
-  static const bool mixed = [] {
-    const char* const how = std::getenv("REMATCH_EMULATOR_STREAMS");
-    return how != nullptr && std::string_view(how) == "mixed";
-  }();
+  static const bool mixed = variable("REMATCH_EMULATOR_STREAMS") == "mixed";
   return mixed;
 }
 
@@ -45,7 +54,7 @@ void run_until(cudaStream_t s, std::uint64_t number) {
     s->is_busy = true;
     if (item.other != nullptr) {
       run_until(item.other, item.after);
-    } else {
+    } else if (lost == cudaSuccess) {
       item.task();
     }
     ++s->done;
@@ -101,6 +110,28 @@ cudaError_t failed(cudaError_t status) {
 
 void refuse(cudaError_t status) { (void)failed(status); }
 
+cudaError_t outcome() { return lost == cudaSuccess ? cudaSuccess : failed(lost); }
+
+void lose(cudaError_t status) { lost = status; }
+
+void launch_kernel(cudaStream_t s, std::string_view name, Task task) {
+  static const std::string_view number = variable("REMATCH_EMULATOR_LOSE_AT");
+  static const std::string_view text = variable("REMATCH_EMULATOR_LOSE_IN");
+  static const bool is_blocking = variable("CUDA_LAUNCH_BLOCKING") == "1";
+  static std::uint64_t launched = 0;
+  const std::lock_guard hold(device_lock());
+  if (outcome() != cudaSuccess) return;
+  const bool is_the_one = std::to_string(++launched) == number ||
+                          (!text.empty() && name.find(text) != std::string_view::npos);
+  if (is_the_one) task = [] { lose(cudaErrorIllegalAddress); };
+  enqueue(s, std::move(task));
+  if (!is_blocking || (s != nullptr && s->capture != nullptr)) return;
+  drain(s);
+  (void)outcome();
+}
+
+void count(Asked what) { ++asked[static_cast<std::size_t>(what)]; }
+
 void enqueue(cudaStream_t s, Task task) {
   const std::lock_guard hold(device_lock());
   if (s == nullptr) {
@@ -146,10 +177,22 @@ bool forbidden_in_capture() {
 
 using namespace rematch::emulator;
 
-cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last; }
+/// For tests, which look it up by name: a program need not know what device it has.
+extern "C" std::int64_t rematch_emulator_asked(int what) {
+  return asked[static_cast<std::size_t>(what)];
+}
+
+cudaError_t cudaGetLastError() {
+  if (outcome() != cudaSuccess) return outcome();
+  return std::exchange(last, cudaSuccess);
+}
+cudaError_t cudaPeekAtLastError() {
+  (void)outcome();
+  return last;
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   *s = new CUstream_st;
   (*s)->flags = flags;
@@ -164,29 +207,36 @@ cudaError_t cudaStreamGetFlags(cudaStream_t s, unsigned* flags) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   if (s != nullptr && s->capture != nullptr) return spoil(s);
+  count(Asked::wait);
   drain(s);
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (outcome() != cudaSuccess) return outcome();
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
+  count(Asked::wait);
   drain_all();
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) return spoil(s);
   return s->done == s->queued ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void* data) {
+  if (outcome() != cudaSuccess) return outcome();
   enqueue(s, [function, data] { function(data); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  if (outcome() != cudaSuccess) return outcome();
   *event = new CUevent_st;
   return cudaSuccess;
 }
@@ -199,6 +249,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   event->stream = s;
   event->capture = s->capture;
@@ -211,16 +262,27 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (outcome() != cudaSuccess) return outcome();
+  const std::lock_guard hold(device_lock());
+  if (event->capture != nullptr) return failed(cudaErrorCapturedEvent);
+  if (event->stream == nullptr || event->stream->done >= event->after) return cudaSuccess;
+  return failed(cudaErrorNotReady);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (event->capture != nullptr) return failed(cudaErrorCapturedEvent);
   if (event->stream == nullptr) return cudaSuccess;
+  count(Asked::wait);
   const Unlocked memory;
   run_until(event->stream, event->after);
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (outcome() != cudaSuccess) return outcome();
   if (start->when == nullptr || end->when == nullptr) return failed(cudaErrorInvalidResourceHandle);
   if (*start->when == 0 || *end->when == 0) return failed(cudaErrorNotReady);
   *milliseconds = static_cast<float>((*end->when - *start->when) * 1e3);
@@ -228,6 +290,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned /*flags*/) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   // Waiting for an event that was never recorded has no effect.
   if (event->stream == nullptr) return cudaSuccess;
@@ -253,6 +316,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned /*fl
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode /*mode*/) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s == nullptr) return failed(cudaErrorStreamCaptureUnsupported);
   if (s->capture != nullptr) return failed(cudaErrorIllegalState);
@@ -265,6 +329,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode /*mode*
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   *status = s->capture == nullptr  ? cudaStreamCaptureStatusNone
             : s->capture->is_valid ? cudaStreamCaptureStatusActive
@@ -273,6 +338,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* statu
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   *graph = nullptr;
   if (s->capture == nullptr) return failed(cudaErrorIllegalState);
@@ -304,6 +370,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
                                  unsigned long long /*flags*/) {
+  if (outcome() != cudaSuccess) return outcome();
   *made = new CUgraphExec_st{graph->tasks};
   return cudaSuccess;
 }
@@ -314,6 +381,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t s) {
+  if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (s->capture != nullptr) return spoil(s);
   enqueue(s, [tasks = executable->tasks] {

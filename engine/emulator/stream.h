@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 namespace rematch::emulator {
@@ -26,6 +27,23 @@ std::recursive_mutex& device_lock();
 cudaError_t failed(cudaError_t status);
 /// The same for what returns nothing, such as a launch.
 void refuse(cudaError_t status);
+
+/// The error by which the device was lost, which is then the calling thread's last error as well;
+/// cudaSuccess while it works. Every call begins with it, and those that wait end with it.
+cudaError_t outcome();
+/// Loses the device: what is queued is not done, and nothing works until the process ends.
+void lose(cudaError_t status);
+
+/// A kernel, by a name that contains its own. REMATCH_EMULATOR_LOSE_AT=N makes the Nth one of the
+/// process lose the device when it runs, REMATCH_EMULATOR_LOSE_IN=TEXT each whose name contains the
+/// text; with CUDA_LAUNCH_BLOCKING=1 a launch waits for it.
+void launch_kernel(cudaStream_t stream, std::string_view name, Task task);
+
+/// What the calls of all threads have asked of the device, be it run or captured, as programs can
+/// see it: rematch_emulator_asked().
+enum class Asked : std::uint8_t { kernel, product, fill, upload, download, copy, wait };
+inline constexpr int kAskedCount = 7;
+void count(Asked what);
 
 /// Queues work on a stream, or takes it down where the stream is being captured.
 void enqueue(cudaStream_t stream, Task task);

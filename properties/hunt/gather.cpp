@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/cuda/device.h"
 #include "properties/case/features.h"
 #include "properties/forecast/engine_facts.h"
 #include "properties/subjects/engine_subject.h"
@@ -72,6 +73,8 @@ class Gathering {
     } catch (const NotJudged&) {
       throw;
     } catch (const SubjectBroken&) {
+      throw;
+    } catch (const cuda::DeviceLost&) {
       throw;
     } catch (const std::exception& error) {
       e.crash = std::string(name) + ": exception: " + error.what();

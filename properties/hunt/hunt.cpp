@@ -43,6 +43,7 @@ struct Tally {
   std::vector<VerdictCounts> verdicts;
   std::vector<std::uint64_t> first_violated;
   std::uint64_t record_hash = 0;
+  DeviceWork device_work;
   /// In the order of the cases; of each law the first so many that are to be shrunk.
   std::vector<ViolatingCase> violating;
   /// By entry of the profile: cases that show it and nothing new, and the first of them.
@@ -56,6 +57,7 @@ struct Tally {
     if (not_judged == 0) why_not_judged = std::move(chunk.why_not_judged);
     not_judged += chunk.not_judged;
     record_hash += chunk.record_hash;
+    for (const auto& [kind, count] : chunk.device_work) device_work[kind] += count;
     for (std::size_t i = 0; i < features.size(); ++i) features[i] += chunk.features[i];
     for (std::size_t i = 0; i < verdicts.size(); ++i) {
       for (std::size_t v = 0; v < kVerdictCount; ++v) verdicts[i][v] += chunk.verdicts[i][v];
@@ -184,6 +186,7 @@ class Campaign {
                 Tally& tally) {
     const LawSet asked = options_.judged();
     ++tally.cases;
+    const DeviceWork before = subject.device_work();
     Verdicts verdicts;
     GatherOptions gathering;
     gathering.laws = asked;
@@ -192,6 +195,10 @@ class Campaign {
     };
     try {
       verdicts = judge(c, subject, workspace, gathering);
+      for (const auto& [kind, count] : subject.device_work()) {
+        const auto known = before.find(kind);
+        tally.device_work[kind] += count - (known == before.end() ? 0 : known->second);
+      }
     } catch (const NotJudged& error) {
       if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
       return;
@@ -350,6 +357,7 @@ HuntResult hunt(const HuntOptions& options) {
   result.verdicts = total.verdicts;
   result.first_violated = total.first_violated;
   result.record_hash = total.record_hash;
+  result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
   result.shortfalls = shortfalls_of(options, total, campaign.scope());

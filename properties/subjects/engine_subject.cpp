@@ -12,6 +12,7 @@
 #include "engine/autograd/offload.h"
 #include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/cuda/device.h"
 #include "engine/memory/ledger.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
@@ -110,6 +111,8 @@ class Run {
     TrialReading reading;
     try {
       inject(failure);
+    } catch (const cuda::DeviceLost&) {
+      throw;
     } catch (const std::exception& e) {
       reading.failed = true;
       reading.message = e.what();
@@ -335,8 +338,24 @@ bool EngineSubject::facts(const Case& c, const Geometry& geometry, const Record&
   return true;
 }
 
+DeviceWork EngineSubject::device_work() const {
+  if (!on_device()) return {};
+  return {{"kernels", asked_.kernels},     {"products", asked_.products},
+          {"fills", asked_.fills},         {"uploads", asked_.uploads},
+          {"downloads", asked_.downloads}, {"copies", asked_.copies},
+          {"waits", asked_.waits},         {"slow_convolutions", asked_.slow_convolutions}};
+}
+
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {
+  // The thread's count is that of all its subjects.
+  const cuda::Operations before = on_device() ? cuda::operations() : cuda::Operations{};
+  run_here(c, geometry, request, record);
+  if (on_device()) asked_ += cuda::operations() - before;
+}
+
+void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunRequest& request,
+                             Record& record) {
   record.clear();
   if (request.compare_layers) {
     if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
@@ -367,6 +386,9 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
     } else {
       run.go();
     }
+  } catch (const cuda::DeviceLost&) {
+    // No error of this run: another thread's work may have caused it.
+    throw;
   } catch (const CheckpointError& e) {
     fail("checkpoint_error", e);
   } catch (const OutOfMemory& e) {

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "bench/fingerprint/fingerprint.h"
 #include "bench/steps/program/device_clock.h"
@@ -99,11 +100,19 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
     return;
   }
   if (launch == Launch::captured) return measure_captured(state, step);
+  const std::int64_t before = cuda::operations().slow_convolutions;
   DeviceClock clock;
   for (auto _ : state) {
     clock.start();
     step.run();
     state.SetIterationTime(clock.stop());
+  }
+  const std::int64_t slow = cuda::operations().slow_convolutions - before;
+  state.counters["slow_convolutions"] =
+      static_cast<double>(slow) / static_cast<double>(state.iterations());
+  static bool warned = false;
+  if (slow > 0 && !std::exchange(warned, true)) {
+    std::cerr << "warning: " << cuda::kSlowConvolutionWarning << "\n";
   }
 }
 
