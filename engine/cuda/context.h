@@ -68,8 +68,8 @@ struct Context {
   /// wait stands for what was recorded when it was queued, so one event serves again and again.
   cudaStream_t copies = nullptr;
   cudaEvent_t order = nullptr;
-  /// Copies that `stream` does not wait for yet, in their order on `copies`: the block of the device
-  /// that each reads or writes, and an event after it.
+  /// Copies that `stream` does not wait for yet, in their order on `copies`: the block of the
+  /// device that each reads or writes, and an event after it.
   struct Copying {
     const void* block = nullptr;
     cudaEvent_t done = nullptr;

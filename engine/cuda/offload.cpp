@@ -28,10 +28,12 @@ void come_after(const Context::Copying& copy) noexcept {
   mine.spare_events.push_back(copy.done);
 }
 
-/// Queues work(stream of copies), which touches `block`, after what is queued on either stream.
+/// Queues work(stream of copies), which touches `bytes` of `block`, after what is queued on either
+/// stream.
 template <typename Work>
-cudaError_t queue_beside(const void* block, const Work& work) {
+cudaError_t queue_beside(const void* block, std::int64_t bytes, const Work& work) {
   Context& mine = context();
+  if (bytes == 0) return cudaSuccess;
   if (mine.spare_events.empty()) {
     cudaEvent_t made = nullptr;
     const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
@@ -90,7 +92,7 @@ class PinnedMemory final : public MemoryResource {
       (void)fill(mine.copies);
     } else {
       // The stream of copies need not be part of the capture yet.
-      (void)queue_beside(block, fill);
+      (void)queue_beside(block, bytes, fill);
     }
   }
 
@@ -144,8 +146,7 @@ std::unique_ptr<MemoryResource> pinned_memory() {
 }
 
 void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
-  if (bytes == 0) return;
-  check(queue_beside(block,
+  check(queue_beside(block, bytes,
                      [=](cudaStream_t on) {
                        return copy_bytes(pinned, block, bytes, cudaMemcpyDeviceToHost, on);
                      }),
@@ -153,8 +154,7 @@ void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
 }
 
 void begin_copy_back(void* block, const void* pinned, std::int64_t bytes) {
-  if (bytes == 0) return;
-  check(queue_beside(block,
+  check(queue_beside(block, bytes,
                      [=](cudaStream_t on) {
                        return copy_bytes(block, pinned, bytes, cudaMemcpyHostToDevice, on);
                      }),
