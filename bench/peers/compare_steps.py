@@ -54,7 +54,7 @@ class Ours:
         plans = "|".join(a.plans)
         command = [self.program, "--device", a.device, "--threads", str(threads), *self.extra,
                    *(["--tf32"] if a.tf32 else []),
-                   f"--benchmark_filter=^{model}/({plans})/float32/{a.device}",
+                   f"--benchmark_filter=^{model}/({plans})/float32/{a.device}(/|$)",
                    "--benchmark_format=json", f"--benchmark_repetitions={a.repetitions}",
                    "--benchmark_enable_random_interleaving=true",
                    f"--benchmark_min_time={a.seconds}"]

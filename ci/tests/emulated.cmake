@@ -14,6 +14,13 @@ if(TARGET rematch-bench)
   rematch_emulated(emulated_bench)
   target_link_libraries(emulated_bench PRIVATE rematch_fingerprint rematch_steps CUDA::cudart
     benchmark::benchmark nlohmann_json::nlohmann_json)
+  # Of the time nothing is asked; a step that cannot be captured would be skipped.
+  add_test(NAME "emulated: a step is measured eager and captured, under names that pair"
+    COMMAND emulated_bench --device cuda --benchmark_filter=^tiny/ --benchmark_min_time=0.001)
+  set_tests_properties("emulated: a step is measured eager and captured, under names that pair"
+    PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off
+    PASS_REGULAR_EXPRESSION "tiny/plain/float32/cuda/[^\n]*\n?.*tiny/plain/float32/cuda-captured/[^\n]*peak_bytes"
+    FAIL_REGULAR_EXPRESSION "cannot be captured;ERROR")
 endif()
 
 file(GLOB tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/engine/cuda/*_test.cpp")
@@ -62,6 +69,17 @@ catch_discover_tests(emulated_gpu_tests
   DISCOVERY_MODE PRE_TEST
   PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
     ENVIRONMENT REMATCH_EMULATOR_ORDER=descending)
+# Ranges, as a profiler gets them.
+add_library(nvtx_recorder MODULE nvtx/recorder.cpp)
+target_link_libraries(nvtx_recorder PRIVATE rematch_bits rematch_warnings CUDA::cudart)
+add_test(NAME "emulated: a profiler sees layers, recomputations and nodes as nested ranges"
+  COMMAND emulated_gpu_tests "[nvtx]")
+set(seen "nvtx: 0 Linear\n" "nvtx: 1 LayerNorm\n" "nvtx: backward\n" "nvtx:   SumBackward\n"
+  "nvtx:     recomputation\n" "nvtx:       0 Linear\n" "nvtx: 0 ranges left open")
+list(JOIN seen "(nvtx: [^\n]*\n)*" seen)
+set_tests_properties("emulated: a profiler sees layers, recomputations and nodes as nested ranges"
+  PROPERTIES LABELS emulated TIMEOUT 60 PASS_REGULAR_EXPRESSION "${seen}"
+  ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
 # A device that is lost stays so until the process ends.
 catch_discover_tests(emulated_gpu_tests
   TEST_SPEC "[.lost]"

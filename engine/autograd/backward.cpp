@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
+#include "engine/ambient/ranges.h"
 #include "engine/autograd/node.h"
 #include "engine/tensor/accumulate.h"
 
@@ -249,6 +250,7 @@ void GraphTask::visit(int index) {
                                " was already walked and freed; pass retain_graph to the first "
                                "backward to walk it twice");
     }
+    const Range range(node->name());
     node->vjp(grads_out, grads_in);
     if (!retain_ && !node->edges.empty()) {
       node->release();
@@ -265,6 +267,7 @@ void GraphTask::visit(int index) {
 }
 
 void GraphTask::run() {
+  const Range range("backward");
   discover();
   if (!captures_.empty()) prune();
   for (std::size_t i = 0; i < slots_.size(); ++i) {

@@ -1,8 +1,13 @@
 #include "engine/autograd/offload.h"
 
+#include <algorithm>
+#include <iterator>
+#include <list>
 #include <stdexcept>
+#include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "engine/ambient/ambient.h"
 #include "engine/backend/device.h"
@@ -10,10 +15,15 @@
 
 namespace rematch {
 
-/// Where copies are made, and for each storage its latest one.
+/// Where copies are made, for each storage its latest one, and what is packed.
 struct Offload::Copies {
   std::shared_ptr<Ledger> ledger;
+  OffloadOptions options;
   std::unordered_map<const Storage*, Copy*> latest;
+  /// In the order of saving.
+  std::list<OnHost*> packed;
+  /// Those of them that were fetched before they were asked for.
+  std::vector<OnHost*> ahead;
 };
 
 /// The values of one version of a storage.
@@ -47,9 +57,10 @@ class Offload::Copy : public std::enable_shared_from_this<Copy> {
     }
   }
 
-  void write_to(const Tensor& t) {
+  /// On a device beside the computation, until cuda::finish_copy().
+  void begin_write_to(const Tensor& t) {
     if (t.device() == Device::cuda) {
-      cuda::copy_back(t.raw(), values_.data(), t.bytes());
+      cuda::begin_copy_back(t.raw(), values_.data(), t.bytes());
     } else {
       values_.memory().copy_out(t.raw(), values_.data(), t.bytes());
     }
@@ -65,30 +76,87 @@ class Offload::Copy : public std::enable_shared_from_this<Copy> {
 
 class Offload::OnHost final : public PackedTensor {
  public:
-  OnHost(std::shared_ptr<Copy> copy, const Tensor& t)
-      : copy_(std::move(copy)), shape_(t.shape()), dtype_(t.dtype()) {}
+  OnHost(std::shared_ptr<Copies> copies, std::shared_ptr<Copy> copy, const Tensor& t)
+      : copies_(std::move(copies)), copy_(std::move(copy)), shape_(t.shape()), dtype_(t.dtype()) {
+    place_ = copies_->packed.insert(copies_->packed.end(), this);
+  }
+  ~OnHost() override {
+    (void)take();
+    copies_->packed.erase(place_);
+  }
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+
   Tensor unpack() override {
-    Tensor t = Tensor::empty(shape_, dtype_);
-    copy_->write_to(t);
+    if (!ahead_.defined()) fetch();
+    Tensor t = take();
+    if (copies_->options.ahead > 0) fetch_ahead();
     return t;
   }
 
  private:
+  void fetch() {
+    Tensor t = Tensor::empty(shape_, dtype_);
+    copy_->begin_write_to(t);
+    ahead_ = std::move(t);
+  }
+
+  /// What was fetched, for use by the computation.
+  Tensor take() noexcept {
+    if (ahead_.defined() && ahead_.device() == Device::cuda) cuda::finish_copy(ahead_.raw());
+    std::erase(copies_->ahead, this);
+    return std::exchange(ahead_, Tensor());
+  }
+
+  /// Backward goes on with what was saved before this, most often.
+  void fetch_ahead() {
+    std::vector<OnHost*> next;
+    const auto most = static_cast<std::size_t>(copies_->options.ahead);
+    for (auto at = std::make_reverse_iterator(place_);
+         at != copies_->packed.rend() && next.size() < most; ++at) {
+      next.push_back(*at);
+    }
+    // Where it went elsewhere, blocks are given back before others are taken.
+    for (OnHost* each : std::vector(copies_->ahead)) {
+      if (std::find(next.begin(), next.end(), each) == next.end()) (void)each->take();
+    }
+    for (OnHost* each : next) {
+      if (each->ahead_.defined()) continue;
+      try {
+        each->fetch();
+      } catch (const OutOfMemory&) {
+        // Then it is fetched when it is asked for.
+        return;
+      }
+      copies_->ahead.push_back(each);
+    }
+  }
+
+  std::shared_ptr<Copies> copies_;
   std::shared_ptr<Copy> copy_;
   Shape shape_;
   DType dtype_;
+  std::list<OnHost*>::iterator place_;
+  Tensor ahead_;
 };
 
-Offload::Offload()
-    : Offload(std::make_shared<Ledger>(offload_memory_of(ambient().ledger->device()))) {}
+Offload::Offload(const OffloadOptions& options)
+    : Offload(std::make_shared<Ledger>(offload_memory_of(ambient().ledger->device())), options) {}
 
-Offload::Offload(std::shared_ptr<Ledger> host) : copies_(std::make_shared<Copies>()) {
+Offload::Offload(std::shared_ptr<Ledger> host, const OffloadOptions& options)
+    : copies_(std::make_shared<Copies>()) {
   if (host == nullptr || host->device() != Device::cpu) {
     throw std::invalid_argument(
         "[offload] a ledger of host memory expected, got " +
         (host == nullptr ? "none" : std::string(to_string(host->device()))));
   }
+  if (options.copies_out < 1 || options.ahead < 0) {
+    throw std::invalid_argument("[offload] copies_out >= 1 and ahead >= 0 expected, got " +
+                                std::to_string(options.copies_out) + " and " +
+                                std::to_string(options.ahead));
+  }
   copies_->ledger = std::move(host);
+  copies_->options = options;
 }
 
 Offload::~Offload() { finish(); }
@@ -98,19 +166,25 @@ std::unique_ptr<PackedTensor> Offload::pack(const Tensor& t) {
   if (!storage->temporary()) return nullptr;
   const auto latest = copies_->latest.find(storage.get());
   if (latest != copies_->latest.end() && latest->second->is_of(storage)) {
-    return std::make_unique<OnHost>(latest->second->shared_from_this(), t);
+    return std::make_unique<OnHost>(copies_, latest->second->shared_from_this(), t);
   }
-  finish();
+  while (sources_.size() >= static_cast<std::size_t>(copies_->options.copies_out)) {
+    release_oldest();
+  }
   auto copy = std::make_shared<Copy>(copies_, storage);
-  source_ = storage;
+  sources_.push_back(storage);
   copy->begin(*storage);
-  return std::make_unique<OnHost>(std::move(copy), t);
+  return std::make_unique<OnHost>(copies_, std::move(copy), t);
+}
+
+void Offload::release_oldest() noexcept {
+  Storage& source = *sources_.front();
+  if (source.device() == Device::cuda) cuda::finish_copy(source.data());
+  sources_.pop_front();
 }
 
 void Offload::finish() noexcept {
-  if (source_ == nullptr) return;
-  if (source_->device() == Device::cuda) cuda::finish_copy_out();
-  source_.reset();
+  while (!sources_.empty()) release_oldest();
 }
 
 Ledger& Offload::ledger() const { return *copies_->ledger; }

@@ -1,11 +1,23 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 
 #include "engine/autograd/saved_tensor.h"
 #include "engine/memory/ledger.h"
 
 namespace rematch {
+
+/// How far the copies of an Offload run beside the computation. More overlaps more, and takes more
+/// of the device: what is begun earlier and let go of later is live meanwhile.
+struct OffloadOptions {
+  /// Sources that are held at a time for copies out (>= 1).
+  int copies_out = 1;
+  /// Tensors that are copied back before backward asks for them: of those that are there, the ones
+  /// saved last before the one that it has just asked for. Each is live from then until it is used,
+  /// until backward turns out to go elsewhere, or until its graph is gone.
+  int ahead = 0;
+};
 
 /// Keeps what the graph saves in host memory. See OffloadScope for its use.
 ///
@@ -21,38 +33,42 @@ namespace rematch {
 /// An in-place write after the save is legal where the tensor was offloaded: backward uses the
 /// values that were saved. A tensor that was kept is refused there, as without offload.
 ///
-/// The source of the latest copy is let go of late: when the next copy is to be made, or by
-/// finish(). On a device the copy runs beside the computation meanwhile. The CPU keeps to the same
-/// rule, so that ledgers tell the same on either.
+/// The sources of the latest copies, OffloadOptions says how many, are let go of late: when the
+/// next copy is to be made, or by finish(). On a device the copies run beside the computation
+/// meanwhile. The CPU keeps to the same rule, so that ledgers tell the same on either.
 ///
 /// Belongs to one thread at a time, and may be destroyed before the graphs that it packed for.
 class Offload final : public SavedTensorHooks {
  public:
   /// To a ledger of its own, of offload_memory_of() the ambient ledger's device.
-  Offload();
+  explicit Offload(const OffloadOptions& options = {});
   /// To `host`, whose memory is best offload_memory_of() the device; from other memory a copy of a
-  /// device may make the host wait. Throws std::invalid_argument unless it is host memory.
-  explicit Offload(std::shared_ptr<Ledger> host);
+  /// device may make the host wait. Throws std::invalid_argument unless it is host memory, and for
+  /// options that are out of range.
+  explicit Offload(std::shared_ptr<Ledger> host, const OffloadOptions& options = {});
   ~Offload() override;
   Offload(const Offload&) = delete;
   Offload& operator=(const Offload&) = delete;
 
   /// Throws OutOfMemory when the host ledger has no room, cuda::DeviceError.
   std::unique_ptr<PackedTensor> pack(const Tensor& t) override;
-  /// Lets go of the source of the latest copy; the computation waits for the copy, the host does
-  /// not.
+  /// Lets go of the sources of the latest copies; the computation waits for the copies, the host
+  /// does not.
   void finish() noexcept;
 
   /// The offloaded bytes, under Tag::saved.
   Ledger& ledger() const;
 
  private:
+  void release_oldest() noexcept;
+
   struct Copies;
   class Copy;
   class OnHost;
 
   std::shared_ptr<Copies> copies_;
-  std::shared_ptr<Storage> source_;
+  /// With copies out of them under way, the oldest first.
+  std::deque<std::shared_ptr<Storage>> sources_;
 };
 
 /// What the graph saves while this is the innermost scope of hooks is offloaded. The graph may be

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/ambient/ranges.h"
 #include "engine/autograd/autocast.h"
 #include "engine/checkpoint/mechanics.h"
 
@@ -80,6 +81,7 @@ class RecomputationScope {
   };
 
   const Mechanics& mechanics_;
+  Range range_{"recomputation"};
   GradMode grad_;
   Mark mark_;
   Watch watch_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/cuda/memory.h"
+#include "engine/cuda/ranges.h"
 #include "engine/memory/ledger.h"
 
 namespace rematch::cuda {
@@ -132,6 +133,7 @@ Context& acquire() {
     check(cudaEventCreateWithFlags(&mine->order, cudaEventDisableTiming),
           "cudaEventCreateWithFlags");
   }
+  show_ranges_in_profiler();
   if (pthread_setspecific(key_of_current(), mine.get()) != 0) {
     throw DeviceError("[cuda] no memory to keep a thread's context");
   }

@@ -72,8 +72,14 @@ struct Context {
   /// wait stands for what was recorded when it was queued, so one event serves again and again.
   cudaStream_t copies = nullptr;
   cudaEvent_t order = nullptr;
-  /// The block that a copy on `copies` may still read: `stream` does not wait for that copy yet.
-  const void* copied = nullptr;
+  /// Copies that `stream` does not wait for yet, in their order on `copies`: the block of the
+  /// device that each reads or writes, and an event after it.
+  struct Copying {
+    const void* block = nullptr;
+    cudaEvent_t done = nullptr;
+  };
+  std::vector<Copying> copying;
+  std::vector<cudaEvent_t> spare_events;
   std::array<Block, kScratchCount> scratch{};
   std::vector<void*> outgrown;
   /// Pinned memory that small copies to the device go through (engine/cuda/staging.h).

@@ -116,7 +116,7 @@ void copy_to_host(void* to, const void* from, std::int64_t bytes) {
 
 void synchronize() {
   const cudaStream_t mine = stream();
-  finish_copy_out();
+  finish_copies();
   check(wait_for(mine), "cudaStreamSynchronize");
   context().deferred.rethrow();
 }

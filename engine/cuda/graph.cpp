@@ -23,7 +23,7 @@ class Capture {
   Capture(const std::uint64_t* table, std::vector<std::vector<std::byte>>& sources)
       : outer_(context().draw_advances) {
     // What was begun outside cannot be waited for inside.
-    finish_copy_out();
+    finish_copies();
     check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     context().draw_advances = table;
@@ -33,7 +33,7 @@ class Capture {
     context().draw_advances = outer_;
     context().captured_sources = nullptr;
     if (ended_) return;
-    finish_copy_out();
+    finish_copies();
     // The step threw: what was captured so far is of no use.
     cudaGraph_t graph = nullptr;
     (void)cudaStreamEndCapture(stream(), &graph);
@@ -47,7 +47,7 @@ class Capture {
     cudaGraph_t graph = nullptr;
     ended_ = true;
     // A capture that has spread to the stream of copies must come back from it.
-    finish_copy_out();
+    finish_copies();
     check(cudaStreamEndCapture(stream(), &graph), "cudaStreamEndCapture");
     return graph;
   }

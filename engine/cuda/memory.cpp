@@ -83,7 +83,7 @@ class DeviceMemory final : public MemoryResource {
   }
 
   void before_write(const void* block) override {
-    if (block != nullptr && block == context().copied) finish_copy_out();
+    if (block != nullptr) finish_copy(block);
     reads_.settle(block);
   }
 

@@ -1,6 +1,7 @@
 #include "engine/cuda/offload.h"
 
 #include <cstring>
+#include <vector>
 
 #include "engine/cuda/context.h"
 #include "engine/cuda/memory.h"
@@ -17,13 +18,42 @@ cudaError_t put_in_order(cudaStream_t earlier, cudaStream_t later) {
   return status == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : status;
 }
 
-/// Puts the computation after all copies. If that fails the copies are over nonetheless.
-cudaError_t join_copies() {
+/// Makes what is queued next on stream() wait for `copy`; if that fails the copy is over
+/// nonetheless.
+void come_after(const Context::Copying& copy) noexcept {
   Context& mine = context();
-  mine.copied = nullptr;
-  const cudaError_t status = put_in_order(mine.copies, stream());
-  if (status != cudaSuccess) (void)wait_for(mine.copies);
-  return status;
+  if (cudaStreamWaitEvent(stream(), copy.done, 0) != cudaSuccess) {
+    (void)wait_for(mine.copies);
+  }
+  mine.spare_events.push_back(copy.done);
+}
+
+/// Queues work(stream of copies), which touches `bytes` of `block`, after what is queued on either
+/// stream.
+template <typename Work>
+cudaError_t queue_beside(const void* block, std::int64_t bytes, const Work& work) {
+  Context& mine = context();
+  if (bytes == 0) return cudaSuccess;
+  if (mine.spare_events.empty()) {
+    cudaEvent_t made = nullptr;
+    const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    if (status != cudaSuccess) return status;
+    mine.spare_events.push_back(made);
+  }
+  const cudaError_t ordered = put_in_order(stream(), mine.copies);
+  if (ordered != cudaSuccess) return ordered;
+  const cudaError_t queued = work(mine.copies);
+  const cudaEvent_t done = mine.spare_events.back();
+  const cudaError_t recorded = cudaEventRecord(done, mine.copies);
+  if (recorded != cudaSuccess) {
+    (void)wait_for(mine.copies);
+    return recorded;
+  }
+  // Also where the work was refused: a capture that has spread to the stream of copies must come
+  // back from it.
+  mine.copying.push_back({block, done});
+  mine.spare_events.pop_back();
+  return queued;
 }
 
 /// Everything that touches a block is on the stream of copies, or waits for it here. So blocks that
@@ -57,14 +87,13 @@ class PinnedMemory final : public MemoryResource {
     Context& mine = context();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     (void)cudaStreamIsCapturing(mine.stream, &status);
-    if (status != cudaStreamCaptureStatusNone) {
-      // The stream of copies need not be part of the capture yet. Until its end is in order, some
-      // block counts as copied.
-      finish_copy_out();
-      (void)put_in_order(mine.stream, mine.copies);
-      mine.copied = block;
+    const auto fill = [=](cudaStream_t on) { return fill_bytes(block, 0xff, bytes, on); };
+    if (status == cudaStreamCaptureStatusNone) {
+      (void)fill(mine.copies);
+    } else {
+      // The stream of copies need not be part of the capture yet.
+      (void)queue_beside(block, bytes, fill);
     }
-    (void)fill_bytes(block, 0xff, bytes, mine.copies);
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {
@@ -117,27 +146,37 @@ std::unique_ptr<MemoryResource> pinned_memory() {
 }
 
 void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
-  Context& mine = context();
-  finish_copy_out();
-  if (bytes == 0) return;
-  check(put_in_order(stream(), mine.copies), "cudaStreamWaitEvent before a copy to the host");
-  mine.copied = block;
-  check(copy_bytes(pinned, block, bytes, cudaMemcpyDeviceToHost, mine.copies),
-        "cudaMemcpyAsync to pinned memory");
+  check(queue_beside(block, bytes,
+                     [=](cudaStream_t on) {
+                       return copy_bytes(pinned, block, bytes, cudaMemcpyDeviceToHost, on);
+                     }),
+        "copy to pinned memory");
 }
 
-void finish_copy_out() noexcept {
-  if (context().copied != nullptr) (void)join_copies();
+void begin_copy_back(void* block, const void* pinned, std::int64_t bytes) {
+  check(queue_beside(block, bytes,
+                     [=](cudaStream_t on) {
+                       return copy_bytes(block, pinned, bytes, cudaMemcpyHostToDevice, on);
+                     }),
+        "copy from pinned memory");
 }
 
-void copy_back(void* block, const void* pinned, std::int64_t bytes) {
-  Context& mine = context();
-  if (bytes == 0) return;
-  check(put_in_order(stream(), mine.copies), "cudaStreamWaitEvent before a copy to the device");
-  const cudaError_t copied = copy_bytes(block, pinned, bytes, cudaMemcpyHostToDevice, mine.copies);
-  const cudaError_t joined = join_copies();
-  check(copied, "cudaMemcpyAsync from pinned memory");
-  check(joined, "cudaStreamWaitEvent after a copy to the device");
+void finish_copy(const void* block) noexcept {
+  std::erase_if(context().copying, [=](const Context::Copying& copy) {
+    if (copy.block != block) return false;
+    come_after(copy);
+    return true;
+  });
+}
+
+void finish_copies() noexcept {
+  std::vector<Context::Copying>& copying = context().copying;
+  if (copying.empty()) return;
+  // The others are before the last on the same stream.
+  come_after(copying.back());
+  copying.pop_back();
+  for (const Context::Copying& copy : copying) context().spare_events.push_back(copy.done);
+  copying.clear();
 }
 
 }  // namespace rematch::cuda

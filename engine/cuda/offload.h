@@ -18,18 +18,20 @@ namespace rematch::cuda {
 std::unique_ptr<MemoryResource> pinned_memory();
 
 /// Queues a copy out of a block of the device to pinned memory: after all work queued so far,
-/// beside what is queued next. Until finish_copy_out() the block must not be released, and a writer
-/// has to ask MemoryResource::before_write(). One at a time: a second call finishes the first.
-/// Throws DeviceError.
+/// beside what is queued next. Until finish_copy() the block must not be released, and a writer has
+/// to ask MemoryResource::before_write(). Several may be under way. Throws DeviceError.
 void begin_copy_out(void* pinned, const void* block, std::int64_t bytes);
 
-/// Work queued from now on comes after the copy that the calling thread has begun, if there is one.
-/// Where that cannot be queued the host waits instead; the error shows in the next checked call.
-/// Needs a thread that has used the device.
-void finish_copy_out() noexcept;
-
 /// Queues a copy into a block of the device from pinned memory: after all work and all copies
-/// queued so far, and before all work queued next. Throws DeviceError.
-void copy_back(void* block, const void* pinned, std::int64_t bytes);
+/// queued so far, beside what is queued next. Until finish_copy() the block must not be used or
+/// released. Throws DeviceError.
+void begin_copy_back(void* block, const void* pinned, std::int64_t bytes);
+
+/// Work queued from now on comes after the copies that the calling thread has begun of `block`, if
+/// there are any. Where that cannot be queued the host waits instead; the error shows in the next
+/// checked call. Needs a thread that has used the device.
+void finish_copy(const void* block) noexcept;
+/// The same of all copies.
+void finish_copies() noexcept;
 
 }  // namespace rematch::cuda

@@ -212,7 +212,7 @@ TEST_CASE("a copy out runs beside later work, after earlier work, and is waited 
     CHECK(cudaStreamQuery(context().copies) == cudaErrorNotReady);
     (void)cudaGetLastError();
     before.open();
-    finish_copy_out();
+    finish_copy(block);
   }
   synchronize();
   CHECK(static_cast<const unsigned char*>(pinned)[kLarge - 1] == 7);
@@ -221,7 +221,7 @@ TEST_CASE("a copy out runs beside later work, after earlier work, and is waited 
     Gate later;
     // Were it not beside, this would wait for the gate.
     CHECK(cudaStreamSynchronize(context().copies) == cudaSuccess);
-    finish_copy_out();
+    finish_copy(block);
     check(cudaMemsetAsync(block, 6, kLarge, stream()), "memset");
   }
   synchronize();
@@ -243,11 +243,12 @@ TEST_CASE("what was copied out comes back though block after block is used again
     void* const pinned = host.allocate(kLarge, Tag::saved);
     check(cudaMemsetAsync(block, round, kLarge, stream()), "memset");
     begin_copy_out(pinned, block, kLarge);
-    finish_copy_out();
+    finish_copy(block);
     // Poisoned at once, and used by the next round or right here.
     device.release(block, kLarge, Tag::temporaries);
     void* const got = device.allocate(kLarge, Tag::temporaries);
-    copy_back(got, pinned, kLarge);
+    begin_copy_back(got, pinned, kLarge);
+    finish_copy(got);
     host.release(pinned, kLarge, Tag::saved);
     back.push_back(got);
   }
@@ -257,6 +258,59 @@ TEST_CASE("what was copied out comes back though block after block is used again
     CHECK(found == std::vector<unsigned char>(kLarge, static_cast<unsigned char>(i + 1)));
     device.release(back[i], kLarge, Tag::temporaries);
   }
+}
+
+TEST_CASE("several copies out are under way at a time, and each is waited for alone",
+          "[gpu][offload]") {
+  need_device();
+  Ledger device(device_memory());
+  Ledger host(pinned_memory());
+  std::vector<std::pair<void*, void*>> copies;
+  for (int i = 0; i < 3; ++i) {
+    void* const block = device.allocate(4096, Tag::temporaries);
+    void* const pinned = host.allocate(4096, Tag::saved);
+    check(cudaMemsetAsync(block, i + 1, 4096, stream()), "memset");
+    begin_copy_out(pinned, block, 4096);
+    copies.emplace_back(block, pinned);
+  }
+  CHECK(context().copying.size() == 3);
+  finish_copy(copies[0].first);
+  CHECK(context().copying.size() == 2);
+  // Of one that is not under way there is nothing to wait for.
+  finish_copy(copies[0].first);
+  device.memory().before_write(copies[2].first);
+  CHECK(context().copying.size() == 1);
+  finish_copies();
+  CHECK(context().copying.empty());
+  synchronize();
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    CHECK(static_cast<const unsigned char*>(copies[i].second)[4095] == i + 1);
+    host.release(copies[i].second, 4096, Tag::saved);
+    device.release(copies[i].first, 4096, Tag::temporaries);
+  }
+}
+
+TEST_CASE("a copy back runs beside later work until it is finished", "[gpu][offload]") {
+  need_device();
+  Ledger device(device_memory());
+  Ledger host(pinned_memory());
+  void* const block = device.allocate(4096, Tag::temporaries);
+  void* const pinned = host.allocate(4096, Tag::saved);
+  std::memset(pinned, 9, 4096);
+  // What is queued before would overwrite it.
+  check(cudaMemsetAsync(block, 1, 4096, stream()), "memset");
+  begin_copy_back(block, pinned, 4096);
+  {
+    Gate later;
+    // Were it not beside, this would wait for the gate.
+    CHECK(cudaStreamSynchronize(context().copies) == cudaSuccess);
+  }
+  finish_copy(block);
+  std::vector<unsigned char> found(4096);
+  copy_to_host(found.data(), block, 4096);
+  CHECK(found == std::vector<unsigned char>(4096, 9));
+  host.release(pinned, 4096, Tag::saved);
+  device.release(block, 4096, Tag::temporaries);
 }
 
 TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu][offload]") {
@@ -281,13 +335,14 @@ TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu
 
 TEST_CASE("a step with offload has the bits of one without, again and again", "[gpu][offload]") {
   need_device();
+  const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   const std::int64_t width = GENERATE(40, 1500);
   CAPTURE(static_cast<int>(plan), width);
   const auto ledger = std::make_shared<Ledger>(device_memory());
   ledger->set_poison(true);
   const AmbientScope scope(ledger, 5);
-  Offload offload;
+  Offload offload(options);
   offload.ledger().set_poison(true);
   Training training(plan, width);
   training.step(nullptr);
@@ -307,12 +362,13 @@ TEST_CASE("a step with offload has the bits of one without, again and again", "[
 TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and CPU",
           "[gpu][offload]") {
   need_device();
+  const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   std::vector<std::vector<LedgerEvent>> traces;
   for (const Device device : {Device::cpu, Device::cuda}) {
     const auto ledger = std::make_shared<Ledger>(memory_of(device));
     const AmbientScope scope(ledger, 5);
-    Offload offload;
+    Offload offload(options);
     ledger->record_timeline(true);
     offload.ledger().record_timeline(true);
     {
@@ -339,9 +395,10 @@ TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and
 TEST_CASE("no part of an offloaded step waits for the device", "[gpu][offload]") {
   need_device();
   if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
-  Offload offload;
+  Offload offload(options);
   Training training(plan);
   // Blocks are allocated and algorithms chosen in the first.
   training.step(&offload);
@@ -356,11 +413,12 @@ TEST_CASE("an offloaded step can be captured, whether its scope begins within or
           "[gpu][offload]") {
   need_device();
   if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   const bool before = GENERATE(false, true);
   CAPTURE(static_cast<int>(plan), before);
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
-  Offload offload;
+  Offload offload(options);
   Training training(plan);
   // With a scope around, a copy is under way when the capture begins, and another when it ends.
   std::optional<OffloadScope> around;

@@ -1,8 +1,15 @@
 #include "engine/nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <typeinfo>
+
+#include "engine/ambient/ranges.h"
 
 namespace rematch::nn {
 namespace {
@@ -14,6 +21,27 @@ bool append_new(Tensors& all, const Tensor& t) {
   all.push_back(t);
   return true;
 }
+
+/// "3 Linear": the forward of a sequence's layer, at first or again.
+class LayerRange {
+ public:
+  LayerRange(std::size_t place, const Module& layer)
+      : range_([&] { return std::to_string(place) + " " + kind_of(layer); }) {}
+
+ private:
+  /// The name of the layer's class, without its namespaces.
+  static std::string kind_of(const Module& layer) {
+    const char* const symbol = typeid(layer).name();
+    int status = 0;
+    const std::unique_ptr<char, void (*)(void*)> name(
+        abi::__cxa_demangle(symbol, nullptr, nullptr, &status), std::free);
+    const std::string text = status == 0 ? name.get() : symbol;
+    const std::size_t last = text.rfind("::");
+    return last == std::string::npos ? text : text.substr(last + 2);
+  }
+
+  Range range_;
+};
 
 }  // namespace
 
@@ -42,7 +70,10 @@ Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules)
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor value = x;
-  for (const auto& m : modules_) value = m->forward(value);
+  for (std::size_t i = 0; i < modules_.size(); ++i) {
+    const LayerRange range(i, *modules_[i]);
+    value = modules_[i]->forward(value);
+  }
   return value;
 }
 
@@ -54,7 +85,13 @@ void Sequential::set_training(bool on) {
 std::vector<Function> Sequential::functions() {
   std::vector<Function> result;
   result.reserve(modules_.size());
-  for (const auto& m : modules_) result.push_back(m->function());
+  for (std::size_t i = 0; i < modules_.size(); ++i) {
+    result.emplace_back([i, m = modules_[i].get(),
+                         call = modules_[i]->function()](const Tensors& inputs) -> Tensors {
+      const LayerRange range(i, *m);
+      return call(inputs);
+    });
+  }
   return result;
 }
 

@@ -29,7 +29,7 @@ TEST_CASE("without a CUDA device, asking for one says why there is none and what
   CHECK_THROWS_MATCHES(pinned_memory(), DeviceError,
                        MessageMatches(ContainsSubstring("[pinned_memory] " + reason)));
   CHECK_THROWS_AS(begin_copy_out(nullptr, nullptr, 0), DeviceError);
-  CHECK_THROWS_AS(copy_back(nullptr, nullptr, 0), DeviceError);
+  CHECK_THROWS_AS(begin_copy_back(nullptr, nullptr, 0), DeviceError);
   CHECK_THROWS_AS(synchronize(), DeviceError);
 }
 

@@ -10,7 +10,8 @@ std::unique_ptr<MemoryResource> pinned_memory() {
 }
 
 void begin_copy_out(void*, const void*, std::int64_t) { require_device("begin_copy_out"); }
-void finish_copy_out() noexcept {}
-void copy_back(void*, const void*, std::int64_t) { require_device("copy_back"); }
+void begin_copy_back(void*, const void*, std::int64_t) { require_device("begin_copy_back"); }
+void finish_copy(const void*) noexcept {}
+void finish_copies() noexcept {}
 
 }  // namespace rematch::cuda

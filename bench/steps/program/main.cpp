@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,9 +16,11 @@
 #include "bench/fingerprint/fingerprint.h"
 #include "bench/steps/program/device_clock.h"
 #include "bench/steps/step.h"
+#include "engine/ambient/ambient.h"
 #include "engine/cpu/chain.h"
 #include "engine/cpu/threads.h"
 #include "engine/cuda/device.h"
+#include "engine/cuda/graph.h"
 
 namespace rematch::bench {
 namespace {
@@ -54,8 +57,29 @@ class Timelines {
   nlohmann::json steps_ = nlohmann::json::object();
 };
 
+/// How a device is given a step's work: call by call, or captured once and launched as a whole.
+enum class Launch : std::uint8_t { eager, captured };
+
+void measure_captured(benchmark::State& state, Step& step) {
+  // What is allocated and chosen when a step runs first cannot be captured.
+  step.run();
+  std::optional<cuda::Graph> graph;
+  try {
+    graph.emplace(ambient().streams, [&] { step.run(); });
+  } catch (const cuda::DeviceError& e) {
+    state.SkipWithError((std::string("cannot be captured: ") + e.what()).c_str());
+    return;
+  }
+  DeviceClock clock;
+  for (auto _ : state) {
+    clock.start();
+    graph->run();
+    state.SetIterationTime(clock.stop());
+  }
+}
+
 void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arguments,
-             Timelines* timelines) {
+             Launch launch, Timelines* timelines) {
   cpu::set_threads(arguments.threads);
   cpu::set_vectors(arguments.vectors);
   const bool on_device = spec.device == Device::cuda;
@@ -67,12 +91,15 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
   for (const auto& [name, value] : counted.counts) {
     state.counters[std::string(name)] = static_cast<double>(value);
   }
-  if (timelines != nullptr) timelines->add(spec.name(), counted.timeline);
+  if (timelines != nullptr && launch == Launch::eager) {
+    timelines->add(spec.name(), counted.timeline);
+  }
   state.SetLabel("peak in the " + counted.peak.place);
   if (!on_device) {
     for (auto _ : state) step.run();
     return;
   }
+  if (launch == Launch::captured) return measure_captured(state, step);
   const std::int64_t before = cuda::operations().slow_convolutions;
   DeviceClock clock;
   for (auto _ : state) {
@@ -90,15 +117,19 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
 }
 
 void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines) {
-  auto* added = benchmark::RegisterBenchmark(spec.name().c_str(), [=](benchmark::State& state) {
-    measure(state, spec, arguments, timelines);
-  });
-  added->Unit(benchmark::kMillisecond);
-  if (spec.device == Device::cuda) {
-    added->UseManualTime();
-  } else {
-    added->UseRealTime();
+  const auto as = [&](const std::string& name, Launch launch) {
+    auto* added = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+      measure(state, spec, arguments, launch, timelines);
+    });
+    return added->Unit(benchmark::kMillisecond);
+  };
+  auto* eager = as(spec.name(), Launch::eager);
+  if (spec.device == Device::cpu) {
+    eager->UseRealTime();
+    return;
   }
+  eager->UseManualTime();
+  as(spec.name() + "-captured", Launch::captured)->UseManualTime();
 }
 
 void add_all(const Arguments& arguments, Timelines* timelines) {
