@@ -4,9 +4,14 @@
 #include <functional>
 #include <vector>
 
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 
 namespace rematch {
+
+/// Shrinks one case, with this subject.
+Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
+                   Workspace& workspace);
 
 /// Shrinks each of the cases, on as many threads as the hunt has, and puts those together that
 /// shrink to one model under one law. Calls `progress(done)` now and then, from this thread. What
