@@ -1,14 +1,33 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
+#include "engine/cuda/driver.h"
 #include "engine/emulator/stream.h"
 
 // One device, whose name says what it is. What is not here comes from the real runtime.
 
 using rematch::emulator::failed;
 
+namespace {
+
+constexpr int kProcessors = 132;
+
+/// REMATCH_EMULATOR_DRIVER: "old" for a driver that CUDA refuses, "none" for a machine without.
+std::string_view driver() {
+  const char* const how = std::getenv("REMATCH_EMULATOR_DRIVER");
+  return how == nullptr ? "" : how;
+}
+
+}  // namespace
+
+bool rematch::cuda::has_driver() { return driver() != "none"; }
+
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (!driver().empty()) return failed(cudaErrorInsufficientDriver);
   *count = 1;
   return cudaSuccess;
 }
@@ -21,12 +40,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "%s", "emulated on the CPU: no GPU");
   properties->major = 9;
-  properties->multiProcessorCount = 132;
+  properties->multiProcessorCount = kProcessors;
   properties->totalGlobalMem = std::size_t{4} << 30;
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
+  *value = attribute == cudaDevAttrMultiProcessorCount ? kProcessors : 0;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = driver() == "old" ? 12040 : driver() == "none" ? 0 : CUDART_VERSION;
   return cudaSuccess;
 }

@@ -189,6 +189,10 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   print_out(fmt::format("{} at {} cases/s on {}; record hash {:016x}\n", seconds_text(r.seconds),
                         grouped(static_cast<std::int64_t>(r.cases_per_second())),
                         counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));
+  if (const auto device = r.versions.find("device"); device != r.versions.end()) {
+    print_out("device: " + device->second +
+              "\nrecord hashes are comparable only where all of this is equal\n");
+  }
   for (const std::string& s : r.shortfalls) {
     print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
   }
