@@ -183,7 +183,11 @@ void add_check(CLI::App& app, Action& chosen) {
   command->add_option("--seed", a->seed, "Seed, or \"random\"")
       ->capture_default_str()
       ->type_name("S");
-  command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
+  command
+      ->add_option(
+          "--jobs", a->jobs,
+          "Threads; on a device, processes (default: one for each core, on a device at most 16)")
+      ->type_name("N");
   a->laws.add_options(*command);
   command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
       ->capture_default_str()

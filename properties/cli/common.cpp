@@ -124,8 +124,10 @@ void SubjectChoice::add_options(CLI::App& command) {
       ->capture_default_str()
       ->type_name("DEVICE");
   command
-      .add_option("--limit", limit,
-                  "Longest that one run of a subject in another process may take (default 60s)")
+      .add_option(
+          "--limit", limit,
+          "Longest that one run of a subject in another process may take, or on a device one case "
+          "(default 60s)")
       ->type_name("TIME");
 }
 

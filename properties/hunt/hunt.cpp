@@ -233,7 +233,12 @@ HuntResult hunt(const HuntOptions& options) {
     throw std::invalid_argument(
         fmt::format("[hunt] jobs must be at least 1, got {}", options.jobs));
   }
-  if (!options.make_subject) throw std::invalid_argument("[hunt] make_subject is empty");
+  if (options.worker.empty() && !options.make_subject) {
+    throw std::invalid_argument("[hunt] make_subject is empty");
+  }
+  if (!options.worker.empty() && options.generate) {
+    throw std::invalid_argument("[hunt] worker processes cannot call generate");
+  }
 
   Campaign campaign(options);
   {

@@ -22,15 +22,6 @@ std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// What is known of the subject is numbered alike at both ends.
-void check_known(const std::vector<ViolatingCase>& cases, std::size_t entries) {
-  for (const ViolatingCase& v : cases) {
-    if (v.known && *v.known >= entries) {
-      json_fail(kWhat, "known", "an entry of the profile", std::to_string(*v.known));
-    }
-  }
-}
-
 }  // namespace
 
 ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& variables)
@@ -40,7 +31,8 @@ ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& vari
   fields.read_names("implements", fields.need("implements"), "the name of a feature", feature_named,
                     [&](Feature feature) { scope_.features.insert(feature); });
   for (const auto& [name, version] : fields.need("versions").items()) {
-    versions_[name] = show_json(version, kLongestText);
+    if (!version.is_string()) fields.fail(fields.path("versions"), "texts", show_json(version));
+    versions_[name] = version.get<std::string>();
   }
   fields.finish();
 }
@@ -74,8 +66,12 @@ Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRang
 Tally ProcessWorker::tally_of(const std::string& request, CaseRange in_flight) {
   const auto cases = static_cast<double>(in_flight.end - in_flight.begin);
   Tally tally = tally_from_json(ask(request, "tally", in_flight, cases * options_.worker_limit));
-  const std::size_t entries = options_.profile.entries().size();
-  check_known(tally.known_cases, entries);
+  // What is known of the subject is numbered alike at both ends.
+  for (const auto& [entry, count] : tally.known) {
+    if (entry >= options_.profile.entries().size()) {
+      json_fail(kWhat, "known", "an entry of the profile", std::to_string(entry));
+    }
+  }
   return tally;
 }
 
