@@ -59,6 +59,27 @@ TEST_CASE("a case whose kernel faults is found and shrunk to that kernel, for an
   }
 }
 
+TEST_CASE("cases that lose the device in the same kernel of a library are one finding") {
+  const ScratchFolder folder;
+  const Outcome o = run("REMATCH_EMULATOR_LOSE_IN=cublasLtMatmul",
+                        kCheck + std::string("60 --json --jobs 3"), folder);
+  INFO(o.out);
+  CHECK(o.status == 1);
+  const Json found = json_in(o.out);
+  REQUIRE(found["findings"].size() == 1);
+  CHECK(contains(found["findings"][0]["got"].get<std::string>(), "cublasLtMatmul"));
+  CHECK(found["shortfalls"].empty());
+}
+
+TEST_CASE("an interrupted hunt of worker processes keeps what it judged") {
+  const Outcome o = testing::run_interrupted({REMATCH_PROGRAM, "check", "--device", "cuda",
+                                              "--no-regressions", "--jobs", "2", "--for", "1h"});
+  INFO(o.out);
+  CHECK(o.status == 130);
+  CHECK_FALSE(contains(o.out, ", 0 cases"));
+  CHECK(contains(o.out, "all laws kept so far"));
+}
+
 TEST_CASE("where no case in flight loses the device alone, nothing is found and the check fails") {
   const ScratchFolder folder;
   // More kernels than a case alone has.

@@ -118,7 +118,7 @@ int show(const ShowArguments& a) {
   print_out(fmt::format("\nreserved from {}: {} (the figures above are requested bytes)\n",
                         a.subject.device == "cpu" ? "the system" : "the device",
                         bytes_text(r.seen.checkpointed.reserved_bytes)));
-  if (a.subject.device != "cpu") {
+  if (a.subject.device != "cpu" && r.verdicts.kept()) {
     const cuda::DeviceBytes bytes = cuda::device_bytes();
     print_out(fmt::format(
         "at most {} of it were in use by both runs, {} of that by workspaces of kernels and "

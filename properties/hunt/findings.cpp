@@ -80,6 +80,8 @@ bool comes_before(const Finding& a, const Finding& b) {
   return place(a) < place(b);
 }
 
+}  // namespace
+
 std::vector<Finding> group(std::vector<Finding> all) {
   std::vector<Finding> groups;
   for (Finding& f : all) {
@@ -98,8 +100,6 @@ std::vector<Finding> group(std::vector<Finding> all) {
   std::sort(groups.begin(), groups.end(), comes_before);
   return groups;
 }
-
-}  // namespace
 
 std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::vector<ViolatingCase>& violating,

@@ -273,7 +273,10 @@ HuntResult hunt(const HuntOptions& options) {
   result.record_hash = total.record_hash;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
-  result.shortfalls = shortfalls_of(options, total, campaign.scope());
+  // Where a worker was lost, that is why little was judged.
+  if (campaign.lost().empty()) {
+    result.shortfalls = shortfalls_of(options, total, campaign.scope());
+  }
   result.known.resize(options.profile.entries().size());
   for (const auto& [entry, count] : total.known) result.known[entry] = count;
   std::vector<ViolatingCase> to_shrink = total.violating;

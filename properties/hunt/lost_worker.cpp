@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "properties/generate/shrink.h"
+#include "properties/hunt/findings.h"
 #include "properties/hunt/worker_process.h"
 
 namespace rematch {
@@ -145,6 +146,7 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
   for (const ViolatingCase& v : guilty) {
     result.findings.push_back(finding_of(options, scope, v, result.report));
   }
+  result.findings = group(std::move(result.findings));
   return result;
 }
 

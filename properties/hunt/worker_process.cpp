@@ -28,8 +28,10 @@ ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& vari
     : options_(options), process_("exec env " + variables + " " + options.worker) {
   const Json hello = ask(R"({"hello":{}})", "hello", {}, options.worker_limit);
   JsonFields fields(kWhat, hello, "hello");
+  FeatureSet implemented;
   fields.read_names("implements", fields.need("implements"), "the name of a feature", feature_named,
-                    [&](Feature feature) { scope_.features.insert(feature); });
+                    [&](Feature feature) { implemented.insert(feature); });
+  scope_ = implemented;
   for (const auto& [name, version] : fields.need("versions").items()) {
     if (!version.is_string()) fields.fail(fields.path("versions"), "texts", show_json(version));
     versions_[name] = version.get<std::string>();

@@ -86,6 +86,20 @@ TEST_CASE("a hunt in processes finds and shrinks what a hunt in threads does") {
   }
 }
 
+TEST_CASE("cases of a hunt have what its workers implement") {
+  const ScratchFolder folder;
+  HuntOptions options = in_processes(for_subject("engine", 10), "engine", 1);
+  CHECK(ProcessWorker(options).scope() == everything());
+  const std::string script = folder.write(
+      "worker.sh",
+      "read -r line <&3\n"
+      "printf '{\"hello\":{\"versions\":{\"it\":\"2\"},\"implements\":[\"dropout\"]}}\\n' >&4\n");
+  options.worker = "sh '" + script + "'";
+  const ProcessWorker limited(options);
+  CHECK(limited.scope() == Scope(FeatureSet{*feature_named("dropout")}));
+  CHECK(limited.versions() == Versions{{"it", "2"}});
+}
+
 TEST_CASE("what a worker cannot start for ends the hunt with the worker's words") {
   HuntOptions options = in_processes(for_subject("engine", 10), "engine", 2);
   options.worker += " --device nowhere";
@@ -105,7 +119,7 @@ TEST_CASE("a case that loses the device alone as well is the finding") {
   CHECK(r.findings[0].violation.law == "survives");
   CHECK(r.findings[0].violation.got == "the device is lost");
   CHECK(r.findings[0].index == 5);
-  CHECK(r.findings[0].original == generate_case(Mix::wide, 3, 5, {FeatureSet::all(), {}}));
+  CHECK(r.findings[0].original == generate_case(Mix::wide, 3, 5));
   // Every candidate loses it.
   CHECK(r.findings[0].smallest.layers.size() <= r.findings[0].original.layers.size());
   CHECK_FALSE(r.findings[0].smallest == r.findings[0].original);
