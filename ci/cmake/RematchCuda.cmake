@@ -55,3 +55,10 @@ set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 set(REMATCH_HAS_CUDA ON)
 message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, cuDNN ${cuDNN_VERSION}, "
   "architectures ${CMAKE_CUDA_ARCHITECTURES}")
+# Where ci/setup puts it, for most compilers come without. Tests read machine code with it.
+set(cache "$ENV{XDG_CACHE_HOME}")
+if(NOT cache)
+  set(cache "$ENV{HOME}/.cache")
+endif()
+find_program(REMATCH_CUOBJDUMP cuobjdump HINTS "${CUDAToolkit_BIN_DIR}"
+  PATHS "${cache}/rematch/cuda-tools/nvidia/cu13/bin")

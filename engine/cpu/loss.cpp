@@ -23,16 +23,16 @@ void mse_backward(std::int64_t n, const T* g, const T* x, const T* target, T* gx
 template <typename T>
 T cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
                         const std::int32_t* target, T* log_probs) {
-  double total = 0;
+  math::GroupedSum<double> total;
   for (std::int64_t r = 0; r < rows; ++r, x += cols, log_probs += cols) {
     const T top = row_max(cols, x);
     for (std::int64_t i = 0; i < cols; ++i) log_probs[i] = math::exp(x[i] - top);
     const double sum = lane_sum<T>(cols, [=](std::int64_t i) { return log_probs[i]; });
     const T log_sum = static_cast<T>(math::log(sum));
     for (std::int64_t i = 0; i < cols; ++i) log_probs[i] = (x[i] - top) - log_sum;
-    total -= static_cast<double>(log_probs[target[r]]);
+    total.add(-static_cast<double>(log_probs[target[r]]));
   }
-  return static_cast<T>(total / static_cast<double>(rows));
+  return static_cast<T>(total.total() / static_cast<double>(rows));
 }
 
 template <typename T>

@@ -9,7 +9,7 @@ namespace rematch::cpu {
 
 /// A sum in a fixed order: 16 lanes that a run's elements enter in turn, every run starting at lane
 /// 0; after each 1024 elements the lanes are added as a tree (j with j + 8, + 4, + 2, + 1) and that
-/// block's sum goes to a total kept in double.
+/// block's sum goes to a math::GroupedSum in double.
 template <typename T>
 class LaneSum {
  public:
@@ -28,8 +28,8 @@ class LaneSum {
   /// The sum of everything added; the object starts again.
   double total() {
     flush();
-    const double result = total_;
-    total_ = 0;
+    const double result = total_.total();
+    total_ = {};
     return result;
   }
 
@@ -53,13 +53,13 @@ class LaneSum {
     for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
       for (std::int64_t l = 0; l < half; ++l) lane_[l] += lane_[l + half];
     }
-    total_ += static_cast<double>(lane_[0]);
+    total_.add(static_cast<double>(lane_[0]));
     std::fill_n(lane_, kLanes, T(0));
     used_ = 0;
   }
 
   T lane_[kLanes] = {};
-  double total_ = 0;
+  math::GroupedSum<double> total_;
   std::int64_t used_ = 0;
 };
 
@@ -72,23 +72,23 @@ double lane_sum(std::int64_t n, const Value& value) {
 }
 
 /// Calls out(j, total) with the sum of value(row, j) over the rows, for each of `cols` columns: in
-/// Sum within a chunk of math::kChunkRows rows, in double across.
+/// Sum within a chunk of math::kChunkRows rows, a math::GroupedSum in double across.
 template <typename Sum, typename Value, typename Out>
 void column_sums(std::int64_t rows, std::int64_t cols, const Value& value, const Out& out) {
   // So many side by side, for a column's elements lie far apart.
   constexpr std::int64_t kTile = 64;
   for (std::int64_t left = 0; left < cols; left += kTile) {
     const std::int64_t count = std::min(kTile, cols - left);
-    double total[kTile] = {};
+    math::GroupedSum<double> total[kTile];
     for (std::int64_t first = 0; first < rows; first += math::kChunkRows) {
       const std::int64_t last = std::min(rows, first + math::kChunkRows);
       Sum chunk[kTile] = {};
       for (std::int64_t r = first; r < last; ++r) {
         for (std::int64_t j = 0; j < count; ++j) chunk[j] += value(r, left + j);
       }
-      for (std::int64_t j = 0; j < count; ++j) total[j] += static_cast<double>(chunk[j]);
+      for (std::int64_t j = 0; j < count; ++j) total[j].add(static_cast<double>(chunk[j]));
     }
-    for (std::int64_t j = 0; j < count; ++j) out(left + j, total[j]);
+    for (std::int64_t j = 0; j < count; ++j) out(left + j, total[j].total());
   }
 }
 

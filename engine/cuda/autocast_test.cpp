@@ -1,6 +1,7 @@
 // linear and conv2d under autocast on the device, and their checkpoints.
 #include "engine/autograd/autocast.h"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
@@ -65,10 +66,20 @@ Layer conv2d_layer(std::int64_t n, std::int64_t c, std::int64_t side, std::int64
           true};
 }
 
+/// cuDNN takes no padding that is wider than the kernel.
+Layer without_plan() {
+  return {[](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, 1, 2); },
+          {2, 3, 5, 5},
+          {4, 3, 1, 1},
+          {2, 4, 9, 9},
+          {3, 4, 162, 162},
+          true};
+}
+
 std::vector<Layer> layers() {
-  return {linear_layer(1, 1, 1),       linear_layer(5, 17, 4),   linear_layer(64, 64, 64),
-          linear_layer(33, 90, 259),   conv2d_layer(1, 1, 4, 1), conv2d_layer(3, 5, 7, 6),
-          conv2d_layer(16, 16, 16, 32)};
+  return {without_plan(),           linear_layer(1, 1, 1),       linear_layer(5, 17, 4),
+          linear_layer(64, 64, 64), linear_layer(33, 90, 259),   conv2d_layer(1, 1, 4, 1),
+          conv2d_layer(3, 5, 7, 6), conv2d_layer(16, 16, 16, 32)};
 }
 
 /// y, gx, gw and gb of a layer.
@@ -124,6 +135,40 @@ TEST_CASE("under autocast the device gives the roundings of sums that float32 al
       }
       CHECK(outside == 0);
     }
+  }
+}
+
+TEST_CASE("under autocast libraries get bfloat16 operands, and small products none", "[gpu]") {
+  need_device();
+  for (const Layer& layer : {linear_layer(33, 90, 259), conv2d_layer(16, 16, 16, 32)}) {
+    CAPTURE(to_string(layer.x));
+    const Backend library = layer.convolution ? Backend::cudnn : Backend::cublaslt;
+    const auto calls_of = [&](std::int64_t direct) {
+      const DirectUpTo limit(direct);
+      (void)run(Device::cuda, layer, true, values<float>);
+      const std::int64_t calls = backend_calls(library);
+      const std::int64_t kernels = backend_calls(Backend::kernels);
+      (void)run(Device::cuda, layer, true, values<float>);
+      return std::pair(backend_calls(library) - calls, backend_calls(Backend::kernels) - kernels);
+    };
+    const auto [large_calls, large_kernels] = calls_of(0);
+    const auto [small_calls, small_kernels] = calls_of(kAlways);
+    CHECK(large_calls == 3);
+    CHECK(small_calls == 0);
+    // Small: x, w and b are widened, w and x once more for the gradients, and y, gx and gw rounded.
+    const std::int64_t products = 3;
+    CHECK(small_kernels - large_kernels == 8 + products);
+  }
+}
+
+TEST_CASE("under autocast small products have the CPU's bits", "[gpu]") {
+  need_device();
+  for (const Layer& layer : layers()) {
+    CAPTURE(to_string(layer.x), to_string(layer.w));
+    if (layer.convolution) continue;
+    const DirectUpTo limit(kAlways);
+    CHECK(run(Device::cuda, layer, true, values<float>) ==
+          run(Device::cpu, layer, true, values<float>));
   }
 }
 

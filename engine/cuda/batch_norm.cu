@@ -1,8 +1,6 @@
 #include "engine/cuda/batch_norm.h"
 
-#include "engine/cuda/channels.h"
-#include "engine/math/normalise.h"
-#include "engine/math/pointwise.h"
+#include "engine/cuda/whole_channels.h"
 
 namespace rematch::cuda {
 
@@ -132,6 +130,10 @@ void batch_norm_train(std::int64_t n, std::int64_t c, std::int64_t s, const T* x
                       const T* b, T eps, T* y, T* mean, T* invstd, T* running_mean, T* running_var,
                       T momentum) {
   const Extents e{n, c, s};
+  if (train_whole_channels<T>("batch_norm_train", {e, x, w, b, eps, y, mean, invstd, running_mean,
+                                                   running_var, momentum})) {
+    return;
+  }
   const auto count = static_cast<double>(e.count());
   double* partial = scratch_doubles(c * e.partials());
   channel_sums<T, 1>("batch_norm_train", e, Element<T>{x}, partial, StoreMean<T>{count, mean});
@@ -161,6 +163,9 @@ void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T
   if (gw == nullptr && gb == nullptr && !train) {
     if (gx == nullptr) return;
     channel_map<kVector<T>>(kName, e, ScaledGradient<T>{invstd, w}, In<T>{gy}, Out<T>{gx});
+    return;
+  }
+  if (train_whole_channels_backward<T>(kName, {e, gy, x, mean, invstd, w, train, gx, gw, gb})) {
     return;
   }
   // The two partial sums of every block, then the two sums of every channel.

@@ -19,11 +19,13 @@ struct Extents {
   std::int64_t s;
 };
 /// Rows, planes narrower and wider than 16 lanes, several blocks of 1024, packs that straddle
-/// planes; fewer and more than 128 rows with s = 1.
-constexpr Extents kExtents[] = {{2, 1, 1},    {5, 3, 1},   {128, 64, 1}, {100, 33, 1},
-                                {3, 2, 2},    {129, 5, 1}, {5001, 3, 1}, {2, 3, 4},
-                                {7, 5, 9},    {64, 3, 16}, {50, 8, 49},  {9, 4, 100},
-                                {3, 2, 2500}, {600, 2, 4}, {16, 70, 64}, {1, 3, 5000}};
+/// planes; fewer and more than 128 rows with s = 1; channels that a thread block just holds, and
+/// that it just does not.
+constexpr Extents kExtents[] = {
+    {2, 1, 1},    {5, 3, 1},    {128, 64, 1}, {100, 33, 1}, {3, 2, 2},    {129, 5, 1},
+    {5001, 3, 1}, {2, 3, 4},    {7, 5, 9},    {64, 3, 16},  {50, 8, 49},  {9, 4, 100},
+    {3, 2, 2500}, {600, 2, 4},  {16, 70, 64}, {1, 3, 5000}, {4, 3, 1024}, {2, 3, 2049},
+    {8, 2, 1024}, {8193, 2, 1}, {3, 2, 2731}};
 
 /// Everything that training, evaluation and their backward leave behind.
 template <typename T>
@@ -131,6 +133,29 @@ TEST_CASE("batch norm without running statistics and without gx leaves them alon
                              nullptr, nullptr, gb.data());
   CHECK(y.guarded());
   CHECK(gb.guarded());
+}
+
+TEST_CASE("batch normalisation of channels that a thread block holds is one launch",
+          "[gpu][sums]") {
+  need_device();
+  const auto launches = [](const Extents& e) {
+    const std::int64_t n = e.n * e.c * e.s;
+    const DeviceArray<float> x(values<float>(n, 1));
+    const DeviceArray<float> y(n);
+    const DeviceArray<float> mean(e.c);
+    const DeviceArray<float> invstd(e.c);
+    const std::int64_t before = backend_calls(Backend::kernels);
+    batch_norm_train<float>(e.n, e.c, e.s, x.data(), nullptr, nullptr, 0.125F, y.data(),
+                            mean.data(), invstd.data(), nullptr, nullptr, 0.1F);
+    const std::int64_t forward = backend_calls(Backend::kernels) - before;
+    batch_norm_backward<float>(e.n, e.c, e.s, x.data(), x.data(), mean.data(), invstd.data(),
+                               nullptr, true, y.data(), nullptr, nullptr);
+    return std::pair(forward, backend_calls(Backend::kernels) - before - forward);
+  };
+  CHECK(launches({16, 70, 64}) == std::pair<std::int64_t, std::int64_t>{1, 1});
+  CHECK(launches({128, 70, 1}) == std::pair<std::int64_t, std::int64_t>{1, 1});
+  CHECK(launches({8, 2, 1024}) == std::pair<std::int64_t, std::int64_t>{1, 3});
+  CHECK(launches({129, 70, 1}) == std::pair<std::int64_t, std::int64_t>{5, 3});
 }
 
 }  // namespace

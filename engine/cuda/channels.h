@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t blocks = e.partials();
   const std::int64_t step = global_threads() / kHalfWarp;
   for (std::int64_t id = global_thread() / kHalfWarp; id < e.c * blocks; id += step) {
-    const std::int64_t channel = id / blocks;
+    const std::int64_t channel = math::quotient(id, blocks);
     const V lane =
         math::lane_of_block<V>(e.count(), e.s, id - channel * blocks, threadIdx.x % kHalfWarp,
                                [=](std::int64_t sample, std::int64_t i) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
     row_sums_kernel(Extents e, Value value, double* partial) {
   const std::int64_t chunks = e.partials();
   for (std::int64_t id = global_thread(); id < e.c * chunks; id += global_threads()) {
-    const std::int64_t chunk = id / e.c;
+    const std::int64_t chunk = math::quotient(id, e.c);
     const std::int64_t channel = id - chunk * e.c;
     const std::int64_t first = chunk * math::kChunkRows;
     const std::int64_t last = first + math::kChunkRows < e.n ? first + math::kChunkRows : e.n;

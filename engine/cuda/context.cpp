@@ -1,5 +1,7 @@
 #include "engine/cuda/context.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -110,20 +112,30 @@ thread_local Context* current = nullptr;
 /// Workspaces are never freed.
 std::atomic<std::int64_t> held_by_workspaces{0};
 
-/// Gives the thread's context back when the thread ends.
-struct Lease {
-  Lease() = default;
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() {
-    if (current == nullptr) return;
-    current->calls = {};
-    current->direct_products = kDirectProducts;
-    current->precision = Precision::strict;
-    const std::lock_guard lock(idle().mutex);
-    idle().contexts.emplace_back(current);
-  }
-};
+/// Gives an ending thread's context back.
+void give_back(void* context) {
+  current = nullptr;
+  std::unique_ptr<Context> mine(static_cast<Context*>(context));
+  mine->calls = {};
+  mine->operations = {};
+  mine->direct_products = kDirectProducts;
+  mine->precision = Precision::strict;
+  const std::lock_guard lock(idle().mutex);
+  idle().contexts.push_back(std::move(mine));
+}
+
+/// Not a thread_local object, whose destructor may run before those of others that still use the
+/// context: the values of a thread's keys are cleared after all of these.
+pthread_key_t key_of_current() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    if (pthread_key_create(&made, give_back) != 0) {
+      throw DeviceError("[cuda] the process has no pthread key left for the threads' contexts");
+    }
+    return made;
+  }();
+  return key;
+}
 
 Context& acquire() {
   require_device("cuda");
@@ -144,7 +156,9 @@ Context& acquire() {
     check(cudaEventCreateWithFlags(&mine->order, cudaEventDisableTiming),
           "cudaEventCreateWithFlags");
   }
-  static thread_local Lease lease;
+  if (pthread_setspecific(key_of_current(), mine.get()) != 0) {
+    throw DeviceError("[cuda] no memory to keep a thread's context");
+  }
   current = mine.release();
   return *current;
 }
@@ -185,6 +199,27 @@ void fail_in_library(const std::string& text) {
 void check_launch(std::string_view kernel) {
   check(cudaGetLastError(), kernel);
   count_call(Backend::kernels);
+}
+
+cudaError_t fill_bytes(void* block, int value, std::int64_t bytes, cudaStream_t on) {
+  if (bytes == 0) return cudaSuccess;
+  ++context().operations.fills;
+  return cudaMemsetAsync(block, value, static_cast<std::size_t>(bytes), on);
+}
+
+cudaError_t copy_bytes(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t on) {
+  if (bytes == 0) return cudaSuccess;
+  Operations& counts = context().operations;
+  ++(kind == cudaMemcpyHostToDevice   ? counts.uploads
+     : kind == cudaMemcpyDeviceToHost ? counts.downloads
+                                      : counts.copies);
+  return cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, on);
+}
+
+cudaError_t wait_for(cudaStream_t on) {
+  ++context().operations.waits;
+  return cudaStreamSynchronize(on);
 }
 
 bool capturing() {

@@ -58,7 +58,8 @@ void forbid_capture(std::string_view what);
 inline constexpr std::size_t kDrawStreams = 16;
 
 /// State of one thread at a time. A thread that ends leaves it, with its stream, handles, plans and
-/// workspaces, to the next one that starts: work queued by the old one stays in order.
+/// workspaces, to the next one that starts, after its last thread_local object is gone: work queued
+/// by the old one stays in order.
 struct Context {
   struct Block {
     void* data = nullptr;
@@ -74,7 +75,18 @@ struct Context {
   const void* copied = nullptr;
   std::array<Block, kScratchCount> scratch{};
   std::vector<void*> outgrown;
+  /// Pinned memory that small copies to the device go through (engine/cuda/staging.h).
+  struct Staging {
+    std::byte* data = nullptr;
+    std::size_t used = 0;
+    std::size_t half = 0;
+    std::array<cudaEvent_t, 2> passed{};
+  } staging;
+  /// Where a capture keeps what its copies from the host read; nullptr outside of one.
+  std::vector<std::vector<std::byte>>* captured_sources = nullptr;
   std::array<std::int64_t, kBackendCount> calls{};
+  /// But for kernels and products, which are in `calls`.
+  Operations operations;
   std::int64_t direct_products = kDirectProducts;
   Precision precision = Precision::strict;
   /// On the device, by stream: what draws add to their offset when they run; nullptr outside of a
@@ -90,5 +102,13 @@ struct Context {
 Context& context();
 
 inline void count_call(Backend backend) { ++context().calls[static_cast<std::size_t>(backend)]; }
+
+// Fills, copies and waits are counted, so all go through these. `on` is one of the context's two
+// streams.
+
+cudaError_t fill_bytes(void* block, int value, std::int64_t bytes, cudaStream_t on);
+cudaError_t copy_bytes(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t on);
+cudaError_t wait_for(cudaStream_t on);
 
 }  // namespace rematch::cuda

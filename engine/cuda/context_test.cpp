@@ -14,6 +14,7 @@
 #include "engine/cuda/libraries.h"
 #include "engine/cuda/linear.h"
 #include "engine/cuda/testing/device.h"
+#include "engine/memory/ledger.h"
 
 namespace rematch::cuda {
 namespace {
@@ -60,6 +61,16 @@ TEST_CASE("failures of the libraries name the library, the call and the status")
   CHECK_THROWS_MATCHES(check(CUDNN_STATUS_NOT_SUPPORTED, "cudnnBackendFinalize"), DeviceError,
                        MessageMatches(ContainsSubstring(
                            "[cudnn] cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED")));
+}
+
+TEST_CASE("a library that cannot allocate is out of memory") {
+  CHECK_THROWS_MATCHES(
+      check(CUBLAS_STATUS_ALLOC_FAILED, "cublasLtMatmul"), OutOfMemory,
+      MessageMatches(ContainsSubstring("cublasLtMatmul") && ContainsSubstring("shrink the batch")));
+  for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+                                     CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {
+    CHECK_THROWS_AS(check(status, "cudnnBackendExecute"), OutOfMemory);
+  }
 }
 
 TEST_CASE("a device is described by its name and the versions that decide bits", "[gpu][device]") {
@@ -144,6 +155,40 @@ TEST_CASE("a new thread starts with strict precision and no calls, whatever earl
   CHECK(found == Precision::strict);
   CHECK(calls == 0);
   CHECK(products == kDirectProducts);
+}
+
+/// When its thread ends, tells whether a thread that starts then gets this one's stream.
+struct LastUse {
+  bool* shares;
+  LastUse(bool* to) : shares(to) {}
+  LastUse(const LastUse&) = delete;
+  LastUse& operator=(const LastUse&) = delete;
+  ~LastUse() {
+    const cudaStream_t mine = stream();
+    std::thread([&] { *shares = stream() == mine; }).join();
+  }
+};
+
+TEST_CASE("a thread keeps its stream until the last of its objects is destroyed", "[gpu]") {
+  need_device();
+  bool shares = true;
+  std::thread([&] {
+    // Made before the thread's first use of CUDA, and so destroyed after what that one made.
+    static thread_local const LastUse last(&shares);
+    (void)stream();
+  }).join();
+  CHECK_FALSE(shares);
+}
+
+TEST_CASE("a thread that has ended leaves its stream to the next", "[gpu]") {
+  need_device();
+  const auto stream_of_a_thread = [] {
+    cudaStream_t found = nullptr;
+    std::thread([&] { found = stream(); }).join();
+    return found;
+  };
+  const cudaStream_t first = stream_of_a_thread();
+  CHECK(stream_of_a_thread() == first);
 }
 
 TEST_CASE("a workspace only grows, one block a user, and what was outgrown stays valid", "[gpu]") {

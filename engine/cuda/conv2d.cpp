@@ -11,6 +11,7 @@
 #include "engine/cuda/conv2d_direct.h"
 #include "engine/cuda/cudnn_graph.h"
 #include "engine/cuda/libraries.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
@@ -45,13 +46,6 @@ cudnnStatus_t run(const ConvolutionPlan& plan, const ConvolutionData& data) {
   return plan.run(data, scratch);
 }
 
-/// cuDNN's attempts may leave an error behind, which must not surface in the next launch; one that
-/// cannot be cleared has broken the device context.
-void check_context(std::string_view what) {
-  (void)cudaGetLastError();
-  check(cudaPeekAtLastError(), what);
-}
-
 /// Makes this thread's plan, runs it, and for the first thread chooses which candidate that is: the
 /// first that runs. A plan may be refused as late as that.
 std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
@@ -69,10 +63,13 @@ std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
     auto plan = i < candidates.count() ? candidates.plan(i) : nullptr;
     check_context("cudnnBackendFinalize");
     if (plan == nullptr) continue;
-    if (run(*plan, data) == CUDNN_STATUS_SUCCESS) {
+    const cudnnStatus_t status = run(*plan, data);
+    if (status == CUDNN_STATUS_SUCCESS) {
       choices().map.try_emplace(problem, i);
       return plan;
     }
+    // The choice must not depend on how much memory is left.
+    if (is_out_of_memory(status)) check(status, "cudnnBackendExecute");
     check_context("cudnnBackendExecute");
   }
   if (known != choices().map.end()) {
@@ -84,35 +81,36 @@ std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
   return nullptr;
 }
 
-/// Runs the pass on cuDNN; false if it has to be done otherwise.
 template <typename T>
-bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const T* x, const T* w, const T* y) {
-  const std::int64_t products = s.n * s.out_h() * s.out_w() * s.out_c * s.c * s.kh * s.kw;
-  if (products <= direct_products()) return false;
-  constexpr bool kDouble = std::is_same_v<T, double>;
-  const ConvolutionProblem problem{.shape = s,
-                                   .pass = pass,
-                                   .is_double = kDouble,
-                                   .tf32 = !kDouble && precision() == Precision::tf32,
-                                   .aligned = aligned16(x, w, y)};
-  const ConvolutionData data{x, w, y};
+constexpr cudnnDataType_t type_of() {
+  if (std::is_same_v<T, double>) return CUDNN_DATA_DOUBLE;
+  return std::is_same_v<T, float> ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+}
+
+/// Runs the pass on cuDNN, with the bias if the data has one; false if it has no plan for that.
+template <typename T>
+bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const ConvolutionData& data) {
+  const ConvolutionProblem problem{
+      .shape = s,
+      .pass = pass,
+      .type = type_of<T>(),
+      .tf32 = std::is_same_v<T, float> && precision() == Precision::tf32,
+      .aligned = aligned16(data.x, data.weight, data.y, data.bias),
+      .bias = data.bias != nullptr};
   Plans& mine = plans();
   auto at = mine.find(problem);
   if (at == mine.end()) {
     at = mine.emplace(problem, first_run(problem, data)).first;
-    if (at->second != nullptr) count_call(Backend::cudnn);
-    return at->second != nullptr;
+  } else if (at->second != nullptr) {
+    check(run(*at->second, data), "cudnnBackendExecute");
   }
   if (at->second == nullptr) return false;
-  check(run(*at->second, data), "cudnnBackendExecute");
   count_call(Backend::cudnn);
   return true;
 }
 
-template <typename T>
-void zero(T* out, std::int64_t n) {
-  check(cudaMemsetAsync(out, 0, static_cast<std::size_t>(n) * sizeof(T), stream()),
-        "cudaMemsetAsync for an empty sum");
+bool is_large(const Conv2dShape& s) {
+  return s.n * s.out_h() * s.out_w() * s.out_c * s.c * s.kh * s.kw > direct_products();
 }
 
 }  // namespace
@@ -120,28 +118,39 @@ void zero(T* out, std::int64_t n) {
 template <typename T>
 void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T* /*scratch*/,
                     T* y) {
-  const std::int64_t plane = s.out_h() * s.out_w();
   if (s.n == 0 || s.out_c == 0) return;
-  if (s.c == 0) {
-    zero(y, s.n * s.out_c * plane);
-  } else if (!on_cudnn(s, ConvolutionPass::forward, x, w, y)) {
-    direct_forward(s, x, w, y);
+  if (is_large(s)) {
+    if (b != nullptr && on_cudnn<T>(s, ConvolutionPass::forward, {x, w, y, b})) return;
+    // What was rounded to bfloat16 is too late for a bias.
+    if constexpr (std::is_same_v<T, math::BFloat16>) {
+      if (b == nullptr && on_cudnn<T>(s, ConvolutionPass::forward, {x, w, y})) return;
+    } else if (on_cudnn<T>(s, ConvolutionPass::forward, {x, w, y})) {
+      if (b != nullptr) add_bias(s.n, s.out_c, s.out_h() * s.out_w(), b, y);
+      return;
+    }
+    ++context().operations.slow_convolutions;
   }
-  if (b != nullptr) add_bias(s.n, s.out_c, plane, b, y);
+  direct_forward(s, x, w, b, y);
 }
 
 template <typename T>
 void conv2d_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* /*scratch*/, T* gx) {
   if (s.n == 0 || s.c == 0) return;
-  if (s.out_c == 0) return zero(gx, s.n * s.c * s.h * s.w);
-  if (!on_cudnn<T>(s, ConvolutionPass::grad_input, gx, w, gy)) direct_grad_input(s, gy, w, gx);
+  if (is_large(s)) {
+    if (on_cudnn<T>(s, ConvolutionPass::grad_input, {gx, w, gy})) return;
+    ++context().operations.slow_convolutions;
+  }
+  direct_grad_input(s, gy, w, gx);
 }
 
 template <typename T>
 void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* /*scratch*/, T* gw) {
   if (s.out_c == 0 || s.c == 0) return;
-  if (s.n == 0) return zero(gw, s.out_c * s.c * s.kh * s.kw);
-  if (!on_cudnn<T>(s, ConvolutionPass::grad_weight, x, gw, gy)) direct_grad_weight(s, gy, x, gw);
+  if (is_large(s)) {
+    if (on_cudnn<T>(s, ConvolutionPass::grad_weight, {x, gw, gy})) return;
+    ++context().operations.slow_convolutions;
+  }
+  direct_grad_weight(s, gy, x, gw);
 }
 
 template <typename T>
@@ -152,10 +161,13 @@ void conv2d_grad_bias(const Conv2dShape& s, const T* gy, T* gb) {
 #define REMATCH_INSTANTIATE(T)                                                            \
   template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, T*); \
   template void conv2d_grad_input(const Conv2dShape&, const T*, const T*, T*, T*);        \
-  template void conv2d_grad_weight(const Conv2dShape&, const T*, const T*, T*, T*);       \
-  template void conv2d_grad_bias(const Conv2dShape&, const T*, T*);
+  template void conv2d_grad_weight(const Conv2dShape&, const T*, const T*, T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
+REMATCH_INSTANTIATE(math::BFloat16)
 #undef REMATCH_INSTANTIATE
+
+template void conv2d_grad_bias(const Conv2dShape&, const float*, float*);
+template void conv2d_grad_bias(const Conv2dShape&, const double*, double*);
 
 }  // namespace rematch::cuda

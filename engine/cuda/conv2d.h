@@ -9,8 +9,9 @@ namespace rematch::cuda {
 // engine/cpu/conv2d.h on the device: pointers are the device's, work goes to stream().
 //
 // Convolutions of at most direct_products() products (engine/cuda/device.h) run on the engine's own
-// kernels (engine/cuda/conv2d_direct.h); larger ones on cuDNN, unless it has no deterministic
-// engine for them, as may be for float64. Which it is, and cuDNN's plan, is chosen once per shape,
+// kernels (engine/cuda/conv2d_direct.h); larger ones on cuDNN, with their bias where it can add one
+// on the way, unless it has no deterministic engine for them, as may be for float64
+// (operations() counts those). Which it is, and cuDNN's plan, is chosen once per shape,
 // type, precision and alignment (16 bytes or less) for the whole process, so the same call has the
 // same bits every time. cuDNN's engines that are not deterministic are never used, nor FFT, nor
 // Winograd's transforms beyond F(2x2, 3x3), whose errors grow with the tile.
@@ -22,7 +23,9 @@ namespace rematch::cuda {
 //                 channels = terms / 9 products of transformed operands, each at most 4 and 2.25,
 //                 in 16 places, and takes up to 9 of those sums: at most 81 channels in magnitude,
 //                 with channels + 12 roundings, that is 9 terms (terms / 9 + 12) u_T.
-// A bias adds one more rounding. Under Precision::tf32 each float32 product carries 2^-10 more.
+// A bias adds one more rounding. Of bfloat16 operands products are exact in float32, sums are
+// float32's, Winograd is not used, and results are rounded once more, to bfloat16. Under
+// Precision::tf32 each float32 product carries 2^-10 more.
 
 using cpu::Conv2dShape;
 

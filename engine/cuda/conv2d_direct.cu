@@ -1,6 +1,7 @@
 #include "engine/cuda/conv2d_direct.h"
 
 #include "engine/cuda/launch.h"
+#include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
 
@@ -53,6 +54,20 @@ __device__ Place place(std::int64_t at, int channels, int rows, int cols) {
           static_cast<int>(at - line * cols)};
 }
 
+/// What a sum is rounded to first.
+template <typename T>
+struct Rounded {
+  using type = T;
+};
+template <>
+struct Rounded<math::BFloat16> {
+  using type = float;
+};
+template <typename T>
+__device__ typename Rounded<T>::type rounded(double sum) {
+  return static_cast<typename Rounded<T>::type>(sum);
+}
+
 template <typename T>
 __device__ double product(T a, T b, double sum) {
   return fma(static_cast<double>(a), static_cast<double>(b), sum);
@@ -60,7 +75,8 @@ __device__ double product(T a, T b, double sum) {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(std::int64_t outputs, Window s, const T* x, const T* weight, T* y) {
+    forward_kernel(std::int64_t outputs, Window s, const T* x, const T* weight, const T* bias,
+                   T* y) {
   for (std::int64_t at = global_thread(); at < outputs; at += global_threads()) {
     const Place out = place(at, s.out_c, s.out_h, s.out_w);
     const int row0 = out.row * s.stride_h - s.pad_h;
@@ -80,7 +96,9 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-    y[at] = static_cast<T>(sum);
+    auto total = rounded<T>(sum);
+    if (bias != nullptr) total += static_cast<decltype(total)>(bias[out.channel]);
+    y[at] = static_cast<T>(total);
   }
 }
 
@@ -106,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-    gx[at] = static_cast<T>(sum);
+    gx[at] = static_cast<T>(rounded<T>(sum));
   }
 }
 
@@ -132,17 +150,17 @@ __global__ void __launch_bounds__(kThreads)
     }
 #pragma unroll
     for (int half = 16; half > 0; half /= 2) sum += __shfl_down_sync(0xffffffffU, sum, half);
-    if (lane == 0) gw[at] = static_cast<T>(sum);
+    if (lane == 0) gw[at] = static_cast<T>(rounded<T>(sum));
   }
 }
 
 }  // namespace
 
 template <typename T>
-void direct_forward(const cpu::Conv2dShape& s, const T* x, const T* w, T* y) {
+void direct_forward(const cpu::Conv2dShape& s, const T* x, const T* w, const T* b, T* y) {
   const std::int64_t outputs = s.n * s.out_c * s.out_h() * s.out_w();
   if (outputs <= 0) return;
-  forward_kernel<<<grid_for(outputs), kThreads, 0, stream()>>>(outputs, Window(s), x, w, y);
+  forward_kernel<<<grid_for(outputs), kThreads, 0, stream()>>>(outputs, Window(s), x, w, b, y);
   check_launch("direct_forward");
 }
 
@@ -163,12 +181,13 @@ void direct_grad_weight(const cpu::Conv2dShape& s, const T* gy, const T* x, T* g
   check_launch("direct_grad_weight");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                      \
-  template void direct_forward(const cpu::Conv2dShape&, const T*, const T*, T*);    \
-  template void direct_grad_input(const cpu::Conv2dShape&, const T*, const T*, T*); \
+#define REMATCH_INSTANTIATE(T)                                                             \
+  template void direct_forward(const cpu::Conv2dShape&, const T*, const T*, const T*, T*); \
+  template void direct_grad_input(const cpu::Conv2dShape&, const T*, const T*, T*);        \
   template void direct_grad_weight(const cpu::Conv2dShape&, const T*, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
+REMATCH_INSTANTIATE(math::BFloat16)
 #undef REMATCH_INSTANTIATE
 
 }  // namespace rematch::cuda

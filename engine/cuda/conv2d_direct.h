@@ -7,12 +7,13 @@
 namespace rematch::cuda {
 
 // Convolution by its definition, for small shapes and those that cuDNN has no deterministic engine
-// for. Sums are in double and in a fixed order, rounded to T once; pointers are the device's, work
-// goes to stream().
+// for. Sums are in double and in a fixed order, rounded to T once, to bfloat16 by way of float32,
+// in which a bias is added; pointers are the device's, work goes to stream().
 
-/// y[n,out_c,out_h,out_w], without a bias: c, kh, kw ascending.
+/// y[n,out_c,out_h,out_w]: c, kh, kw ascending; `b`, which may be null, is added to the rounded
+/// sum.
 template <typename T>
-void direct_forward(const cpu::Conv2dShape& shape, const T* x, const T* w, T* y);
+void direct_forward(const cpu::Conv2dShape& shape, const T* x, const T* w, const T* b, T* y);
 
 /// gx[n,c,h,w]: out_c, kh, kw ascending.
 template <typename T>

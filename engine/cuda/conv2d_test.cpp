@@ -221,6 +221,46 @@ TEST_CASE("small convolutions run on own kernels, larger ones on cuDNN", "[gpu]"
   CHECK(backend_calls(Backend::cudnn) == before + 3);
 }
 
+TEST_CASE("large convolutions that cuDNN has no plan for are counted as slow, small ones are not",
+          "[gpu]") {
+  need_device();
+  // cuDNN takes no padding that is wider than the kernel.
+  const Layer<float> layer({2, 3, 5, 5, 4, 1, 1, 1, 1, 2, 2});
+  const auto slow = [&](std::int64_t direct) {
+    const DirectUpTo limit(direct);
+    const Operations before = operations();
+    check_close(layer, layer.on_device());
+    return (operations() - before).slow_convolutions;
+  };
+  CHECK(slow(0) == 3);
+  CHECK(slow(0) == 3);
+  CHECK(slow(kAlways) == 0);
+  const Layer<float> planned({2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1});
+  const DirectUpTo limit(0);
+  const Operations before = operations();
+  (void)planned.on_device();
+  CHECK((operations() - before).slow_convolutions == 0);
+}
+
+TEST_CASE("a bias is added within a convolution, on cuDNN and off it", "[gpu]") {
+  need_device();
+  const Layer<float> layer({2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1});
+  for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
+    CAPTURE(products);
+    const DirectUpTo limit(products);
+    const DeviceArray<float> y(static_cast<std::int64_t>(layer.gy.size()));
+    const auto forward = [&] {
+      cuda::conv2d_forward<float>(layer.shape, layer.dx.data(), layer.dw.data(), layer.db.data(),
+                                  nullptr, y.data());
+    };
+    forward();
+    const Operations before = operations();
+    forward();
+    const Operations once = operations() - before;
+    CHECK(once.kernels + once.products == 1);
+  }
+}
+
 TEST_CASE("a convolution under TF32 stays within its own bound and leaves the strict one alone",
           "[gpu]") {
   need_device();

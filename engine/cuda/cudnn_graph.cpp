@@ -16,28 +16,58 @@ namespace {
 constexpr std::int64_t kX = 'x';
 constexpr std::int64_t kWeight = 'w';
 constexpr std::int64_t kY = 'y';
+constexpr std::int64_t kBias = 'b';
+constexpr std::int64_t kSum = 's';
 
+/// The type that sums are made in.
+cudnnDataType_t sum_type(const ConvolutionProblem& p) {
+  return p.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
+
+std::int64_t size_of(cudnnDataType_t type) {
+  return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
+}
+
+/// An array of the problem; kSum stays within the graph.
 Descriptor tensor(const ConvolutionProblem& p, std::int64_t id,
                   const std::array<std::int64_t, 4>& extents) {
   std::array<std::int64_t, 4> strides{};
   std::int64_t stride = 1;
   for (std::size_t i = 4; i-- > 0; stride *= extents[i]) strides[i] = stride;
-  const cudnnDataType_t type = p.is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  const std::int64_t alignment = p.aligned ? 16 : p.is_double ? 8 : 4;
+  const bool is_virtual = id == kSum;
+  const cudnnDataType_t type = is_virtual ? sum_type(p) : p.type;
+  const std::int64_t alignment = p.aligned ? 16 : size_of(type);
   Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
   d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, extents.data(), 4);
   d.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides.data(), 4);
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, &id);
   d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, &alignment);
+  if (is_virtual) d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, &is_virtual);
   d.finalize("a tensor");
+  return d;
+}
+
+/// Not finalized yet, as below: y = sum + bias.
+Descriptor bias_operation(const ConvolutionProblem& p, const Descriptor& sum, const Descriptor& y) {
+  const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
+  const cudnnDataType_t type = sum_type(p);
+  Descriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  add.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, &mode);
+  add.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &type);
+  add.finalize("an addition");
+  Descriptor d(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  d.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, add);
+  d.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
+  d.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(p, kBias, {1, p.shape.out_c, 1, 1}));
+  d.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
   return d;
 }
 
 /// Not finalized yet: cuDNN may not support it.
 Descriptor convolution(const ConvolutionProblem& p) {
   const cpu::Conv2dShape& s = p.shape;
-  const cudnnDataType_t type = p.is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  const cudnnDataType_t type = sum_type(p);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   const std::int64_t dimensions = 2;
   const std::array<std::int64_t, 2> strides{s.stride_h, s.stride_w};
@@ -102,26 +132,28 @@ std::optional<Descriptor> graph(const ConvolutionProblem& p, bool for_this_devic
   const PassNames names = names_of(p.pass);
   const Descriptor x = tensor(p, kX, {s.n, s.c, s.h, s.w});
   const Descriptor weight = tensor(p, kWeight, {s.out_c, s.c, s.kh, s.kw});
-  const Descriptor y = tensor(p, kY, {s.n, s.out_c, s.out_h(), s.out_w()});
+  const std::array<std::int64_t, 4> outputs{s.n, s.out_c, s.out_h(), s.out_w()};
+  const Descriptor y = tensor(p, kY, outputs);
+  const Descriptor sum = tensor(p, kSum, outputs);
   Descriptor conv = convolution(p);
   if (!conv.try_finalize()) return std::nullopt;
   Descriptor operation(names.operation);
   operation.set(names.convolution, conv);
   operation.set(names.x, x);
   operation.set(names.weight, weight);
-  operation.set(names.y, y);
+  operation.set(names.y, p.bias ? sum : y);
   // The factors have the type that sums are made in.
   const double one = 1;
   const double none = 0;
   const float one_float = 1;
   const float none_float = 0;
-  const auto type = p.is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-  operation.set(
-      names.alpha, type,
-      p.is_double ? static_cast<const void*>(&one) : static_cast<const void*>(&one_float));
+  const bool is_double = p.type == CUDNN_DATA_DOUBLE;
+  const auto type = is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
+  operation.set(names.alpha, type,
+                is_double ? static_cast<const void*>(&one) : static_cast<const void*>(&one_float));
   operation.set(
       names.beta, type,
-      p.is_double ? static_cast<const void*>(&none) : static_cast<const void*>(&none_float));
+      is_double ? static_cast<const void*>(&none) : static_cast<const void*>(&none_float));
   if (!operation.try_finalize()) return std::nullopt;
 
   Descriptor d(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -129,7 +161,16 @@ std::optional<Descriptor> graph(const ConvolutionProblem& p, bool for_this_devic
     const cudnnHandle_t handle = cudnn_handle();
     d.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &handle);
   }
-  d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  if (!p.bias) {
+    d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    if (!d.try_finalize()) return std::nullopt;
+    return d;
+  }
+  Descriptor addition = bias_operation(p, sum, y);
+  if (!addition.try_finalize()) return std::nullopt;
+  const std::array<cudnnBackendDescriptor_t, 2> both{operation.get(), addition.get()};
+  d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+        static_cast<const void*>(both.data()), 2);
   if (!d.try_finalize()) return std::nullopt;
   return d;
 }
@@ -207,11 +248,13 @@ bool is_allowed(const ConvolutionProblem& p, const Descriptor& engine) {
                             !has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6) &&
                             !has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
     if (!small_tile || p.pass == ConvolutionPass::grad_weight) return false;
+    // Operands that were transformed are no bfloat16 any more, and must not be rounded to it.
+    if (p.type == CUDNN_DATA_BFLOAT16) return false;
   }
   if (p.tf32) return true;
-  // With float64 operands tensor cores compute in float64.
+  // With float64 operands tensor cores compute in float64, products of bfloat16 are exact there.
   return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
-         (p.is_double || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+         (p.type != CUDNN_DATA_FLOAT || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
 }
 
 }  // namespace
@@ -225,7 +268,7 @@ bool operator<(const ConvolutionProblem& a, const ConvolutionProblem& b) {
   const auto tied = [](const ConvolutionProblem& p) {
     const cpu::Conv2dShape& s = p.shape;
     return std::tie(s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h,
-                    s.pad_w, p.pass, p.is_double, p.tf32, p.aligned);
+                    s.pad_w, p.pass, p.type, p.tf32, p.aligned, p.bias);
   };
   return tied(a) < tied(b);
 }
@@ -248,10 +291,15 @@ void Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) 
 
 void Descriptor::finalize(std::string_view what) { check(cudnnBackendFinalize(get()), what); }
 
-bool Descriptor::try_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
+bool Descriptor::try_finalize() {
+  const cudnnStatus_t status = cudnnBackendFinalize(get());
+  // That memory is short does not mean that another engine should be chosen.
+  if (is_out_of_memory(status)) check(status, "cudnnBackendFinalize");
+  return status == CUDNN_STATUS_SUCCESS;
+}
 
-ConvolutionPlan::ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan)
-    : number_(number), engine_(std::move(engine)), plan_(std::move(plan)) {
+ConvolutionPlan::ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan, bool bias)
+    : number_(number), bias_(bias), engine_(std::move(engine)), plan_(std::move(plan)) {
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                  CUDNN_TYPE_INT64, 1, &count, &scratch_bytes_),
@@ -259,12 +307,13 @@ ConvolutionPlan::ConvolutionPlan(std::int64_t number, Descriptor engine, Descrip
 }
 
 cudnnStatus_t ConvolutionPlan::run(const ConvolutionData& data, void* scratch) const {
-  constexpr std::array<std::int64_t, 3> ids{kX, kWeight, kY};
-  const std::array<const void*, 3> pointers{data.x, data.weight, data.y};
+  constexpr std::array<std::int64_t, 4> ids{kX, kWeight, kY, kBias};
+  const std::array<const void*, 4> pointers{data.x, data.weight, data.y, data.bias};
+  const std::int64_t count = bias_ ? 4 : 3;
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-           static_cast<const void*>(pointers.data()), 3);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), 3);
+           static_cast<const void*>(pointers.data()), count);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), count);
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
            static_cast<const void*>(&scratch));
   pack.finalize("a variant pack");
@@ -298,7 +347,7 @@ std::unique_ptr<ConvolutionPlan> ConvolutionCandidates::plan(int i) {
   made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
   if (!made.try_finalize()) return nullptr;
   std::unique_ptr<ConvolutionPlan> plan(
-      new ConvolutionPlan(number_of(engine), std::move(config), std::move(made)));
+      new ConvolutionPlan(number_of(engine), std::move(config), std::move(made), problem_.bias));
   if (plan->scratch_bytes() > kMaxLibraryScratch) return nullptr;
   return plan;
 }

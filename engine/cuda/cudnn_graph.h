@@ -1,7 +1,8 @@
 #pragma once
 
-// A convolution or one of its gradients as a graph of one operation in cuDNN's backend API, which
-// is what its C++ front end wraps; three kinds of node do not need 40,000 lines of headers.
+// A convolution, with or without its bias, or one of its gradients as a graph in cuDNN's backend
+// API, which is what its C++ front end wraps; four kinds of node do not need 40,000 lines of
+// headers.
 
 #include <cudnn.h>
 
@@ -22,19 +23,23 @@ std::string_view to_string(ConvolutionPass pass);
 struct ConvolutionProblem {
   cpu::Conv2dShape shape;
   ConvolutionPass pass = ConvolutionPass::forward;
-  bool is_double = false;
+  /// Of all arrays. Sums of bfloat16 products are float32's, and rounded once.
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
   bool tf32 = false;
   /// All pointers are aligned to 16 bytes, else to an element's size.
   bool aligned = false;
+  /// A bias is added to the sums of a forward pass before they are rounded.
+  bool bias = false;
 
   friend bool operator<(const ConvolutionProblem& a, const ConvolutionProblem& b);
 };
 
-/// The three arrays of a pass; one of them is its result.
+/// The arrays of a pass, one of them its result; the bias's is read where the problem has one.
 struct ConvolutionData {
   const void* x;
   const void* weight;
   const void* y;
+  const void* bias = nullptr;
 };
 
 /// An owned descriptor of the backend API.
@@ -69,9 +74,10 @@ class ConvolutionPlan {
 
  private:
   friend class ConvolutionCandidates;
-  ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan);
+  ConvolutionPlan(std::int64_t number, Descriptor engine, Descriptor plan, bool bias);
 
   std::int64_t number_;
+  bool bias_;
   Descriptor engine_;
   Descriptor plan_;
   std::int64_t scratch_bytes_ = 0;

@@ -51,11 +51,12 @@ void for_each_problem(const Conv2dShape& shape, const F& f) {
   for (const ConvolutionPass pass :
        {ConvolutionPass::forward, ConvolutionPass::grad_input, ConvolutionPass::grad_weight}) {
     for (const bool aligned : {true, false}) {
-      for (const bool is_double : {false, true}) {
+      for (const cudnnDataType_t type :
+           {CUDNN_DATA_FLOAT, CUDNN_DATA_DOUBLE, CUDNN_DATA_BFLOAT16}) {
         for (const bool tf32 : {false, true}) {
-          if (is_double && tf32) continue;
-          CAPTURE(to_string(pass), is_double, tf32, aligned);
-          f(ConvolutionProblem{shape, pass, is_double, tf32, aligned});
+          if (type != CUDNN_DATA_FLOAT && tf32) continue;
+          CAPTURE(to_string(pass), type, tf32, aligned);
+          f(ConvolutionProblem{shape, pass, type, tf32, aligned});
         }
       }
     }
@@ -78,6 +79,22 @@ TEST_CASE("cuDNN has a deterministic plan for every pass of every convolution on
       CAPTURE(properties, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h,
               s.pad_w);
       for_each_problem(s, [&](const ConvolutionProblem& problem) {
+        CHECK(usable(problem, device, 1).size() == 1);
+      });
+    }
+  }
+}
+
+TEST_CASE(
+    "cuDNN has a deterministic plan for convolutions with their bias in float32 and bfloat16") {
+  for (const std::string_view properties : {kH200, kA100}) {
+    const Descriptor device = described(properties);
+    for (const Conv2dShape& s : kConvolutions) {
+      CAPTURE(properties, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h,
+              s.pad_w);
+      for_each_problem(s, [&](ConvolutionProblem problem) {
+        if (problem.pass != ConvolutionPass::forward || problem.type == CUDNN_DATA_DOUBLE) return;
+        problem.bias = true;
         CHECK(usable(problem, device, 1).size() == 1);
       });
     }

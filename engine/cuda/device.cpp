@@ -9,6 +9,7 @@
 #include "engine/cuda/libraries.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/offload.h"
+#include "engine/cuda/staging.h"
 
 namespace rematch::cuda {
 
@@ -129,26 +130,65 @@ std::int64_t backend_calls(Backend backend) {
   return context().calls[static_cast<std::size_t>(backend)];
 }
 
+Operations operations() {
+  const Context& mine = context();
+  const auto calls = [&](Backend b) { return mine.calls[static_cast<std::size_t>(b)]; };
+  Operations all = mine.operations;
+  all.kernels = calls(Backend::kernels);
+  all.products = calls(Backend::cublaslt) + calls(Backend::cudnn);
+  return all;
+}
+
+namespace {
+
+/// Whether the device reads pageable memory by itself (GH200, or with HMM). Copies from there need
+/// no staging, and CUDA does not promise that they have read their source when the call returns.
+bool reads_pageable_memory() {
+  static const bool reads = [] {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, cudaDevAttrPageableMemoryAccess, 0),
+          "cudaDeviceGetAttribute");
+    return value != 0;
+  }();
+  return reads;
+}
+
+/// What a captured copy is to read: bytes that live as long as the graph.
+const void* kept_for_capture(const void* from, std::size_t bytes) {
+  auto* const kept = context().captured_sources;
+  if (kept == nullptr) {
+    throw DeviceError(
+        "[cuda] a copy from the host cannot be captured, except by cuda::Graph, which keeps what "
+        "the copy reads");
+  }
+  const auto* const first = static_cast<const std::byte*>(from);
+  return kept->emplace_back(first, first + bytes).data();
+}
+
+}  // namespace
+
 void copy_to_device(void* to, const void* from, std::int64_t bytes) {
   if (bytes == 0) return;
-  check(
-      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream()),
-      "cudaMemcpyAsync to the device");
+  const auto size = static_cast<std::size_t>(bytes);
+  const bool captured = capturing();
+  const void* source = captured              ? kept_for_capture(from, size)
+                       : size <= kMostStaged ? staged(from, size)
+                                             : nullptr;
+  check(copy_bytes(to, source == nullptr ? from : source, bytes, cudaMemcpyHostToDevice, stream()),
+        "cudaMemcpyAsync to the device");
+  if (source == nullptr && reads_pageable_memory()) synchronize();
 }
 
 void copy_to_host(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) {
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                          stream()),
-          "cudaMemcpyAsync to the host");
-  }
+  check(copy_bytes(to, from, bytes, cudaMemcpyDeviceToHost, stream()),
+        "cudaMemcpyAsync to the host");
   synchronize();
 }
 
 void synchronize() {
   const cudaStream_t mine = stream();
   finish_copy_out();
-  check(cudaStreamSynchronize(mine), "cudaStreamSynchronize");
+  check(wait_for(mine), "cudaStreamSynchronize");
 }
 
 }  // namespace rematch::cuda

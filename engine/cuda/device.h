@@ -64,9 +64,10 @@ enum class Precision : std::uint8_t { strict, tf32 };
 Precision precision();
 void set_precision(Precision precision);
 
-/// Convolutions of at most this many products run on the engine's own kernels rather than on cuDNN:
-/// a plan costs milliseconds to make, such a convolution microseconds to run. The calling thread's
-/// setting; kDirectProducts in a new thread, 0 sends all that cuDNN can do to cuDNN.
+/// Matrix products and convolutions of at most this many multiply-adds run on the engine's own
+/// kernels rather than on cuBLASLt and cuDNN: to search for an algorithm or to make a plan takes
+/// longer than to run them. The calling thread's setting; kDirectProducts in a new thread, 0 sends
+/// all that the libraries can do to them.
 inline constexpr std::int64_t kDirectProducts = std::int64_t{1} << 20;
 std::int64_t direct_products();
 void set_direct_products(std::int64_t products);
@@ -78,9 +79,54 @@ std::string_view to_string(Backend backend);
 /// How often the calling thread has handed work to the backend since its first use of CUDA.
 std::int64_t backend_calls(Backend backend);
 
-/// Copies in stream order. The first may return before the device has the bytes, but pageable
-/// memory at `from` may change at once, unless the copy is captured; the second waits for all work
-/// before it.
+/// What a thread has asked of the device, be it run or captured. A launch of a graph is not counted
+/// with what is in it.
+struct Operations {
+  /// The engine's own kernels, and calls of cuBLASLt and cuDNN.
+  std::int64_t kernels = 0;
+  std::int64_t products = 0;
+  std::int64_t fills = 0;
+  /// Copies from the host, to the host, and on the device.
+  std::int64_t uploads = 0;
+  std::int64_t downloads = 0;
+  std::int64_t copies = 0;
+  /// How often the host waited for the device.
+  std::int64_t waits = 0;
+  /// Convolutions of more than direct_products() multiply-adds that ran on the engine's own kernels
+  /// nonetheless, for cuDNN has no deterministic plan for them: right, and slow.
+  std::int64_t slow_convolutions = 0;
+
+  [[nodiscard]] std::int64_t sum() const {
+    return kernels + products + fills + uploads + downloads + copies;
+  }
+  bool operator==(const Operations&) const = default;
+  Operations& operator+=(const Operations& more) { return add(more, 1); }
+  friend Operations operator-(Operations now, const Operations& before) {
+    return now.add(before, -1);
+  }
+
+ private:
+  Operations& add(const Operations& other, std::int64_t times) {
+    kernels += times * other.kernels;
+    products += times * other.products;
+    fills += times * other.fills;
+    uploads += times * other.uploads;
+    downloads += times * other.downloads;
+    copies += times * other.copies;
+    waits += times * other.waits;
+    slow_convolutions += times * other.slow_convolutions;
+    return *this;
+  }
+};
+/// What to tell the user when there were slow convolutions.
+inline constexpr std::string_view kSlowConvolutionWarning =
+    "cuDNN has no deterministic plan for some convolutions; they ran on slow kernels of the engine";
+/// The calling thread's since its first use of CUDA.
+Operations operations();
+
+/// Copies in stream order. The first may return before the device has the bytes, but memory at
+/// `from` may change at once, even if the copy is captured (by cuda::Graph, which keeps the bytes);
+/// the second waits for all work before it.
 void copy_to_device(void* to, const void* from, std::int64_t bytes);
 void copy_to_host(void* to, const void* from, std::int64_t bytes);
 

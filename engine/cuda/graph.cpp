@@ -20,15 +20,18 @@ using Advances = std::array<std::uint64_t, kDrawStreams>;
 /// Points the thread's draws at a table for the time of a capture, and ends the capture.
 class Capture {
  public:
-  explicit Capture(const std::uint64_t* table) : outer_(context().draw_advances) {
+  Capture(const std::uint64_t* table, std::vector<std::vector<std::byte>>& sources)
+      : outer_(context().draw_advances) {
     // What was begun outside cannot be waited for inside.
     finish_copy_out();
     check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     context().draw_advances = table;
+    context().captured_sources = &sources;
   }
   ~Capture() {
     context().draw_advances = outer_;
+    context().captured_sources = nullptr;
     if (ended_) return;
     finish_copy_out();
     // The step threw: what was captured so far is of no use.
@@ -75,12 +78,16 @@ struct Graph::State {
   Streams& streams;
   std::vector<Generator> began;
   std::vector<Generator> ended;
+  /// What the graph's copies from the host read.
+  std::vector<std::vector<std::byte>> sources;
   std::uint64_t* table = nullptr;
   cudaGraphExec_t executable = nullptr;
+  /// The one that runs are queued on. The thread that destroys the graph may have another.
+  cudaStream_t runs_on = stream();
 
   ~State() {
-    // Work that is still queued may read either.
-    (void)cudaStreamSynchronize(stream());
+    // Work that is still queued may read any of these.
+    (void)wait_for(runs_on);
     if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
     if (table != nullptr) (void)cudaFree(table);
   }
@@ -96,7 +103,7 @@ Graph::Graph(Streams& streams, const std::function<void()>& step)
   s.began = streams.states();
   cudaGraph_t graph = nullptr;
   {
-    Capture capture(s.table);
+    Capture capture(s.table, s.sources);
     step();
     graph = capture.end();
   }

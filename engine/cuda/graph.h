@@ -24,6 +24,7 @@ class Graph {
   /// a value, reports draws), or whose host state matters (Adam's step count would be frozen).
   /// Throws DeviceError, and what `step` throws.
   Graph(Streams& streams, const std::function<void()>& step);
+  /// Waits for its runs, on any thread.
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;

@@ -5,6 +5,8 @@
 #include <array>
 #include <string>
 
+#include "engine/memory/ledger.h"
+
 namespace rematch::cuda {
 
 namespace {
@@ -62,20 +64,49 @@ const CublasLt& cublaslt() {
   return lt;
 }
 
+namespace {
+
+[[noreturn]] void throw_out_of_memory(std::string_view library, std::string_view what,
+                                      std::string_view status) {
+  check_context(what);
+  throw OutOfMemory("[" + std::string(library) + "] out of memory: " + std::string(what) + ": " +
+                    std::string(status) +
+                    "; shrink the batch, or free memory of the device and the host for this "
+                    "process");
+}
+
+}  // namespace
+
 // A CUDA error behind a library's says more, and whether the context is lost.
 
 void check(cublasStatus_t status, std::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail_in_library("[cublaslt] " + std::string(what) + ": " + cublaslt().status_name(status) + " (" +
+  const std::string name = cublaslt().status_name(status);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw_out_of_memory("cublaslt", what, name);
+  fail_in_library("[cublaslt] " + std::string(what) + ": " + name + " (" +
                   cublaslt().status_string(status) + ")");
 }
 
 void check(cudnnStatus_t status, std::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string name = cudnnGetErrorString(status);
+  if (is_out_of_memory(status)) throw_out_of_memory("cudnn", what, name);
   std::array<char, 512> last{};
   cudnnGetLastErrorString(last.data(), last.size());
-  fail_in_library("[cudnn] " + std::string(what) + ": " + cudnnGetErrorString(status) + " (" +
-                  last.data() + ")");
+  fail_in_library("[cudnn] " + std::string(what) + ": " + name + " (" + last.data() + ")");
+}
+
+bool is_out_of_memory(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+void check_context(std::string_view what) {
+  (void)cudaGetLastError();
+  check(cudaPeekAtLastError(), what);
+  // A library may have its own copy of the runtime, with a last error of its own; a lost context
+  // shows in every call.
+  if (device_count() > 0) (void)capturing();
 }
 
 cublasLtHandle_t cublaslt_handle() {

@@ -13,9 +13,15 @@
 
 namespace rematch::cuda {
 
-/// Throw DeviceError for anything but success.
+/// Throw OutOfMemory when the library could not allocate, DeviceError for anything else but
+/// success.
 void check(cublasStatus_t status, std::string_view what);
 void check(cudnnStatus_t status, std::string_view what);
+bool is_out_of_memory(cudnnStatus_t status);
+
+/// Attempts may leave an error behind, which must not surface in the next launch; throws for one
+/// that cannot be taken off CUDA's record, for it has broken the device context.
+void check_context(std::string_view what);
 
 /// The functions of cuBLASLt that are used. The library is loaded when first needed, not linked:
 /// its half a gigabyte would add 70 ms to the start of every program, on the CPU as well.

@@ -4,12 +4,17 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/linear.h on the device: pointers are the device's, work goes to stream(). Matrix
-// products are cuBLASLt's; engine/cuda/matmul.h says how an algorithm is chosen, and that a product
-// has the same bits every time. An element is a sum of products in some order: with `terms` of them
-// it is within terms * u_T * sum |term| of the exact one to first order, a bias being one more
-// term. Under Precision::tf32 a float32 product carries 2^-10 more, for its two operands are
-// rounded.
+// engine/cpu/linear.h on the device: pointers are the device's, work goes to stream().
+//
+// Products of at most direct_products() multiply-adds (engine/cuda/device.h) run on the engine's
+// own kernel (engine/cuda/product.h) and have the CPU's bits; larger ones on cuBLASLt.
+// engine/cuda/matmul.h says how an algorithm is chosen, and that a product has the same bits every
+// time. There an element is a sum of products in some order: with `terms` of them it is within
+// terms * u_T * sum |term| of the exact one to first order, a bias being one more term. Under
+// Precision::tf32 a float32 product of cuBLASLt carries 2^-10 more, for its operands are rounded.
+//
+// Of bfloat16 operands products are exact in float32, sums are float32's, and results are rounded
+// once; so up to that rounding the same holds.
 //
 // The sum of a bias's gradient is sum_rows (engine/cuda/sum_rows.h).
 

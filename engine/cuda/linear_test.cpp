@@ -1,9 +1,12 @@
 #include "engine/cuda/linear.h"
 
 #include <catch2/catch_template_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <thread>
+#include <utility>
 
 #include "engine/cpu/linear.h"
+#include "engine/cuda/matmul.h"
 #include "engine/cuda/testing/device.h"
 #include "engine/cuda/testing/reference.h"
 
@@ -13,7 +16,9 @@ namespace {
 using cpu::testing::distance;
 using cpu::testing::product_bound;
 using testing::DeviceArray;
+using testing::DirectUpTo;
 using testing::holds;
+using testing::kAlways;
 using testing::need_device;
 using testing::same_bits;
 using testing::sized;
@@ -104,10 +109,11 @@ double cross_bound(std::int64_t terms, Precision precision = Precision::strict) 
   return 2 * product_bound<T>(terms) + rounded;
 }
 
-TEMPLATE_TEST_CASE("a linear layer on the device is the CPU's within the bound of its sums",
-                   "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("a linear layer on cuBLASLt is the CPU's within the bound of its sums", "[gpu]",
+                   float, double) {
   using T = TestType;
   need_device();
+  const DirectUpTo limit(0);
   for (const std::int64_t shift : {0, 1}) {
     for (const Extents& e : kShapes) {
       CAPTURE(e.n, e.k, e.m, shift);
@@ -121,10 +127,78 @@ TEMPLATE_TEST_CASE("a linear layer on the device is the CPU's within the bound o
   }
 }
 
+TEMPLATE_TEST_CASE("a bias may lie at any address, and a product's search or first run may fail",
+                   "[gpu]", float, double) {
+  using T = TestType;
+  need_device();
+  const DirectUpTo limit(0);
+  // One row of x, one output, and extents of which some algorithms do without and some not.
+  for (const Extents& e :
+       {Extents{1, 70, 20}, Extents{33, 90, 1}, Extents{64, 64, 64}, Extents{33, 90, 259}}) {
+    for (const std::int64_t shift : {0, 1, 2}) {
+      CAPTURE(e.n, e.k, e.m, shift);
+      const Layer<T> layer(e);
+      const DeviceArray<T> bias(layer.b, shift);
+      const DeviceArray<T> y(e.n * e.m);
+      for (int round = 0; round < 2; ++round) {
+        linear_forward<T>(layer.dx.data(), layer.dw.data(), bias.data(), y.data(), e.n, e.k, e.m);
+        CHECK(y.guarded());
+        CHECK(distance(y.host(), Expected<T>(layer).y) <= cross_bound<T>(e.k));
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a linear layer on the engine's own kernel has the CPU's bits", "[gpu]", float,
+                   double) {
+  using T = TestType;
+  need_device();
+  const DirectUpTo limit(kAlways);
+  for (const std::int64_t shift : {0, 1}) {
+    for (const Extents& e : kShapes) {
+      CAPTURE(e.n, e.k, e.m, shift);
+      const Layer<T> layer(e, shift);
+      const Expected<T> want(layer);
+      CHECK(same_bits(layer.forward(true, shift), want.y));
+      CHECK(same_bits(layer.forward(false, shift), want.y_plain));
+      CHECK(same_bits(layer.grad_input(shift), want.gx));
+      CHECK(same_bits(layer.grad_weight(shift), want.gw));
+    }
+  }
+}
+
+TEST_CASE("an own product keeps the sign of a zero and begins with the bias, as the CPU's does",
+          "[gpu]") {
+  need_device();
+  const DirectUpTo limit(kAlways);
+  // 0 + -0 is 0, a bias of -0 and products of -0 stay -0, and a sum of no products is the bias.
+  for (const Extents& e : {Extents{3, 5, 4}, Extents{20, 33, 18}, Extents{4, 0, 3}}) {
+    CAPTURE(e.n, e.k, e.m);
+    const auto zeros = [](std::int64_t n, std::uint64_t) {
+      return std::vector<float>(static_cast<std::size_t>(n), -0.0F);
+    };
+    Layer<float> layer(e, 0, zeros);
+    const Expected<float> minus(layer);
+    CHECK(same_bits(layer.forward(), minus.y));
+    CHECK(same_bits(layer.forward(false), minus.y_plain));
+    CHECK(same_bits(layer.grad_input(), minus.gx));
+    CHECK(same_bits(layer.grad_weight(), minus.gw));
+    const auto mixed = [](std::int64_t n, std::uint64_t seed) {
+      std::vector<float> v(static_cast<std::size_t>(n), seed == 2 ? 0.0F : -0.0F);
+      return v;
+    };
+    const Layer<float> other(e, 0, mixed);
+    const Expected<float> want(other);
+    CHECK(same_bits(other.forward(), want.y));
+    CHECK(same_bits(other.grad_input(), want.gx));
+  }
+}
+
 TEMPLATE_TEST_CASE("products whose sums are exact have the CPU's bits in every order", "[gpu]",
                    float, double) {
   using T = TestType;
   need_device();
+  const DirectUpTo limit(0);
   for (const Extents& e : kShapes) {
     CAPTURE(e.n, e.k, e.m);
     const Layer<T> layer(e, 0, testing::quarters<T>);
@@ -140,6 +214,7 @@ TEMPLATE_TEST_CASE("a linear layer has the same bits every time, whatever ran in
                    float, double) {
   using T = TestType;
   need_device();
+  const DirectUpTo limit(0);
   std::vector<std::vector<T>> first;
   for (int round = 0; round < 2; ++round) {
     std::size_t at = 0;
@@ -199,19 +274,31 @@ TEST_CASE("TF32 is off unless asked for, and then stays within its own bound", "
   CHECK(same_bits(layer.forward(), strict));
 }
 
-TEST_CASE("a linear layer's products run on cuBLASLt", "[gpu]") {
+TEST_CASE("small products run on an own kernel in one launch, larger ones on cuBLASLt", "[gpu]") {
   need_device();
-  const Layer<float> layer({12, 20, 8});
-  const std::int64_t before = backend_calls(Backend::cublaslt);
-  (void)layer.forward();
-  CHECK(backend_calls(Backend::cublaslt) == before + 1);
-  (void)layer.grad_input();
-  (void)layer.grad_weight();
-  CHECK(backend_calls(Backend::cublaslt) == before + 3);
+  const auto calls_of = [](const Layer<float>& layer) {
+    const std::int64_t kernels = backend_calls(Backend::kernels);
+    const std::int64_t products = backend_calls(Backend::cublaslt);
+    (void)layer.forward();
+    (void)layer.grad_input();
+    (void)layer.grad_weight();
+    return std::pair(backend_calls(Backend::kernels) - kernels,
+                     backend_calls(Backend::cublaslt) - products);
+  };
+  const Layer<float> small({12, 20, 8});
+  const std::int64_t choices = matmul_choices();
+  CHECK(calls_of(small) == std::pair<std::int64_t, std::int64_t>(3, 0));
+  const Layer<float> at_the_limit({128, 128, 64});
+  CHECK(calls_of(at_the_limit) == std::pair<std::int64_t, std::int64_t>(3, 0));
+  CHECK(matmul_choices() == choices);
+  CHECK(calls_of(Layer<float>({128, 128, 65})).second == 3);
+  const DirectUpTo limit(0);
+  CHECK(calls_of(small).second == 3);
 }
 
 TEST_CASE("an empty batch gives empty outputs and a zero weight gradient", "[gpu]") {
   need_device();
+  const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
   const Layer<float> layer({0, 3, 4});
   CHECK(layer.forward().empty());
   CHECK(layer.grad_input().empty());
@@ -220,6 +307,7 @@ TEST_CASE("an empty batch gives empty outputs and a zero weight gradient", "[gpu
 
 TEST_CASE("what the output held before does not matter, be it NaN", "[gpu]") {
   need_device();
+  const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
   const Layer<float> layer({9, 11, 7});
   const std::vector<float> want = layer.forward();
   const DeviceArray<float> y(std::vector<float>(63, std::numeric_limits<float>::quiet_NaN()));

@@ -19,15 +19,18 @@ struct MatmulShape {
   std::int64_t depth = 0;
 };
 
-/// out[rows,cols] = a[rows,depth] b[depth,cols], column-major and without gaps, on cuBLASLt and
-/// stream(); all extents > 0. With `bias` (may be null), bias[i] is added to row i if an algorithm
-/// can do it on the way: returns whether that was so.
+/// out[rows,cols] = a[rows,depth] b[depth,cols] + bias[rows], column-major and without gaps, on
+/// cuBLASLt and stream(); all extents > 0, and `bias` may be null. float64 products are added in
+/// float64, others in float32, and bfloat16 results are rounded once.
 ///
 /// Deterministic: an algorithm is chosen once per shape, layout, type, precision and alignment (16
-/// bytes or less) and kept for the whole process, from those that add in an order of their own, not
-/// in that in which thread blocks finish. cuBLAS promises the same bits for the same algorithm on
-/// the same architecture and number of SMs.
+/// bytes or less) and kept for the whole process: the first that runs of those that add in an order
+/// of their own, not in that in which thread blocks finish. cuBLAS promises the same bits for the
+/// same algorithm on the same architecture and number of SMs.
 template <typename T>
-bool matmul(Matrix<const T> a, Matrix<const T> b, const T* bias, T* out, const MatmulShape& shape);
+void matmul(Matrix<const T> a, Matrix<const T> b, const T* bias, T* out, const MatmulShape& shape);
+
+/// How many such choices the process has made.
+std::int64_t matmul_choices();
 
 }  // namespace rematch::cuda

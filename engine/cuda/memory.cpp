@@ -27,7 +27,7 @@ class DeviceMemory final : public MemoryResource {
     if (block != nullptr) return block;
     // What is kept in other size classes may add up to enough, once its last use is over.
     trim();
-    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize before a second attempt");
+    check(wait_for(stream()), "cudaStreamSynchronize before a second attempt");
     check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");
     return from_pool(c.bytes);
   }
@@ -39,7 +39,7 @@ class DeviceMemory final : public MemoryResource {
   }
 
   void poison(void* block, std::int64_t bytes) noexcept override {
-    (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), stream());
+    (void)fill_bytes(block, 0xff, bytes, stream());
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {
@@ -52,8 +52,7 @@ class DeviceMemory final : public MemoryResource {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return;
     DeviceMemory::before_write(to);
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
-                          stream()),
+    check(copy_bytes(to, from, bytes, cudaMemcpyDeviceToDevice, stream()),
           "cudaMemcpyAsync on the device");
   }
 

@@ -22,7 +22,7 @@ cudaError_t join_copies() {
   Context& mine = context();
   mine.copied = nullptr;
   const cudaError_t status = put_in_order(mine.copies, mine.stream);
-  if (status != cudaSuccess) (void)cudaStreamSynchronize(mine.copies);
+  if (status != cudaSuccess) (void)wait_for(mine.copies);
   return status;
 }
 
@@ -54,7 +54,17 @@ class PinnedMemory final : public MemoryResource {
   }
 
   void poison(void* block, std::int64_t bytes) noexcept override {
-    (void)cudaMemsetAsync(block, 0xff, static_cast<std::size_t>(bytes), context().copies);
+    Context& mine = context();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    (void)cudaStreamIsCapturing(mine.stream, &status);
+    if (status != cudaStreamCaptureStatusNone) {
+      // The stream of copies need not be part of the capture yet. Until its end is in order, some
+      // block counts as copied.
+      finish_copy_out();
+      (void)put_in_order(mine.stream, mine.copies);
+      mine.copied = block;
+    }
+    (void)fill_bytes(block, 0xff, bytes, mine.copies);
   }
 
   void copy_in(void* block, const void* host, std::int64_t bytes) override {
@@ -65,7 +75,7 @@ class PinnedMemory final : public MemoryResource {
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return;
-    check(cudaStreamSynchronize(context().copies), "cudaStreamSynchronize of copies");
+    check(wait_for(context().copies), "cudaStreamSynchronize of copies");
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
@@ -93,7 +103,7 @@ class PinnedMemory final : public MemoryResource {
     reserved_ += bytes;
     return block;
   }
-  static void wait_for_copies() noexcept { (void)cudaStreamSynchronize(context().copies); }
+  static void wait_for_copies() noexcept { (void)wait_for(context().copies); }
 
   BlockCache cache_{cache_limit()};
   std::int64_t reserved_ = 0;
@@ -112,8 +122,7 @@ void begin_copy_out(void* pinned, const void* block, std::int64_t bytes) {
   if (bytes == 0) return;
   check(put_in_order(mine.stream, mine.copies), "cudaStreamWaitEvent before a copy to the host");
   mine.copied = block;
-  check(cudaMemcpyAsync(pinned, block, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                        mine.copies),
+  check(copy_bytes(pinned, block, bytes, cudaMemcpyDeviceToHost, mine.copies),
         "cudaMemcpyAsync to pinned memory");
 }
 
@@ -125,8 +134,7 @@ void copy_back(void* block, const void* pinned, std::int64_t bytes) {
   Context& mine = context();
   if (bytes == 0) return;
   check(put_in_order(mine.stream, mine.copies), "cudaStreamWaitEvent before a copy to the device");
-  const cudaError_t copied = cudaMemcpyAsync(block, pinned, static_cast<std::size_t>(bytes),
-                                             cudaMemcpyHostToDevice, mine.copies);
+  const cudaError_t copied = copy_bytes(block, pinned, bytes, cudaMemcpyHostToDevice, mine.copies);
   const cudaError_t joined = join_copies();
   check(copied, "cudaMemcpyAsync from pinned memory");
   check(joined, "cudaStreamWaitEvent after a copy to the device");

@@ -1,5 +1,6 @@
 #include "engine/cuda/offload.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <chrono>
@@ -157,6 +158,25 @@ TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[
   }
   ledger.trim();
   CHECK(ledger.reserved() == 0);
+}
+
+TEST_CASE("pinned memory that a captured step poisons changes when the graph runs",
+          "[gpu][offload]") {
+  need_device();
+  const auto memory = pinned_memory();
+  constexpr std::int64_t kBytes = 1024;
+  void* const block = memory->allocate(kBytes);
+  const auto holds = [&](int byte) {
+    check(cudaDeviceSynchronize(), "synchronize");
+    const auto* const first = static_cast<const unsigned char*>(block);
+    return std::all_of(first, first + kBytes, [=](unsigned char b) { return b == byte; });
+  };
+  std::memset(block, 1, kBytes);
+  Graph graph(ambient().streams, [&] { memory->poison(block, kBytes); });
+  CHECK(holds(1));
+  graph.run();
+  CHECK(holds(0xff));
+  memory->release(block, kBytes);
 }
 
 TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu][offload]") {

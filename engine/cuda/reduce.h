@@ -1,9 +1,10 @@
 #pragma once
 
 // Sums in the order of LaneSum (engine/cpu/reduce.h): one half-warp is the 16 lanes of a block of
-// 1024 elements, and a warp adds the blocks' sums in ascending order in double. The order, and so
-// the bits, are the CPU's for every size; the error bound stands in engine/math/lane_order.h. The
-// order never depends on the grid or the card. Included by .cu files alone.
+// 1024 elements, and a warp adds the blocks' sums as a math::GroupedSum, or where they are many a
+// warp each group and then one the groups. The order, and so the bits, are the CPU's for every
+// size; the error bound stands in engine/math/lane_order.h. The order never depends on the grid or
+// the card. Included by .cu files alone.
 
 #include <cstdint>
 #include <string_view>
@@ -84,9 +85,9 @@ __device__ T larger(T top, T x) {
 
 /// A row of at most 1024 elements in the hands of a half-warp.
 struct HalfWarpRow {
-  static constexpr int kRowThreads = kHalfWarp;
   static constexpr int kBlockThreads = kThreads;
 
+  __device__ static std::int64_t row_threads() { return kHalfWarp; }
   __device__ static std::int64_t lane() { return threadIdx.x % kHalfWarp; }
   __device__ static bool leads() { return lane() == 0; }
 
@@ -118,42 +119,51 @@ struct HalfWarpRow {
   }
 };
 
-/// A longer row in the hands of a thread block: its half-warps take a block of 1024 each.
+/// A longer row in the hands of a thread block: its half-warps take a block of 1024 each. Of the
+/// threads there may be fewer, so that none is left without a block of 1024.
 struct BlockRow {
-  static constexpr int kRowThreads = 512;
   static constexpr int kBlockThreads = 512;
-  static constexpr int kHalves = kBlockThreads / kHalfWarp;
+  static constexpr int kMostHalves = kBlockThreads / kHalfWarp;
 
+  __device__ static std::int64_t row_threads() { return blockDim.x; }
   __device__ static bool leads() { return threadIdx.x == 0; }
 
   template <typename F>
   __device__ static void each(std::int64_t cols, const F& f) {
-    for (std::int64_t i = threadIdx.x; i < cols; i += kBlockThreads) f(i);
+    for (std::int64_t i = threadIdx.x; i < cols; i += blockDim.x) f(i);
   }
 
   /// As HalfWarpRow's.
   template <typename V, typename Value>
   __device__ static Wide<V> sum(std::int64_t cols, const Value& value) {
-    __shared__ V sums[kHalves];
-    const std::int64_t blocks = math::ceil_div(cols, math::kSumBlock);
+    return sum_blocks<V>(
+        math::ceil_div(cols, math::kSumBlock), [&](std::int64_t block, std::int64_t lane) {
+          const std::int64_t first = block * math::kSumBlock;
+          const std::int64_t last = first + math::kSumBlock < cols ? first + math::kSumBlock : cols;
+          return math::lane_chain(V{}, first, last, lane, value);
+        });
+  }
+
+  /// The sum of so many blocks, of which lane_of(block, lane) is what a lane holds at the end.
+  template <typename V, typename LaneOf>
+  __device__ static Wide<V> sum_blocks(std::int64_t blocks, const LaneOf& lane_of) {
+    __shared__ V sums[kMostHalves];
     const std::int64_t half = threadIdx.x / kHalfWarp;
-    Wide<V> total{};
-    for (std::int64_t base = 0; base < blocks; base += kHalves) {
-      const std::int64_t first = (base + half) * math::kSumBlock;
-      if (first < cols) {
-        const std::int64_t last = first + math::kSumBlock < cols ? first + math::kSumBlock : cols;
-        const V block =
-            detail::tree_sum(math::lane_chain(V{}, first, last, threadIdx.x % kHalfWarp, value));
+    const std::int64_t halves = blockDim.x / kHalfWarp;
+    math::GroupedSum<Wide<V>> total;
+    for (std::int64_t base = 0; base < blocks; base += halves) {
+      if (base + half < blocks) {
+        const V block = detail::tree_sum(lane_of(base + half, threadIdx.x % kHalfWarp));
         if (threadIdx.x % kHalfWarp == 0) sums[half] = block;
       }
       __syncthreads();
-      for (std::int64_t j = 0; j < kHalves && base + j < blocks; ++j) {
-        total += WideOf<V>::from(sums[j]);
+      for (std::int64_t j = 0; j < halves && base + j < blocks; ++j) {
+        total.add(WideOf<V>::from(sums[j]));
       }
       // The next round, and the next call, overwrite sums.
       __syncthreads();
     }
-    return total;
+    return total.total();
   }
 
   /// As HalfWarpRow's.
@@ -162,7 +172,7 @@ struct BlockRow {
     __shared__ T tops[kBlockThreads / 32];
     T top = -math::detail::kInfinity<T>;
     REMATCH_UNROLL
-    for (std::int64_t i = threadIdx.x; i < cols; i += kBlockThreads) {
+    for (std::int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
       top = detail::larger(top, x[i]);
     }
 #pragma unroll
@@ -172,8 +182,7 @@ struct BlockRow {
     if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = top;
     __syncthreads();
     top = tops[0];
-#pragma unroll
-    for (int w = 1; w < kBlockThreads / 32; ++w) top = detail::larger(top, tops[w]);
+    for (unsigned w = 1; w < blockDim.x / 32; ++w) top = detail::larger(top, tops[w]);
     __syncthreads();
     return top;
   }
@@ -182,34 +191,41 @@ struct BlockRow {
 /// Calls work(row) for this thread's rows of [0, rows).
 template <typename Row, typename Work>
 __device__ void for_each_row(std::int64_t rows, const Work& work) {
-  const std::int64_t step = global_threads() / Row::kRowThreads;
-  for (std::int64_t r = global_thread() / Row::kRowThreads; r < rows; r += step) work(r);
+  const std::int64_t step = global_threads() / Row::row_threads();
+  for (std::int64_t r = global_thread() / Row::row_threads(); r < rows; r += step) work(r);
+}
+
+/// Threads for a row of `cols` (> kSumBlock): a half-warp a block of 1024 where there are rows
+/// enough to fill a card, else the most, for what is done element by element.
+inline int block_row_threads(std::int64_t rows, std::int64_t cols) {
+  constexpr std::int64_t kMany = 512;
+  constexpr std::int64_t kMost = BlockRow::kBlockThreads;
+  if (rows < kMany) return BlockRow::kBlockThreads;
+  const std::int64_t warps = math::ceil_div(math::ceil_div(cols, math::kSumBlock), 2);
+  return static_cast<int>(std::min(32 * warps, kMost));
 }
 
 /// Calls launch(Row{}, blocks, threads) with the kind of row that `cols` asks for.
 template <typename Launch>
 void with_row(std::int64_t rows, std::int64_t cols, const Launch& launch) {
-  const auto call = [&](auto row) {
-    launch(row, grid_for(rows, row.kBlockThreads / row.kRowThreads), row.kBlockThreads);
-  };
   if (cols <= math::kSumBlock) {
-    call(HalfWarpRow{});
+    launch(HalfWarpRow{}, grid_for(rows, kThreads / kHalfWarp), kThreads);
   } else {
-    call(BlockRow{});
+    launch(BlockRow{}, grid_for(rows, 1), block_row_threads(rows, cols));
   }
 }
 
 namespace detail {
 
-/// in[0] + in[1] + ... in ascending order, in all threads of the warp.
-__device__ inline double ascending_sum(const double* in, std::int64_t count) {
+/// in[0] + in[stride] + ... in ascending order, `count` of them, in all threads of the warp.
+__device__ inline double ascending_sum(const double* in, std::int64_t count, std::int64_t stride) {
   const int lane = threadIdx.x % 32;
   double total = 0;
-  double next = lane < count ? in[lane] : 0.0;
+  double next = lane < count ? in[lane * stride] : 0.0;
   for (std::int64_t base = 0; base < count; base += 32) {
     const double mine = next;
     // Fetched early: the chain below takes as long as the fetch.
-    next = base + 32 + lane < count ? in[base + 32 + lane] : 0.0;
+    next = base + 32 + lane < count ? in[(base + 32 + lane) * stride] : 0.0;
     if (count - base >= 32) {
 #pragma unroll
       for (int j = 0; j < 32; ++j) total += __shfl_sync(0xffffffffU, mine, j);
@@ -222,12 +238,31 @@ __device__ inline double ascending_sum(const double* in, std::int64_t count) {
   return total;
 }
 
+/// Puts the sum of each group of a GroupedSum where its first term was.
+template <int kWarp>
+__global__ void __launch_bounds__(kThreads)
+    group_sums_kernel(std::int64_t items, std::int64_t count, double* partial) {
+  const std::int64_t groups = math::ceil_div(count, math::kSumGroup);
+  const std::int64_t step = global_threads() / kWarp;
+  for (std::int64_t id = global_thread() / kWarp; id < items * groups; id += step) {
+    const std::int64_t item = math::quotient(id, groups);
+    const std::int64_t first = (id - item * groups) * math::kSumGroup;
+    const std::int64_t left = count - first;
+    double* in = partial + item * count + first;
+    const double sum = ascending_sum(in, left < math::kSumGroup ? left : math::kSumGroup, 1);
+    // Every lane's terms have been taken by then.
+    if (threadIdx.x % kWarp == 0) *in = sum;
+  }
+}
+
+/// Of `count` terms an item, each `stride` after the other.
 template <typename Finish>
 __global__ void __launch_bounds__(kThreads)
-    totals_kernel(std::int64_t items, std::int64_t count, const double* partial, Finish finish) {
+    totals_kernel(std::int64_t items, std::int64_t count, std::int64_t stride,
+                  std::int64_t item_stride, const double* partial, Finish finish) {
   const std::int64_t step = global_threads() / 32;
   for (std::int64_t item = global_thread() / 32; item < items; item += step) {
-    const double total = ascending_sum(partial + item * count, count);
+    const double total = ascending_sum(partial + item * item_stride, count, stride);
     if (threadIdx.x % 32 == 0) finish(item, total);
   }
 }
@@ -251,7 +286,7 @@ __global__ void __launch_bounds__(kThreads)
     column_chunks_kernel(std::int64_t rows, std::int64_t cols, Value value, double* partial) {
   const std::int64_t chunks = math::ceil_div(rows, math::kChunkRows);
   for (std::int64_t id = global_thread(); id < chunks * cols; id += global_threads()) {
-    const std::int64_t chunk = id / cols;
+    const std::int64_t chunk = math::quotient(id, cols);
     const std::int64_t col = id - chunk * cols;
     const std::int64_t first = chunk * math::kChunkRows;
     const std::int64_t last = first + math::kChunkRows < rows ? first + math::kChunkRows : rows;
@@ -272,13 +307,23 @@ inline double* scratch_doubles(std::int64_t count) {
   return static_cast<double*>(workspace(static_cast<std::size_t>(count) * sizeof(double)));
 }
 
-/// finish(item, total) for each of `items` runs of `count` partial sums, added in ascending order.
+/// finish(item, total) for each of `items` runs of `count` partial sums, added as a GroupedSum;
+/// where there are several groups, `partial` is written to.
 template <typename Finish>
-void totals(std::string_view kernel, std::int64_t items, std::int64_t count, const double* partial,
+void totals(std::string_view kernel, std::int64_t items, std::int64_t count, double* partial,
             const Finish& finish) {
   if (items <= 0) return;
-  detail::totals_kernel<<<grid_for(items, kThreads / 32), kThreads, 0, stream()>>>(items, count,
-                                                                                   partial, finish);
+  std::int64_t terms = count;
+  std::int64_t stride = 1;
+  if (count > math::kSumGroup) {
+    terms = math::ceil_div(count, math::kSumGroup);
+    stride = math::kSumGroup;
+    detail::group_sums_kernel<32>
+        <<<grid_for(items * terms, kThreads / 32), kThreads, 0, stream()>>>(items, count, partial);
+    check_launch(kernel);
+  }
+  detail::totals_kernel<<<grid_for(items, kThreads / 32), kThreads, 0, stream()>>>(
+      items, terms, stride, count, partial, finish);
   check_launch(kernel);
 }
 

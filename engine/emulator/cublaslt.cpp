@@ -1,5 +1,5 @@
-// cuBLASLt as far as the engine uses it: it proposes algorithms, the forbidden one among them, and
-// refuses calls that do not fit the algorithm that they name.
+// cuBLASLt as far as the engine uses it: it proposes algorithms, the forbidden one and some that
+// cannot be run among them, and refuses calls that do not fit the algorithm that they name.
 
 #include <cublasLt.h>
 
@@ -10,8 +10,14 @@
 #include <vector>
 
 #include "engine/emulator/stream.h"
+#include "engine/math/bfloat16.h"
 
 namespace {
+
+using rematch::math::BFloat16;
+
+/// The most that an algorithm asks of a pointer.
+constexpr std::uint32_t kWidestAccess = 16;
 
 struct Layout {
   cudaDataType_t type;
@@ -41,6 +47,8 @@ struct Algorithm {
   std::uint32_t scheme;
   std::uint32_t alignment;
   std::uint64_t scratch;
+  /// Proposed in good faith, and refused when it is run.
+  bool fails;
   /// Of the problem that it was proposed for.
   std::uint64_t problem;
 };
@@ -88,9 +96,10 @@ bool fits(const Operation& o, const Layout& a, const Layout& b, const Layout& d)
   const bool tb = o.b_transposed == CUBLAS_OP_T;
   const bool is_double = d.type == CUDA_R_64F;
   const bool types =
-      a.type == d.type && b.type == d.type && o.scale == d.type &&
-      (is_double ? o.compute == CUBLAS_COMPUTE_64F
-                 : o.compute == CUBLAS_COMPUTE_32F || o.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
+      a.type == d.type && b.type == d.type && o.scale == (is_double ? CUDA_R_64F : CUDA_R_32F) &&
+      (d.type == CUDA_R_16BF ? o.compute == CUBLAS_COMPUTE_32F
+       : is_double           ? o.compute == CUBLAS_COMPUTE_64F
+                   : o.compute == CUBLAS_COMPUTE_32F || o.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
   const auto strides = [](const Layout& l) {
     return l.stride >= static_cast<std::int64_t>(std::max<std::uint64_t>(l.rows, 1));
   };
@@ -104,8 +113,8 @@ struct Product {
   Layout la;
   Layout lb;
   Layout ld;
-  T alpha;
-  T beta;
+  double alpha;
+  double beta;
   const T* a;
   const T* b;
   const T* c;
@@ -121,23 +130,29 @@ struct Product {
     for (std::int64_t j = 0; j < n; ++j) {
       std::fill(column.begin(), column.end(), 0.0);
       for (std::int64_t p = 0; p < k; ++p) {
-        const double factor = tb ? b[p * lb.stride + j] : b[j * lb.stride + p];
+        const auto factor = static_cast<double>(tb ? b[p * lb.stride + j] : b[j * lb.stride + p]);
         for (std::int64_t i = 0; i < m; ++i) {
           column[static_cast<std::size_t>(i)] +=
               factor * static_cast<double>(ta ? a[i * la.stride + p] : a[p * la.stride + i]);
         }
       }
       for (std::int64_t i = 0; i < m; ++i) {
-        T value = static_cast<T>(static_cast<double>(alpha) * column[static_cast<std::size_t>(i)]);
-        if (beta != T(0)) value += beta * c[j * ld.stride + i];
+        double value = alpha * column[static_cast<std::size_t>(i)];
+        if (beta != 0) value += beta * static_cast<double>(c[j * ld.stride + i]);
         if (operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {
-          value += static_cast<const T*>(operation.bias)[i];
+          value += static_cast<double>(static_cast<const T*>(operation.bias)[i]);
         }
-        d[j * ld.stride + i] = value;
+        d[j * ld.stride + i] = static_cast<T>(value);
       }
     }
   }
 };
+
+/// A factor, which has the type that products are scaled in.
+double factor_at(const void* from, cudaDataType_t type) {
+  return type == CUDA_R_64F ? *static_cast<const double*>(from)
+                            : static_cast<double>(*static_cast<const float*>(from));
+}
 
 template <typename T>
 void run(cudaStream_t stream, const Operation& o, const Layout& a, const Layout& b, const Layout& d,
@@ -145,7 +160,7 @@ void run(cudaStream_t stream, const Operation& o, const Layout& a, const Layout&
          void* pd) {
   rematch::emulator::launch_kernel(
       stream, "cublasLtMatmul",
-      Product<T>{o, a, b, d, *static_cast<const T*>(alpha), *static_cast<const T*>(beta),
+      Product<T>{o, a, b, d, factor_at(alpha, o.scale), factor_at(beta, o.scale),
                  static_cast<const T*>(pa), static_cast<const T*>(pb), static_cast<const T*>(pc),
                  static_cast<T*>(pd)});
 }
@@ -168,6 +183,8 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
       return "CUBLAS_STATUS_INVALID_VALUE";
     case CUBLAS_STATUS_NOT_SUPPORTED:
       return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
     default:
       return "CUBLAS_STATUS_EXECUTION_FAILED";
   }
@@ -271,6 +288,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
   const bool adds_bias = o.epilogue == CUBLASLT_EPILOGUE_BIAS;
   // Not all of the real one's algorithms can do it either.
   if (adds_bias && d.type == CUDA_R_64F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Nor is that the only way in which a search may fail.
+  if (adds_bias && d.cols == 1) return CUBLAS_STATUS_INTERNAL_ERROR;
   const std::uint32_t alignment = *std::min_element(p.alignment.begin(), p.alignment.end());
   if (adds_bias && reinterpret_cast<std::uintptr_t>(o.bias) % alignment != 0) {
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -286,13 +305,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
     result.workspaceSize = algorithm.scratch;
     result.state = state;
   };
-  propose(CUBLAS_STATUS_SUCCESS, {CUBLASLT_REDUCTION_SCHEME_INPLACE, alignment, 0, problem});
-  propose(CUBLAS_STATUS_NOT_SUPPORTED, {CUBLASLT_REDUCTION_SCHEME_NONE, alignment, 0, problem});
+  const auto plain = CUBLASLT_REDUCTION_SCHEME_NONE;
+  propose(CUBLAS_STATUS_SUCCESS, {CUBLASLT_REDUCTION_SCHEME_INPLACE, alignment, 0, false, problem});
+  propose(CUBLAS_STATUS_NOT_SUPPORTED, {plain, alignment, 0, false, problem});
+  // Two that pass the search and not the run: one asks for more than the preference promises.
+  propose(CUBLAS_STATUS_SUCCESS, {plain, alignment, 0, true, problem});
+  propose(CUBLAS_STATUS_SUCCESS, {plain, kWidestAccess, 0, d.rows % 2 == 0, problem});
   if ((p.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0 && a.rows * a.cols > 4096) {
     propose(CUBLAS_STATUS_SUCCESS,
-            {CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment, split, problem});
+            {CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment, split, false, problem});
   }
-  propose(CUBLAS_STATUS_SUCCESS, {CUBLASLT_REDUCTION_SCHEME_NONE, alignment, 0, problem});
+  propose(CUBLAS_STATUS_SUCCESS, {plain, alignment, 0, false, problem});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -326,17 +349,27 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool adds_bias = o.epilogue == CUBLASLT_EPILOGUE_BIAS;
-  for (const void* p : {a, b, c, static_cast<const void*>(d), adds_bias ? o.bias : a}) {
-    if (p == nullptr || reinterpret_cast<std::uintptr_t>(p) % chosen.alignment != 0) {
-      return CUBLAS_STATUS_INVALID_VALUE;
+  if (chosen.fails) return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (const void* p : {a, b, c, static_cast<const void*>(d)}) {
+    if (p == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    if (reinterpret_cast<std::uintptr_t>(p) % chosen.alignment != 0) {
+      return CUBLAS_STATUS_NOT_SUPPORTED;
     }
+  }
+  // No preference speaks of the bias: kernels read it in the widest way, wherever it is.
+  if (adds_bias && reinterpret_cast<std::uintptr_t>(o.bias) % kWidestAccess != 0) {
+    rematch::emulator::enqueue(stream, [] { rematch::emulator::lose(cudaErrorMisalignedAddress); });
+    return CUBLAS_STATUS_SUCCESS;
   }
   if (chosen.scratch > 0) {
     // What is not the caller's would be overwritten, and what is left there is of no use.
     rematch::emulator::enqueue(stream,
                                [scratch, chosen] { std::memset(scratch, 0xff, chosen.scratch); });
   }
-  const auto launch = dd.type == CUDA_R_64F ? run<double> : run<float>;
+  rematch::emulator::count(rematch::emulator::Asked::product);
+  const auto launch = dd.type == CUDA_R_64F    ? run<double>
+                      : dd.type == CUDA_R_16BF ? run<BFloat16>
+                                               : run<float>;
   launch(stream, o, da, db, dd, alpha, beta, a, b, c, d);
   return rematch::emulator::outcome() == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                      : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -16,6 +16,7 @@
 
 #include "engine/cuda/testing/described_devices.h"
 #include "engine/emulator/stream.h"
+#include "engine/math/bfloat16.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -29,6 +30,8 @@ struct Record {
   cudnnBackendDescriptorType_t type{};
   std::map<cudnnBackendAttributeName_t, std::vector<std::byte>> values;
   std::map<cudnnBackendAttributeName_t, std::shared_ptr<const Record>> parts;
+  /// The second of two: of a graph, what is done with the convolution's sums.
+  std::shared_ptr<const Record> second;
 
   template <typename T>
   [[nodiscard]] std::vector<T> get(cudnnBackendAttributeName_t name) const {
@@ -95,6 +98,7 @@ std::size_t size_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_VOID_PTR:
       return 8;
     case CUDNN_TYPE_CHAR:
+    case CUDNN_TYPE_BOOLEAN:
       return 1;
     default:
       return 4;
@@ -183,6 +187,8 @@ struct Arrays {
   void* x;
   void* w;
   void* y;
+  /// Null where none is added.
+  const void* bias;
 };
 
 template <typename T>
@@ -196,6 +202,13 @@ void compute(cudnnBackendDescriptorType_t type, const Convolution& c, const Arra
   std::vector<double> sums(static_cast<std::size_t>(elements(forward    ? c.y
                                                              : to_input ? c.x
                                                                         : c.w)));
+  if (arrays.bias != nullptr) {
+    const auto* const bias = static_cast<const T*>(arrays.bias);
+    const std::int64_t plane = c.y[2] * c.y[3];
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = static_cast<double>(bias[static_cast<std::int64_t>(i) / plane % c.y[1]]);
+    }
+  }
   const auto add = [&](std::int64_t at, T a, T b) {
     sums[static_cast<std::size_t>(at)] += static_cast<double>(a) * static_cast<double>(b);
   };
@@ -262,7 +275,9 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
                     static_cast<const void*>(&device));
   }
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-    record->parts[name] = records().of(*static_cast<const cudnnBackendDescriptor_t*>(values));
+    const auto* const given = static_cast<const cudnnBackendDescriptor_t*>(values);
+    record->parts[name] = records().of(given[0]);
+    if (count == 2) record->second = records().of(given[1]);
   } else {
     const auto* const bytes = static_cast<const std::byte*>(values);
     record->values[name].assign(bytes, bytes + size_of(type) * static_cast<std::size_t>(count));
@@ -312,8 +327,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Pass names = pass_of(operation.type);
   const Record& convolution = operation.part(names.convolution);
   const Record& x = operation.part(names.x);
-  const bool is_double =
-      x.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)[0] == CUDNN_DATA_DOUBLE;
+  const auto element = x.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)[0];
+  const bool is_double = element == CUDNN_DATA_DOUBLE;
   if (is_double ? !is_plain_sum<double>(operation, names)
                 : !is_plain_sum<float>(operation, names)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
@@ -334,8 +349,13 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     return found;
   };
   const Record& w = operation.part(names.w);
-  const Record& y = operation.part(names.y);
-  const Arrays arrays{pointer_of(x), pointer_of(w), pointer_of(y)};
+  const Record* const addition = graph.second.get();
+  const Record& y = addition == nullptr ? operation.part(names.y)
+                                        : addition->part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  const void* const bias = addition == nullptr
+                               ? nullptr
+                               : pointer_of(addition->part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+  const Arrays arrays{pointer_of(x), pointer_of(w), pointer_of(y), bias};
   if (!is_aligned) return CUDNN_STATUS_BAD_PARAM;
 
   const Convolution c{x.get<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
@@ -350,16 +370,20 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   void* const scratch = packed->get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0];
   if (scratch_bytes > 0 && scratch == nullptr) return CUDNN_STATUS_BAD_PARAM;
   if (rematch::emulator::outcome() != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
+  rematch::emulator::count(rematch::emulator::Asked::product);
   rematch::emulator::launch_kernel(
       handle->stream, "cudnnBackendExecute",
-      [type = operation.type, c, arrays, is_double, scratch, scratch_bytes] {
+      [type = operation.type, c, arrays, element, scratch, scratch_bytes] {
         // The ends of what the plan may use are overwritten, so that no code relies on it.
         if (scratch_bytes > 0) {
           auto* const first = static_cast<unsigned char*>(scratch);
           first[0] = 0xff;
           first[scratch_bytes - 1] = 0xff;
         }
-        is_double ? compute<double>(type, c, arrays) : compute<float>(type, c, arrays);
+        const auto work = element == CUDNN_DATA_DOUBLE     ? compute<double>
+                          : element == CUDNN_DATA_BFLOAT16 ? compute<rematch::math::BFloat16>
+                                                           : compute<float>;
+        work(type, c, arrays);
       });
   return rematch::emulator::outcome() == cudaSuccess ? CUDNN_STATUS_SUCCESS
                                                      : CUDNN_STATUS_EXECUTION_FAILED;

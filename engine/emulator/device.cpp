@@ -46,7 +46,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
-  *value = attribute == cudaDevAttrMultiProcessorCount ? kProcessors : 0;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = kProcessors;
+      break;
+    case cudaDevAttrMpsEnabled:
+      *value = 0;
+      break;
+    // Where this is so, a copy may read its source as late as it likes: the harder case.
+    case cudaDevAttrPageableMemoryAccess:
+      *value = 1;
+      break;
+    default:
+      return failed(cudaErrorInvalidValue);
+  }
   return cudaSuccess;
 }
 

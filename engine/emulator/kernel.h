@@ -73,6 +73,7 @@ namespace rematch::emulator {
 template <typename Body>
 void launch(unsigned blocks, int threads, int /*shared*/, cudaStream_t stream, Body body) {
   if (blocks == 0 || threads <= 0 || threads > 1024) return refuse(cudaErrorInvalidConfiguration);
+  count(Asked::kernel);
   // The name tells the function object of a generic kernel as well.
   launch_kernel(stream, __PRETTY_FUNCTION__, [blocks, threads, body] {
     run_grid(blocks, static_cast<unsigned>(threads), body);

@@ -161,6 +161,11 @@ Ends ends(cudaMemcpyKind kind) {
           kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice};
 }
 
+Asked asked_by(Ends e) {
+  if (!e.from_device) return Asked::upload;
+  return e.to_device ? Asked::copy : Asked::download;
+}
+
 /// Whether both ends are where `kind` says.
 bool is_right(void* to, const void* from, std::size_t bytes, Ends e) {
   const auto end_is_right = [bytes](const void* at, bool on_device) {
@@ -315,6 +320,7 @@ cudaError_t cudaFreeHost(void* block) {
   if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (block == nullptr) return cudaSuccess;
+  if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   Device& d = device();
   const auto found = d.pinned.find(static_cast<std::byte*>(block));
   if (found == d.pinned.end()) return failed(cudaErrorInvalidValue);
@@ -336,14 +342,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (bytes == 0) return cudaSuccess;
   const Ends e = ends(kind);
   if (!is_right(to, from, bytes, e)) return failed(cudaErrorInvalidValue);
-  if (s->capture == nullptr && !e.from_device && !is_pinned(from, bytes)) {
-    // What cannot be read by the device is staged before the call returns.
-    const auto* const first = static_cast<const std::byte*>(from);
-    enqueue(s, [to, staged = std::vector<std::byte>(first, first + bytes)] {
-      std::memcpy(to, staged.data(), staged.size());
-    });
-    return cudaSuccess;
-  }
+  count(asked_by(e));
+  // The device can read pageable memory (cudaDevAttrPageableMemoryAccess), so nothing is staged:
+  // the source is read when the copy runs.
   enqueue(s, [=] { std::memcpy(to, from, bytes); });
   // What cannot be written by the device is there when the call returns.
   if (s->capture == nullptr && !e.to_device && !is_pinned(to, bytes)) drain(s);
@@ -354,7 +355,9 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
-  if (!is_right(to, from, bytes, ends(kind))) return failed(cudaErrorInvalidValue);
+  const Ends e = ends(kind);
+  if (!is_right(to, from, bytes, e)) return failed(cudaErrorInvalidValue);
+  count(asked_by(e));
   const Unlocked memory;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
@@ -365,6 +368,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   const std::lock_guard hold(device_lock());
   if (bytes == 0) return cudaSuccess;
   if (!is_on_device(to, bytes) && !is_pinned(to, bytes)) return failed(cudaErrorInvalidValue);
+  count(Asked::fill);
   enqueue(s, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
@@ -374,6 +378,7 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   const std::lock_guard hold(device_lock());
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!is_on_device(to, bytes)) return failed(cudaErrorInvalidValue);
+  count(Asked::fill);
   const Unlocked memory;
   std::memset(to, value, bytes);
   return cudaSuccess;

@@ -1,6 +1,7 @@
 #include "engine/emulator/stream.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +18,7 @@ namespace {
 thread_local cudaError_t last = cudaSuccess;
 /// Of the process.
 std::atomic<cudaError_t> lost{cudaSuccess};
+std::array<std::atomic<std::int64_t>, kAskedCount> asked;
 /// Those that the calling thread has begun and not ended.
 thread_local std::vector<CUgraph_st*> captures;
 
@@ -128,6 +130,8 @@ void launch_kernel(cudaStream_t s, std::string_view name, Task task) {
   (void)outcome();
 }
 
+void count(Asked what) { ++asked[static_cast<std::size_t>(what)]; }
+
 void enqueue(cudaStream_t s, Task task) {
   const std::lock_guard hold(device_lock());
   if (s == nullptr) {
@@ -173,6 +177,11 @@ bool forbidden_in_capture() {
 
 using namespace rematch::emulator;
 
+/// For tests, which look it up by name: a program need not know what device it has.
+extern "C" std::int64_t rematch_emulator_asked(int what) {
+  return asked[static_cast<std::size_t>(what)];
+}
+
 cudaError_t cudaGetLastError() {
   if (outcome() != cudaSuccess) return outcome();
   return std::exchange(last, cudaSuccess);
@@ -200,6 +209,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t s, unsigned* flags) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   if (outcome() != cudaSuccess) return outcome();
   if (s != nullptr && s->capture != nullptr) return spoil(s);
+  count(Asked::wait);
   drain(s);
   return outcome();
 }
@@ -207,6 +217,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 cudaError_t cudaDeviceSynchronize() {
   if (outcome() != cudaSuccess) return outcome();
   if (forbidden_in_capture()) return failed(cudaErrorStreamCaptureUnsupported);
+  count(Asked::wait);
   drain_all();
   return outcome();
 }
@@ -251,11 +262,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (outcome() != cudaSuccess) return outcome();
+  const std::lock_guard hold(device_lock());
+  if (event->capture != nullptr) return failed(cudaErrorCapturedEvent);
+  if (event->stream == nullptr || event->stream->done >= event->after) return cudaSuccess;
+  return failed(cudaErrorNotReady);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
   if (event->capture != nullptr) return failed(cudaErrorCapturedEvent);
   if (event->stream == nullptr) return cudaSuccess;
+  count(Asked::wait);
   const Unlocked memory;
   run_until(event->stream, event->after);
   return outcome();

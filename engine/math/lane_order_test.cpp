@@ -17,7 +17,7 @@ using cpu::testing::values;
 template <typename T>
 double by_lanes(const std::vector<T>& x, std::int64_t run) {
   const auto total = static_cast<std::int64_t>(x.size());
-  double sum = 0;
+  GroupedSum<double> sum;
   for (std::int64_t b = 0; b < ceil_div(total, kSumBlock); ++b) {
     T lanes[kSumLanes];
     for (std::int64_t l = 0; l < kSumLanes; ++l) {
@@ -28,9 +28,9 @@ double by_lanes(const std::vector<T>& x, std::int64_t run) {
     for (std::int64_t half = kSumLanes / 2; half > 0; half /= 2) {
       for (std::int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
     }
-    sum += static_cast<double>(lanes[0]);
+    sum.add(static_cast<double>(lanes[0]));
   }
-  return sum;
+  return sum.total();
 }
 
 TEMPLATE_TEST_CASE("lane_of_block gives every lane what LaneSum gives it", "", float, double) {
@@ -46,6 +46,60 @@ TEMPLATE_TEST_CASE("lane_of_block gives every lane what LaneSum gives it", "", f
       CHECK(same_bits(std::vector<double>{by_lanes(x, run)}, std::vector<double>{sum.total()}));
     }
   }
+}
+
+TEST_CASE("a grouped sum is the plain one up to 256 terms, and one of groups beyond") {
+  auto x = values<double>(256 * 256 + 300, 8);
+  // Every sum of these rounds.
+  for (double& each : x) each /= 3;
+  for (const std::size_t n : {0, 1, 255, 256, 257, 511, 512, 513, 65536, 65537, 65836}) {
+    CAPTURE(n);
+    GroupedSum<double> sum;
+    double plain = 0;
+    double groups = 0;
+    for (std::size_t first = 0; first < n; first += 256) {
+      double group = 0;
+      for (std::size_t i = first; i < std::min(n, first + 256); ++i) {
+        sum.add(x[i]);
+        plain += x[i];
+        group += x[i];
+      }
+      groups += group;
+    }
+    CHECK(same_bits(std::vector<double>{sum.total()}, std::vector<double>{groups}));
+    if (n <= 256) CHECK(same_bits(std::vector<double>{groups}, std::vector<double>{plain}));
+    // Else the order would not show.
+    if (n > 60000) CHECK(plain != groups);
+  }
+}
+
+/// A number that counts the additions on the way to it that had to wait for each other.
+struct Depth {
+  int steps = 0;
+  Depth& operator+=(const Depth& other) {
+    steps = std::max(steps, other.steps) + 1;
+    return *this;
+  }
+};
+
+TEST_CASE("the longest chain of additions of a sum does not grow with all of its elements") {
+  const auto chain = [](std::int64_t n) {
+    GroupedSum<Depth> sum;
+    for (std::int64_t b = 0; b < ceil_div(n, kSumBlock); ++b) {
+      Depth lane = lane_chain(Depth{}, b * kSumBlock, std::min(n, (b + 1) * kSumBlock), 0,
+                              [](auto) { return Depth{}; });
+      for (std::int64_t half = kSumLanes / 2; half > 0; half /= 2) lane += lane;
+      sum.add(lane);
+    }
+    return sum.total().steps;
+  };
+  CHECK(chain(4096) == 64 + 4 + 4 + 1);
+  CHECK(chain(262144) == 64 + 4 + 256 + 2);
+  CHECK(chain(std::int64_t{1} << 26) == 64 + 4 + 256 + 256 + 1);
+  // As many terms as rows, as the loss of that many rows has.
+  GroupedSum<Depth> rows;
+  for (int r = 0; r < 65536; ++r) rows.add({});
+  CHECK(rows.total().steps == 256 + 256 + 1);
 }
 
 TEST_CASE("no lane is longer than the error bound counts on") {

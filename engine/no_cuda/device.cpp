@@ -28,6 +28,7 @@ std::int64_t direct_products() { return kDirectProducts; }
 void set_direct_products(std::int64_t) {}
 std::string_view to_string(Backend) { return "none"; }
 std::int64_t backend_calls(Backend) { return 0; }
+Operations operations() { return {}; }
 void copy_to_device(void*, const void*, std::int64_t) { require_device("copy_to_device"); }
 void copy_to_host(void*, const void*, std::int64_t) { require_device("copy_to_host"); }
 void synchronize() { require_device("synchronize"); }

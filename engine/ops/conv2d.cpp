@@ -15,9 +15,22 @@ Tensor scratch_for(const cpu::Conv2dShape& shape, const Tensor& x) {
   return Tensor::empty({on_host ? cpu::conv2d_scratch_elements(shape) : 0}, x.dtype());
 }
 
-// As in linear.cpp: bfloat16 operands are upcast for the kernels, and results rounded.
+using math::BFloat16;
+
+std::int64_t products_of(const cpu::Conv2dShape& s) {
+  return s.n * s.out_h() * s.out_w() * s.out_c * s.c * s.kh * s.kw;
+}
+
+// As in linear.cpp: bfloat16 operands are upcast for most kernels, and results rounded.
 Tensor forward(const cpu::Conv2dShape& s, const Tensor& x, const Tensor& weight,
                const Tensor& bias) {
+  if (multiplies_as_it_is(x, products_of(s))) {
+    Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
+    REMATCH_DEVICE_KERNEL(x, conv2d_forward<BFloat16>, s, x.data<BFloat16>(),
+                          weight.data<BFloat16>(), bias.defined() ? bias.data<BFloat16>() : nullptr,
+                          nullptr, y.data<BFloat16>());
+    return y;
+  }
   if (is_bfloat16(x)) {
     return cast_values(forward(s, wide_values(x), wide_values(weight), wide_values(bias)),
                        DType::bfloat16);
@@ -47,6 +60,13 @@ class Conv2dBackward final : public Node {
   }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
     const DType dtype = grads_out[0].dtype();
+    if (multiplies_as_it_is(grads_out[0], products_of(shape_))) {
+      multiply_as_it_is(grads_out[0], grads_in);
+      if (needs(2)) {
+        grads_in[2] = cast_values(bias_gradient(wide_values(std::move(grads_out[0]))), dtype);
+      }
+      return;
+    }
     const Tensor gy = wide_values(std::move(grads_out[0]));
     const auto& s = shape_;
     for_floating(gy.dtype(), name(), [&]<class T>() {
@@ -67,15 +87,34 @@ class Conv2dBackward final : public Node {
                        grads_in[1].data<T>());
         grads_in[1] = cast_values(std::move(grads_in[1]), dtype);
       }
-      if (needs(2)) {
-        grads_in[2] = Tensor::empty({s.out_c}, gy.dtype());
-        REMATCH_KERNEL(gy, conv2d_grad_bias<T>, s, gy.data<T>(), grads_in[2].data<T>());
-        grads_in[2] = cast_values(std::move(grads_in[2]), dtype);
-      }
     });
+    if (needs(2)) grads_in[2] = cast_values(bias_gradient(gy), dtype);
   }
 
  private:
+  Tensor bias_gradient(const Tensor& gy) const {
+    Tensor sums = Tensor::empty({shape_.out_c}, gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      REMATCH_KERNEL(gy, conv2d_grad_bias<T>, shape_, gy.data<T>(), sums.data<T>());
+    });
+    return sums;
+  }
+  void multiply_as_it_is(const Tensor& gy, std::span<Tensor> grads_in) {
+    const auto& s = shape_;
+    if (needs(0)) {
+      const Tensor weight = weight_.get(name());
+      grads_in[0] = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
+      REMATCH_DEVICE_KERNEL(gy, conv2d_grad_input, s, gy.data<BFloat16>(), weight.data<BFloat16>(),
+                            static_cast<BFloat16*>(nullptr), grads_in[0].data<BFloat16>());
+    }
+    if (needs(1)) {
+      const Tensor x = x_.get(name());
+      grads_in[1] = Tensor::empty({s.out_c, s.c, s.kh, s.kw}, gy.dtype());
+      REMATCH_DEVICE_KERNEL(gy, conv2d_grad_weight, s, gy.data<BFloat16>(), x.data<BFloat16>(),
+                            static_cast<BFloat16*>(nullptr), grads_in[1].data<BFloat16>());
+    }
+  }
+
   cpu::Conv2dShape shape_;
   SavedTensor x_;
   SavedTensor weight_;

@@ -9,17 +9,26 @@
 namespace rematch {
 namespace {
 
-// The kernels know no bfloat16: such operands are upcast for them, into memory that is theirs
-// while they run, and what they computed is rounded.
+// Most kernels know no bfloat16: such operands are upcast for them, into memory that is theirs
+// while they run, and what they computed is rounded. Large products on a device do know it.
+
+using math::BFloat16;
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const std::int64_t n = x.shape()[0];
+  const std::int64_t k = x.shape()[1];
+  const std::int64_t m = weight.shape()[0];
+  if (multiplies_as_it_is(x, n * k * m)) {
+    Tensor y = Tensor::empty({n, m}, x.dtype());
+    REMATCH_DEVICE_KERNEL(x, linear_forward<BFloat16>, x.data<BFloat16>(), weight.data<BFloat16>(),
+                          bias.defined() ? bias.data<BFloat16>() : nullptr, y.data<BFloat16>(), n,
+                          k, m);
+    return y;
+  }
   if (is_bfloat16(x)) {
     return cast_values(forward(wide_values(x), wide_values(weight), wide_values(bias)),
                        DType::bfloat16);
   }
-  const std::int64_t n = x.shape()[0];
-  const std::int64_t k = x.shape()[1];
-  const std::int64_t m = weight.shape()[0];
   Tensor y = Tensor::empty({n, m}, x.dtype());
   for_floating(x.dtype(), "linear", [&]<class T>() {
     REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
@@ -43,6 +52,13 @@ class LinearBackward final : public Node {
   }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
     const DType dtype = grads_out[0].dtype();
+    if (multiplies_as_it_is(grads_out[0], batch_ * in_ * out_)) {
+      multiply_as_it_is(grads_out[0], grads_in);
+      if (needs(2)) {
+        grads_in[2] = cast_values(bias_gradient(wide_values(std::move(grads_out[0]))), dtype);
+      }
+      return;
+    }
     const Tensor gy = wide_values(std::move(grads_out[0]));
     for_floating(gy.dtype(), name(), [&]<class T>() {
       if (needs(0)) {
@@ -59,15 +75,33 @@ class LinearBackward final : public Node {
                        batch_, in_, out_);
         grads_in[1] = cast_values(std::move(grads_in[1]), dtype);
       }
-      if (needs(2)) {
-        grads_in[2] = Tensor::empty({out_}, gy.dtype());
-        REMATCH_KERNEL(gy, sum_rows<T>, gy.data<T>(), grads_in[2].data<T>(), batch_, out_);
-        grads_in[2] = cast_values(std::move(grads_in[2]), dtype);
-      }
     });
+    if (needs(2)) grads_in[2] = cast_values(bias_gradient(gy), dtype);
   }
 
  private:
+  Tensor bias_gradient(const Tensor& gy) const {
+    Tensor sums = Tensor::empty({out_}, gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      REMATCH_KERNEL(gy, sum_rows<T>, gy.data<T>(), sums.data<T>(), batch_, out_);
+    });
+    return sums;
+  }
+  void multiply_as_it_is(const Tensor& gy, std::span<Tensor> grads_in) {
+    if (needs(0)) {
+      const Tensor weight = weight_.get(name());
+      grads_in[0] = Tensor::empty({batch_, in_}, gy.dtype());
+      REMATCH_DEVICE_KERNEL(gy, linear_grad_input, gy.data<BFloat16>(), weight.data<BFloat16>(),
+                            grads_in[0].data<BFloat16>(), batch_, in_, out_);
+    }
+    if (needs(1)) {
+      const Tensor x = x_.get(name());
+      grads_in[1] = Tensor::empty({out_, in_}, gy.dtype());
+      REMATCH_DEVICE_KERNEL(gy, linear_grad_weight, gy.data<BFloat16>(), x.data<BFloat16>(),
+                            grads_in[1].data<BFloat16>(), batch_, in_, out_);
+    }
+  }
+
   std::int64_t batch_;
   std::int64_t in_;
   std::int64_t out_;

@@ -36,8 +36,13 @@ inline Device kernel_device(const Tensor& t) {
   (kernel_device(tensor) == Device::cuda ? cuda::kernel(__VA_ARGS__, out) \
                                          : static_cast<void>(*(out) = cpu::kernel(__VA_ARGS__)))
 
+/// Calls cuda::kernel(...), for a tensor on the device, where the CPU has no such kernel.
+#define REMATCH_DEVICE_KERNEL(tensor, kernel, ...) \
+  (static_cast<void>(kernel_device(tensor)), cuda::kernel(__VA_ARGS__))
+
 #else
 
+#define REMATCH_DEVICE_KERNEL(tensor, kernel, ...) (static_cast<void>(kernel_device(tensor)))
 #define REMATCH_KERNEL(tensor, kernel, ...) \
   (static_cast<void>(kernel_device(tensor)), cpu::kernel(__VA_ARGS__))
 #define REMATCH_VALUE_KERNEL(tensor, out, kernel, ...) \

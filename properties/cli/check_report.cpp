@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/build/build_info.h"
+#include "engine/cuda/device.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/output/terminal.h"
@@ -13,6 +14,30 @@
 namespace rematch::cli {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+double per_case(const HuntResult& r, std::int64_t count) {
+  return static_cast<double>(count) / static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
+}
+
+constexpr std::string_view kSlowConvolutions = "slow_convolutions";
+
+std::int64_t slow_convolutions(const HuntResult& r) {
+  const auto at = r.device_work.find(std::string(kSlowConvolutions));
+  return at == r.device_work.end() ? 0 : at->second;
+}
+
+/// Kinds of a device's work that are no operations.
+bool is_operation(std::string_view kind) { return kind != "waits" && kind != kSlowConvolutions; }
+
+std::int64_t operations_of(const HuntResult& r) {
+  std::int64_t sum = 0;
+  for (const auto& [kind, count] : r.device_work) sum += is_operation(kind) ? count : 0;
+  return sum;
+}
+
+}  // namespace
 
 Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
   const HuntResult& r = outcome.hunt;
@@ -29,6 +54,12 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
   j["violating_cases"] = r.violations();
   j["record_hash"] = fmt::format("{:016x}", r.record_hash);
+  if (!r.device_work.empty()) {
+    Json& work = j["device_work_per_case"];
+    work["operations"] = per_case(r, operations_of(r));
+    for (const auto& [kind, count] : r.device_work) work[kind] = per_case(r, count);
+    if (slow_convolutions(r) > 0) j["warnings"] = {cuda::kSlowConvolutionWarning};
+  }
   j["laws"] = Json::object();
   for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
     if (!o.judged()[i]) continue;
@@ -112,6 +143,24 @@ std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
   return text;
 }
 
+/// "a case asks for 90.1 operations (80.0 kernels, ...) and 3.0 waits of the device".
+std::string device_work(const HuntResult& r) {
+  if (r.device_work.empty() || r.cases == 0) return {};
+  std::string kinds;
+  for (const auto& [kind, count] : r.device_work) {
+    if (!is_operation(kind)) continue;
+    kinds += fmt::format("{}{:.1f} {}", kinds.empty() ? "" : ", ", per_case(r, count), kind);
+  }
+  std::string text =
+      fmt::format("a case asks the device for {:.1f} operations ({}) and waits {:.1f} times\n",
+                  per_case(r, operations_of(r)), kinds, per_case(r, r.device_work.at("waits")));
+  if (slow_convolutions(r) > 0) {
+    text += fmt::format("warning: {} ({} of them)\n", cuda::kSlowConvolutionWarning,
+                        slow_convolutions(r));
+  }
+  return text;
+}
+
 /// The findings of a hunt with --keep-going, by law. Shrinking may turn a violation of one law into
 /// a violation of another.
 void print_findings_table(const HuntOptions& o, const HuntResult& r) {
@@ -189,6 +238,7 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   print_out(fmt::format("{} at {} cases/s on {}; record hash {:016x}\n", seconds_text(r.seconds),
                         grouped(static_cast<std::int64_t>(r.cases_per_second())),
                         counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));
+  print_out(device_work(r));
   if (const auto device = r.versions.find("device"); device != r.versions.end()) {
     print_out("device: " + device->second +
               "\nrecord hashes are comparable only where all of this is equal\n");

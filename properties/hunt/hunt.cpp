@@ -271,6 +271,7 @@ HuntResult hunt(const HuntOptions& options) {
   result.verdicts = total.verdicts;
   result.first_violated = total.first_violated;
   result.record_hash = total.record_hash;
+  result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
   // Where a worker was lost, that is why little was judged.

@@ -114,6 +114,8 @@ struct HuntResult {
   std::string why_not_judged;
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;
+  /// Of the cases, without what was shrunk.
+  DeviceWork device_work;
   /// By law: number of cases in which it was the first violated law.
   std::vector<std::uint64_t> first_violated;
   /// In the order of laws(), the most frequent of a law first. What the profile explains is not

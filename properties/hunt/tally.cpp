@@ -11,6 +11,7 @@ void Tally::add(Tally next, std::size_t kept_per_law) {
   if (not_judged == 0) why_not_judged = std::move(next.why_not_judged);
   not_judged += next.not_judged;
   record_hash += next.record_hash;
+  for (const auto& [kind, work] : next.device_work) device_work[kind] += work;
   for (std::size_t i = 0; i < features.size(); ++i) features[i] += next.features[i];
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     for (std::size_t v = 0; v < kVerdictCount; ++v) verdicts[i][v] += next.verdicts[i][v];

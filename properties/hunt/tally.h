@@ -24,6 +24,7 @@ struct Tally {
   std::vector<VerdictCounts> verdicts;
   std::vector<std::uint64_t> first_violated;
   std::uint64_t record_hash = 0;
+  DeviceWork device_work;
   /// In the order of the cases; of each law the first so many that are to be shrunk.
   std::vector<ViolatingCase> violating;
   /// By entry of the profile: cases that show it and nothing new, and the first of them.

@@ -49,6 +49,7 @@ Json json_of(const Tally& t) {
          {"why_not_judged", t.why_not_judged},
          // As text: other readers of JSON would round it.
          {"record_hash", fmt::format("{:016x}", t.record_hash)},
+         {"device_work", t.device_work},
          {"features", Json::object()},
          {"verdicts", Json::object()},
          {"first_violated", Json::object()},
@@ -203,6 +204,11 @@ Tally tally_from_json(const Json& json) {
   if (const auto [rest, error] = std::from_chars(hash.data(), end, t.record_hash, 16);
       hash.size() != 16 || error != std::errc() || rest != end) {
     fields.fail(fields.path("record_hash"), "16 hexadecimal digits", show_json(hash));
+  }
+  const Json& asked = fields.need("device_work");
+  const JsonFields work(kWhat, asked, fields.path("device_work"));
+  for (const auto& [kind, value] : asked.items()) {
+    t.device_work[kind] = work.integer<std::int64_t>(value, work.path(kind.c_str()));
   }
   read_by_name(fields, "features", place_of_feature,
                [&](std::size_t feature, const Json& value, const std::string& path) {

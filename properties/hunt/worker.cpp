@@ -52,6 +52,7 @@ class LocalWorker final : public Worker {
   void run_case(std::uint64_t index, const Case& c, Tally& tally) {
     const LawSet asked = options_.judged();
     ++tally.cases;
+    const DeviceWork before = subject_->device_work();
     Verdicts verdicts;
     GatherOptions gathering;
     gathering.laws = asked;
@@ -60,6 +61,10 @@ class LocalWorker final : public Worker {
     };
     try {
       verdicts = rematch::judge(c, *subject_, workspace_, gathering);
+      for (const auto& [kind, count] : subject_->device_work()) {
+        const auto known = before.find(kind);
+        tally.device_work[kind] += count - (known == before.end() ? 0 : known->second);
+      }
     } catch (const NotJudged& error) {
       if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
       return;

@@ -57,6 +57,10 @@ class SubjectBroken : public std::runtime_error {
 /// Names and versions of what an implementation consists of: "torch", "2.15.0".
 using Versions = std::map<std::string, std::string>;
 
+/// What runs have asked of a device: operations by kind ("kernels"), under "waits" how often the
+/// host waited for it, and under "slow_convolutions" how many convolutions ran on slow kernels.
+using DeviceWork = std::map<std::string, std::int64_t>;
+
 /// An implementation under test. To test your own: implement run(), declare what it implements and
 /// observes, and link rematch::properties. judge() (properties/hunt/gather.h) judges one case;
 /// hunt() (properties/hunt/hunt.h) judges random cases.
@@ -96,6 +100,8 @@ class Subject {
                      Facts& /*facts*/) const {
     return false;
   }
+  /// Of all runs so far; empty if the subject does not count.
+  virtual DeviceWork device_work() const { return {}; }
   /// Whether export_script() can write any.
   virtual bool exports() const { return false; }
   /// A script that shows `finding` (the law, the place, what was expected and what came) in the

@@ -343,8 +343,24 @@ bool EngineSubject::facts(const Case& c, const Geometry& geometry, const Record&
   return true;
 }
 
+DeviceWork EngineSubject::device_work() const {
+  if (!on_device()) return {};
+  return {{"kernels", asked_.kernels},     {"products", asked_.products},
+          {"fills", asked_.fills},         {"uploads", asked_.uploads},
+          {"downloads", asked_.downloads}, {"copies", asked_.copies},
+          {"waits", asked_.waits},         {"slow_convolutions", asked_.slow_convolutions}};
+}
+
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
                         Record& record) {
+  // The thread's count is that of all its subjects.
+  const cuda::Operations before = on_device() ? cuda::operations() : cuda::Operations{};
+  run_here(c, geometry, request, record);
+  if (on_device()) asked_ += cuda::operations() - before;
+}
+
+void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunRequest& request,
+                             Record& record) {
   record.clear();
   if (request.compare_layers) {
     if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();

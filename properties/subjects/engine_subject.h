@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/cuda/device.h"
 #include "properties/record/subject.h"
 
 namespace rematch {
@@ -42,10 +43,13 @@ class EngineSubject final : public Subject {
   bool may_vary() const override { return on_device(); }
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;
+  DeviceWork device_work() const override;
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override;
 
  private:
+  void run_here(const Case& c, const Geometry& geometry, const RunRequest& request, Record& record);
+
   EngineParts (*make_parts_)() = nullptr;
   EngineParts parts_;
   std::shared_ptr<Ledger> ledger_;
@@ -53,6 +57,7 @@ class EngineSubject final : public Subject {
   std::shared_ptr<Ledger> host_ledger_;
   /// For what a plan offloads.
   std::shared_ptr<Ledger> offload_ledger_;
+  cuda::Operations asked_;
 };
 
 }  // namespace rematch

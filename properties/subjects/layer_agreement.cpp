@@ -81,17 +81,32 @@ std::vector<NamedValues> run_alone(const Case& c, const Geometry& geometry, int 
   return seen;
 }
 
-/// The number of products in each sum of a layer that is a matrix product or a convolution, whose
-/// order a library chooses; 0 for what has the same bits on every device.
-std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::string_view what) {
+/// The multiply-adds of a layer that is a matrix product or a convolution, each of its passes.
+std::int64_t products_of(const Case& c, const Geometry& geometry, int layer) {
+  const auto index = static_cast<std::size_t>(layer);
+  const std::int64_t kernel = c.layers[index].kernel;
+  const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
+  const std::int64_t window = kernel > 0 ? kernel * kernel : 1;
+  return geometry.outputs[index][0].elements() * x[1] * window;
+}
+
+/// The number of products in each sum of a layer whose sums differ in their order from the CPU's; 0
+/// for what has the same bits on every device, small matrix products among it.
+std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::string_view what,
+                      Device device) {
   const auto index = static_cast<std::size_t>(layer);
   const LayerSpec& spec = c.layers[index];
   if (!layer_of(spec).low_precision) return 0;
+  const bool is_convolution = spec.kernel > 0;
+  if (!is_convolution && device == Device::cuda &&
+      products_of(c, geometry, layer) <= cuda::direct_products()) {
+    return 0;
+  }
   const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
   const Shape& y = geometry.outputs[index][0];
   std::int64_t window = 1;
   std::int64_t positions = y[0];
-  if (spec.kernel > 0) {
+  if (is_convolution) {
     window = spec.kernel * spec.kernel;
     positions *= y[2] * y[3];
   }
@@ -106,13 +121,10 @@ std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::s
 /// operands (the derivation is in engine/cuda/conv2d.h). Operands and gradients are in (-1, 1).
 double of_transforms(const Case& c, const Geometry& geometry, int layer, std::int64_t terms,
                      double u, Device device) {
-  const auto index = static_cast<std::size_t>(layer);
-  const LayerSpec& spec = c.layers[index];
+  const LayerSpec& spec = c.layers[static_cast<std::size_t>(layer)];
   if (spec.kernel == 0 || terms == 0) return 0;
-  const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
-  const std::int64_t products =
-      geometry.outputs[index][0].elements() * x[1] * spec.kernel * spec.kernel;
-  const bool on_cudnn = device == Device::cuda && products > cuda::direct_products();
+  const bool on_cudnn =
+      device == Device::cuda && products_of(c, geometry, layer) > cuda::direct_products();
   if (!on_cudnn) return 0;
   const double largest_weight = c.data == DataKind::small_integers ? 3 : 1;
   const auto n = static_cast<double>(terms);
@@ -172,7 +184,7 @@ std::vector<Agreement> compare_layers(const Case& c, const Geometry& geometry,
         all.push_back({layer, on_host[i].what + " is missing", 0, 0, 0, 0, false});
         break;
       }
-      const std::int64_t n = terms_of(c, geometry, layer, on_host[i].what);
+      const std::int64_t n = terms_of(c, geometry, layer, on_host[i].what, device->device());
       const double gamma = static_cast<double>(n) * u / (1 - static_cast<double>(n) * u);
       const Slack slack{2 * gamma / (1 - gamma),
                         of_transforms(c, geometry, layer, n, u, device->device())};

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "bench/fingerprint/fingerprint.h"
 #include "bench/steps/program/device_clock.h"
@@ -72,6 +73,7 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
     for (auto _ : state) step.run();
     return;
   }
+  const std::int64_t before = cuda::operations().slow_convolutions;
   DeviceClock clock;
   for (auto _ : state) {
     clock.start();
@@ -83,6 +85,13 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
   state.counters["device_used_peak_bytes"] = static_cast<double>(bytes.pool_used_peak);
   state.counters["device_reserved_peak_bytes"] = static_cast<double>(bytes.pool_reserved_peak);
   state.counters["workspace_bytes"] = static_cast<double>(bytes.workspaces);
+  const std::int64_t slow = cuda::operations().slow_convolutions - before;
+  state.counters["slow_convolutions"] =
+      static_cast<double>(slow) / static_cast<double>(state.iterations());
+  static bool warned = false;
+  if (slow > 0 && !std::exchange(warned, true)) {
+    std::cerr << "warning: " << cuda::kSlowConvolutionWarning << "\n";
+  }
 }
 
 void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines) {

@@ -134,14 +134,15 @@ void for_each_layout(const Check& check_layout) {
   }
 }
 
-/// Rows and columns: a half-warp a row, a block a row, more rows than threads, nothing.
+/// Rows and columns: a half-warp a row, a block a row, of few threads where there are many rows,
+/// more rows than threads, more than a group of blocks, nothing.
 struct Table {
   std::int64_t rows;
   std::int64_t cols;
 };
-inline constexpr Table kTables[] = {{0, 5},     {1, 1},     {3, 2},    {5, 16},     {17, 17},
-                                    {33, 100},  {128, 64},  {129, 31}, {1000, 130}, {7, 1023},
-                                    {7, 1024},  {7, 1025},  {3, 4000}, {2, 40000},  {300, 1500},
-                                    {70000, 3}, {5000, 257}};
+inline constexpr Table kTables[] = {{0, 5},     {1, 1},      {3, 2},      {5, 16},     {17, 17},
+                                    {33, 100},  {128, 64},   {129, 31},   {1000, 130}, {7, 1023},
+                                    {7, 1024},  {7, 1025},   {3, 4000},   {2, 40000},  {300, 1500},
+                                    {70000, 3}, {5000, 257}, {600, 1500}, {520, 3000}, {1, 270000}};
 
 }  // namespace rematch::cuda::testing

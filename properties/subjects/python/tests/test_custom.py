@@ -7,9 +7,9 @@ import torch
 from cases import chain, run_of
 
 from rematch.pytorch.custom import CustomLayer
-from rematch.pytorch.library import LIBRARY
+from rematch.pytorch.modules import MODULES
 
-ALL = {layer.name: layer for layer in LIBRARY}
+ALL = {layer.name: layer for layer in MODULES}
 
 
 def shapes_of(layer: CustomLayer, **extents: int) -> tuple[list[int], list[int]]:
@@ -26,9 +26,9 @@ def shapes_of(layer: CustomLayer, **extents: int) -> tuple[list[int], list[int]]
     return side(operand), side(result)
 
 
-@pytest.mark.parametrize("layer", LIBRARY, ids=lambda layer: layer.name)
+@pytest.mark.parametrize("layer", MODULES, ids=lambda layer: layer.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_layer_of_the_library_maps_shapes_as_it_declares(layer, dtype):
+def test_a_module_maps_shapes_as_it_declares(layer, dtype):
     for extents in ({"N": 1, "C": 1, "H": 3, "W": 3}, {"N": 5, "C": 6, "H": 4, "W": 7}):
         operand, result = shapes_of(layer, **extents)
         module = layer.module(operand).to(dtype)
@@ -40,8 +40,8 @@ def test_a_layer_of_the_library_maps_shapes_as_it_declares(layer, dtype):
             assert y.requires_grad
 
 
-def test_names_of_the_library_are_unique():
-    assert len(ALL) == len(LIBRARY)
+def test_names_of_modules_are_unique():
+    assert len(ALL) == len(MODULES)
 
 
 def test_a_sample_shows_what_a_layer_does():
@@ -52,7 +52,7 @@ def test_a_sample_shows_what_a_layer_does():
     assert ALL["glu"].declaration == "glu: N 2C -> N C"
 
 
-ON_ROWS = [layer for layer in LIBRARY if layer.shapes in ("N C -> N C", "N 2C -> N 2C")]
+ON_ROWS = [layer for layer in MODULES if layer.shapes in ("N C -> N C", "N 2C -> N 2C")]
 
 
 @pytest.mark.parametrize("layer", ON_ROWS, ids=lambda layer: layer.name)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from cases import chain, regressions, run_of, segment
 
 pytest.importorskip("torch")
+from rematch.pytorch.interpreter import Interpreter  # noqa: E402
 
 TRAINABLE = {"input_requires_grad": True}
 LONGEST = 60
@@ -28,22 +30,23 @@ def ask(subject, case, found, **rest):
     return answer
 
 
-def run(script, tmp_path):
+@cache
+def isolated():
+    return Interpreter("-I")
+
+
+def run(script):
     """The exit status and the output of a script."""
-    file = tmp_path / "this_file.py"
-    file.write_text(script)
-    ended = subprocess.run(
-        [sys.executable, "-I", str(file)], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    assert "Traceback" not in ended.stderr, ended.stderr
-    return ended.returncode, ended.stdout
+    status, out, err = isolated().run(script, 60)
+    assert "Traceback" not in err, err
+    return status, out
 
 
-def shown(subject, tmp_path, case, found, **rest):
+def shown(subject, case, found, **rest):
     """What the script of a finding prints, in which it must show."""
     answer = ask(subject, case, found, **rest)
     assert "script" in answer, answer
-    status, out = run(answer["script"], tmp_path)
+    status, out = run(answer["script"])
     assert status == 1 and out.splitlines()[-1].startswith("DIFFERENT"), out
     return answer["script"], out
 
@@ -69,23 +72,28 @@ def test_pytorch_says_that_it_exports_and_a_function_without_a_place_does_not(
 
 
 def test_running_statistics_that_are_updated_twice_show(torch_subject, tmp_path):
-    script, out = shown(torch_subject, tmp_path, one("batch_norm"), finding("buffers-after-step"))
+    script, out = shown(torch_subject, one("batch_norm"), finding("buffers-after-step"))
     assert len(script.splitlines()) <= LONGEST
     assert out.splitlines()[-1] == "DIFFERENT: running_mean, running_var"
+    # As a reader of the issue would start it.
+    file = tmp_path / "this_file.py"
+    file.write_text(script)
+    fresh = subprocess.run([sys.executable, "-I", str(file)], capture_output=True, text=True)
+    assert (fresh.returncode, fresh.stdout) == (1, out)
 
 
-def test_the_gradient_that_rrelu_gets_from_unwritten_noise_shows(torch_subject, tmp_path):
+def test_the_gradient_that_rrelu_gets_from_unwritten_noise_shows(torch_subject):
     case = one("rrelu", protocol=TRAINABLE)
-    script, out = shown(torch_subject, tmp_path, case, finding("dropout-masks", "2", "1"))
+    script, out = shown(torch_subject, case, finding("dropout-masks", "2", "1"))
     assert len(script.splitlines()) <= LONGEST
     assert "nan" in out
 
 
 @pytest.mark.parametrize("second", ["dropout", {"kind": "gaussian_noise", "p": 0.5}])
-def test_a_draw_that_follows_a_kept_one_shows(torch_subject, tmp_path, second):
+def test_a_draw_that_follows_a_kept_one_shows(torch_subject, second):
     # With a layer after it, early stop comes when the second draw is over.
     case = one("dropout", second, "relu", protocol=TRAINABLE, keep=[{"op": "dropout", "index": 0}])
-    script, _ = shown(torch_subject, tmp_path, case, finding("dropout-masks"))
+    script, _ = shown(torch_subject, case, finding("dropout-masks"))
     assert len(script.splitlines()) <= LONGEST
 
 
@@ -93,64 +101,60 @@ def test_a_draw_that_follows_a_kept_one_shows(torch_subject, tmp_path, second):
     ("kind", "inject"),
     [("linear", "weight_changed"), ("tanh", "op_exchanged"), ("relu", "input_changed")],
 )
-def test_a_change_that_raises_no_error_gives_a_wrong_gradient(
-    torch_subject, tmp_path, kind, inject
-):
+def test_a_change_that_raises_no_error_gives_a_wrong_gradient(torch_subject, kind, inject):
     case = one(kind, protocol={**TRAINABLE, "inject": inject})
     # What waits on the host is a copy, which nobody writes to.
     case["plan"]["offload"] = inject == "input_changed"
     arrays = run_of(case)["arrays"]
     arrays |= {"trial_input": arrays["inputs"][0], "trial_target": arrays["targets"][0]}
     found = finding("injected-failures", "an error", "none")
-    script, out = shown(torch_subject, tmp_path, case, found, arrays=arrays)
+    script, out = shown(torch_subject, case, found, arrays=arrays)
     assert len(script.splitlines()) <= LONGEST
     assert "x.grad is wrong" in out.splitlines()[-1]
 
 
-def test_zeros_of_another_sign_show(torch_subject, tmp_path):
+def test_zeros_of_another_sign_show(torch_subject):
     layers = [{"kind": "linear", "features": 2}, "duplicate", "dropout"]
     case = chain(*layers, input=(1, 2), plan={"segments": [segment(1, 2, "reentrant")]})
-    script, out = shown(torch_subject, tmp_path, case, finding("parameter-gradients", "0", "-0"))
+    script, out = shown(torch_subject, case, finding("parameter-gradients", "0", "-0"))
     assert len(script.splitlines()) <= LONGEST
     assert "-0." in out
 
 
-def test_a_tied_weight_that_is_summed_in_another_order_under_autocast_shows(
-    torch_subject, tmp_path
-):
+def test_a_tied_weight_that_is_summed_in_another_order_under_autocast_shows(torch_subject):
     plan = {"segments": [segment(0, 1, "reentrant"), segment(1, 2, "reentrant")]}
     case = chain(*TIED, plan=plan, protocol={**TRAINABLE, "autocast": "both"})
-    shown(torch_subject, tmp_path, case, finding("parameter-gradients"))
+    shown(torch_subject, case, finding("parameter-gradients"))
 
 
-def test_a_policy_that_misses_a_cast_shows_by_its_error(torch_subject, tmp_path):
+def test_a_policy_that_misses_a_cast_shows_by_its_error(torch_subject):
     layers = [{"kind": "linear", "features": 1}, {"kind": "linear", "features": 1, "tied_to": 0}]
     plan = {"segments": [segment(1, 2, keep=[{"op": "dropout"}])]}
     case = chain(*layers, input=(1, 1), plan=plan, protocol={"autocast": "forward"})
     found = finding("errors", "no error", "RuntimeError: aten._to_copy.default encountered")
-    script, out = shown(torch_subject, tmp_path, case, found)
+    script, out = shown(torch_subject, case, found)
     assert len(script.splitlines()) <= LONGEST
     assert "aten._to_copy.default encountered" in out
 
 
-def test_what_agrees_is_said_to_be_the_same(torch_subject, tmp_path):
+def test_what_agrees_is_said_to_be_the_same(torch_subject):
     case = one("linear", "dropout", "tanh", protocol={**TRAINABLE, "steps": 2, "microbatches": 2})
-    status, out = run(ask(torch_subject, case, "all laws are kept")["script"], tmp_path)
+    status, out = run(ask(torch_subject, case, "all laws are kept")["script"])
     assert (status, out.splitlines()[-1]) == (0, "same")
 
 
-def test_many_numbers_are_drawn_by_a_seed(torch_subject, tmp_path):
+def test_many_numbers_are_drawn_by_a_seed(torch_subject):
     layers = [{"kind": "linear", "features": 8}, "batch_norm"]
     case = one(*layers, input=(4, 8))
-    script, _ = shown(torch_subject, tmp_path, case, finding("buffers-after-step"))
+    script, _ = shown(torch_subject, case, finding("buffers-after-step"))
     assert "torch.manual_seed(0)" in script and "nn.Linear(8, 8)" in script
     assert len(script.splitlines()) <= LONGEST
 
 
-def test_both_runs_of_a_model_too_large_to_be_written_out_draw_the_same(torch_subject, tmp_path):
+def test_both_runs_of_a_model_too_large_to_be_written_out_draw_the_same(torch_subject):
     case = one({"kind": "linear", "features": 80}, "dropout", input=(2, 80), protocol=TRAINABLE)
     script = ask(torch_subject, case, "all laws are kept")["script"]
-    status, out = run(script, tmp_path)
+    status, out = run(script)
     assert "torch.randn(" in script
     assert (status, out.splitlines()[-1]) == (0, "same")
 
@@ -160,9 +164,38 @@ def test_a_finding_that_this_pytorch_does_not_show_is_unsupported(torch_subject)
     assert "script" not in answer and "no script was found" in answer["unsupported"]
 
 
-def test_what_two_runs_cannot_show_is_unsupported(torch_subject):
-    answer = ask(torch_subject, one("tanh", protocol=TRAINABLE), finding("recomputation-order"))
-    assert "recomputation-order" in answer["unsupported"]
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (finding("recomputation-order"), "what recomputation-order compares"),
+        (finding("repeatable"), "two equal runs differ"),
+        (finding("errors", "no error", "BrokenPromise: no"), "a broken promise shows by itself"),
+    ],
+)
+def test_what_two_runs_cannot_show_is_unsupported(torch_subject, found, why):
+    answer = ask(torch_subject, one("tanh", protocol=TRAINABLE), found)
+    assert why in answer["unsupported"]
+
+
+def test_a_plan_that_checkpoints_nothing_is_unsupported(torch_subject):
+    answer = ask(torch_subject, chain("tanh"), finding("outputs"))
+    assert "the plan checkpoints nothing" in answer["unsupported"]
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "out", "err"),
+    [
+        ("print(__name__)", 0, "__main__\n", ""),
+        ("import sys; print(1); sys.exit(True)", 1, "1\n", ""),
+        ("import sys; sys.exit()", 0, "", ""),
+        ("print(nothing)", 1, "", "NameError"),
+        ("import signal; signal.pause()", -14, "", ""),
+        ("import sys; print('rematch' in sys.modules)", 0, "False\n", ""),
+    ],
+)
+def test_an_interpreter_runs_scripts_as_by_themselves(script, status, out, err):
+    ended = isolated().run(script, 0.1 if status < 0 else 60)
+    assert ended[:2] == (status, out) and err in ended[2]
 
 
 # Each script takes some seconds: every fourth of the cases that PyTorch can run.
@@ -174,13 +207,13 @@ SAVED = [
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_scripts_of_saved_cases_run(torch_subject, tmp_path, name):
+def test_scripts_of_saved_cases_run(torch_subject, name):
     case = regressions()[name]
     if case.get("protocol", {}).get("inject", "none") != "none":
         pytest.skip("the harness draws the arrays of a trial")
     answer = ask(torch_subject, case, "all laws are kept")
     assert "script" in answer, answer
-    status, out = run(answer["script"], tmp_path)
+    status, out = run(answer["script"])
     last = out.splitlines()[-1]
     assert (status == 0) == (last.split(":")[0] == "same") and (status == 1) == (
         last.startswith("DIFFERENT")

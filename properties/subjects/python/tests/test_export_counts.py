@@ -45,11 +45,11 @@ def mine(start, tmp_path):
     return lambda name: start(sys.executable, "-m", "rematch", f"{tmp_path}/mine.py:{name}")
 
 
-def shown(subject, tmp_path, case, found, **rest):
+def shown(subject, case, found, **rest):
     assert subject.hello()["exports"] is True
     answer = ask(subject, case, found, **rest)
     assert "script" in answer, answer
-    status, out = run(answer["script"], tmp_path)
+    status, out = run(answer["script"])
     assert status == 1 and out.splitlines()[-1].startswith("DIFFERENT"), out
     assert len(answer["script"].splitlines()) <= LONGEST
     return out
@@ -68,41 +68,41 @@ def block(*layers, **rest):
     return chain(*layers, plan={"segments": [segment(0, len(layers))]}, **rest)
 
 
-def test_a_layer_that_runs_too_often_shows(mine, tmp_path):
+def test_a_layer_that_runs_too_often_shows(mine):
     subject, case = mine("runs_twice"), block("linear", "tanh", protocol=TRAINABLE)
     runs = checkpointed(subject, case)["executions"][0]["count"]
     found = at("executions", "layer 0 (linear), checkpointed run", 2, runs)
-    out = shown(subject, tmp_path, case, found)
+    out = shown(subject, case, found)
     assert f"runs of linear 0\n  plain         1\n  checkpointed  {runs}\n" in out
 
 
-def test_a_hook_that_fires_too_often_shows(mine, tmp_path):
+def test_a_hook_that_fires_too_often_shows(mine):
     subject, case = mine("goes_back_twice"), block("linear", protocol=TRAINABLE)
     fired = checkpointed(subject, case)["hooks"][0]["count"]
     found = at("hooks", "parameter 0 (layer 0 linear weight)", 1, fired)
     assert fired == 2
-    assert "DIFFERENT: times that the hook of" in shown(subject, tmp_path, case, found)
+    assert "DIFFERENT: times that the hook of" in shown(subject, case, found)
 
 
 @pytest.mark.parametrize("place", ["model output 0", "layer 1 (tanh), output 0"])
-def test_an_output_that_requires_no_grad_shows(mine, tmp_path, place):
+def test_an_output_that_requires_no_grad_shows(mine, place):
     plan = {"segments": [segment(0, 1)]}
     case = chain("linear", "tanh", plan=plan, protocol={"backwards": 1})
     subject = mine("detaches")
     found = at("requires-grad-map", place, "requires grad", "requires no grad")
-    assert "checkpointed  False" in shown(subject, tmp_path, case, found)
+    assert "checkpointed  False" in shown(subject, case, found)
 
 
-def test_bytes_that_no_checkpoint_saves_show(mine, tmp_path):
+def test_bytes_that_no_checkpoint_saves_show(mine):
     subject = mine("plain")
     case = block({"kind": "linear", "features": 2}, "tanh", input=(2, 2), protocol=TRAINABLE)
     record = checkpointed(subject, case)
     saved = next(b["saved"] for b in record["bytes"] if b["moment"] == "after_forward")
     found = at("saved-bytes", "after the forward of the checkpointed run", saved - 16, saved)
-    assert f"  checkpointed  {saved}\n" in shown(subject, tmp_path, case, found)
+    assert f"  checkpointed  {saved}\n" in shown(subject, case, found)
 
 
-def test_bytes_that_a_backward_leaves_show(mine, tmp_path):
+def test_bytes_that_a_backward_leaves_show(mine):
     subject = mine("holds_a_graph")
     plan = {"segments": [segment(1, 2)]}
     layers = [{"kind": "linear", "features": 2}] * 2
@@ -111,22 +111,22 @@ def test_bytes_that_a_backward_leaves_show(mine, tmp_path):
     saved = next(b for b in record["bytes"] if b["moment"] == "after_backward").get("saved", 0)
     assert saved > 0
     found = at("bytes-after-backward", "saved bytes of the checkpointed run", 0, saved)
-    assert f"  checkpointed  {saved}\n" in shown(subject, tmp_path, case, found)
+    assert f"  checkpointed  {saved}\n" in shown(subject, case, found)
 
 
-def test_a_scope_that_an_error_leaves_open_shows(mine, tmp_path):
+def test_a_scope_that_an_error_leaves_open_shows(mine):
     subject = mine("tells_no_scope_of_errors")
     case = block("tanh", protocol={**TRAINABLE, "inject": "forward_throws"}, input=(1, 1))
     arrays = run_of(case)["arrays"]
     found = finding("injected-failures", "as before", "changed: hooks on saved tensors")
     trial = {"trial_input": arrays["inputs"][0]}
-    out = shown(subject, tmp_path, case, found, arrays={**arrays, **trial})
+    out = shown(subject, case, found, arrays={**arrays, **trial})
     assert out.splitlines()[-1] == "DIFFERENT: left behind: hooks on saved tensors"
 
 
-def test_a_gradient_that_a_user_s_function_loses_shows(mine, tmp_path):
+def test_a_gradient_that_a_user_s_function_loses_shows(mine):
     subject, case = mine("loses_the_input_gradient"), block("linear", protocol=TRAINABLE)
-    out = shown(subject, tmp_path, case, finding("absent-gradients"))
+    out = shown(subject, case, finding("absent-gradients"))
     assert out.splitlines()[-1] == "DIFFERENT: x.grad"
 
 

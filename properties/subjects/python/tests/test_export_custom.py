@@ -7,14 +7,15 @@ import sys
 import pytest
 import torch
 from cases import chain, run_of, segment
+from harness import Harness
 from test_export import LONGEST, TRAINABLE, finding, one, run
 from test_export import ask as ask_plainly
 
 from rematch.pytorch.custom import makes_new
-from rematch.pytorch.library import LIBRARY
+from rematch.pytorch.modules import MODULES
 from rematch.pytorch.script_custom import CustomText
 
-DECLARED = {layer.name: layer.declaration for layer in LIBRARY}
+DECLARED = {layer.name: layer.declaration for layer in MODULES}
 
 
 def own(name, **rest):
@@ -29,81 +30,81 @@ def ask(subject, case, found, operands=None, **rest):
     return ask_plainly(subject, case, found, model=model, **rest)
 
 
-def shown(subject, tmp_path, case, found, **rest):
+def shown(subject, case, found, **rest):
     answer = ask(subject, case, found, **rest)
     assert "script" in answer, answer
     script = answer["script"]
-    status, out = run(script, tmp_path)
+    status, out = run(script)
     assert status == 1 and out.splitlines()[-1].startswith("DIFFERENT"), out
     assert len(script.splitlines()) <= LONGEST
     return script, out
 
 
-def test_other_gradients_of_a_spectral_norm_show(torch_subject, tmp_path):
+def test_other_gradients_of_a_spectral_norm_show(torch_subject):
     case = one(own("spectral_norm"), input=(2, 3), protocol=TRAINABLE)
-    script, out = shown(torch_subject, tmp_path, case, finding("parameter-gradients"))
+    script, out = shown(torch_subject, case, finding("parameter-gradients"))
     assert "m0 = P.spectral_norm(nn.Linear(3, 3))" in script
     assert "m0.parametrizations.weight.original.grad" in out.splitlines()[-1]
 
 
-def test_other_bits_of_an_lstm_in_a_reentrant_segment_show(torch_subject, tmp_path):
+def test_other_bits_of_an_lstm_in_a_reentrant_segment_show(torch_subject):
     case = one(own("lstm"), variant="reentrant", input=(3, 5), protocol=TRAINABLE)
     answer = ask(torch_subject, case, finding("outputs"))
     if "unsupported" in answer:
         assert "no script was found" in answer["unsupported"]
         pytest.skip("this PyTorch rounds both runs alike")
-    status, out = run(answer["script"], tmp_path)
+    status, out = run(answer["script"])
     assert status == 1 and "DIFFERENT: output" in out
 
 
 @pytest.mark.parametrize("name", ["numpy_noise", "python_noise"])
-def test_noise_that_is_drawn_elsewhere_is_seeded_in_both_runs(torch_subject, tmp_path, name):
+def test_noise_that_is_drawn_elsewhere_is_seeded_in_both_runs(torch_subject, name):
     case = one(own(name), "tanh", protocol=TRAINABLE)
-    script, _ = shown(torch_subject, tmp_path, case, finding("input-gradients"))
+    script, _ = shown(torch_subject, case, finding("input-gradients"))
     assert "random.seed(0)" in script
 
 
 @pytest.mark.parametrize(
     ("name", "changed"), [("moving_average", "m0.mean"), ("warmup", "torch.as_tensor(m0.calls)")]
 )
-def test_state_that_is_updated_twice_shows(torch_subject, tmp_path, name, changed):
+def test_state_that_is_updated_twice_shows(torch_subject, name, changed):
     # Tanh keeps its result, so both layers run in the recomputation.
     case = one(own(name), "tanh", input=(2, 3), protocol=TRAINABLE)
-    _, out = shown(torch_subject, tmp_path, case, finding("buffers-after-step"))
+    _, out = shown(torch_subject, case, finding("buffers-after-step"))
     assert out.splitlines()[-1] == f"DIFFERENT: {changed}"
 
 
-def test_a_backward_within_a_forward_runs_a_layer_too_often(torch_subject, tmp_path):
+def test_a_backward_within_a_forward_runs_a_layer_too_often(torch_subject):
     case = one(own("inner_backward"), protocol={})
     found = "executions: s\nat: step 0, microbatch 0, layer 0 (custom)\nexpected: 2\ngot: 3"
-    script, out = shown(torch_subject, tmp_path, case, found)
+    script, out = shown(torch_subject, case, found)
     # No more of the setup than the layer needs.
     assert "def slope" in script and "class Round" not in script
     assert "slope(m0, x)" in script
 
 
-def test_several_layers_of_a_kind_share_their_setup(torch_subject, tmp_path):
+def test_several_layers_of_a_kind_share_their_setup(torch_subject):
     plan = {"segments": [segment(0, 3, nested=[segment(1, 2)])]}
     layers = [own("moving_average"), own("moving_average"), own("spectral_norm", frozen=True)]
     case = chain(*layers, input=(2, 3), plan=plan, protocol=TRAINABLE)
-    script, out = shown(torch_subject, tmp_path, case, finding("buffers-after-step"))
+    script, out = shown(torch_subject, case, finding("buffers-after-step"))
     assert script.count("class Average") == 1
     assert "DIFFERENT: m0.mean, m1.mean" in out
     assert "m2 = P.spectral_norm(nn.Linear(3, 3)).requires_grad_(False)" in script
 
 
-def test_an_operand_that_is_used_twice_is_named_where_it_is_called(torch_subject, tmp_path):
+def test_an_operand_that_is_used_twice_is_named_where_it_is_called(torch_subject):
     plan = {"segments": [segment(0, 2)]}
     layers = [own("inner_backward"), {"kind": "add", "from": [-1, 0]}, own("moving_average")]
     case = chain(*layers, input=(2, 3), plan=plan, protocol=TRAINABLE)
     answer = ask(torch_subject, case, "all laws are kept")
-    status, out = run(answer["script"], tmp_path)
+    status, out = run(answer["script"])
     assert (status, out.splitlines()[-1]) == (0, "same")
     assert "slope(m0, x0)" in answer["script"]
 
 
-@pytest.mark.parametrize("layer", LIBRARY, ids=lambda layer: layer.name)
-def test_layers_of_the_library_are_written_as_they_are_run(layer):
+@pytest.mark.parametrize("layer", MODULES, ids=lambda layer: layer.name)
+def test_modules_are_written_as_they_are_run(layer):
     shape = (2, 2, 4, 4) if " H " in layer.shapes else (2, 4)
     for trains in (False, True):
         torch.manual_seed(3)
@@ -152,14 +153,15 @@ LAYERS = [
 """
 
 
-@pytest.fixture
-def mine(start, tmp_path):
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
     """A subject with LAYERS, which it has declared."""
-    (tmp_path / "mine.py").write_text(LAYERS)
-    layers = f"{tmp_path}/mine.py:LAYERS"
-    subject = start(sys.executable, "-m", "rematch", "pytorch", "--no-library", "--layers", layers)
-    declared = {d.partition(":")[0]: d for d in subject.hello()["layers"]}
-    return subject, lambda name, **rest: {"kind": "custom", "layer": declared[name], **rest}
+    script = tmp_path_factory.mktemp("layers") / "mine.py"
+    script.write_text(LAYERS)
+    options = ("pytorch", "--no-modules", "--layers", f"{script}:LAYERS")
+    with Harness(sys.executable, "-m", "rematch", *options) as subject:
+        declared = {d.partition(":")[0]: d for d in subject.hello()["layers"]}
+        yield subject, lambda name, **rest: {"kind": "custom", "layer": declared[name], **rest}
 
 
 def test_a_layer_that_is_a_function_is_unsupported(mine):
@@ -168,10 +170,10 @@ def test_a_layer_that_is_a_function_is_unsupported(mine):
     assert "made or called by a function" in answer["unsupported"]
 
 
-def test_a_layer_with_a_setup_of_its_own_shows(mine, tmp_path):
+def test_a_layer_with_a_setup_of_its_own_shows(mine):
     subject, own = mine
     case = one(own("block"), protocol=TRAINABLE)
-    script, out = shown(subject, tmp_path, case, finding("input-gradients"))
+    script, out = shown(subject, case, finding("input-gradients"))
     assert "class Block" in script and "x.grad" in out.splitlines()[-1]
 
 
@@ -196,10 +198,10 @@ def test_a_difference_that_two_plain_runs_have_too_is_no_script(mine):
     assert "no script was found" in answer.get("unsupported", ""), answer
 
 
-def test_parameters_that_the_reentrant_variant_detaches_are_constants(torch_subject, tmp_path):
+def test_parameters_that_the_reentrant_variant_detaches_are_constants(torch_subject):
     case = one(own("spectral_norm"), variant="reentrant", input=(2, 3))
     case["layers"].append({"kind": "linear", "features": 2})
     answer = ask(torch_subject, case, "all laws are kept", detached_layers=[0])
-    status, out = run(answer["script"], tmp_path)
+    status, out = run(answer["script"])
     assert "m0.requires_grad_(checkpointed)" in answer["script"]
     assert (status, out.splitlines()[-1]) == (0, "same")

@@ -10,8 +10,12 @@ import pytest
 from cases import chain, run_of, segment
 from conftest import observed
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils import checkpoint as torch_checkpoint  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from rematch.pytorch.trial import left_behind, put_back  # noqa: E402
 
 TRAINABLE = {"input_requires_grad": True}
 
@@ -70,6 +74,11 @@ def tells_no_scope_of_errors(function, *inputs, **options):
     outputs = function(*inputs)
     next(within, None)
     return outputs
+
+def leaves_scopes_open(function, *inputs, **options):
+    torch.set_autocast_cache_enabled(False)
+    torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+    return checkpoint(function, *inputs, **options)
 
 def fails(function, *inputs, **options):
     raise MemoryError("no room")
@@ -187,6 +196,36 @@ def test_a_scope_that_outlives_the_handling_of_an_error_is_left_behind(records):
     plain, checkpointed = records("tells_no_scope_of_errors", {**MASKED, "protocol": inject})
     assert plain["trial"]["failed"] and "left_behind" not in plain["trial"]
     assert checkpointed["trial"]["left_behind"] == "hooks on saved tensors"
+
+
+def test_settings_that_a_run_leaves_changed_are_an_error_and_none_of_the_next(start_python):
+    harness = start_python(PREAMBLE + THREE_LINES.format(function="leaves_scopes_open"))
+    harness.hello()
+    plain = harness.record(**run_of(MASKED))
+    error = harness.record(checkpointed=True)["error"]
+    assert error["kind"] == "LeftBehind"
+    assert error["message"].endswith("hooks on saved tensors, cache of autocast")
+    # But for the bits that are not sent again, it is the same record.
+    assert same_bits(again := harness.record(checkpointed=False))
+    assert {**again, "observations": 0} == {**plain, "observations": 0}
+
+
+def test_all_settings_can_be_put_back():
+    class Mode(TorchDispatchMode):
+        pass
+
+    class FunctionMode(TorchFunctionMode):
+        pass
+
+    assert put_back() == left_behind() == ""
+    torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+    torch.set_grad_enabled(False)
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_autocast_cache_enabled(False)
+    for mode in (Mode(), Mode(), FunctionMode()):
+        mode.__enter__()
+    assert put_back().count(", ") == 5
+    assert left_behind() == ""
 
 
 def test_a_script_is_a_subject_by_its_path(start, tmp_path):

@@ -57,7 +57,7 @@ def import_lines(place: str) -> str:
 def _torch_subject(arguments: argparse.Namespace, **options: Any) -> Any:
     variant = arguments.variant
     try:
-        from rematch.pytorch import LIBRARY, TorchSubject
+        from rematch.pytorch import MODULES, TorchSubject
 
         if arguments.what == "pytorch" and arguments.wrapper is not None:
             from rematch.pytorch.wrappers import WRAPPERS
@@ -68,7 +68,7 @@ def _torch_subject(arguments: argparse.Namespace, **options: Any) -> Any:
                 variant = "non_reentrant"
     except ImportError as error:
         raise SystemExit(f"PyTorch cannot be loaded ({error}); pip install torch") from None
-    layers = [] if arguments.no_library else list(LIBRARY)
+    layers = [] if arguments.no_modules else list(MODULES)
     if arguments.layers:
         layers += load(arguments.layers)
     return TorchSubject(variant=variant, observe=arguments.observe, layers=layers, **options)
@@ -122,9 +122,9 @@ def _parser() -> argparse.ArgumentParser:
         help="a list of rematch.pytorch.CustomLayer, modules that cases are to have as well",
     )
     parser.add_argument(
-        "--no-library",
+        "--no-modules",
         action="store_true",
-        help="leave out the modules of rematch.pytorch.library",
+        help="leave out the modules of rematch.pytorch.modules",
     )
     return parser
 

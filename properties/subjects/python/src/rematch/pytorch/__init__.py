@@ -13,14 +13,15 @@ from rematch.case import Case
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.pytorch import contract
 from rematch.pytorch.custom import CustomLayer
-from rematch.pytorch.library import LIBRARY
 from rematch.pytorch.memory import Memory
 from rematch.pytorch.model import Checkpoint, TorchModel, Wiring, wire
+from rematch.pytorch.modules import MODULES
 from rematch.pytorch.run import Run
+from rematch.pytorch.trial import put_back
 from rematch.pytorch.watch import Eye, Watch
 from rematch.record import Record
 
-__all__ = ["LIBRARY", "CustomLayer", "TorchSubject"]
+__all__ = ["MODULES", "CustomLayer", "TorchSubject"]
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",
@@ -66,7 +67,7 @@ class TorchSubject(Subject):
         checkpoint: Checkpoint = torch_checkpoint.checkpoint,
         variant: str = "both",
         observe: str = "all",
-        layers: Sequence[CustomLayer] = LIBRARY,
+        layers: Sequence[CustomLayer] = MODULES,
         imported: str = "",
     ) -> None:
         if variant not in VARIANTS:
@@ -120,12 +121,20 @@ class TorchSubject(Subject):
             watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
         model = TorchModel(request, self._wired[1], watch, self._checkpoint, custom=self._custom)
         memory.belongs_to_model(model.all_tensors())
+        failed = False
         try:
             Run(request, model, record).go()
         except Unsupported:
             raise
         except Exception as error:
             record.error(type(error).__name__, str(error))
+            failed = True
+        # Errors are let go of first, and with them the generators in their frames.
+        changed = put_back()
+        if failed:
+            return
+        if changed:
+            record.error("LeftBehind", f"the run changed PyTorch's settings: {changed}")
             return
         # Only PyTorch's own keeps what its documentation promises.
         if self.exports and request.checkpointed:

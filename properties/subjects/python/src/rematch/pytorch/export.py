@@ -1,24 +1,22 @@
 """Answers `export` requests: a script that shows a finding in PyTorch alone.
 
-Several scripts are written, from short to faithful, and run in an interpreter of their own; the
-first that shows the finding is the answer.
+Several scripts are written, from short to faithful, and each is run by itself; the first that shows
+the finding is the answer.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
 
 import torch
 
 from rematch.protocol import Request, Unsupported
 from rematch.pytorch import script_counts
 from rematch.pytorch.custom import CustomLayer
+from rematch.pytorch.interpreter import Interpreter
 from rematch.pytorch.layers import ops_of
 from rematch.pytorch.script import Script
 from rematch.pytorch.script_custom import CustomText, customs_of
@@ -31,6 +29,7 @@ MOST = 4096
 LONGEST = 60
 """So many lines a script with custom layers has at most: more is not read."""
 _SECONDS = 40
+"""An export takes no longer; the harness waits for 60 seconds."""
 
 _GRADIENTS = ("gradients",)
 _ALL = ("outputs", "gradients", "buffers")
@@ -71,28 +70,6 @@ TITLES = {
     "reevaluation": "Trained with checkpointing, the model gives other results",
 }
 
-# Runs the scripts of a list until one finds a difference, and says how each ended and what it
-# printed.
-_RUNNER = """\
-import contextlib, io, json, sys, torch
-ended = []
-for script in json.load(sys.stdin):
-    torch.use_deterministic_algorithms(False)
-    out, status = io.StringIO(), 0
-    try:
-        with contextlib.redirect_stdout(out):
-            exec(compile(script, "script.py", "exec"), {"__name__": "__main__"})
-    except SystemExit as end:
-        status = end.code
-    except Exception as error:
-        out.write(f"{type(error).__name__}: {error}")
-        status = 2
-    ended.append([status, out.getvalue()])
-    if status == 1:
-        break
-json.dump(ended, sys.stdout)
-"""
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -129,11 +106,11 @@ def export(
     `layers`: the subject's own, by their declarations. Raises Unsupported with a sentence when
     there is none."""
     found = Finding.read(finding)
+    deadline = time.monotonic() + _SECONDS
     customs = customs_of(request, layers or {})
     if not found.law:
-        return _plain_script(request, found, own, customs)
-    if found.law not in ASPECTS and found.law not in script_counts.ASPECTS:
-        raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
+        return _plain_script(request, found, own, customs, deadline)
+    _refuse(request, found)
     attempts = list(_attempts(request, found, own, customs))
     if not attempts:
         raise Unsupported("the case has too many numbers to be written down")
@@ -141,26 +118,42 @@ def export(
         attempts = [a for a in attempts if len(a.script.splitlines()) <= LONGEST]
         if not attempts:
             raise Unsupported(f"its script would have more than {LONGEST} lines")
-    while attempts:
-        ended = _run_all([a.script for a in attempts]) or [_run_alone(attempts[0].script)]
-        last = attempts[len(ended) - 1]
-        attempts = attempts[len(ended) :]
-        shows = _shows(last, *ended[-1], found) and _shows(last, *_run_alone(last.script), found)
-        if shows and not (customs and _varies(last)):
-            return last.script
+    for attempt in attempts:
+        if _shows(attempt, *_run(attempt.script, deadline), found):
+            if customs and _varies(attempt, deadline):
+                # What no run sets back differs in every script.
+                raise Unsupported("no script was found: two plain runs differ, too")
+            return attempt.script
     raise Unsupported("no script was found that shows it in PyTorch alone")
 
 
-def _varies(attempt: _Attempt) -> bool:
+def _refuse(request: Request, found: Finding) -> None:
+    """Raises Unsupported for a finding that no two runs of the case can show."""
+    plan = request.case.plan
+    if found.law == "repeatable":
+        raise Unsupported("two equal runs differ; a script compares a plain run with another one")
+    if found.law not in ASPECTS and found.law not in script_counts.ASPECTS:
+        raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
+    if found.parts.get("got", "").startswith("BrokenPromise"):
+        raise Unsupported("a broken promise shows by itself; the finding names its function")
+    if not (any(request.case.choices()) or plan.offload):
+        raise Unsupported("the plan checkpoints nothing, so a script would run the same twice")
+
+
+def _varies(attempt: _Attempt, deadline: float) -> bool:
     """Whether two plain runs differ, too: custom layers may have state that no run sets back."""
     if attempt.question is not None or {"no error", "left behind"} & set(attempt.aspects):
         return False  # These are not compared with a plain run.
     twice = attempt.script.replace("(checkpointed=True)", "(checkpointed=False)")
-    return _run_alone(twice)[0] == 1
+    return _run(twice, deadline)[0] == 1
 
 
 def _plain_script(
-    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText]
+    request: Request,
+    found: Finding,
+    own: str,
+    customs: Mapping[int, CustomText],
+    deadline: float,
 ) -> str:
     """The case as it is, where there is nothing to be shown."""
     style = Style(exact=True, compare="nan", nan=_has_rrelu(request))
@@ -171,7 +164,7 @@ def _plain_script(
         Script(request, style, aspects, own, customs).text(_header(title, found))
         for aspects in (_ALL, ("error",))
     ]
-    status, out = _run_alone(scripts[0])
+    _, out = _run(scripts[0], deadline)
     return (
         scripts[0]
         if out.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT"))
@@ -265,37 +258,18 @@ def _header(title: str, found: Finding) -> str:
     return "\n".join([*lines, f"# torch {torch.__version__}; run: python this_file.py"])
 
 
-def _run_all(scripts: list[str]) -> list[tuple[int, str]]:
-    """The exit status and the output of each, up to the first one with a difference; nothing when
-    one of them crashes."""
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-c", _RUNNER],
-            input=json.dumps(scripts),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-        )
-        return [(status, out) for status, out in json.loads(ended.stdout)]
-    except (subprocess.TimeoutExpired, ValueError):
-        return []
+@cache
+def _interpreter() -> Interpreter:
+    return Interpreter()
 
 
-def _run_alone(script: str) -> tuple[int, str]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "script.py"
-        path.write_text(script)
-        try:
-            ended = subprocess.run(
-                [sys.executable, str(path)],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return 2, ""
-    return ended.returncode, ended.stdout
+def _run(script: str, deadline: float) -> tuple[int, str]:
+    """The exit status of a script and what it printed. Raises Unsupported when time is over."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise Unsupported(f"no script was found within {_SECONDS} seconds")
+    status, out, _ = _interpreter().run(script, left)
+    return status, out
 
 
 def _shows(attempt: _Attempt, status: int, out: str, found: Finding) -> bool:

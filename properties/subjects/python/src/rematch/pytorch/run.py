@@ -14,7 +14,7 @@ from rematch.protocol import Request
 from rematch.pytorch.custom import to_one
 from rematch.pytorch.layers import loss_of
 from rematch.pytorch.model import Forward, Injection, TorchModel, TrialError
-from rematch.pytorch.trial import WrittenTo, left_behind, other_error
+from rematch.pytorch.trial import WrittenTo, left_behind, other_error, put_back
 from rematch.pytorch.watch import Watch, to_numpy
 from rematch.record import Record
 
@@ -98,6 +98,7 @@ class Run:
             # Looked at while the error is handled: with it go the frames that it came through, and
             # generators in them that were not told of it.
             changed = left_behind()
+        put_back()
         self._model.watch, self._record = watch, record
         self._model.injection = Injection()
         self._set_prior_gradients()

@@ -1,11 +1,14 @@
-"""Injected failures: what is written to in a trial, and what a trial must not leave behind."""
+"""Injected failures: what is written to in a trial, and what a run must not leave behind."""
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import _pop_mode as pop_function_mode
+from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
 
 
 class WrittenTo:
@@ -44,3 +47,25 @@ def left_behind() -> str:
         "cache of autocast": not torch.is_autocast_cache_enabled(),
     }
     return ", ".join(name for name, differs in changed.items() if differs)
+
+
+def put_back() -> str:
+    """Sets PyTorch's settings as a run finds them, so that the next one does not pay for what this
+    one left behind. Returns what that was, as left_behind() does."""
+    if not left_behind():
+        return ""
+    # Generators that still hold a scope leave it when they go, and that may be all.
+    gc.collect()
+    changed = left_behind()
+    # Modes come first: they would see what the rest calls.
+    while torch._C._len_torch_dispatch_stack():
+        pop_dispatch_mode()
+    while torch._C._len_torch_function_stack():
+        pop_function_mode()
+    torch.set_grad_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
+    torch.set_autocast_cache_enabled(True)
+    torch.clear_autocast_cache()
+    while torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    return changed

@@ -10,31 +10,20 @@ import torch
 from torch import Tensor
 from torch.utils import checkpoint as api
 
+from rematch.pytorch.contract import promise as p
 from rematch.pytorch.contract.policies import selective, three_steps
-from rematch.pytorch.contract.promise import (
-    BOTH,
-    OPTIONS,
-    RECENT,
-    Promise,
-    equal,
-    expect,
-    gradient,
-    leaf,
-    promise,
-    warns,
-)
 
-promises: list[Promise] = []
+promises: list[p.Promise] = []
 _ATEN = torch.ops.aten
 _SIN, _EXP = _ATEN.sin.default, _ATEN.exp.default
 _RESPECT = "respect_saved_tensors_hooks"
 
 
-@promise(promises, when=RECENT)
+@p.promise(promises, when=p.RECENT)
 def hooks_outside() -> None:
     """Hooks on saved tensors around a checkpoint see its inputs, not what function saves, and are
     not kept alive by it."""
-    x = leaf().exp()
+    x = p.leaf().exp()
     packed, unpacked = [], []
 
     def pack(t: Tensor) -> Tensor:
@@ -45,28 +34,28 @@ def hooks_outside() -> None:
         unpacked.append(t)
         return t / 2
 
-    for reentrant in BOTH:
+    for reentrant in p.BOTH:
         packed.clear(), unpacked.clear()
         x = x.detach().requires_grad_()
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             out = api.checkpoint(lambda x: (x.sin().cos() * 3).tanh(), x, use_reentrant=reentrant)
-        equal(len(packed), 1, "tensors that hooks saw")
-        equal(packed[0], x.detach(), "what a hook saw")
+        p.equal(len(packed), 1, "tensors that hooks saw")
+        p.equal(packed[0], x.detach(), "what a hook saw")
         out.sum().backward()
-        equal(x.grad, gradient((x.sin().cos() * 3).tanh(), x), "gradient")
-        equal(len(unpacked), 1, "tensors that were unpacked")
+        p.equal(x.grad, p.gradient((x.sin().cos() * 3).tanh(), x), "gradient")
+        p.equal(len(unpacked), 1, "tensors that were unpacked")
     # Without tensors among its inputs there is nothing that hooks could see.
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         out = api.checkpoint(lambda n: (x * n).sin(), 3, use_reentrant=False)
     hooks = weakref.ref(pack), weakref.ref(unpack)
     del pack, unpack
-    expect(hooks[0]() is None and hooks[1]() is None, "hooks are kept alive by a graph")
-    equal(gradient(out, x), gradient((x * 3).sin(), x), "gradient")
+    p.expect(hooks[0]() is None and hooks[1]() is None, "hooks are kept alive by a graph")
+    p.equal(p.gradient(out, x), p.gradient((x * 3).sin(), x), "gradient")
 
 
 def _hooked(policy: Any, *warned: Any, **options: Any) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """What hooks around a checkpoint packed and unpacked, and the gradient."""
-    x = leaf().exp().detach().requires_grad_()
+    x = p.leaf().exp().detach().requires_grad_()
     packed, unpacked = [], []
 
     def pack(t: Tensor) -> Tensor:
@@ -77,18 +66,18 @@ def _hooked(policy: Any, *warned: Any, **options: Any) -> tuple[list[Tensor], li
         unpacked.append(t)
         return t
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack), warns(*warned):
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack), p.warns(*warned):
         out = selective(policy, three_steps, x, **options)
-    return packed[1:], unpacked, gradient(out, x)
+    return packed[1:], unpacked, p.gradient(out, x)
 
 
-@promise(promises, when=_RESPECT in OPTIONS)
+@p.promise(promises, when=_RESPECT in p.OPTIONS)
 def hooks_around_policies() -> None:
     """With respect_saved_tensors_hooks=True, what a policy saves goes through the surrounding hooks
     on saved tensors. With False it does not, nor by default, and then a FutureWarning says so."""
     soon = FutureWarning, "respect_saved_tensors_hooks=True|False"
-    x = leaf().exp().detach().requires_grad_()
-    wanted = gradient(three_steps(x), x)
+    x = p.leaf().exp().detach().requires_grad_()
+    wanted = p.gradient(three_steps(x), x)
     for options, seen, warned in (
         ({_RESPECT: True}, 1, ()),
         ({_RESPECT: False}, 0, ()),
@@ -96,30 +85,30 @@ def hooks_around_policies() -> None:
         ({_RESPECT: None}, 0, (soon,)),
     ):
         packed, unpacked, got = _hooked([_SIN], *warned, **options)
-        equal(len(packed), seen, f"saved tensors that hooks saw with {options}")
-        equal(got, wanted, "gradient")
+        p.equal(len(packed), seen, f"saved tensors that hooks saw with {options}")
+        p.equal(got, wanted, "gradient")
         if seen:
-            equal(packed[0], x.sin().detach(), "what a hook saw")
+            p.equal(packed[0], x.sin().detach(), "what a hook saw")
         # The input is unpacked as well.
-        equal(len(unpacked), 1 + seen, f"tensors that were unpacked with {options}")
+        p.equal(len(unpacked), 1 + seen, f"tensors that were unpacked with {options}")
         # Where nothing is saved there is nothing to warn of.
         packed, unpacked, got = _hooked([], **options)
-        equal((len(packed), len(unpacked)), (0, 1), "tensors that hooks saw without any saved")
-    with warns():
+        p.equal((len(packed), len(unpacked)), (0, 1), "tensors that hooks saw without any saved")
+    with p.warns():
         out = selective([_SIN], three_steps, x)
-    equal(gradient(out, x), wanted, "gradient without hooks")
+    p.equal(p.gradient(out, x), wanted, "gradient without hooks")
     # Results that are no tensors are no concern of hooks.
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
         function = lambda x: (x * x.sum().item()).sin()  # noqa: E731
         out = selective([_ATEN._local_scalar_dense.default], function, x, **{_RESPECT: True})
-    equal(gradient(out, x), gradient(function(x), x), "gradient by a number that was saved")
+    p.equal(p.gradient(out, x), p.gradient(function(x), x), "gradient by a number that was saved")
 
 
-@promise(promises, when=_RESPECT in OPTIONS)
+@p.promise(promises, when=_RESPECT in p.OPTIONS)
 def hooks_around_nested_checkpoints() -> None:
     """The hooks that see what a policy saves are the user's, also if the checkpoint is within
     another one."""
-    x = leaf()
+    x = p.leaf()
     seen: list[Tensor] = []
 
     def pack(t: Tensor) -> Tensor:
@@ -131,5 +120,5 @@ def hooks_around_nested_checkpoints() -> None:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         out = api.checkpoint(lambda x: inner(x.tanh()), x, use_reentrant=False)
     kept = x.tanh().sin().exp().detach()
-    equal(sum(t.equal(kept) for t in seen), 1, "times that hooks saw what the policy saves")
-    equal(gradient(out, x), gradient((x.tanh().sin().exp() * 2).cos(), x), "gradient")
+    p.equal(sum(t.equal(kept) for t in seen), 1, "times that hooks saw what the policy saves")
+    p.equal(p.gradient(out, x), p.gradient((x.tanh().sin().exp() * 2).cos(), x), "gradient")

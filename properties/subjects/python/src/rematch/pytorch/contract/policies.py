@@ -7,25 +7,14 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.utils import checkpoint as api
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy
 
-from rematch.pytorch.contract.promise import (
-    BOTH,
-    RECENT,
-    Changing,
-    Promise,
-    equal,
-    expect,
-    gradient,
-    leaf,
-    promise,
-    raises,
-)
+from rematch.pytorch.contract import promise as p
 
-promises: list[Promise] = []
+promises: list[p.Promise] = []
 _ATEN = torch.ops.aten
 _SIN, _COS, _EXP = _ATEN.sin.default, _ATEN.cos.default, _ATEN.exp.default
 
@@ -58,16 +47,16 @@ def selective(policy: Any, function: Any, *inputs: Any, mutated: Any = None, **o
 
 def _executions(policy: Any) -> tuple[int, int, int]:
     """How often sin, cos and exp run, and the gradient must be right."""
-    x = leaf()
+    x = p.leaf()
     with _Ran() as ran:
         out = selective(policy, three_steps, x, early_stop=False)
-        got = gradient(out, x)
-    equal(got, gradient(three_steps(x), x), "gradient")
+        got = p.gradient(out, x)
+    p.equal(got, p.gradient(three_steps(x), x), "gradient")
     # The backward of sin runs one more cos, that of cos one more sin.
     return ran.counts[_SIN] - 1, ran.counts[_COS] - 1, ran.counts[_EXP]
 
 
-@promise(promises)
+@p.promise(promises)
 def answers() -> None:
     """The results of operators for which a policy answers MUST_SAVE, PREFER_SAVE or True are saved
     and not computed again; all others are."""
@@ -78,24 +67,24 @@ def answers() -> None:
             others.append(getattr(CheckpointPolicy, name))
     for answer in saves:
         got = _executions(lambda c, op, *_, a=answer, **__: a if op is _COS else others[0])
-        equal(got, (2, 1, 2), f"executions of sin, cos and exp, {answer} for cos")
+        p.equal(got, (2, 1, 2), f"executions of sin, cos and exp, {answer} for cos")
     for answer in others:
         got = _executions(lambda c, op, *_, a=answer, **__: a)
-        equal(got, (2, 2, 2), f"executions of sin, cos and exp, {answer} for all")
+        p.equal(got, (2, 2, 2), f"executions of sin, cos and exp, {answer} for all")
 
 
-@promise(promises)
+@p.promise(promises)
 def list_of_operators() -> None:
     """A list of operators is equivalent to a policy that answers MUST_SAVE for these and
     PREFER_RECOMPUTE for all others."""
-    equal(
+    p.equal(
         _executions([_SIN, _EXP]), (1, 2, 1), "executions of sin, cos and exp, first and last kept"
     )
-    equal(_executions([_COS]), (2, 1, 2), "executions of sin, cos and exp, cos kept")
-    equal(_executions([]), (2, 2, 2), "executions of sin, cos and exp, none kept")
+    p.equal(_executions([_COS]), (2, 1, 2), "executions of sin, cos and exp, cos kept")
+    p.equal(_executions([]), (2, 2, 2), "executions of sin, cos and exp, none kept")
 
 
-@promise(promises)
+@p.promise(promises)
 def policy_is_told() -> None:
     """A policy gets a SelectiveCheckpointContext, the operator, and its args and kwargs."""
     asked: list[Any] = []
@@ -104,41 +93,41 @@ def policy_is_told() -> None:
         asked.append((context, op, args, kwargs))
         return CheckpointPolicy.PREFER_RECOMPUTE
 
-    x = leaf()
+    x = p.leaf()
     out = selective(policy, lambda x: torch.std(x.exp(), dim=(0,), correction=0), x)
-    equal(
+    p.equal(
         [op for _, op, _, _ in asked], [_EXP, _ATEN.std.correction], "operators that were asked of"
     )
     context, _, args, kwargs = asked[1]
-    expect(isinstance(context, api.SelectiveCheckpointContext), f"the context is {context!r}")
-    equal(context.is_recompute, False, "is_recompute in the forward")
-    equal(args[0].detach(), x.exp().detach(), "operand of an operator")
-    equal((list(args[1]), kwargs), ([0], {"correction": 0}), "options of an operator")
-    if RECENT:
-        equal(context.op_output.detach(), out.detach(), "op_output")
-        equal(asked[0][0].op_output.detach(), x.exp().detach(), "op_output")
-    gradient(out, x)
-    if RECENT:
-        equal(len(asked), 2, "questions: there are none in the recomputation")
+    p.expect(isinstance(context, api.SelectiveCheckpointContext), f"the context is {context!r}")
+    p.equal(context.is_recompute, False, "is_recompute in the forward")
+    p.equal(args[0].detach(), x.exp().detach(), "operand of an operator")
+    p.equal((list(args[1]), kwargs), ([0], {"correction": 0}), "options of an operator")
+    if p.RECENT:
+        p.equal(context.op_output.detach(), out.detach(), "op_output")
+        p.equal(asked[0][0].op_output.detach(), x.exp().detach(), "op_output")
+    p.gradient(out, x)
+    if p.RECENT:
+        p.equal(len(asked), 2, "questions: there are none in the recomputation")
 
 
-@promise(promises)
+@p.promise(promises)
 def options_of_operators() -> None:
     """An operator that is recomputed under a policy gets the options that it had in the forward."""
-    x = leaf()
+    x = p.leaf()
 
     def function(x: Tensor) -> Tensor:
         y = torch.std(x.exp(), dim=(0,), correction=0)
         return y * torch.sum(x.sin(), dtype=torch.float64).float() * y.exp()
 
     out = selective([], function, x, early_stop=False)
-    equal(gradient(out, x), gradient(function(x), x), "gradient")
+    p.equal(p.gradient(out, x), p.gradient(function(x), x), "gradient")
 
 
-@promise(promises, when=RECENT)
+@p.promise(promises, when=p.RECENT)
 def policy_by_result() -> None:
     """A policy may go by what an operator made."""
-    x = leaf()
+    x = p.leaf()
     seen: list[Any] = []
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> bool:
@@ -147,38 +136,38 @@ def policy_by_result() -> None:
 
     with _Ran() as ran:
         out = selective(policy, lambda x: (x.exp() + 1).log().sin(), x, early_stop=False)
-        gradient(out, x)
-    equal(ran.counts[_ATEN.add.Tensor], 1, "executions of what was saved")
-    equal(ran.counts[_ATEN.log.default], 2, "executions of what was not")
+        p.gradient(out, x)
+    p.equal(ran.counts[_ATEN.add.Tensor], 1, "executions of what was saved")
+    p.equal(ran.counts[_ATEN.log.default], 2, "executions of what was not")
 
 
-@promise(promises)
+@p.promise(promises)
 def ignored_operators() -> None:
     """Policies are not asked about SAC_IGNORED_OPS, such as detach, which are run each time."""
-    x, asked = leaf(), []
+    x, asked = p.leaf(), []
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> bool:
         asked.append(op)
         return True
 
-    expect(_ATEN.detach.default in api.SAC_IGNORED_OPS, "detach is not among SAC_IGNORED_OPS")
-    expect(torch.ops.prim.device.default in api.SAC_IGNORED_OPS, "device is not among them")
+    p.expect(_ATEN.detach.default in api.SAC_IGNORED_OPS, "detach is not among SAC_IGNORED_OPS")
+    p.expect(torch.ops.prim.device.default in api.SAC_IGNORED_OPS, "device is not among them")
     with _Ran() as ran:
         out = selective(policy, lambda x: x.sin() * x.detach(), x)
-    expect(ran.counts[_ATEN.detach.default] > 0, "detach did not run")
-    equal(asked, [_SIN, _ATEN.mul.Tensor], "operators that were asked of")
-    equal(gradient(out, x), gradient(x.sin() * x.detach(), x), "gradient")
+    p.expect(ran.counts[_ATEN.detach.default] > 0, "detach did not run")
+    p.equal(asked, [_SIN, _ATEN.mul.Tensor], "operators that were asked of")
+    p.equal(p.gradient(out, x), p.gradient(x.sin() * x.detach(), x), "gradient")
 
 
-@promise(promises, when=RECENT)
+@p.promise(promises, when=p.RECENT)
 def results_by_number() -> None:
     """What is saved of several runs of an operator is found again in its order."""
-    x = leaf()
+    x = p.leaf()
 
     def function(x: Tensor) -> Tensor:
         return x.sin().sin().sin().sin().cos()
 
-    wanted = gradient(function(x), x)
+    wanted = p.gradient(function(x), x)
     for kept in ((0,), (1, 2), (0, 1, 3)):
         numbers = iter(range(9))
 
@@ -187,16 +176,16 @@ def results_by_number() -> None:
 
         with _Ran() as ran:
             out = selective(policy, function, x, early_stop=False)
-            equal(gradient(out, x), wanted, f"gradient with {kept} kept")
+            p.equal(p.gradient(out, x), wanted, f"gradient with {kept} kept")
         # The backward of cos runs one more sin.
-        equal(ran.counts[_SIN], 4 + 4 - len(kept) + 1, f"executions with {kept} kept")
+        p.equal(ran.counts[_SIN], 4 + 4 - len(kept) + 1, f"executions with {kept} kept")
 
 
-@promise(promises)
+@p.promise(promises)
 def mutated_results() -> None:
     """An error is raised if a saved tensor is mutated, unless allow_cache_entry_mutation=True."""
 
-    x = leaf()
+    x = p.leaf()
 
     def function(x: Tensor) -> Tensor:
         y = x.sin()
@@ -211,17 +200,17 @@ def mutated_results() -> None:
             kept[0].add_(1)
         if allowed:
             wanted = -(x.sin() + 1).sin() * x.cos()
-            equal(gradient(out, x), wanted.detach(), "gradient by the mutated tensor")
+            p.equal(p.gradient(out, x), wanted.detach(), "gradient by the mutated tensor")
             continue
-        with raises(
+        with p.raises(
             RuntimeError, "Tensor cached during selective activation checkpoint has been mutated"
         ):
-            gradient(out, x)
+            p.gradient(out, x)
     out = selective([_SIN], function, x)
-    equal(gradient(out, x), gradient(function(x), x), "gradient where nothing is mutated")
+    p.equal(p.gradient(out, x), p.gradient(function(x), x), "gradient where nothing is mutated")
 
 
-@promise(promises)
+@p.promise(promises)
 def mutated_views() -> None:
     """An error is raised if a saved view is mutated."""
     kept: list[Tensor] = []
@@ -230,48 +219,48 @@ def mutated_views() -> None:
         kept.append((x * 2).view(3, 1))
         return kept[0].sin()
 
-    out = selective([_ATEN.view.default], function, x := leaf())
+    out = selective([_ATEN.view.default], function, x := p.leaf())
     with torch.no_grad():
         kept[0].add_(1)
-    with raises(RuntimeError, "has been mutated"):
-        gradient(out, x)
+    with p.raises(RuntimeError, "has been mutated"):
+        p.gradient(out, x)
 
 
-@promise(promises)
+@p.promise(promises)
 def second_backward() -> None:
     """A region under selective checkpointing that saves something allows one backward only."""
-    x = leaf()
+    x = p.leaf()
     out = selective([_SIN], three_steps, x)
-    wanted = gradient(three_steps(x), x)
-    equal(gradient(out, x, retain_graph=True), wanted, "gradient")
-    if RECENT:
-        with raises(
+    wanted = p.gradient(three_steps(x), x)
+    p.equal(p.gradient(out, x, retain_graph=True), wanted, "gradient")
+    if p.RECENT:
+        with p.raises(
             RuntimeError, "Trying to backward an extra time", "selective activation checkpoint"
         ):
-            gradient(out, x)
+            p.gradient(out, x)
         out = selective([], three_steps, x)
-        equal(gradient(out, x, retain_graph=True), wanted, "gradient where nothing is saved")
-        equal(gradient(out, x), wanted, "second gradient where nothing is saved")
+        p.equal(p.gradient(out, x, retain_graph=True), wanted, "gradient where nothing is saved")
+        p.equal(p.gradient(out, x), wanted, "second gradient where nothing is saved")
 
 
-@promise(promises, when=RECENT)
+@p.promise(promises, when=p.RECENT)
 def other_operators() -> None:
     """A recomputation under a policy that runs other operators than the forward raises an error
     that names them."""
-    x = leaf()
-    other = Changing(three_steps, lambda x: x.sin().tanh().exp())
-    with raises(RuntimeError, "aten.tanh", "encountered during backward", "not found in storage"):
-        gradient(selective([_SIN], other, x), x)
-    other = Changing(three_steps, lambda x: x.sin().sin().exp())
+    x = p.leaf()
+    other = p.Changing(three_steps, lambda x: x.sin().tanh().exp())
+    with p.raises(RuntimeError, "aten.tanh", "encountered during backward", "not found in storage"):
+        p.gradient(selective([_SIN], other, x), x)
+    other = p.Changing(three_steps, lambda x: x.sin().sin().exp())
     words = "aten.sin", "index 1", "encountered during backward", "not found in storage"
-    with raises(RuntimeError, *words, "nondeterministic"):
-        gradient(selective([_COS], other, x), x)
+    with p.raises(RuntimeError, *words, "nondeterministic"):
+        p.gradient(selective([_COS], other, x), x)
 
 
-@promise(promises)
+@p.promise(promises)
 def several_outputs() -> None:
     """An operator with several results can be saved, and one with none that are tensors."""
-    x = leaf()
+    x = p.leaf()
 
     def function(x: Tensor) -> Tensor:
         values, places = torch.sort(x * 2)
@@ -283,24 +272,24 @@ def several_outputs() -> None:
         lambda *_, **__: True,
     ):
         out = selective(policy, function, x)
-        wanted = gradient(function(x), x)
-        equal(gradient(out, x), wanted, "gradient")
+        wanted = p.gradient(function(x), x)
+        p.equal(p.gradient(out, x), wanted, "gradient")
 
 
-@promise(promises)
+@p.promise(promises)
 def views_are_saved() -> None:
     """A view can be saved, and is still a view of what it shows."""
-    x = leaf(1, 2, 3, 4)
+    x = p.leaf(1, 2, 3, 4)
 
     def function(x: Tensor) -> Tensor:
         return x.sin().view(2, 2).cos().t().exp()
 
     for policy in ([_ATEN.view.default, _ATEN.t.default], lambda *_, **__: True):
         out = selective(policy, function, x)
-        equal(gradient(out, x), gradient(function(x), x), "gradient")
+        p.equal(p.gradient(out, x), p.gradient(function(x), x), "gradient")
 
 
-@promise(promises)
+@p.promise(promises)
 def contexts() -> None:
     """The function runs under the first, the recomputation under the second context that context_fn
     returns."""
@@ -324,39 +313,41 @@ def contexts() -> None:
         entered.append("asked")
         return Context("first"), Context("second")
 
-    x = leaf()
-    for stop in BOTH:
+    x = p.leaf()
+    for stop in p.BOTH:
         entered.clear()
         out = api.checkpoint(function, x, use_reentrant=False, context_fn=pair, early_stop=stop)
-        equal(entered, ["asked", "first", "runs", "end of first"], "order of events in the forward")
-        equal(gradient(out, x), x.cos().detach(), "gradient")
-        equal(entered[4:], ["second", "runs", "end of second"], "order of events in the backward")
+        p.equal(
+            entered, ["asked", "first", "runs", "end of first"], "order of events in the forward"
+        )
+        p.equal(p.gradient(out, x), x.cos().detach(), "gradient")
+        p.equal(entered[4:], ["second", "runs", "end of second"], "order of events in the backward")
     for context in api.noop_context_fn():
         with context as nothing:
-            equal(nothing, None, "what the default context gives")
+            p.equal(nothing, None, "what the default context gives")
 
 
 @cache
 def _effect() -> Any:
     """An operator with an ordered effect, which it leaves in the list `ticks`, and one without."""
-    library = torch.library.Library("rematch_contract", "FRAGMENT")
+    namespace = library.Library("rematch_contract", "FRAGMENT")
     made = []
     for name in ("tick", "tock"):
-        library.define(f"{name}(Tensor x) -> Tensor")
+        namespace.define(f"{name}(Tensor x) -> Tensor")
         ticks: list[str] = []
         implementation = lambda x, t=ticks: t.append("") or x.sin()  # noqa: E731
-        library.impl(name, implementation, "CPU")
+        namespace.impl(name, implementation, "CPU")
         made.append((getattr(torch.ops.rematch_contract, name).default, ticks))
-    torch.library._register_effectful_op(made[0][0], torch.library.EffectType.ORDERED)
-    return library, made
+    library._register_effectful_op(made[0][0], library.EffectType.ORDERED)
+    return namespace, made
 
 
-@promise(promises, when=RECENT)
+@p.promise(promises, when=p.RECENT)
 def effects() -> None:
     """A policy's PREFER_RECOMPUTE is overridden for operators with an ordered effect, whose results
     are saved; MUST_RECOMPUTE is not."""
     _, ((tick, ticks), (tock, tocks)) = _effect()
-    x = leaf()
+    x = p.leaf()
     for answer, runs in (
         (CheckpointPolicy.PREFER_RECOMPUTE, 1),
         (CheckpointPolicy.MUST_SAVE, 1),
@@ -370,7 +361,7 @@ def effects() -> None:
             lambda x: (tick(x.detach()) * tock(x.detach()) * x).cos(),
             x,
         )
-        equal(gradient(out, x), gradient((x.detach().sin() ** 2 * x).cos(), x), "gradient")
-        equal(len(ticks), runs, f"executions of the operator with an effect, {answer}")
+        p.equal(p.gradient(out, x), p.gradient((x.detach().sin() ** 2 * x).cos(), x), "gradient")
+        p.equal(len(ticks), runs, f"executions of the operator with an effect, {answer}")
         wanted = 1 if answer is CheckpointPolicy.MUST_SAVE else 2
-        equal(len(tocks), wanted, f"executions of one without, {answer}")
+        p.equal(len(tocks), wanted, f"executions of one without, {answer}")

@@ -14,20 +14,9 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils import checkpoint as api
 
-from rematch.pytorch.contract.promise import (
-    BOTH,
-    RECENT,
-    Promise,
-    equal,
-    gradient,
-    leaf,
-    promise,
-    raises,
-    said,
-    seeded,
-)
+from rematch.pytorch.contract import promise as p
 
-promises: list[Promise] = []
+promises: list[p.Promise] = []
 
 
 def _backward(out: Tensor, x: Tensor) -> Tensor:
@@ -37,12 +26,12 @@ def _backward(out: Tensor, x: Tensor) -> Tensor:
     return x.grad
 
 
-@promise(promises)
+@p.promise(promises)
 def random_state() -> None:
     """The RNG state of the forward is stashed and restored for the recomputation, after which the
     state is as before; preserve_rng_state=False omits that."""
-    x = leaf()
-    for reentrant in BOTH:
+    x = p.leaf()
+    for reentrant in p.BOTH:
         for given, kept in (
             ({}, True),
             ({"preserve_rng_state": True}, True),
@@ -54,25 +43,25 @@ def random_state() -> None:
                 masks.append(torch.rand(3))
                 return (x * masks[-1]).sin()
 
-            seeded(11)
+            p.seeded(11)
             out = api.checkpoint(function, x, use_reentrant=reentrant, **given)
             after_forward = torch.get_rng_state()
             torch.rand(7)
             before = torch.get_rng_state()
             got = _backward(out, x)
-            equal(torch.equal(masks[0], masks[1]), kept, f"equal draws with {given}")
-            equal(torch.equal(before, torch.get_rng_state()), kept, f"state unmoved with {given}")
-            equal(got, gradient((x * masks[1]).sin(), x), "gradient")
-            seeded(11)
-            equal(torch.rand(3), masks[0], "draws of the forward")
-            equal(torch.get_rng_state(), after_forward, "state after the forward")
+            p.equal(torch.equal(masks[0], masks[1]), kept, f"equal draws with {given}")
+            p.equal(torch.equal(before, torch.get_rng_state()), kept, f"state unmoved with {given}")
+            p.equal(got, p.gradient((x * masks[1]).sin(), x), "gradient")
+            p.seeded(11)
+            p.equal(torch.rand(3), masks[0], "draws of the forward")
+            p.equal(torch.get_rng_state(), after_forward, "state after the forward")
 
 
-@promise(promises)
+@p.promise(promises)
 def autocast() -> None:
     """A recomputation runs under the autocast settings of its forward, whatever those of the
     backward are."""
-    x = leaf()
+    x = p.leaf()
 
     def seen() -> tuple[Any, ...]:
         return (
@@ -87,7 +76,7 @@ def autocast() -> None:
         {"enabled": False, "dtype": torch.float16},
         {"enabled": True, "dtype": torch.bfloat16, "cache_enabled": False},
     ]
-    for reentrant in BOTH:
+    for reentrant in p.BOTH:
         for i, inside in enumerate(settings):
             found: list[Any] = []
 
@@ -100,16 +89,16 @@ def autocast() -> None:
             with torch.autocast("cpu", **settings[i - 1]):
                 before = seen()
                 _backward(out, x)
-                equal(seen(), before, "settings after the backward")
-            equal(len(found), 2, "executions")
-            equal(found[1], found[0], "settings of the recomputation")
+                p.equal(seen(), before, "settings after the backward")
+            p.equal(len(found), 2, "executions")
+            p.equal(found[1], found[0], "settings of the recomputation")
 
 
-@promise(promises)
+@p.promise(promises)
 def grad_mode() -> None:
     """The recomputation records, and the forward of the reentrant variant does not."""
-    x = leaf()
-    for reentrant in BOTH:
+    x = p.leaf()
+    for reentrant in p.BOTH:
         found: list[bool] = []
 
         def function(x: Tensor, found: list[bool] = found) -> Tensor:
@@ -119,15 +108,15 @@ def grad_mode() -> None:
         total = api.checkpoint(function, x, use_reentrant=reentrant).sum()
         with torch.no_grad():
             total.backward()
-            equal(torch.is_grad_enabled(), False, "grad mode after the backward")
-        equal(found, [not reentrant, True], "grad mode of each execution")
+            p.equal(torch.is_grad_enabled(), False, "grad mode after the backward")
+        p.equal(found, [not reentrant, True], "grad mode of each execution")
 
 
-@promise(promises, when=RECENT)
+@p.promise(promises, when=p.RECENT)
 def device_scopes() -> None:
     """With use_reentrant=False, a recomputation respects the innermost device scope of its forward,
     and leaves that of the backward alone."""
-    x = leaf()
+    x = p.leaf()
     for outer, inner, wanted in (
         (None, None, "cpu"),
         ("meta", None, "meta"),
@@ -149,24 +138,26 @@ def device_scopes() -> None:
                 return run(scopes[1:])
 
         out = run([outer, inner])
-        equal(torch.empty(1).device.type, "cpu", "device after the forward")
+        p.equal(torch.empty(1).device.type, "cpu", "device after the forward")
         if outer is None:
-            gradient(out, x)
+            p.gradient(out, x)
         else:
             with torch.device("meta" if wanted == "cpu" else "cpu"):
                 before = torch.empty(1).device.type
                 torch.autograd.grad(out, x, torch.ones(3, device="cpu"))
-                equal(torch.empty(1).device.type, before, "device in the scope, after the backward")
-        equal(torch.empty(1).device.type, "cpu", "device after the backward")
-        equal(found, [wanted, wanted], f"device of each execution, {inner} within {outer}")
+                p.equal(
+                    torch.empty(1).device.type, before, "device in the scope, after the backward"
+                )
+        p.equal(torch.empty(1).device.type, "cpu", "device after the backward")
+        p.equal(found, [wanted, wanted], f"device of each execution, {inner} within {outer}")
 
 
-@promise(promises)
+@p.promise(promises)
 def other_thread() -> None:
     """A backward may run in another thread than its forward, which finds settings and draws of the
     forward."""
-    x = leaf()
-    for reentrant in BOTH:
+    x = p.leaf()
+    for reentrant in p.BOTH:
         found: list[Any] = []
 
         def function(x: Tensor, found: list[Any] = found) -> Tensor:
@@ -178,19 +169,19 @@ def other_thread() -> None:
         thread = threading.Thread(target=lambda o=out, f=found: f.append(_backward(o, x)))
         thread.start()
         thread.join()
-        equal(len(found), 3, "executions, and the end of the thread")
-        equal(found[1], found[0], "autocast and draws of the recomputation")
-        equal(found[2], x.cos().detach(), "gradient")
+        p.equal(len(found), 3, "executions, and the end of the thread")
+        p.equal(found[1], found[0], "autocast and draws of the recomputation")
+        p.equal(found[2], x.cos().detach(), "gradient")
 
 
-@promise(promises)
+@p.promise(promises)
 def meta_tensors() -> None:
     """Tensors without data can be checkpointed."""
-    for reentrant in BOTH:
+    for reentrant in p.BOTH:
         x = torch.empty(3, device="meta", requires_grad=True)
         out = api.checkpoint(lambda x: x.sin().cos(), x, use_reentrant=reentrant)
         got = _backward(out, x)
-        equal((got.device.type, got.shape), ("meta", x.shape), "device and shape of the gradient")
+        p.equal((got.device.type, got.shape), ("meta", x.shape), "device and shape of the gradient")
 
 
 @contextmanager
@@ -203,49 +194,49 @@ def _default_device_type(name: str) -> Iterator[None]:
         api.DefaultDeviceType._default_device_type = before
 
 
-@promise(promises)
+@p.promise(promises)
 def default_device_type() -> None:
     """DefaultDeviceType.get_device_type() is what set_device_type() was given, "cuda" by
     default."""
     for name in ("cpu", "meta"):
         with _default_device_type(name):
-            equal(api.DefaultDeviceType.get_device_type(), name, "device type")
+            p.equal(api.DefaultDeviceType.get_device_type(), name, "device type")
     with _default_device_type("cpu"):
         api.DefaultDeviceType.set_device_type()
-        equal(api.DefaultDeviceType.get_device_type(), "cuda", "device type")
+        p.equal(api.DefaultDeviceType.get_device_type(), "cuda", "device type")
 
 
-@promise(promises)
+@p.promise(promises)
 def device_states() -> None:
     """get_device_states() ignores tensors on the CPU and what is no tensor; set_device_states()
     sets the states of the devices by the module of their type."""
     with _default_device_type("cpu"):
-        equal(api.get_device_states(leaf(), 3, [leaf()]), ([], []), "devices and states")
+        p.equal(api.get_device_states(p.leaf(), 3, [p.leaf()]), ([], []), "devices and states")
         api.set_device_states([], [])
     with _default_device_type("meta"):
         api.set_device_states([0], [None])
     api.set_device_states([0], [None], device_type="meta")
     with _other_device() as device:
         api.set_device_states([1, 0], ["first", "second"], device_type=device.__name__)
-        equal(device.log, [(1, "first"), (0, "second")], "states that were set")
+        p.equal(device.log, [(1, "first"), (0, "second")], "states that were set")
         device.log.clear()
         with _default_device_type(device.__name__):
             api.set_device_states([2], ["third"])
-            equal(device.log, [(2, "third")], "states that were set")
-            equal(api.get_device_states(leaf()), ([], []), "devices and states")
+            p.equal(device.log, [(2, "third")], "states that were set")
+            p.equal(api.get_device_states(p.leaf()), ([], []), "devices and states")
 
 
-@promise(promises)
+@p.promise(promises)
 def device_random_states() -> None:
     """The RNG states of the devices of all tensors among the args are stashed, and restored for the
     recomputation, after which they are as before."""
     with _other_device() as device, FakeTensorMode():
-        x = leaf()
+        x = p.leaf()
         on_one, on_two = (torch.empty(3, device=f"{device.__name__}:{i}") for i in (1, 2))
-        given = (on_two, 3, [leaf(), {"nested": on_one}])
+        given = (on_two, 3, [p.leaf(), {"nested": on_one}])
         forward = dict(device.states)
-        equal(api.get_device_states(*given), ([2, 1], ["state 2", "state 1"]), "devices, states")
-        for reentrant in BOTH:
+        p.equal(api.get_device_states(*given), ([2, 1], ["state 2", "state 1"]), "devices, states")
+        for reentrant in p.BOTH:
             for options, kept in (({}, True), ({"preserve_rng_state": False}, False)):
                 found: list[Any] = []
 
@@ -258,18 +249,18 @@ def device_random_states() -> None:
                 device.states[1], device.states[2] = "later 1", "later 2"
                 before = dict(device.states)
                 _backward(out, x)
-                equal(device.states, before, "states after the backward")
+                p.equal(device.states, before, "states after the backward")
                 wanted = [forward, forward if kept else before]
-                equal(found, wanted, f"states of each execution with {options}")
+                p.equal(found, wanted, f"states of each execution with {options}")
 
 
-@promise(promises)
+@p.promise(promises)
 def several_device_types() -> None:
     """Tensor arguments on two types of devices beside the CPU are warned of."""
     with _other_device() as device, FakeTensorMode(), torch.no_grad():
         other = torch.empty(3, device=f"{device.__name__}:1")
-        meta, x = torch.empty(3, device="meta"), leaf()
-        for reentrant in BOTH:
+        meta, x = torch.empty(3, device="meta"), p.leaf()
+        for reentrant in p.BOTH:
             for given, warned in (
                 ((x, other, 3), False),
                 ((other, [other]), False),
@@ -282,19 +273,19 @@ def several_device_types() -> None:
                     warnings.simplefilter("always")
                     api.checkpoint(lambda *_: x, *given, use_reentrant=reentrant)
                 texts = [str(w.message) for w in seen if "two types of devices" in str(w.message)]
-                equal(len(texts) > 0, warned, f"a warning for {given}")
+                p.equal(len(texts) > 0, warned, f"a warning for {given}")
                 for text in texts:
                     first = next(
                         t for t in (given[0], given[1]) if isinstance(t, Tensor) and t is not x
                     )
-                    said(text, *words, f"first device type: {first.device.type}")
+                    p.said(text, *words, f"first device type: {first.device.type}")
 
 
-@promise(promises)
+@p.promise(promises)
 def device_initialized_late() -> None:
     """A device of the default type must not be initialized within a non-reentrant segment whose
     random state is stashed."""
-    x = leaf()
+    x = p.leaf()
     with _other_device() as device, _default_device_type(device.__name__):
 
         def starts(x: Tensor) -> Tensor:
@@ -304,15 +295,15 @@ def device_initialized_late() -> None:
         for initialized, preserve in ((True, True), (True, False), (False, False)):
             device._initialized = initialized
             out = api.checkpoint(starts, x, use_reentrant=False, preserve_rng_state=preserve)
-            equal(gradient(out, x), x.cos().detach(), "gradient")
+            p.equal(p.gradient(out, x), x.cos().detach(), "gradient")
         device._initialized = False
-        with raises(RuntimeError, "device state was initialized in the forward pass"):
+        with p.raises(RuntimeError, "device state was initialized in the forward pass"):
             api.checkpoint(starts, x, use_reentrant=False)
-        for initialized in BOTH:
+        for initialized in p.BOTH:
             device._initialized = initialized
-            for reentrant in BOTH:
+            for reentrant in p.BOTH:
                 out = api.checkpoint(torch.sin, x, use_reentrant=reentrant)
-                equal(_backward(out, x), x.cos().detach(), "gradient")
+                p.equal(_backward(out, x), x.cos().detach(), "gradient")
 
 
 class _Device(ModuleType):

@@ -197,7 +197,7 @@ _OTHERS = (
     CustomLayer("power_pool", "N C H W -> N C H W", "nn.LPPool2d(2, 1)"),
 )
 
-LIBRARY = (
+MODULES = (
     *_RECURRENT,
     *_ATTENTIVE,
     *_NORMS,
