@@ -47,6 +47,22 @@ catch_discover_tests(emulated_device_tests
   DISCOVERY_MODE PRE_TEST
   PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
     ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
+# The programs as users meet them where the device is lost, or cannot be used.
+add_executable(emulated_program_tests lost_device_test.cpp)
+target_compile_definitions(emulated_program_tests PRIVATE
+  REMATCH_PROGRAM="$<TARGET_FILE:emulated_rematch>" REMATCH_GPU_TESTS="$<TARGET_FILE:emulated_gpu_tests>"
+  REMATCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_compile_options(emulated_program_tests PRIVATE
+  $<$<CONFIG:Release,Mutants>:${REMATCH_TEST_FLAGS}>)
+target_precompile_headers(emulated_program_tests PRIVATE <catch2/catch_test_macros.hpp>)
+target_link_libraries(emulated_program_tests PRIVATE rematch_test_shell rematch_bits rematch_warnings
+  Catch2::Catch2WithMain nlohmann_json::nlohmann_json)
+add_dependencies(emulated_program_tests emulated_rematch emulated_gpu_tests)
+catch_discover_tests(emulated_program_tests
+  TEST_PREFIX "emulated: "
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
+    ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
 
 # A test each, as those of a real device are; the ones that need no device run there alone.
 catch_discover_tests(emulated_gpu_tests
@@ -80,6 +96,12 @@ list(JOIN seen "(nvtx: [^\n]*\n)*" seen)
 set_tests_properties("emulated: a profiler sees layers, recomputations and nodes as nested ranges"
   PROPERTIES LABELS emulated TIMEOUT 60 PASS_REGULAR_EXPRESSION "${seen}"
   ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
+# As ci/test-gpu runs them under compute-sanitizer.
+add_test(NAME "emulated: tests of the GPU pass where no block is kept for reuse"
+  COMMAND emulated_gpu_tests "[gpu]~[sums]")
+set_tests_properties("emulated: tests of the GPU pass where no block is kept for reuse" PROPERTIES
+  LABELS emulated COST 500 TIMEOUT 1200
+  ENVIRONMENT "REMATCH_CUDA_KEEP_NO_BLOCKS=1;REMATCH_EMULATOR_LOCK=off")
 # A device that is lost stays so until the process ends.
 catch_discover_tests(emulated_gpu_tests
   TEST_SPEC "[.lost]"

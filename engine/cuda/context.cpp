@@ -3,9 +3,11 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <string>
 
+#include "engine/cuda/driver.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/ranges.h"
 #include "engine/memory/ledger.h"
@@ -43,6 +45,12 @@ bool is_sticky(cudaError_t status) {
   }
 }
 
+std::string driver_version() {
+  int version = 0;
+  (void)cudaDriverGetVersion(&version);
+  return version == 0 ? "of no version" : version_text(version);
+}
+
 std::string advice(cudaError_t status) {
   if (is_sticky(status)) {
     return "; the device context is lost, possibly by an earlier kernel: restart the process, and "
@@ -55,18 +63,32 @@ std::string advice(cudaError_t status) {
     case cudaErrorUnsupportedPtxVersion:
       return "; this build lacks code for the device: set CMAKE_CUDA_ARCHITECTURES and build again";
     case cudaErrorInsufficientDriver:
-      return "; the driver is missing or older than the CUDA runtime: update it";
+      return "; the driver supports CUDA " + driver_version() +
+             ", and this program was built with " + version_text(CUDART_VERSION) +
+             ": update the driver, or build with an older toolkit";
+    case cudaErrorSystemDriverMismatch:
+      return "; the driver's module and its libraries differ: reboot, or in a container use those "
+             "of the host";
+    case cudaErrorSystemNotReady:
+      return "; a service that the GPU needs is not running: on a machine with NVSwitch, the "
+             "fabric "
+             "manager";
+    case cudaErrorDevicesUnavailable:
+      return "; the GPU is in use, or in a compute mode that forbids this: nvidia-smi -q -d "
+             "COMPUTE";
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsServerNotReady:
+      return "; CUDA_MPS_PIPE_DIRECTORY must name the folder of a running nvidia-cuda-mps-control, "
+             "which after a fault waits for all of its clients to end";
+    case cudaErrorMpsMaxClientsReached:
+    case cudaErrorMpsMaxConnectionsReached:
+      return "; the MPS server has no room: use fewer --jobs";
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
       return "; run the work once outside of the capture first";
     default:
       return "";
   }
-}
-
-std::string describe(cudaError_t status) {
-  return std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")" +
-         advice(status);
 }
 
 [[noreturn]] void fail(const std::string& text, cudaError_t status) {
@@ -87,6 +109,9 @@ Idle& idle() {
 // Of trivial type, so that it can still be read when a thread's other objects are being destroyed,
 // a ledger's last blocks among them.
 thread_local Context* current = nullptr;
+
+/// Workspaces are never freed.
+std::atomic<std::int64_t> held_by_workspaces{0};
 
 /// Gives an ending thread's context back.
 void give_back(void* context) {
@@ -151,6 +176,15 @@ cudaStream_t stream() {
   return mine.stream;
 }
 
+std::string describe(cudaError_t status) {
+  return std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")" +
+         advice(status);
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
   // Sticky errors stay; others would surface again in an unrelated check_launch.
@@ -163,7 +197,9 @@ void fail_in_library(const std::string& text) {
   // A library may have its own copy of the runtime, whose last error is not this one's. A lost
   // context shows in every call; this one is permitted in a capture, too.
   cudaStreamCaptureStatus ignored = cudaStreamCaptureStatusNone;
-  if (status == cudaSuccess) status = cudaStreamIsCapturing(stream(), &ignored);
+  if (status == cudaSuccess && current != nullptr) {
+    status = cudaStreamIsCapturing(current->stream, &ignored);
+  }
   fail(status == cudaSuccess ? text : text + "; CUDA: " + describe(status), status);
 }
 
@@ -225,7 +261,10 @@ void* workspace(std::size_t bytes, Scratch user) {
   check(status, "cudaMallocFromPoolAsync for a workspace");
   if (block.data != nullptr) mine.outgrown.push_back(block.data);
   block = {data, size};
+  held_by_workspaces += static_cast<std::int64_t>(size);
   return data;
 }
+
+std::int64_t workspace_bytes() { return held_by_workspaces; }
 
 }  // namespace rematch::cuda

@@ -48,6 +48,9 @@ inline constexpr int kScratchCount = 4;
 /// to grow during a capture.
 void* workspace(std::size_t bytes, Scratch user = Scratch::kernels);
 
+/// Bytes of the workspaces of all threads, with those that were outgrown.
+std::int64_t workspace_bytes();
+
 /// Whether stream() is being captured into a graph.
 bool capturing();
 /// Throws DeviceError when capturing: `what` has to happen before, in a run of the same work.

@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <iostream>
 #include <set>
 #include <string>
 #include <thread>
@@ -77,6 +78,38 @@ TEST_CASE("a device is described by its name and the versions that decide bits",
   const std::string text = device_description();
   CHECK_THAT(text,
              ContainsSubstring("SMs") && ContainsSubstring("cuDNN") && ContainsSubstring("cuBLAS"));
+}
+
+// Hidden: ci/test-gpu runs it before all others, for these are what a first run fails by.
+TEST_CASE("the versions of the driver and the libraries that are found", "[.versions]") {
+  int driver = 0;
+  int runtime = 0;
+  // Without a driver the runtime has a version all the same.
+  (void)cudaDriverGetVersion(&driver);
+  CHECK(cudaRuntimeGetVersion(&runtime) == cudaSuccess);
+  std::cout << "\nversions: driver for CUDA " << version_text(driver) << ", runtime "
+            << version_text(runtime) << ", cuBLAS " << cublaslt().version() << ", cuDNN "
+            << cudnnGetVersion() << "; " << device_description() << "\n";
+}
+
+TEST_CASE("a machine without a GPU has none, and every other error is one") {
+  CHECK(means_no_device(cudaErrorNoDevice, true));
+  CHECK(means_no_device(cudaErrorInsufficientDriver, false));
+  CHECK_FALSE(means_no_device(cudaErrorInsufficientDriver, true));
+  CHECK_FALSE(means_no_device(cudaErrorSystemDriverMismatch, false));
+  CHECK_FALSE(means_no_device(cudaErrorInitializationError, true));
+  CHECK_FALSE(means_no_device(cudaErrorMpsServerNotReady, true));
+}
+
+TEST_CASE("bytes of workspaces stand beside those of the pool", "[gpu]") {
+  need_device();
+  const DeviceBytes before = device_bytes();
+  (void)workspace((std::size_t{9} << 20) + static_cast<std::size_t>(before.workspaces));
+  const DeviceBytes after = device_bytes();
+  CHECK(after.workspaces >= before.workspaces + (std::int64_t{9} << 20));
+  CHECK(after.pool_used_peak >= after.workspaces);
+  CHECK(after.pool_reserved_peak >= after.pool_used_peak);
+  CHECK(device_memory()->reserved() <= after.pool_reserved_peak);
 }
 
 TEST_CASE("threads have streams of their own, which do not wait for the default stream", "[gpu]") {

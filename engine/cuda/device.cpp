@@ -1,47 +1,118 @@
 #include "engine/cuda/device.h"
 
-#include <array>
+#include <unistd.h>
 
+#include <array>
+#include <set>
+
+#include "engine/cuda/driver.h"
 #include "engine/cuda/libraries.h"
+#include "engine/cuda/memory.h"
 #include "engine/cuda/offload.h"
 #include "engine/cuda/staging.h"
 
 namespace rematch::cuda {
 
-int device_count() {
-  static const int count = [] {
-    int found = 0;
-    if (cudaGetDeviceCount(&found) == cudaSuccess) return found;
+namespace {
+
+struct Found {
+  int count = 0;
+  cudaError_t status = cudaSuccess;
+};
+
+const Found& found() {
+  static const Found found = [] {
+    Found f;
+    f.status = cudaGetDeviceCount(&f.count);
     // Not there is an answer, not an error for the next call to trip over.
     (void)cudaGetLastError();
-    return 0;
+    if (f.status != cudaSuccess) f.count = 0;
+    return f;
   }();
-  return count;
+  return found;
+}
+
+/// The variables of the environment that reach CUDA and its libraries, "; NAME=VALUE" each. They
+/// may decide which algorithms run, and with them bits.
+std::string library_variables() {
+  std::set<std::string> seen;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    for (const std::string_view prefix :
+         {"CUDA_MPS_", "CUBLAS", "CUDNN_", "NVIDIA_TF32_OVERRIDE=", "CUDA_VISIBLE_DEVICES=",
+          "NVIDIA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=", "CUDA_FORCE_", "CUDA_DISABLE_"}) {
+      if (text.starts_with(prefix)) seen.emplace(text);
+    }
+  }
+  std::string list;
+  for (const std::string& variable : seen) list += "; " + variable;
+  return list;
+}
+
+/// Of the SMs that this process may use, which under MPS may be fewer than the device has.
+int visible(cudaDeviceAttr attribute) {
+  int value = 0;
+  // One that the driver does not know is as good as not set.
+  if (cudaDeviceGetAttribute(&value, attribute, 0) != cudaSuccess) (void)cudaGetLastError();
+  return value;
+}
+
+}  // namespace
+
+bool means_no_device(cudaError_t status, bool with_driver) {
+  return status == cudaErrorNoDevice || (status == cudaErrorInsufficientDriver && !with_driver);
+}
+
+int device_count() { return found().count; }
+
+std::string device_problem() {
+  const cudaError_t status = found().status;
+  if (status == cudaSuccess || means_no_device(status, has_driver())) return "";
+  return "no CUDA device can be used: cudaGetDeviceCount: error " + std::to_string(status) + ", " +
+         describe(status);
 }
 
 std::string device_description() {
-  if (device_count() == 0) return "no CUDA device was found";
+  if (device_count() == 0) {
+    const std::string problem = device_problem();
+    return problem.empty() ? "no CUDA device was found" : problem;
+  }
   cudaDeviceProp p{};
   check(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
   int runtime = 0;
   int driver = 0;
   check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  const auto version = [](int v) {
-    return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
-  };
   return std::string(p.name) + ", compute capability " + std::to_string(p.major) + "." +
-         std::to_string(p.minor) + ", " + std::to_string(p.multiProcessorCount) + " SMs, " +
-         std::to_string(p.totalGlobalMem >> 20) + " MiB, CUDA " + version(runtime) + " (driver " +
-         version(driver) + "), cuBLAS " + std::to_string(cublaslt().version()) + ", cuDNN " +
-         std::to_string(cudnnGetVersion());
+         std::to_string(p.minor) + ", " + std::to_string(visible(cudaDevAttrMultiProcessorCount)) +
+         " SMs" + (visible(cudaDevAttrMpsEnabled) != 0 ? " under MPS" : "") + ", " +
+         std::to_string(p.totalGlobalMem >> 20) + " MiB, CUDA " + version_text(runtime) +
+         " (driver " + version_text(driver) + "), cuBLAS " + std::to_string(cublaslt().version()) +
+         ", cuDNN " + std::to_string(cudnnGetVersion()) + library_variables();
 }
 
 void require_device(std::string_view asker) {
   if (device_count() > 0) return;
-  throw DeviceError("[" + std::string(asker) +
-                    "] no CUDA device was found; check that the driver is loaded (nvidia-smi) and "
+  const std::string who = "[" + std::string(asker) + "] ";
+  if (const std::string problem = device_problem(); !problem.empty()) {
+    throw DeviceError(who + problem);
+  }
+  throw DeviceError(who +
+                    "no CUDA device was found; check that the driver is loaded (nvidia-smi) and "
                     "what CUDA_VISIBLE_DEVICES says, or use the CPU");
+}
+
+DeviceBytes device_bytes() {
+  DeviceBytes bytes;
+  const auto pool = [](cudaMemPoolAttr attribute) {
+    std::uint64_t value = 0;
+    check(cudaMemPoolGetAttribute(memory_pool(), attribute, &value), "cudaMemPoolGetAttribute");
+    return static_cast<std::int64_t>(value);
+  };
+  bytes.pool_used_peak = pool(cudaMemPoolAttrUsedMemHigh);
+  bytes.pool_reserved_peak = pool(cudaMemPoolAttrReservedMemHigh);
+  bytes.workspaces = workspace_bytes();
+  return bytes;
 }
 
 Precision precision() { return context().precision; }

@@ -27,11 +27,14 @@ class DeviceLost : public DeviceError {
   using DeviceError::DeviceError;
 };
 
-/// The number of CUDA devices; 0 without a driver, and in a build without CUDA. Never throws.
+/// The number of CUDA devices that can be used; 0 without a driver, with one that is too old, and
+/// in a build without CUDA. Never throws.
 int device_count();
 
-/// The device, its memory, and the versions of the libraries that decide bits; with no device,
-/// which of "this build has no CUDA" and "no CUDA device was found" is the case.
+/// All that decides bits beside this program: the device, the SMs that this process may use, the
+/// versions of the libraries, and the variables that they read. Bits are comparable only where all
+/// of it is equal. With no device: "this build has no CUDA", "no CUDA device was found", or why the
+/// device that there is cannot be used.
 std::string device_description();
 
 /// Throws DeviceError("[`asker`] ...") unless there is a device.
@@ -42,6 +45,17 @@ void require_device(std::string_view asker);
 /// kept for reuse by size class, so that a step that was run once allocates nothing and can be
 /// captured in a graph. Throws DeviceError when there is no device.
 std::unique_ptr<MemoryResource> device_memory();
+
+/// Bytes of the device that this process holds, where a ledger counts those that were asked for.
+/// The highest values since the process began: in use from the pool by ledgers, blocks that they
+/// keep for reuse, and workspaces; and reserved for the pool. The workspaces are part of both.
+struct DeviceBytes {
+  std::int64_t pool_used_peak = 0;
+  std::int64_t pool_reserved_peak = 0;
+  std::int64_t workspaces = 0;
+};
+/// Throws DeviceError when there is no device.
+DeviceBytes device_bytes();
 
 /// How float32 products are formed. strict: in float32. tf32: operands may be rounded to TF32 (10
 /// bits of fraction), sums are float32. float64 is the same in both.

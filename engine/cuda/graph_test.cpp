@@ -49,6 +49,7 @@ struct Training {
 TEST_CASE("a captured checkpointed step gives the bits of the step itself, run after run",
           "[gpu]") {
   testing::need_device();
+  testing::need_kept_blocks();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Training training;
   // The first segment of the reentrant variant would be frozen without this.
@@ -135,6 +136,7 @@ TEST_CASE("a step that throws during its capture leaves the thread as it was", "
 
 TEST_CASE("a run with reseeded streams is refused", "[gpu]") {
   testing::need_device();
+  testing::need_kept_blocks();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Training training;
   training.step();

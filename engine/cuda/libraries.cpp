@@ -104,6 +104,9 @@ bool is_out_of_memory(cudnnStatus_t status) {
 void check_context(std::string_view what) {
   (void)cudaGetLastError();
   check(cudaPeekAtLastError(), what);
+  // A library may have its own copy of the runtime, with a last error of its own; a lost context
+  // shows in every call.
+  if (device_count() > 0) (void)capturing();
 }
 
 cublasLtHandle_t cublaslt_handle() {

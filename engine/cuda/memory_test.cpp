@@ -1,7 +1,6 @@
 #include "engine/cuda/memory.h"
 
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -14,15 +13,13 @@ namespace rematch::cuda {
 namespace {
 
 using testing::need_device;
+using testing::need_kept_blocks;
 
 std::vector<unsigned char> bytes_at(const void* block, std::int64_t bytes) {
   std::vector<unsigned char> host(static_cast<std::size_t>(bytes));
   copy_to_host(host.data(), block, bytes);
   return host;
 }
-
-/// ci/test-gpu sets this under compute-sanitizer.
-bool blocks_are_kept() { return std::getenv("REMATCH_CUDA_KEEP_NO_BLOCKS") == nullptr; }
 
 /// The events of one sequence of allocations, releases, limits and injected failures.
 std::vector<LedgerEvent> play(Ledger& ledger) {
@@ -97,7 +94,7 @@ TEST_CASE("blocks of the device are aligned to 256 bytes and do not overlap", "[
 
 TEST_CASE("freed device memory reads as NaN when poisoned, and its values when not", "[gpu]") {
   need_device();
-  if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  need_kept_blocks();
   for (const bool poison : {true, false}) {
     Ledger ledger(device_memory());
     ledger.set_poison(poison);
@@ -115,7 +112,7 @@ TEST_CASE("freed device memory reads as NaN when poisoned, and its values when n
 
 TEST_CASE("poison waits for the work on a block that was queued before its release", "[gpu]") {
   need_device();
-  if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  need_kept_blocks();
   constexpr std::int64_t kBytes = 64 << 20;
   Ledger ledger(device_memory());
   ledger.set_poison(true);
@@ -155,7 +152,7 @@ TEST_CASE("reserved bytes are at least the live ones, and stand beside them", "[
 
 TEST_CASE("a second round of the same allocations asks the pool for nothing", "[gpu]") {
   need_device();
-  if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  need_kept_blocks();
   Ledger ledger(device_memory());
   const auto round = [&] {
     std::vector<void*> blocks;

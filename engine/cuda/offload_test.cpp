@@ -5,7 +5,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -28,13 +27,12 @@
 namespace rematch::cuda {
 namespace {
 
+using testing::blocks_are_kept;
 using testing::need_device;
+using testing::need_kept_blocks;
 using Bytes = std::vector<std::byte>;
 
 constexpr std::int64_t kLarge = 64 << 20;
-
-/// ci/test-gpu sets this under compute-sanitizer.
-bool blocks_are_kept() { return std::getenv("REMATCH_CUDA_KEEP_NO_BLOCKS") == nullptr; }
 
 /// Holds up the thread's stream until it is opened. A test that waits for the stream before that
 /// would wait for ever: then the gate opens itself, late, and the test fails.
@@ -183,7 +181,7 @@ TEST_CASE("pinned memory that a captured step poisons changes when the graph run
 
 TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu][offload]") {
   need_device();
-  if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  need_kept_blocks();
   Ledger ledger(pinned_memory());
   ledger.set_poison(true);
   void* const block = ledger.allocate(64, Tag::saved);
@@ -394,7 +392,7 @@ TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and
 
 TEST_CASE("no part of an offloaded step waits for the device", "[gpu][offload]") {
   need_device();
-  if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  need_kept_blocks();
   const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
@@ -412,7 +410,7 @@ TEST_CASE("no part of an offloaded step waits for the device", "[gpu][offload]")
 TEST_CASE("an offloaded step can be captured, whether its scope begins within or before",
           "[gpu][offload]") {
   need_device();
-  if (!blocks_are_kept()) SKIP("released blocks are not kept in this run");
+  need_kept_blocks();
   const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   const bool before = GENERATE(false, true);

@@ -371,7 +371,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                       : dd.type == CUDA_R_16BF ? run<BFloat16>
                                                : run<float>;
   launch(stream, o, da, db, dd, alpha, beta, a, b, c, d);
-  return CUBLAS_STATUS_SUCCESS;
+  return rematch::emulator::outcome() == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                     : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"

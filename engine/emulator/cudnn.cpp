@@ -387,7 +387,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                                                            : compute<float>;
         work(type, c, arrays);
       });
-  return CUDNN_STATUS_SUCCESS;
+  return rematch::emulator::outcome() == cudaSuccess ? CUDNN_STATUS_SUCCESS
+                                                     : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"

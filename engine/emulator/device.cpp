@@ -1,14 +1,33 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
+#include "engine/cuda/driver.h"
 #include "engine/emulator/stream.h"
 
 // One device, whose name says what it is. What is not here comes from the real runtime.
 
 using rematch::emulator::failed;
 
+namespace {
+
+constexpr int kProcessors = 132;
+
+/// REMATCH_EMULATOR_DRIVER: "old" for a driver that CUDA refuses, "none" for a machine without.
+std::string_view driver() {
+  const char* const how = std::getenv("REMATCH_EMULATOR_DRIVER");
+  return how == nullptr ? "" : how;
+}
+
+}  // namespace
+
+bool rematch::cuda::has_driver() { return driver() != "none"; }
+
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (!driver().empty()) return failed(cudaErrorInsufficientDriver);
   *count = 1;
   return cudaSuccess;
 }
@@ -21,19 +40,30 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "%s", "emulated on the CPU: no GPU");
   properties->major = 9;
-  properties->multiProcessorCount = 132;
+  properties->multiProcessorCount = kProcessors;
   properties->totalGlobalMem = std::size_t{4} << 30;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
-  // Where this is so, a copy may read its source as late as it likes: the harder case.
-  if (attribute != cudaDevAttrPageableMemoryAccess) return failed(cudaErrorInvalidValue);
-  *value = 1;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = kProcessors;
+      break;
+    case cudaDevAttrMpsEnabled:
+      *value = 0;
+      break;
+    // Where this is so, a copy may read its source as late as it likes: the harder case.
+    case cudaDevAttrPageableMemoryAccess:
+      *value = 1;
+      break;
+    default:
+      return failed(cudaErrorInvalidValue);
+  }
   return cudaSuccess;
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = driver() == "old" ? 12040 : driver() == "none" ? 0 : CUDART_VERSION;
   return cudaSuccess;
 }

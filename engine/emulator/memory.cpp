@@ -19,6 +19,9 @@
 
 struct CUmemPoolHandle_st {
   std::uint64_t reserved = 0;
+  std::uint64_t reserved_high = 0;
+  std::uint64_t used = 0;
+  std::uint64_t used_high = 0;
 };
 
 namespace rematch::emulator {
@@ -109,6 +112,11 @@ std::byte* allocate(cudaMemPool_t pool, cudaStream_t s, std::size_t bytes) {
     d.used_addresses += size;
     d.taken += size;
     if (pool != nullptr) pool->reserved += size;
+  }
+  if (pool != nullptr) {
+    pool->used += size;
+    pool->used_high = std::max(pool->used_high, pool->used);
+    pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
   }
   fill_unwritten(s, block, size);
   d.blocks[block] = {bytes, size, pool, true};
@@ -222,8 +230,12 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t /*pool*/, cudaMemPoolAttr attr
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   if (outcome() != cudaSuccess) return outcome();
   const std::lock_guard hold(device_lock());
-  if (attribute != cudaMemPoolAttrReservedMemCurrent) return failed(cudaErrorInvalidValue);
-  std::memcpy(value, &pool->reserved, sizeof pool->reserved);
+  const std::uint64_t* from = nullptr;
+  if (attribute == cudaMemPoolAttrReservedMemCurrent) from = &pool->reserved;
+  if (attribute == cudaMemPoolAttrReservedMemHigh) from = &pool->reserved_high;
+  if (attribute == cudaMemPoolAttrUsedMemHigh) from = &pool->used_high;
+  if (from == nullptr) return failed(cudaErrorInvalidValue);
+  std::memcpy(value, from, sizeof *from);
   return cudaSuccess;
 }
 
@@ -283,6 +295,7 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t s) {
     }
   });
   found->second.is_live = false;
+  found->second.pool->used -= size;
   d.kept[{found->second.pool, s, size}].push_back(found->first);
   return cudaSuccess;
 }

@@ -17,6 +17,11 @@ std::unique_ptr<MemoryResource> device_memory() {
   return nullptr;
 }
 
+DeviceBytes device_bytes() {
+  require_device("device_bytes");
+  return {};
+}
+
 Precision precision() { return Precision::strict; }
 void set_precision(Precision) {}
 std::int64_t direct_products() { return kDirectProducts; }

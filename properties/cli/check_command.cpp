@@ -5,7 +5,6 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "engine/build/build_info.h"
 #include "properties/case/describe.h"
@@ -14,21 +13,16 @@
 #include "properties/cli/finding.h"
 #include "properties/cli/junit.h"
 #include "properties/cli/run_progress.h"
-#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
+#include "properties/hunt/lost_worker.h"
 #include "properties/hunt/regressions.h"
+#include "properties/hunt/worker.h"
 #include "properties/output/terminal.h"
 
 namespace rematch::cli {
 namespace {
 
 constexpr std::uint64_t kDefaultCases = 20000;
-
-std::uint64_t parse_seed(const std::string& text) {
-  if (text != "random") return parse_whole("--seed", text, 0, " or \"random\"");
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 std::string replay_line(const CheckArguments& a, const std::filesystem::path& file) {
   return again("replay" + a.subject.options() + " " + shell_word(file.lexically_normal().string()));
@@ -49,10 +43,9 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
     directory = default_regressions(executable());
   }
   if (!directory) return;
-  const std::unique_ptr<Subject> subject = a.subject.make();
-  const Scope scope = scope_of(*subject);
-  outcome.hunt.versions = subject->versions();
-  Workspace workspace;
+  std::unique_ptr<Worker> worker = make_worker(o);
+  const Scope scope = worker->scope();
+  outcome.hunt.versions = worker->versions();
   RunProgress progress(a.quiet || a.json);
   for (const std::filesystem::path& file : regression_files(*directory)) {
     if (o.stop->load()) return;
@@ -66,15 +59,23 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
     if (!scope.features.contains_all(features_of(c, validate(c)))) continue;
     progress.note("saved case " + file.filename().string());
     ++outcome.saved_cases;
-    Verdicts verdicts;
+    std::optional<Violation> violation;
     try {
-      verdicts = judge(c, *subject, workspace, o.judged());
-    } catch (const NotJudged&) {
-      continue;
+      const Tally tally = worker->judge(0, c);
+      if (!tally.violating.empty()) violation = tally.violating.front().violation;
+    } catch (const WorkerLost& lost) {
+      // Of what is lost nothing may be left when the case is tried.
+      worker.reset();
+      violation = lost_alone(o, 0, c);
+      if (!violation) {
+        outcome.errors.push_back(
+            fmt::format("a worker was lost in {}, but not when it ran alone: {}",
+                        file.filename().string(), lost.what()));
+        return;
+      }
+      worker = make_worker(o);
     }
-    const Violation* violation =
-        o.profile.first_new(verdicts, c, features_of(c, workspace.geometry));
-    if (violation == nullptr) continue;
+    if (!violation) continue;
     outcome.reports.push_back(
         {*violation, c, 1, file, {}, true, replay_line(a, file), {}, outcome.hunt.versions});
     if (!a.keep_going) return;
@@ -123,18 +124,11 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
 }
 
 int check(const CheckArguments& a) {
-  HuntOptions o;
-  o.mix = parse_mix(a.mix);
-  o.seed = parse_seed(a.seed);
-  o.laws = a.laws.chosen();
-  o.failures = a.laws.failures();
-  o.keep_going = a.keep_going;
-  o.profile = a.subject.known();
+  HuntOptions o = hunt_options(a);
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
-  o.jobs = parse_jobs(a.jobs);
-  o.make_subject = [&a] { return a.subject.make(); };
+  o.jobs = parse_jobs(a.jobs, o.worker.empty() ? kMaxJobs : kUsualWorkers);
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
@@ -189,7 +183,11 @@ void add_check(CLI::App& app, Action& chosen) {
   command->add_option("--seed", a->seed, "Seed, or \"random\"")
       ->capture_default_str()
       ->type_name("S");
-  command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
+  command
+      ->add_option(
+          "--jobs", a->jobs,
+          "Threads; on a device, processes (default: one for each core, on a device at most 16)")
+      ->type_name("N");
   a->laws.add_options(*command);
   command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
       ->capture_default_str()

@@ -239,6 +239,10 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
                         grouped(static_cast<std::int64_t>(r.cases_per_second())),
                         counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));
   print_out(device_work(r));
+  if (const auto device = r.versions.find("device"); device != r.versions.end()) {
+    print_out("device: " + device->second +
+              "\nrecord hashes are comparable only where all of this is equal\n");
+  }
   for (const std::string& s : r.shortfalls) {
     print_out(fmt::format("{} {}\n", paint.red("SHORT"), s));
   }

@@ -37,6 +37,9 @@ struct CheckOutcome {
   std::vector<std::string> errors;
 };
 
+/// The hunt that is asked for, but for its jobs and what watches it.
+HuntOptions hunt_options(const CheckArguments& a);
+
 nlohmann::ordered_json check_json(const CheckArguments& a, const HuntOptions& o,
                                   const CheckOutcome& outcome);
 /// What follows the findings: features, known divergences, counts and the verdict.

@@ -29,11 +29,16 @@ void add_show(CLI::App& app, Action& chosen);
 void add_laws(CLI::App& app, Action& chosen);
 void add_faults(CLI::App& app, Action& chosen);
 void add_serve(CLI::App& app, Action& chosen);
+void add_work(CLI::App& app, Action& chosen);
 
 /// From now on an interrupt sets the flag that this returns; a second one ends the program.
 const std::atomic<bool>& stop_on_interrupt();
-/// `--jobs`: empty for as many as there are cores.
-int parse_jobs(const std::string& text);
+inline constexpr unsigned kMaxJobs = 1024;
+/// Processes that share a device unless more are asked for: each takes hundreds of megabytes of it,
+/// and an MPS server has room for a few dozen.
+inline constexpr unsigned kUsualWorkers = 16;
+/// `--jobs`: empty for as many as there are cores, and at most `usual`.
+int parse_jobs(const std::string& text, unsigned usual = kMaxJobs);
 
 /// The path of the running program.
 std::filesystem::path executable();

@@ -18,7 +18,6 @@ namespace {
 
 std::string program_name = "rematch";
 std::atomic<bool> stop_requested{false};
-constexpr std::uint64_t kMaxJobs = 1024;
 
 /// The first interrupt lets the hunt end and report; the second one ends the program at once.
 void on_interrupt(int) {
@@ -33,8 +32,9 @@ const std::atomic<bool>& stop_on_interrupt() {
   return stop_requested;
 }
 
-int parse_jobs(const std::string& text) {
-  if (text.empty()) return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+int parse_jobs(const std::string& text, unsigned usual) {
+  if (text.empty())
+    return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, usual));
   const std::uint64_t jobs = parse_whole("--jobs", text, 1);
   if (jobs > kMaxJobs) {
     throw UsageError(fmt::format("--jobs: expected at most {}, got {}", kMaxJobs, jobs));
@@ -124,8 +124,10 @@ void SubjectChoice::add_options(CLI::App& command) {
       ->capture_default_str()
       ->type_name("DEVICE");
   command
-      .add_option("--limit", limit,
-                  "Longest that one run of a subject in another process may take (default 60s)")
+      .add_option(
+          "--limit", limit,
+          "Longest that one run of a subject in another process may take, or on a device one case "
+          "(default 60s)")
       ->type_name("TIME");
 }
 

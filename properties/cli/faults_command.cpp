@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -82,6 +83,8 @@ int hunt_catalogue(const FaultsArguments& a) {
   KillOptions& o = report.options;
   o.mix = parse_mix(a.mix);
   o.device = device_named(a.device);
+  // Threads share the process's connections to the device, of which there are 8 by default.
+  if (o.device != Device::cpu) (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   memory_of(o.device);
   const std::uint64_t seeds = parse_whole("--seeds", a.seeds, 1);
   if (seeds > 10000)

@@ -60,6 +60,7 @@ int run(int argc, char** argv) {
   add_laws(app, chosen);
   add_faults(app, chosen);
   add_serve(app, chosen);
+  add_work(app, chosen);
   if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
     try_external(argc, argv);
     std::string known;

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "properties/case/json.h"
 #include "properties/cli/commands.h"
+#include "properties/cli/pipes.h"
 #include "properties/output/terminal.h"
 #include "properties/record/json.h"
 #include "properties/subjects/answers.h"
@@ -13,46 +13,6 @@ namespace rematch::cli {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int kRequests = 3;
-constexpr int kAnswers = 4;
-
-/// The two pipes of a process that was started as a subject.
-class Pipes {
- public:
-  Pipes() : requests_(fdopen(kRequests, "r")), answers_(fdopen(kAnswers, "w")) {
-    if (requests_ == nullptr || answers_ == nullptr) {
-      throw UsageError(
-          "serve: descriptors 3 and 4 are not open; it is started by another rematch: "
-          "rematch check --subject \"rematch serve\"");
-    }
-  }
-  ~Pipes() {
-    std::fclose(requests_);
-    std::fclose(answers_);
-    std::free(line_);
-  }
-  Pipes(const Pipes&) = delete;
-  Pipes& operator=(const Pipes&) = delete;
-
-  /// nullopt at the end.
-  std::optional<std::string_view> request() {
-    const ssize_t length = getline(&line_, &capacity_, requests_);
-    if (length <= 0) return std::nullopt;
-    return std::string_view(line_, static_cast<std::size_t>(length));
-  }
-  void answer(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), answers_);
-    std::fputc('\n', answers_);
-    std::fflush(answers_);
-  }
-
- private:
-  std::FILE* requests_;
-  std::FILE* answers_;
-  char* line_ = nullptr;
-  std::size_t capacity_ = 0;
-};
 
 template <class Set>
 Json names_of(const Set& set) {
@@ -106,7 +66,7 @@ class Server {
 
 int serve(const SubjectChoice& choice) {
   const std::unique_ptr<Subject> subject = choice.make();
-  Pipes pipes;
+  Pipes pipes("serve", "check --subject \"rematch serve\"");
   Server server(*subject);
   while (const std::optional<std::string_view> line = pipes.request()) {
     const Json request = Json::parse(*line);

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/cuda/device.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/cli/commands.h"
@@ -117,6 +118,14 @@ int show(const ShowArguments& a) {
   print_out(fmt::format("\nreserved from {}: {} (the figures above are requested bytes)\n",
                         a.subject.device == "cpu" ? "the system" : "the device",
                         bytes_text(r.seen.checkpointed.reserved_bytes)));
+  if (a.subject.device != "cpu" && r.verdicts.kept()) {
+    const cuda::DeviceBytes bytes = cuda::device_bytes();
+    print_out(fmt::format(
+        "at most {} of it were in use by both runs, {} of that by workspaces of kernels and "
+        "libraries; at most {} were reserved\n",
+        bytes_text(bytes.pool_used_peak), bytes_text(bytes.workspaces),
+        bytes_text(bytes.pool_reserved_peak)));
+  }
   if (!a.svg.empty()) print_out(fmt::format("picture written to {}\n", a.svg));
   return status;
 }

@@ -8,7 +8,7 @@
 #include <thread>
 #include <tuple>
 
-#include "properties/hunt/gather.h"
+#include "properties/hunt/worker.h"
 
 namespace rematch {
 namespace {
@@ -23,6 +23,8 @@ bool is_nearer(std::string_view a, std::string_view b) {
                             second->reads.contains(Observable::execution_order);
   return about_events && index_of(*first) < index_of(*second);
 }
+
+}  // namespace
 
 Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
                    Workspace& workspace) {
@@ -69,6 +71,8 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
   return finding;
 }
 
+namespace {
+
 /// By law, then by how often they were found, then by the first case.
 bool comes_before(const Finding& a, const Finding& b) {
   const auto place = [](const Finding& f) {
@@ -76,6 +80,8 @@ bool comes_before(const Finding& a, const Finding& b) {
   };
   return place(a) < place(b);
 }
+
+}  // namespace
 
 std::vector<Finding> group(std::vector<Finding> all) {
   std::vector<Finding> groups;
@@ -96,8 +102,6 @@ std::vector<Finding> group(std::vector<Finding> all) {
   return groups;
 }
 
-}  // namespace
-
 std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::vector<ViolatingCase>& violating,
                                 const std::function<void(std::size_t done)>& progress,
@@ -115,13 +119,12 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
   bool failed = false;
   const auto work = [&] {
     try {
-      const std::unique_ptr<Subject> subject = options.make_subject();
-      Workspace workspace;
+      const std::unique_ptr<Worker> worker = make_worker(options);
       std::unique_lock lock(mutex);
       while (next < violating.size() && !failed) {
         const std::size_t at = next++;
         lock.unlock();
-        Finding finding = shrink_one(options, violating[at], *subject, workspace);
+        Finding finding = worker->shrink(violating[at]);
         lock.lock();
         findings[at] = std::move(finding);
         ++done;

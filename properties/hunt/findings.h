@@ -4,14 +4,22 @@
 #include <functional>
 #include <vector>
 
+#include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 
 namespace rematch {
 
-/// Shrinks each of the cases, on as many threads as the hunt has, and puts those together that
-/// shrink to one model under one law. Calls `progress(done)` now and then, from this thread. What
-/// could not be shrunk because something failed stands as it was found, and `error` says what
-/// failed.
+/// Shrinks one case, with this subject.
+Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
+                   Workspace& workspace);
+
+/// Puts those together that shrink to one model under one law, in the order of laws, the most
+/// frequent first.
+std::vector<Finding> group(std::vector<Finding> all);
+
+/// Shrinks each of the cases, by as many workers as the hunt has, and groups them. Calls
+/// `progress(done)` now and then, from this thread. What could not be shrunk because something
+/// failed stands as it was found, and `error` says what failed.
 std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::vector<ViolatingCase>& violating,
                                 const std::function<void(std::size_t done)>& progress,

@@ -10,13 +10,13 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <stdexcept>
 #include <thread>
 
-#include "properties/case/geometry.h"
 #include "properties/hunt/findings.h"
-#include "properties/hunt/gather.h"
+#include "properties/hunt/lost_worker.h"
+#include "properties/hunt/tally.h"
+#include "properties/hunt/worker.h"
 
 namespace rematch {
 namespace {
@@ -27,52 +27,6 @@ using Clock = std::chrono::steady_clock;
 /// stopping is prompt.
 constexpr std::uint64_t kChunk = 8;
 
-/// The finaliser of SplitMix64: every input bit reaches every output bit.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
-
-struct Tally {
-  std::uint64_t cases = 0;
-  std::uint64_t not_judged = 0;
-  std::string why_not_judged;
-  std::array<std::uint64_t, kFeatureCount> features{};
-  std::vector<VerdictCounts> verdicts;
-  std::vector<std::uint64_t> first_violated;
-  std::uint64_t record_hash = 0;
-  DeviceWork device_work;
-  /// In the order of the cases; of each law the first so many that are to be shrunk.
-  std::vector<ViolatingCase> violating;
-  /// By entry of the profile: cases that show it and nothing new, and the first of them.
-  std::map<std::size_t, std::uint64_t> known;
-  std::vector<ViolatingCase> known_cases;
-
-  Tally() : verdicts(laws().size()), first_violated(laws().size()) {}
-
-  void add(Tally chunk, std::size_t kept_per_law) {
-    cases += chunk.cases;
-    if (not_judged == 0) why_not_judged = std::move(chunk.why_not_judged);
-    not_judged += chunk.not_judged;
-    record_hash += chunk.record_hash;
-    for (const auto& [kind, count] : chunk.device_work) device_work[kind] += count;
-    for (std::size_t i = 0; i < features.size(); ++i) features[i] += chunk.features[i];
-    for (std::size_t i = 0; i < verdicts.size(); ++i) {
-      for (std::size_t v = 0; v < kVerdictCount; ++v) verdicts[i][v] += chunk.verdicts[i][v];
-    }
-    for (ViolatingCase& found : chunk.known_cases) {
-      if (known[*found.known] == 0) known_cases.push_back(std::move(found));
-    }
-    for (const auto& [entry, count] : chunk.known) known[entry] += count;
-    for (ViolatingCase& found : chunk.violating) {
-      const std::size_t law = index_of(*find_law(found.violation.law));
-      if (first_violated[law]++ < kept_per_law) violating.push_back(std::move(found));
-    }
-  }
-};
-
 /// What the workers share. Chunks are handed out in order and every chunk handed out is finished,
 /// unless an earlier one ended the hunt; tallies are added up in order too, up to that one. So the
 /// cases that count are always 0 .. n - 1, and which thread ran them is forgotten.
@@ -82,13 +36,15 @@ class Campaign {
 
   void work() {
     try {
-      const std::unique_ptr<Subject> subject = options_.make_subject();
-      const Scope scope = scope_of(*subject);
-      note(scope, subject->versions());
-      Workspace workspace;
+      const std::unique_ptr<Worker> worker = make_worker(options_);
+      note(worker->scope(), worker->versions());
       while (const std::optional<std::uint64_t> chunk = next_chunk()) {
-        commit(*chunk, run_chunk(*chunk, *subject, scope, workspace));
+        commit(*chunk, run_chunk(*chunk, *worker));
       }
+    } catch (const WorkerLost& lost) {
+      const std::lock_guard lock(mutex_);
+      lost_.push_back(lost);
+      closed_ = true;
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
@@ -143,6 +99,7 @@ class Campaign {
   const Scope& scope() const { return scope_; }
   const Versions& versions() const { return versions_; }
   bool interrupted() const { return interrupted_; }
+  const std::vector<WorkerLost>& lost() const { return lost_; }
 
  private:
   std::optional<std::uint64_t> next_chunk() {
@@ -167,69 +124,15 @@ class Campaign {
     versions_ = std::move(versions);
   }
 
-  Tally run_chunk(std::uint64_t chunk, Subject& subject, const Scope& scope, Workspace& workspace) {
-    Tally tally;
-    const std::uint64_t begin = chunk * kChunk;
-    std::uint64_t end = begin + kChunk;
-    if (options_.cases) end = std::min(end, *options_.cases);
-    for (std::uint64_t index = begin; index < end && !ends_with(tally); ++index) {
-      if (last_chunk_.load() < chunk) break;
-      const Case c = options_.generate ? options_.generate(index)
-                                       : generate_case(options_.mix, options_.seed, index, scope);
-      run_case(index, c, subject, workspace, tally);
-      judged_.fetch_add(1, std::memory_order_relaxed);
-    }
+  Tally run_chunk(std::uint64_t chunk, Worker& worker) {
+    CaseRange cases{chunk * kChunk, (chunk + 1) * kChunk};
+    if (options_.cases) cases.end = std::min(cases.end, *options_.cases);
+    // A chunk behind the one that ended the hunt does not count.
+    Tally tally = worker.judge(cases, [&] { return last_chunk_.load() >= chunk; });
+    judged_.fetch_add(tally.cases, std::memory_order_relaxed);
+    violations_.fetch_add(tally.violating.size(), std::memory_order_relaxed);
+    for (const ViolatingCase& violating : tally.violating) say(violating);
     return tally;
-  }
-
-  void run_case(std::uint64_t index, const Case& c, Subject& subject, Workspace& workspace,
-                Tally& tally) {
-    const LawSet asked = options_.judged();
-    ++tally.cases;
-    const DeviceWork before = subject.device_work();
-    Verdicts verdicts;
-    GatherOptions gathering;
-    gathering.laws = asked;
-    gathering.doubt = [&](const Verdicts& seen) {
-      return options_.profile.first_new(seen, c, features_of(c, workspace.geometry)) != nullptr;
-    };
-    try {
-      verdicts = judge(c, subject, workspace, gathering);
-      for (const auto& [kind, count] : subject.device_work()) {
-        const auto known = before.find(kind);
-        tally.device_work[kind] += count - (known == before.end() ? 0 : known->second);
-      }
-    } catch (const NotJudged& error) {
-      if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
-      return;
-    }
-    for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
-      if (asked[i]) ++tally.verdicts[i][static_cast<std::size_t>(verdicts.by_law[i])];
-    }
-    tally.record_hash +=
-        mixed(mixed(mixed(index) ^ workspace.plain.hash()) ^ workspace.checkpointed.hash());
-    const FeatureSet features = features_of(c, workspace.geometry);
-    features.for_each(
-        [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });
-    if (verdicts.kept()) return;
-    if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
-      violations_.fetch_add(1, std::memory_order_relaxed);
-      tally.violating.push_back({index, c, *violation});
-      say(tally.violating.back());
-    } else {
-      note_known(index, c, features, verdicts, tally);
-    }
-  }
-
-  /// A case counts once for each entry that explains a violation of it.
-  void note_known(std::uint64_t index, const Case& c, const FeatureSet& features,
-                  const Verdicts& verdicts, Tally& tally) const {
-    std::set<std::size_t> seen;
-    for (const Violation& violation : verdicts.violations) {
-      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
-      if (!seen.insert(*entry).second) continue;
-      if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
-    }
   }
 
   void say(const ViolatingCase& violating) {
@@ -268,6 +171,7 @@ class Campaign {
   /// Laws whose first violation was said.
   LawSet said_;
   std::exception_ptr error_;
+  std::vector<WorkerLost> lost_;
   std::uint64_t next_ = 0;
   /// Chunks that ended before one handed out earlier did.
   std::map<std::uint64_t, Tally> waiting_;
@@ -329,7 +233,12 @@ HuntResult hunt(const HuntOptions& options) {
     throw std::invalid_argument(
         fmt::format("[hunt] jobs must be at least 1, got {}", options.jobs));
   }
-  if (!options.make_subject) throw std::invalid_argument("[hunt] make_subject is empty");
+  if (options.worker.empty() && !options.make_subject) {
+    throw std::invalid_argument("[hunt] make_subject is empty");
+  }
+  if (!options.worker.empty() && options.generate) {
+    throw std::invalid_argument("[hunt] worker processes cannot call generate");
+  }
 
   Campaign campaign(options);
   {
@@ -347,8 +256,13 @@ HuntResult hunt(const HuntOptions& options) {
   HuntResult result;
   const Tally& total = campaign.total();
   // What was found before something failed is not lost with it.
-  if (total.violating.empty()) campaign.rethrow();
+  if (total.violating.empty() && campaign.lost().empty()) campaign.rethrow();
   result.error = campaign.error();
+  if (!campaign.lost().empty()) {
+    LostWorkers lost = look_into(options, campaign.scope(), campaign.lost());
+    result.error = lost.report;
+    result.findings = std::move(lost.findings);
+  }
   result.versions = campaign.versions();
   result.cases = total.cases;
   result.features = total.features;
@@ -360,7 +274,10 @@ HuntResult hunt(const HuntOptions& options) {
   result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
-  result.shortfalls = shortfalls_of(options, total, campaign.scope());
+  // Where a worker was lost, that is why little was judged.
+  if (campaign.lost().empty()) {
+    result.shortfalls = shortfalls_of(options, total, campaign.scope());
+  }
   result.known.resize(options.profile.entries().size());
   for (const auto& [entry, count] : total.known) result.known[entry] = count;
   std::vector<ViolatingCase> to_shrink = total.violating;
@@ -375,7 +292,8 @@ HuntResult hunt(const HuntOptions& options) {
   };
   if (!to_shrink.empty()) {
     report(0);
-    result.findings = shrink_all(options, to_shrink, report, result.error);
+    std::vector<Finding> found = shrink_all(options, to_shrink, report, result.error);
+    std::move(found.begin(), found.end(), std::back_inserter(result.findings));
     const auto known = std::stable_partition(result.findings.begin(), result.findings.end(),
                                              [](const Finding& f) { return !f.known; });
     for (auto f = known; f != result.findings.end(); ++f) {

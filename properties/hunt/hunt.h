@@ -44,8 +44,14 @@ struct HuntOptions {
   /// it.
   std::optional<std::uint64_t> cases;
   std::optional<double> seconds;
-  /// Threads, at least 1. The result does not depend on their number.
+  /// Threads, or processes, at least 1. The result does not depend on their number.
   int jobs = 1;
+  /// If not empty: each job is a process, which this command of the shell starts, and which serves
+  /// the same hunt (hunt/worker_process.h). It is for subjects that can end the process that they
+  /// run in, or make it useless: on a device. Neither make_subject nor generate is then used.
+  std::string worker;
+  /// Longest that a case may take in such a process, and longest that it may take to start.
+  double worker_limit = 60;
   /// The laws to judge by. A hunt fails if none of them had anything to judge.
   LawSet laws = all_laws();
   /// Always judged, because a failed run says nothing about other laws.

@@ -1,5 +1,7 @@
 #include "properties/hunt/replay.h"
 
+#include "engine/cuda/device.h"
+
 namespace rematch {
 
 Replay replay(const Case& c, Subject& subject, const LawSet& laws,
@@ -11,7 +13,16 @@ Replay replay(const Case& c, Subject& subject, const LawSet& laws,
   options.timelines = true;
   options.poison_at_once = true;
   options.on_run = on_run;
-  r.verdicts = judge(r.c, subject, r.seen, options);
+  try {
+    r.verdicts = judge(r.c, subject, r.seen, options);
+  } catch (const cuda::DeviceLost& lost) {
+    r.seen.plain.clear();
+    r.seen.checkpointed.clear();
+    Evidence evidence{r.c,          r.seen.geometry,    r.seen.forecast, subject.observes(),
+                      r.seen.plain, r.seen.checkpointed};
+    evidence.crash = lost.what();
+    r.verdicts = judge(evidence, laws | laws_named({"survives"}));
+  }
   return r;
 }
 

@@ -157,7 +157,7 @@ ChildProcess::~ChildProcess() {
 }
 
 std::string_view ChildProcess::exchange(std::string_view request, Seconds limit,
-                                        std::string_view what) {
+                                        std::string_view what, const std::atomic<bool>* stop) {
   if (pid_ < 0) throw ProcessFailure(fmt::format("{}: the process has ended", what));
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   const std::string line = std::string(request) + '\n';
@@ -170,7 +170,11 @@ std::string_view ChildProcess::exchange(std::string_view request, Seconds limit,
     if (left <= 0) {
       fail(fmt::format("{}: no answer within {:g} s", what, limit.count()));
     }
-    const int count = poll(ready.data(), ready.size(), static_cast<int>(std::min(left, 3600000L)));
+    if (stop != nullptr && stop->load() && !std::exchange(is_interrupted_, true)) {
+      (void)kill(-pid_, SIGINT);
+    }
+    const long longest = stop == nullptr ? 3600000L : 100L;
+    const int count = poll(ready.data(), ready.size(), static_cast<int>(std::min(left, longest)));
     if (count < 0 && errno != EINTR) fail(fmt::format("{}: {}", what, std::strerror(errno)));
     if (count <= 0) continue;
     if (ready[1].revents != 0) read_log();

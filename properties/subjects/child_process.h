@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <stdexcept>
@@ -37,8 +38,10 @@ class ChildProcess {
 
   /// Writes `request`, a line without its newline, and waits for the answer, which is valid until
   /// the next call. `what` names the request in messages. After a ProcessFailure the process is
-  /// gone.
-  std::string_view exchange(std::string_view request, Seconds limit, std::string_view what);
+  /// gone. When `stop` is set the process is sent SIGINT, once in its life, and the answer is
+  /// waited for all the same.
+  std::string_view exchange(std::string_view request, Seconds limit, std::string_view what,
+                            const std::atomic<bool>* stop = nullptr);
 
  private:
   [[noreturn]] void fail(const std::string& what_happened);
@@ -51,6 +54,7 @@ class ChildProcess {
   void close_all() noexcept;
 
   pid_t pid_ = -1;
+  bool is_interrupted_ = false;
   int requests_ = -1;
   int answers_ = -1;
   int log_ = -1;

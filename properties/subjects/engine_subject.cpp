@@ -315,6 +315,11 @@ EngineSubject::EngineSubject(CheckpointFunction checkpoint)
 
 EngineSubject::~EngineSubject() = default;
 
+Versions EngineSubject::versions() const {
+  if (!on_device()) return {};
+  return {{"device", device_description(device())}};
+}
+
 Observables EngineSubject::observes() const {
   Observables all = Observables::all().without({Observable::saved_tensors});
   if (!on_device()) all.erase(Observable::host_agreement);

@@ -40,6 +40,8 @@ class EngineSubject final : public Subject {
   std::string_view name() const override { return "engine"; }
   Device device() const { return ledger_->device(); }
   bool on_device() const { return device() != Device::cpu; }
+  /// On a device: all that decides its bits.
+  Versions versions() const override;
   Observables observes() const override;
   bool may_vary() const override { return on_device(); }
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,

@@ -107,6 +107,11 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
     step.run();
     state.SetIterationTime(clock.stop());
   }
+  // Since the program began, and beside what the ledger counts: of no step alone.
+  const cuda::DeviceBytes bytes = cuda::device_bytes();
+  state.counters["device_used_peak_bytes"] = static_cast<double>(bytes.pool_used_peak);
+  state.counters["device_reserved_peak_bytes"] = static_cast<double>(bytes.pool_reserved_peak);
+  state.counters["workspace_bytes"] = static_cast<double>(bytes.workspaces);
   const std::int64_t slow = cuda::operations().slow_convolutions - before;
   state.counters["slow_convolutions"] =
       static_cast<double>(slow) / static_cast<double>(state.iterations());

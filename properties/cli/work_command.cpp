@@ -1,0 +1,36 @@
+#include <cstdlib>
+
+#include "properties/cli/check_report.h"
+#include "properties/cli/pipes.h"
+#include "properties/hunt/worker_process.h"
+
+namespace rematch::cli {
+namespace {
+
+int work(const CheckArguments& a) {
+  // One stream, and one for copies beside it.
+  (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 0);
+  HuntOptions o = hunt_options(a);
+  o.stop = &stop_on_interrupt();
+  Pipes pipes("work", "check --device cuda");
+  serve_worker(
+      o, [&] { return pipes.request(); }, [&](const std::string& text) { pipes.answer(text); });
+  return kHeld;
+}
+
+}  // namespace
+
+void add_work(CLI::App& app, Action& chosen) {
+  CLI::App* command =
+      app.add_subcommand("work", "Be a worker process of a hunt on a device, which `check` starts");
+  auto a = std::make_shared<CheckArguments>();
+  command->add_option("--seed", a->seed, "Seed of the hunt")->type_name("S");
+  command->add_option("--mix", a->mix, "Mix of the hunt: standard or wide")->type_name("MIX");
+  command->add_flag("--keep-going", a->keep_going, "Continue after a violation");
+  a->laws.add_options(*command);
+  a->subject.add_options(*command);
+  a->subject.add_profile(*command);
+  command->callback([&chosen, a] { chosen = [a] { return work(*a); }; });
+}
+
+}  // namespace rematch::cli

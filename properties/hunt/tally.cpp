@@ -1,0 +1,33 @@
+#include "properties/hunt/tally.h"
+
+#include <utility>
+
+namespace rematch {
+
+Tally::Tally() : verdicts(laws().size()), first_violated(laws().size()) {}
+
+void Tally::add(Tally next, std::size_t kept_per_law) {
+  cases += next.cases;
+  if (not_judged == 0) why_not_judged = std::move(next.why_not_judged);
+  not_judged += next.not_judged;
+  record_hash += next.record_hash;
+  for (const auto& [kind, work] : next.device_work) device_work[kind] += work;
+  for (std::size_t i = 0; i < features.size(); ++i) features[i] += next.features[i];
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    for (std::size_t v = 0; v < kVerdictCount; ++v) verdicts[i][v] += next.verdicts[i][v];
+  }
+  for (ViolatingCase& found : next.known_cases) {
+    if (known[*found.known] == 0) known_cases.push_back(std::move(found));
+  }
+  for (const auto& [entry, count] : next.known) known[entry] += count;
+  std::vector<std::uint64_t> kept = first_violated;
+  for (ViolatingCase& found : next.violating) {
+    const std::size_t law = index_of(*find_law(found.violation.law));
+    if (kept[law]++ < kept_per_law) violating.push_back(std::move(found));
+  }
+  for (std::size_t i = 0; i < first_violated.size(); ++i) {
+    first_violated[i] += next.first_violated[i];
+  }
+}
+
+}  // namespace rematch

@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "properties/case/json.h"
+#include "properties/case/json_fields.h"
+#include "properties/hunt/tally.h"
+
+namespace rematch {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kWhat = "tally";
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostCases = std::size_t{1} << 20;
+constexpr std::size_t kLongestText = std::size_t{1} << 16;
+
+/// A text may quote what a subject wrote, whatever that was.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json json_of(const Case& c) { return Json::parse(to_json(c)); }
+
+Json json_of(const Violation& v) {
+  Json j{{"law", v.law}, {"place", v.place}, {"expected", v.expected}, {"got", v.got}};
+  // As text: JSON has no infinity.
+  if (v.distance) j["distance"] = fmt::format("{}", *v.distance);
+  return j;
+}
+
+Json json_of(const ViolatingCase& v) {
+  Json j{{"index", v.index}, {"case", json_of(v.c)}, {"violation", json_of(v.violation)}};
+  if (v.known) j["known"] = *v.known;
+  return j;
+}
+
+Json json_of(const std::vector<ViolatingCase>& cases) {
+  Json list = Json::array();
+  for (const ViolatingCase& v : cases) list.push_back(json_of(v));
+  return list;
+}
+
+Json json_of(const Tally& t) {
+  Json j{{"cases", t.cases},
+         {"not_judged", t.not_judged},
+         {"why_not_judged", t.why_not_judged},
+         // As text: other readers of JSON would round it.
+         {"record_hash", fmt::format("{:016x}", t.record_hash)},
+         {"device_work", t.device_work},
+         {"features", Json::object()},
+         {"verdicts", Json::object()},
+         {"first_violated", Json::object()},
+         {"violating", json_of(t.violating)},
+         {"known", Json::array()},
+         {"known_cases", json_of(t.known_cases)}};
+  for (std::size_t i = 0; i < kFeatureCount; ++i) {
+    if (t.features[i] == 0) continue;
+    j["features"][std::string(to_string(static_cast<Feature>(i)))] = t.features[i];
+  }
+  for (std::size_t i = 0; i < t.verdicts.size(); ++i) {
+    const std::string law(laws()[i].name);
+    if (t.verdicts[i] != VerdictCounts{}) j["verdicts"][law] = t.verdicts[i];
+    if (t.first_violated[i] != 0) j["first_violated"][law] = t.first_violated[i];
+  }
+  for (const auto& [entry, count] : t.known) j["known"].push_back({entry, count});
+  return j;
+}
+
+Json json_of(const Finding& f) {
+  Json j{{"violation", json_of(f.violation)},
+         {"index", f.index},
+         {"original", json_of(f.original)},
+         {"smallest", json_of(f.smallest)},
+         {"count", f.count}};
+  if (f.known) j["known"] = *f.known;
+  return j;
+}
+
+/// A number that has to be there.
+template <class Number>
+Number number(JsonFields& fields, const char* name) {
+  return fields.integer<Number>(fields.need(name), fields.path(name));
+}
+
+Case read_case(JsonFields& fields, const char* name) {
+  return case_from_json(fields.need(name).dump());
+}
+
+std::optional<std::size_t> read_known(JsonFields& fields) {
+  const Json* known = fields.find("known");
+  if (known == nullptr) return std::nullopt;
+  return fields.integer<std::size_t>(*known, fields.path("known"));
+}
+
+Violation read_violation(JsonFields& of, const char* name) {
+  JsonFields fields(kWhat, of.need(name), of.path(name));
+  std::string law;
+  std::string distance;
+  Violation v;
+  fields.read("law", law, kLongestText);
+  fields.read("place", v.place, kLongestText);
+  fields.read("expected", v.expected, kLongestText);
+  fields.read("got", v.got, kLongestText);
+  fields.read("distance", distance, kLongestText);
+  fields.finish();
+  const Law* const known = find_law(law);
+  if (known == nullptr) fields.fail(fields.path("law"), "the name of a law", show_json(law));
+  v.law = known->name;
+  if (distance.empty()) return v;
+  const char* const end = distance.data() + distance.size();
+  double read = 0;
+  if (const auto [rest, error] = std::from_chars(distance.data(), end, read);
+      error != std::errc() || rest != end) {
+    fields.fail(fields.path("distance"), "a number as text", show_json(distance));
+  }
+  v.distance = read;
+  return v;
+}
+
+ViolatingCase read_violating(const Json& json, const std::string& path) {
+  JsonFields fields(kWhat, json, path);
+  ViolatingCase v{number<std::uint64_t>(fields, "index"), read_case(fields, "case"),
+                  read_violation(fields, "violation"), read_known(fields)};
+  fields.finish();
+  return v;
+}
+
+void read_cases(JsonFields& fields, const char* name, std::vector<ViolatingCase>& to) {
+  const Json& list = fields.need(name);
+  need_array(kWhat, list, fields.path(name), kMostCases);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    to.push_back(read_violating(list[i], indexed(fields.path(name), i)));
+  }
+}
+
+/// Calls `read(position, value, path)` for each field of the object `name`; `position` is where
+/// `place_of` has that field's name.
+template <class PlaceOf, class Read>
+void read_by_name(JsonFields& of, const char* name, PlaceOf place_of, Read read) {
+  const Json& object = of.need(name);
+  const JsonFields fields(kWhat, object, of.path(name));
+  for (const auto& [key, value] : object.items()) {
+    const std::string path = fields.path(key.c_str());
+    const std::optional<std::size_t> place = place_of(key);
+    if (!place) fields.fail(path, "a known name", show_json(key));
+    read(*place, value, path);
+  }
+}
+
+std::optional<std::size_t> place_of_law(const std::string& name) {
+  const Law* const law = find_law(name);
+  return law == nullptr ? std::nullopt : std::optional(index_of(*law));
+}
+
+std::optional<std::size_t> place_of_feature(const std::string& name) {
+  const std::optional<Feature> feature = feature_named(name);
+  return feature ? std::optional(static_cast<std::size_t>(*feature)) : std::nullopt;
+}
+
+/// An array of `expected` counts.
+void need_counts(const Json& json, const std::string& path, std::size_t expected) {
+  need_array(kWhat, json, path, expected);
+  if (json.size() != expected) {
+    json_fail(kWhat, path, fmt::format("{} counts", expected), show_json(json));
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Tally& tally) { return text_of(json_of(tally)); }
+std::string to_json(const ViolatingCase& violating) { return text_of(json_of(violating)); }
+std::string to_json(const Finding& finding) { return text_of(json_of(finding)); }
+
+Json parse_tally_text(std::string_view text) {
+  return parse_json(kWhat, text, kMostBytes, kMaxCaseTextNesting);
+}
+
+ViolatingCase violating_from_json(const Json& json) { return read_violating(json, "case"); }
+
+Finding finding_from_json(const Json& json) {
+  JsonFields fields(kWhat, json, "finding");
+  Finding f{read_violation(fields, "violation"),    number<std::uint64_t>(fields, "index"),
+            read_case(fields, "original"),          read_case(fields, "smallest"),
+            number<std::uint64_t>(fields, "count"), read_known(fields)};
+  fields.finish();
+  return f;
+}
+
+Tally tally_from_json(const Json& json) {
+  JsonFields fields(kWhat, json, "tally");
+  const auto count = [&](const Json& value, const std::string& path) {
+    return fields.integer<std::uint64_t>(value, path);
+  };
+  Tally t;
+  t.cases = number<std::uint64_t>(fields, "cases");
+  t.not_judged = number<std::uint64_t>(fields, "not_judged");
+  fields.read("why_not_judged", t.why_not_judged, kLongestText);
+  std::string hash;
+  fields.read("record_hash", hash, kLongestText);
+  const char* const end = hash.data() + hash.size();
+  if (const auto [rest, error] = std::from_chars(hash.data(), end, t.record_hash, 16);
+      hash.size() != 16 || error != std::errc() || rest != end) {
+    fields.fail(fields.path("record_hash"), "16 hexadecimal digits", show_json(hash));
+  }
+  const Json& asked = fields.need("device_work");
+  const JsonFields work(kWhat, asked, fields.path("device_work"));
+  for (const auto& [kind, value] : asked.items()) {
+    t.device_work[kind] = work.integer<std::int64_t>(value, work.path(kind.c_str()));
+  }
+  read_by_name(fields, "features", place_of_feature,
+               [&](std::size_t feature, const Json& value, const std::string& path) {
+                 t.features[feature] = count(value, path);
+               });
+  read_by_name(fields, "verdicts", place_of_law,
+               [&](std::size_t law, const Json& value, const std::string& path) {
+                 need_counts(value, path, kVerdictCount);
+                 for (std::size_t i = 0; i < kVerdictCount; ++i) {
+                   t.verdicts[law][i] = count(value[i], indexed(path, i));
+                 }
+               });
+  read_by_name(fields, "first_violated", place_of_law,
+               [&](std::size_t law, const Json& value, const std::string& path) {
+                 t.first_violated[law] = count(value, path);
+               });
+  read_cases(fields, "violating", t.violating);
+  const Json& known = fields.need("known");
+  need_array(kWhat, known, fields.path("known"), kMostCases);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const std::string path = indexed(fields.path("known"), i);
+    need_counts(known[i], path, 2);
+    t.known[fields.integer<std::size_t>(known[i][0], path)] = count(known[i][1], path);
+  }
+  read_cases(fields, "known_cases", t.known_cases);
+  fields.finish();
+  for (const ViolatingCase& v : t.known_cases) {
+    if (!v.known || !t.known.contains(*v.known)) {
+      fields.fail(fields.path("known_cases"), "cases of the entries in known", "another one");
+    }
+  }
+  return t;
+}
+
+}  // namespace rematch

@@ -1,0 +1,123 @@
+#include "properties/hunt/worker.h"
+
+#include <set>
+#include <utility>
+
+#include "properties/hunt/findings.h"
+#include "properties/hunt/gather.h"
+#include "properties/hunt/worker_process.h"
+
+namespace rematch {
+namespace {
+
+/// The finaliser of SplitMix64: every input bit reaches every output bit.
+constexpr std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+class LocalWorker final : public Worker {
+ public:
+  explicit LocalWorker(const HuntOptions& options)
+      : options_(options),
+        subject_(options.make_subject()),
+        scope_(scope_of(*subject_)),
+        versions_(subject_->versions()) {}
+
+  const Scope& scope() const override { return scope_; }
+  const Versions& versions() const override { return versions_; }
+
+  Tally judge(CaseRange cases, const std::function<bool()>& go_on) override {
+    Tally tally;
+    for (std::uint64_t index = cases.begin; index < cases.end && go_on(); ++index) {
+      run_case(index, case_of(options_, scope_, index), tally);
+      if (!options_.keep_going && !tally.violating.empty()) break;
+    }
+    return tally;
+  }
+
+  Tally judge(std::uint64_t index, const Case& c) override {
+    Tally tally;
+    run_case(index, c, tally);
+    return tally;
+  }
+
+  Finding shrink(const ViolatingCase& violating) override {
+    return shrink_one(options_, violating, *subject_, workspace_);
+  }
+
+ private:
+  void run_case(std::uint64_t index, const Case& c, Tally& tally) {
+    const LawSet asked = options_.judged();
+    ++tally.cases;
+    const DeviceWork before = subject_->device_work();
+    Verdicts verdicts;
+    GatherOptions gathering;
+    gathering.laws = asked;
+    gathering.doubt = [&](const Verdicts& seen) {
+      return options_.profile.first_new(seen, c, features_of(c, workspace_.geometry)) != nullptr;
+    };
+    try {
+      verdicts = rematch::judge(c, *subject_, workspace_, gathering);
+      for (const auto& [kind, count] : subject_->device_work()) {
+        const auto known = before.find(kind);
+        tally.device_work[kind] += count - (known == before.end() ? 0 : known->second);
+      }
+    } catch (const NotJudged& error) {
+      if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
+      return;
+    }
+    for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
+      if (asked[i]) ++tally.verdicts[i][static_cast<std::size_t>(verdicts.by_law[i])];
+    }
+    tally.record_hash +=
+        mixed(mixed(mixed(index) ^ workspace_.plain.hash()) ^ workspace_.checkpointed.hash());
+    const FeatureSet features = features_of(c, workspace_.geometry);
+    features.for_each(
+        [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });
+    if (verdicts.kept()) return;
+    if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
+      tally.violating.push_back({index, c, *violation});
+      ++tally.first_violated[index_of(*find_law(violation->law))];
+    } else {
+      note_known(index, c, features, verdicts, tally);
+    }
+  }
+
+  /// A case counts once for each entry that explains a violation of it.
+  void note_known(std::uint64_t index, const Case& c, const FeatureSet& features,
+                  const Verdicts& verdicts, Tally& tally) const {
+    std::set<std::size_t> seen;
+    for (const Violation& violation : verdicts.violations) {
+      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
+      if (!seen.insert(*entry).second) continue;
+      if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
+    }
+  }
+
+  const HuntOptions& options_;
+  const std::unique_ptr<Subject> subject_;
+  const Scope scope_;
+  const Versions versions_;
+  Workspace workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Worker> local_worker(const HuntOptions& options) {
+  return std::make_unique<LocalWorker>(options);
+}
+
+std::unique_ptr<Worker> make_worker(const HuntOptions& options) {
+  if (options.worker.empty()) return local_worker(options);
+  return std::make_unique<ProcessWorker>(options);
+}
+
+Case case_of(const HuntOptions& options, const Scope& scope, std::uint64_t index) {
+  return options.generate ? options.generate(index)
+                          : generate_case(options.mix, options.seed, index, scope);
+}
+
+}  // namespace rematch

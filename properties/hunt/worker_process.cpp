@@ -1,0 +1,162 @@
+#include "properties/hunt/worker_process.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/cuda/device.h"
+#include "properties/case/json.h"
+#include "properties/case/json_fields.h"
+#include "properties/layers/feature.h"
+
+namespace rematch {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kWhat = "worker";
+constexpr std::size_t kLongestText = std::size_t{1} << 16;
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& variables)
+    : options_(options), process_("exec env " + variables + " " + options.worker) {
+  const Json hello = ask(R"({"hello":{}})", "hello", {}, options.worker_limit);
+  JsonFields fields(kWhat, hello, "hello");
+  FeatureSet implemented;
+  fields.read_names("implements", fields.need("implements"), "the name of a feature", feature_named,
+                    [&](Feature feature) { implemented.insert(feature); });
+  scope_ = implemented;
+  for (const auto& [name, version] : fields.need("versions").items()) {
+    if (!version.is_string()) fields.fail(fields.path("versions"), "texts", show_json(version));
+    versions_[name] = version.get<std::string>();
+  }
+  fields.finish();
+}
+
+Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRange in_flight,
+                        double limit) {
+  Json json;
+  try {
+    json = parse_tally_text(
+        process_.exchange(request, ChildProcess::Seconds(limit), "a worker", options_.stop));
+  } catch (const ProcessFailure& failure) {
+    if (in_flight.begin == in_flight.end) throw;
+    throw WorkerLost(failure.what(), in_flight);
+  }
+  JsonFields fields(kWhat, json, "answer");
+  if (const Json* lost = fields.find("lost")) {
+    JsonFields loss(kWhat, *lost, "answer.lost");
+    const auto index = loss.integer<std::uint64_t>(loss.need("index"), loss.path("index"));
+    std::string what;
+    loss.read("what", what, kLongestText);
+    throw WorkerLost(what, {index, index + 1});
+  }
+  std::string error;
+  fields.read("error", error, kLongestText);
+  if (!error.empty()) throw std::runtime_error(error);
+  Json value = fields.need(answer);
+  fields.finish();
+  return value;
+}
+
+Tally ProcessWorker::tally_of(const std::string& request, CaseRange in_flight) {
+  const auto cases = static_cast<double>(in_flight.end - in_flight.begin);
+  Tally tally = tally_from_json(ask(request, "tally", in_flight, cases * options_.worker_limit));
+  // What is known of the subject is numbered alike at both ends.
+  for (const auto& [entry, count] : tally.known) {
+    if (entry >= options_.profile.entries().size()) {
+      json_fail(kWhat, "known", "an entry of the profile", std::to_string(entry));
+    }
+  }
+  return tally;
+}
+
+Tally ProcessWorker::judge(CaseRange cases, const std::function<bool()>& go_on) {
+  if (!go_on()) return {};
+  return tally_of(fmt::format(R"({{"judge":{{"begin":{},"end":{}}}}})", cases.begin, cases.end),
+                  cases);
+}
+
+Tally ProcessWorker::judge(std::uint64_t index, const Case& c) {
+  const Json request{{"judge_case", {{"index", index}, {"case", Json::parse(to_json(c))}}}};
+  return tally_of(text_of(request), {index, index + 1});
+}
+
+Finding ProcessWorker::shrink(const ViolatingCase& violating) {
+  const double limit = options_.shrink.seconds + 2 * options_.worker_limit;
+  return finding_from_json(ask(fmt::format(R"({{"shrink":{}}})", to_json(violating)), "finding",
+                               {violating.index, violating.index + 1}, limit));
+}
+
+namespace {
+
+/// Answers to requests, and where they have come to.
+class Server {
+ public:
+  explicit Server(const HuntOptions& options) : options_(options) {}
+
+  std::string answer_to(std::string_view request) {
+    const Json json = parse_tally_text(request);
+    JsonFields fields(kWhat, json, "request");
+    if (fields.find("hello") != nullptr) {
+      worker_ = local_worker(options_);
+      Json implements = Json::array();
+      worker_->scope().features.for_each([&](Feature f) { implements.push_back(to_string(f)); });
+      return text_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
+    }
+    if (const Json* judge = fields.find("judge")) {
+      JsonFields range(kWhat, *judge, "judge");
+      const auto begin = range.integer<std::uint64_t>(range.need("begin"), range.path("begin"));
+      const auto end = range.integer<std::uint64_t>(range.need("end"), range.path("end"));
+      index_ = begin;
+      const Tally tally = worker_->judge({begin, end}, [&, first = true]() mutable {
+        if (!first) ++index_;
+        first = false;
+        return true;
+      });
+      return fmt::format(R"({{"tally":{}}})", to_json(tally));
+    }
+    if (const Json* one = fields.find("judge_case")) {
+      JsonFields given(kWhat, *one, "judge_case");
+      index_ = given.integer<std::uint64_t>(given.need("index"), given.path("index"));
+      const Case c = case_from_json(given.need("case").dump());
+      return fmt::format(R"({{"tally":{}}})", to_json(worker_->judge(index_, c)));
+    }
+    const ViolatingCase violating = violating_from_json(fields.need("shrink"));
+    index_ = violating.index;
+    return fmt::format(R"({{"finding":{}}})", to_json(worker_->shrink(violating)));
+  }
+
+  /// The number of the case that is being judged.
+  std::uint64_t index() const { return index_; }
+
+ private:
+  const HuntOptions& options_;
+  std::unique_ptr<Worker> worker_;
+  std::uint64_t index_ = 0;
+};
+
+}  // namespace
+
+void serve_worker(const HuntOptions& options,
+                  const std::function<std::optional<std::string_view>()>& next_request,
+                  const std::function<void(const std::string&)>& answer) {
+  Server server(options);
+  while (const std::optional<std::string_view> request = next_request()) {
+    try {
+      answer(server.answer_to(*request));
+    } catch (const cuda::DeviceLost& lost) {
+      return answer(text_of({{"lost", {{"index", server.index()}, {"what", lost.what()}}}}));
+    } catch (const std::exception& error) {
+      return answer(text_of({{"error", error.what()}}));
+    }
+  }
+}
+
+}  // namespace rematch

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "properties/hunt/worker.h"
+#include "properties/subjects/child_process.h"
+
+namespace rematch {
+
+// A process that works for a hunt answers each line with a line, of JSON:
+//
+//   {"hello": {}}                                  {"hello": {"implements": [...], "versions":
+//   {...}}}
+//   {"judge": {"begin": 0, "end": 8}}              {"tally": ...}
+//   {"judge_case": {"index": 5, "case": ...}}      {"tally": ...}
+//   {"shrink": ...}                                {"finding": ...}
+//
+// {"lost": {"index": 5, "what": ...}} says that the device was lost in this case, and
+// {"error": ...} what else was thrown. Either is the last answer. What stands for "..." is in
+// hunt/tally.h. The two ends have to be the same program with the same options.
+
+/// A worker in a process of its own, started by HuntOptions::worker.
+class ProcessWorker final : public Worker {
+ public:
+  /// `variables` ("NAME=VALUE ...") are added to the environment. Throws std::runtime_error where
+  /// the process does not start, with what it said.
+  explicit ProcessWorker(const HuntOptions& options, const std::string& variables = "");
+
+  const Scope& scope() const override { return scope_; }
+  const Versions& versions() const override { return versions_; }
+  Tally judge(CaseRange cases, const std::function<bool()>& go_on) override;
+  Tally judge(std::uint64_t index, const Case& c) override;
+  Finding shrink(const ViolatingCase& violating) override;
+
+ private:
+  nlohmann::json ask(const std::string& request, const char* answer, CaseRange in_flight,
+                     double limit);
+  Tally tally_of(const std::string& request, CaseRange in_flight);
+
+  const HuntOptions& options_;
+  ChildProcess process_;
+  Scope scope_;
+  Versions versions_;
+};
+
+/// The other end: answers requests until there are no more, or until one failed in a way that ends
+/// the hunt.
+void serve_worker(const HuntOptions& options,
+                  const std::function<std::optional<std::string_view>()>& next_request,
+                  const std::function<void(const std::string&)>& answer);
+
+}  // namespace rematch
