@@ -140,6 +140,7 @@ TEST_CASE("under autocast the device gives the roundings of sums that float32 al
 
 TEST_CASE("under autocast libraries get bfloat16 operands, and small products none", "[gpu]") {
   need_device();
+  testing::need_kept_blocks();
   for (const Layer& layer : {linear_layer(33, 90, 259), conv2d_layer(16, 16, 16, 32)}) {
     CAPTURE(to_string(layer.x));
     const Backend library = layer.convolution ? Backend::cudnn : Backend::cublaslt;

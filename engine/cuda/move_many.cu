@@ -9,7 +9,8 @@ namespace rematch::cuda {
 
 namespace {
 
-constexpr int kMoveThreads = 128;
+/// Most moves are of a few hundred bytes.
+constexpr int kMoveThreads = 32;
 /// What a thread block writes before another one is worth its start.
 constexpr std::int64_t kShare = std::int64_t{16} * 16 * kMoveThreads;
 
