@@ -34,6 +34,12 @@ class RunObserver {
   /// a uint8 mask, or noise in the operand's dtype.
   virtual void on_draw(const Generator& before, std::int64_t elements,
                        std::span<const std::byte> drawn) = 0;
+  /// For a draw whose bits are not on the host yet: returns what is to be called with them later,
+  /// in place of on_draw(). If it returns nothing, the host waits for them.
+  virtual MemoryResource::Reader on_later_draw(const Generator& /*before*/,
+                                               std::int64_t /*elements*/) {
+    return {};
+  }
   /// A backward has run `node` and passed its gradients on.
   virtual void on_gradients(const Node& /*node*/) {}
 };

@@ -1,6 +1,9 @@
 #include "engine/checkpoint/frame.h"
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/backward_group.h"
@@ -63,27 +66,45 @@ class RecomputationHooks final : public SavedTensorHooks {
 
   int count() const { return count_; }
 
+  /// Throws for the first saved tensor whose bits changed, if that is not known yet.
+  void finish_checks() const {
+    if (!reads_) return;
+    ambient().ledger->memory().finish_reads();
+    for (const auto& [index, hash] : *hashes_) check_bits(index, hash);
+  }
+
  private:
-  void check(const Frame::Saved& saved, int index, const Tensor& t) const {
+  void check(const Frame::Saved& saved, int index, const Tensor& t) {
     if (frame_.options_.determinism == DeterminismCheck::none) return;
     if (!(saved.shape == t.shape()) || saved.dtype != t.dtype()) {
       throw CheckpointError("[checkpoint] the recomputation differs from the forward: " +
                             label(index, saved.shape, saved.dtype) + " expected, got " +
                             label(index, t.shape(), t.dtype()));
     }
-    if (frame_.options_.determinism == DeterminismCheck::values && saved.hash != tensor_hash(t)) {
-      throw CheckpointError(
-          "[checkpoint] the recomputation differs from the forward: the bits of " +
-          label(index, saved.shape, saved.dtype) +
-          " changed; look for random draws without preserve_rng, weights "
-          "changed since the forward, or inputs changed in place");
-    }
+    if (frame_.options_.determinism != DeterminismCheck::values) return;
+    if (t.device() == Device::cpu) return check_bits(index, tensor_hash(t));
+    // A device is waited for once, at the end.
+    read_hash(t,
+              [hashes = hashes_, index](std::uint64_t hash) { hashes->emplace_back(index, hash); });
+    reads_ = true;
+  }
+  void check_bits(int index, std::uint64_t hash) const {
+    const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
+    if (saved.hash == hash) return;
+    throw CheckpointError("[checkpoint] the recomputation differs from the forward: the bits of " +
+                          label(index, saved.shape, saved.dtype) +
+                          " changed; look for random draws without preserve_rng, weights "
+                          "changed since the forward, or inputs changed in place");
   }
 
   Frame& frame_;
   Frame::BackwardCache& cache_;
   Region::Recomputation& ops_;
   int count_ = 0;
+  bool reads_ = false;
+  /// Of what was saved, by index; readers may outlive this.
+  using Hashes = std::vector<std::pair<int, std::uint64_t>>;
+  std::shared_ptr<Hashes> hashes_ = std::make_shared<Hashes>();
 };
 
 Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOptions& options)
@@ -106,8 +127,12 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
 
 std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
   auto holder = std::make_unique<Holder>(shared_from_this(), static_cast<int>(saved_.size()));
-  const std::uint64_t hash = options_.determinism == DeterminismCheck::values ? tensor_hash(t) : 0;
-  saved_.push_back({holder.get(), t.shape(), t.dtype(), hash});
+  saved_.push_back({holder.get(), t.shape(), t.dtype(), 0});
+  if (options_.determinism == DeterminismCheck::values) {
+    read_hash(t, [frame = weak_from_this(), i = saved_.size() - 1](std::uint64_t hash) {
+      if (const auto alive = frame.lock()) alive->saved_[i].hash = hash;
+    });
+  }
   ops_at_last_save_ = region_.seen();
   // Not before its layer has returned.
   ends_between_layers_ = false;
@@ -237,8 +262,16 @@ void Frame::recompute(BackwardCache& cache) {
     }
     if (!watcher.over()) watcher.finish();
   } catch (const RecomputationComplete& done) {
-    if (done.region != &region_) throw;
+    if (done.region != &region_) {
+      hooks.finish_checks();
+      throw;
+    }
+  } catch (...) {
+    // What changed before is nearer to the cause.
+    hooks.finish_checks();
+    throw;
   }
+  hooks.finish_checks();
   if (hooks.count() < static_cast<int>(saved_.size()) &&
       options_.determinism != DeterminismCheck::none) {
     throw CheckpointError("[checkpoint] the recomputation saved " + std::to_string(hooks.count()) +

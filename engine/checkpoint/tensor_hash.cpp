@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace rematch {
@@ -12,6 +13,14 @@ constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
 
 constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t word) {
   return std::rotl((h ^ word) * kMultiplier, 29);
+}
+
+std::uint64_t seed_of(const Tensor& t) {
+  std::uint64_t seed = static_cast<std::uint64_t>(t.dtype());
+  for (const std::int64_t extent : t.shape().dims()) {
+    seed = mix(seed, static_cast<std::uint64_t>(extent));
+  }
+  return seed;
 }
 
 }  // namespace
@@ -33,15 +42,19 @@ std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t seed) {
 }
 
 std::uint64_t tensor_hash(const Tensor& t) {
-  std::uint64_t seed = static_cast<std::uint64_t>(t.dtype());
-  for (const std::int64_t extent : t.shape().dims()) {
-    seed = mix(seed, static_cast<std::uint64_t>(extent));
-  }
+  const std::uint64_t seed = seed_of(t);
   const auto bytes = static_cast<std::size_t>(t.bytes());
   if (t.device() == Device::cpu) return hash_bytes({t.raw(), bytes}, seed);
   std::vector<std::byte> host(bytes);
   t.copy_to_host(host);
   return hash_bytes(host, seed);
+}
+
+void read_hash(const Tensor& t, std::function<void(std::uint64_t)> take) {
+  if (t.device() == Device::cpu) return take(tensor_hash(t));
+  t.storage()->memory().read(
+      t.raw(), t.bytes(),
+      [seed = seed_of(t), take = std::move(take)](auto bytes) { take(hash_bytes(bytes, seed)); });
 }
 
 }  // namespace rematch

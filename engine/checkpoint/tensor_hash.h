@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "engine/tensor/tensor.h"
@@ -14,5 +15,7 @@ std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t seed = 
 
 /// Hash over shape, dtype and bits.
 std::uint64_t tensor_hash(const Tensor& t);
+/// Hands it to `take`: at once, or for a device by the end of MemoryResource::finish_reads().
+void read_hash(const Tensor& t, std::function<void(std::uint64_t)> take);
 
 }  // namespace rematch

@@ -29,10 +29,25 @@ void adam_step(std::int64_t n, double lr, double b1, double b2, double eps, std:
   for (std::int64_t i = 0; i < n; ++i) step.apply(g[i], m[i], v[i], w[i]);
 }
 
+template <typename T>
+void sgd_steps(std::span<const math::SgdItem<T>> items, T lr, T momentum) {
+  for (const math::SgdItem<T>& p : items) sgd_step(p.n, lr, momentum, p.first, p.g, p.buf, p.w);
+}
+
+template <typename T>
+void adam_steps(std::span<const math::AdamItem<T>> items, double lr, double b1, double b2,
+                double eps) {
+  for (const math::AdamItem<T>& p : items) {
+    adam_step(p.n, lr, b1, b2, eps, ++*p.t, p.g, p.m, p.v, p.w);
+  }
+}
+
 #define REMATCH_INSTANTIATE(T)                                                                  \
   template void sgd_step(std::int64_t, T, T, bool, const T*, T*, T*);                           \
   template void adam_step(std::int64_t, double, double, double, double, std::int64_t, const T*, \
-                          T*, T*, T*);
+                          T*, T*, T*);                                                          \
+  template void sgd_steps(std::span<const math::SgdItem<T>>, T, T);                             \
+  template void adam_steps(std::span<const math::AdamItem<T>>, double, double, double, double);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
 #undef REMATCH_INSTANTIATE

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+
+#include "engine/math/update.h"
 
 namespace rematch::cpu {
 
@@ -15,6 +18,13 @@ void sgd_step(std::int64_t n, T lr, T momentum, bool first, const T* g, T* buf, 
 template <typename T>
 void adam_step(std::int64_t n, double lr, double b1, double b2, double eps, std::int64_t t,
                const T* g, T* m, T* v, T* w);
+
+/// A step of each item.
+template <typename T>
+void sgd_steps(std::span<const math::SgdItem<T>> items, T lr, T momentum);
+template <typename T>
+void adam_steps(std::span<const math::AdamItem<T>> items, double lr, double b1, double b2,
+                double eps);
 
 /// base^exponent for exponent >= 0 by repeated squaring, multiplications only.
 double integer_power(double base, std::int64_t exponent);

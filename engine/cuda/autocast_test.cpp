@@ -66,7 +66,7 @@ Layer conv2d_layer(std::int64_t n, std::int64_t c, std::int64_t side, std::int64
           true};
 }
 
-/// cuDNN takes no padding that is wider than the kernel.
+/// The emulated cuDNN refuses paddings that are wider than the kernel.
 Layer without_plan() {
   return {[](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, 1, 2); },
           {2, 3, 5, 5},

@@ -20,13 +20,18 @@ struct Convert {
 /// Elements a step: as many as float32 moves in 128 bits.
 constexpr int kWidth = kVector<float>;
 
+/// So many gain by company.
+constexpr std::int64_t kFewElements = Deferred::kLargest / std::int64_t{sizeof(float)};
+
 }  // namespace
 
 void upcast(std::int64_t n, const BFloat16* x, float* out) {
+  if (n <= kFewElements) return context().deferred.upcast(out, x, n);
   visit<kWidth>("upcast", n, Convert{}, In<BFloat16>{x}, Out<float>{out});
 }
 
 void downcast(std::int64_t n, const float* x, BFloat16* out) {
+  if (n <= kFewElements) return context().deferred.downcast(out, x, n);
   visit<kWidth>("downcast", n, Convert{}, In<float>{x}, Out<BFloat16>{out});
 }
 

@@ -77,6 +77,46 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename Finish>
+__device__ void finish_channel(std::int64_t /*c*/, std::int64_t channel, double sum,
+                               const Finish& finish) {
+  finish(channel, 0.0 + sum);
+}
+template <typename Finish>
+__device__ void finish_channel(std::int64_t c, std::int64_t channel, const Two<double>& sum,
+                               const Finish& finish) {
+  finish(channel, 0.0 + sum.a);
+  finish(c + channel, 0.0 + sum.b);
+}
+
+/// Channels of one partial sum each: a half-warp a channel if s > 1, else a thread.
+template <typename V, typename Value, typename Finish>
+__global__ void __launch_bounds__(kThreads)
+    one_plane_kernel(Extents e, Value value, Finish finish) {
+  const std::int64_t step = global_threads() / kHalfWarp;
+  for (std::int64_t channel = global_thread() / kHalfWarp; channel < e.c; channel += step) {
+    const V lane =
+        math::lane_of_block<V>(e.count(), e.s, std::int64_t{0}, threadIdx.x % kHalfWarp,
+                               [=](std::int64_t sample, std::int64_t i) {
+                                 return value((sample * e.c + channel) * e.s + i, sample, channel);
+                               });
+    const V sum = tree_sum(lane);
+    if (threadIdx.x % kHalfWarp == 0) finish_channel(e.c, channel, WideOf<V>::from(sum), finish);
+  }
+}
+template <typename V, typename Value, typename Finish>
+__global__ void __launch_bounds__(kThreads)
+    one_column_kernel(Extents e, Value value, Finish finish) {
+  for (std::int64_t channel = global_thread(); channel < e.c; channel += global_threads()) {
+    Wide<V> sum{};
+    REMATCH_UNROLL
+    for (std::int64_t i = 0; i < e.n; ++i) {
+      sum += WideOf<V>::from(value(i * e.c + channel, i, channel));
+    }
+    finish_channel(e.c, channel, sum, finish);
+  }
+}
+
 template <int kWidth, typename Index, typename F, typename... Arrays>
 __global__ void __launch_bounds__(kThreads)
     channel_map_kernel(std::int64_t packs, Index c, Index s, F f, Arrays... arrays) {
@@ -109,6 +149,15 @@ template <typename V, int kSums, typename Value, typename Finish>
 void channel_sums(std::string_view kernel, const Extents& e, const Value& value, double* partial,
                   const Finish& finish) {
   const std::int64_t count = e.partials();
+  if (count == 1 && e.c > 0) {
+    if (e.s == 1) {
+      detail::one_column_kernel<V><<<grid_for(e.c), kThreads, 0, stream()>>>(e, value, finish);
+    } else {
+      detail::one_plane_kernel<V>
+          <<<grid_for(e.c, kThreads / kHalfWarp), kThreads, 0, stream()>>>(e, value, finish);
+    }
+    return check_launch(kernel);
+  }
   if (e.elements() > 0) {
     if (e.s == 1) {
       detail::row_sums_kernel<V>

@@ -90,8 +90,9 @@ thread_local Context* current = nullptr;
 
 /// Gives an ending thread's context back.
 void give_back(void* context) {
-  current = nullptr;
   std::unique_ptr<Context> mine(static_cast<Context*>(context));
+  mine->deferred.start();
+  current = nullptr;
   mine->calls = {};
   mine->operations = {};
   mine->direct_products = kDirectProducts;
@@ -144,7 +145,11 @@ Context& acquire() {
 
 Context& context() { return current != nullptr ? *current : acquire(); }
 
-cudaStream_t stream() { return context().stream; }
+cudaStream_t stream() {
+  Context& mine = context();
+  if (!mine.deferred.empty()) mine.deferred.start();
+  return mine.stream;
+}
 
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
@@ -164,6 +169,7 @@ void fail_in_library(const std::string& text) {
 
 void check_launch(std::string_view kernel) {
   check(cudaGetLastError(), kernel);
+  context().deferred.rethrow();
   count_call(Backend::kernels);
 }
 
@@ -190,7 +196,7 @@ cudaError_t wait_for(cudaStream_t on) {
 
 bool capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream(), &status), "cudaStreamIsCapturing");
+  check(cudaStreamIsCapturing(context().stream, &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 

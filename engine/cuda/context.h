@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/cuda/deferred.h"
 #include "engine/cuda/device.h"
 
 struct cublasLtContext;
@@ -20,7 +21,8 @@ struct cudnnContext;
 
 namespace rematch::cuda {
 
-/// The calling thread's stream. It is non-blocking: it does not wait for the default stream.
+/// The calling thread's stream, for work that is queued at once: what was deferred is queued first.
+/// It is non-blocking: it does not wait for the default stream.
 cudaStream_t stream();
 
 /// Throws DeviceError for anything but success, and takes the error off CUDA's record; DeviceLost
@@ -36,8 +38,8 @@ void check(cudaError_t status, std::string_view what);
 void check_launch(std::string_view kernel);
 
 /// Whose scratch: each has a block of its own, so one may call another.
-enum class Scratch : std::uint8_t { kernels, cublaslt, cudnn };
-inline constexpr int kScratchCount = 3;
+enum class Scratch : std::uint8_t { kernels, cublaslt, cudnn, uploads };
+inline constexpr int kScratchCount = 4;
 
 /// At least `bytes` of device memory, 256-byte aligned, for work on stream() until the next call
 /// for the same user; its content is undefined. Nothing waits for it. It only grows, and a block
@@ -64,6 +66,8 @@ struct Context {
   };
 
   cudaStream_t stream = nullptr;
+  /// To be started before anything else is queued on `stream`.
+  Deferred deferred;
   /// For copies beside the computation, and an event that makes one stream wait for the other; a
   /// wait stands for what was recorded when it was queued, so one event serves again and again.
   cudaStream_t copies = nullptr;

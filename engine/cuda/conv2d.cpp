@@ -97,6 +97,8 @@ bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const ConvolutionData&
       .tf32 = std::is_same_v<T, float> && precision() == Precision::tf32,
       .aligned = aligned16(data.x, data.weight, data.y, data.bias),
       .bias = data.bias != nullptr};
+  // cuDNN has been given the stream itself.
+  (void)stream();
   Plans& mine = plans();
   auto at = mine.find(problem);
   if (at == mine.end()) {

@@ -118,6 +118,7 @@ void synchronize() {
   const cudaStream_t mine = stream();
   finish_copies();
   check(wait_for(mine), "cudaStreamSynchronize");
+  context().deferred.rethrow();
 }
 
 }  // namespace rematch::cuda

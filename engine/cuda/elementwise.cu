@@ -1,6 +1,8 @@
 #include "engine/cuda/elementwise.h"
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 
 #include "engine/cuda/reduce.h"
 #include "engine/math/bfloat16.h"
@@ -82,6 +84,9 @@ void add(std::int64_t n, const T* a, const T* b, T* out) {
 
 template <typename T>
 void add_inplace(std::int64_t n, const T* x, T* y) {
+  if (n * static_cast<std::int64_t>(sizeof(T)) <= Deferred::kLargest) {
+    return context().deferred.add(y, x, n);
+  }
   visit<kVector<T>>("add_inplace", n, AddTo{}, In<T>{x}, InOut<T>{y});
 }
 
@@ -107,7 +112,15 @@ void axpy_inplace(std::int64_t n, T s, const T* x, T* y) {
 
 template <typename T>
 void fill(std::int64_t n, T value, T* out) {
-  visit<kVector<T>>("fill", n, Fill<T>{value}, Out<T>{out});
+  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(T));
+  if (bytes > Deferred::kLargest) {
+    return visit<kVector<T>>("fill", n, Fill<T>{value}, Out<T>{out});
+  }
+  std::uint64_t pattern = 0;
+  for (std::size_t at = 0; at < sizeof pattern; at += sizeof value) {
+    std::memcpy(reinterpret_cast<std::byte*>(&pattern) + at, &value, sizeof value);
+  }
+  context().deferred.fill(out, bytes, pattern);
 }
 
 template <typename T>

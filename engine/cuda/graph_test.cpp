@@ -6,7 +6,9 @@
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/sequential.h"
+#include "engine/cuda/memory.h"
 #include "engine/cuda/testing/device.h"
+#include "engine/nn/optimizer.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
@@ -78,6 +80,45 @@ TEST_CASE("a captured checkpointed step gives the bits of the step itself, run a
     CHECK(training.gradients() == expected[static_cast<std::size_t>(i)]);
   }
   CHECK(ambient().streams.states() == end);
+}
+
+TEST_CASE("a captured step of Adam gives the bits of the step itself, run after run", "[gpu]") {
+  testing::need_device();
+  if (cache_limit() == 0) SKIP("a capture cannot allocate, so blocks have to be kept");
+  const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
+  const auto weights = [](const Training& t) {
+    return std::vector<std::vector<double>>{t.w1.to_vector(), t.w2.to_vector()};
+  };
+  std::vector<std::vector<std::vector<double>>> expected;
+  const Streams start = ambient().streams;
+  {
+    Training training;
+    nn::Adam adam({training.w1, training.w2}, 0.1);
+    for (int i = 0; i < 5; ++i) {
+      training.step();
+      adam.step();
+      expected.push_back(weights(training));
+    }
+  }
+  ambient().streams = start;
+  Training training;
+  nn::Adam adam({training.w1, training.w2}, 0.1);
+  const auto step = [&] {
+    training.step();
+    adam.step();
+  };
+  step();
+  CHECK(weights(training) == expected[0]);
+  Graph graph(ambient().streams, step);
+  CHECK(weights(training) == expected[0]);
+  for (std::size_t i = 1; i < 4; ++i) {
+    INFO("run " << i);
+    graph.run();
+    CHECK(weights(training) == expected[i]);
+  }
+  // The step itself goes on where the runs ended.
+  step();
+  CHECK(weights(training) == expected[4]);
 }
 
 TEST_CASE("a step that throws during its capture leaves the thread as it was", "[gpu]") {

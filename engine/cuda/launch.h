@@ -94,11 +94,19 @@ __device__ void visit_loaded(const F& f, std::int64_t pack, Index first, int adv
   (store(packs.array, pack, packs.value), ...);
 }
 
+}  // namespace detail
+
+/// The part of a visit that thread block `block` of `blocks` does.
+struct Share {
+  unsigned block;
+  unsigned blocks;
+};
 template <int kWidth, typename F, typename... Arrays>
-__global__ void __launch_bounds__(kThreads) visit_kernel(std::int64_t n, F f, Arrays... arrays) {
+__device__ void visit_share(std::int64_t n, Share share, const F& f, Arrays... arrays) {
+  using namespace detail;
   const std::int64_t packs = n / kWidth;
-  const std::int64_t self = global_thread();
-  const std::int64_t step = global_threads();
+  const std::int64_t self = static_cast<std::int64_t>(share.block) * blockDim.x + threadIdx.x;
+  const std::int64_t step = static_cast<std::int64_t>(share.blocks) * blockDim.x;
   for (std::int64_t p = self; p < packs; p += step) {
     visit_loaded<kWidth>(f, p, p * kWidth, 1, loaded<kWidth>(arrays, p)...);
   }
@@ -109,12 +117,25 @@ __global__ void __launch_bounds__(kThreads) visit_kernel(std::int64_t n, F f, Ar
   }
 }
 
+namespace detail {
+
+template <int kWidth, typename F, typename... Arrays>
+__global__ void __launch_bounds__(kThreads) visit_kernel(std::int64_t n, F f, Arrays... arrays) {
+  visit_share<kWidth>(n, Share{blockIdx.x, gridDim.x}, f, arrays...);
+}
+
 template <int kWidth, typename T, template <typename> class Array>
 bool aligned(Array<T> array) {
   return reinterpret_cast<std::uintptr_t>(array.data) % (sizeof(T) * kWidth) == 0;
 }
 
 }  // namespace detail
+
+/// Whether kWidth elements of each array can move in one instruction.
+template <int kWidth, typename... T>
+bool aligned(const T*... arrays) {
+  return (detail::aligned<kWidth>(In<T>{arrays}) && ...);
+}
 
 /// Elements of T in 128 bits, the widest move.
 template <typename T>

@@ -149,8 +149,8 @@ TEMPLATE_TEST_CASE("a bias may lie at any address, and a product's search or fir
   }
 }
 
-TEMPLATE_TEST_CASE("a linear layer on the engine's own kernel has the CPU's bits", "[gpu]", float,
-                   double) {
+TEMPLATE_TEST_CASE("a linear layer on the engine's own kernel has the CPU's bits", "[gpu][sums]",
+                   float, double) {
   using T = TestType;
   need_device();
   const DirectUpTo limit(kAlways);

@@ -8,6 +8,9 @@ namespace rematch::cuda {
 
 namespace {
 
+/// Rows that a thread block takes one after the other.
+constexpr unsigned kRounds = 4;
+
 template <typename T>
 struct SquaredDifference {
   const T* x;
@@ -35,10 +38,11 @@ struct MseGradient {
   }
 };
 
+/// The only thread block also adds up the losses, of at most one group of a GroupedSum.
 template <typename Row, typename T>
 __global__ void __launch_bounds__(Row::kBlockThreads)
     cross_entropy_kernel(std::int64_t rows, std::int64_t cols, const T* all_x,
-                         const std::int32_t* target, T* all_log_probs, double* losses) {
+                         const std::int32_t* target, T* all_log_probs, double* losses, T* out) {
   for_each_row<Row>(rows, [=](std::int64_t r) {
     const T* x = all_x + r * cols;
     T* log_probs = all_log_probs + r * cols;
@@ -53,6 +57,11 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
     }
     Row::each(cols, [=](std::int64_t i) { log_probs[i] = (x[i] - top) - log_sum; });
   });
+  if (gridDim.x > 1) return;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  const double total = detail::ascending_sum(losses, rows, 1);
+  if (threadIdx.x == 0) Mean<T>{out, rows}(0, total);
 }
 
 template <typename Row, typename T>
@@ -87,11 +96,16 @@ void cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
                            const std::int32_t* target, T* log_probs, T* out) {
   double* losses = scratch_doubles(rows);
   if (rows > 0) {
-    with_row(rows, cols, [=](auto row, unsigned blocks, int threads) {
+    bool is_one = false;
+    with_row(rows, cols, [&](auto row, unsigned blocks, int threads) {
+      // A few rounds take less time than a second launch.
+      if (blocks <= kRounds && rows <= math::kSumGroup) blocks = 1;
+      is_one = blocks == 1;
       cross_entropy_kernel<decltype(row)>
-          <<<blocks, threads, 0, stream()>>>(rows, cols, x, target, log_probs, losses);
+          <<<blocks, threads, 0, stream()>>>(rows, cols, x, target, log_probs, losses, out);
     });
     check_launch("cross_entropy_forward");
+    if (is_one) return;
   }
   totals("cross_entropy_forward", 1, rows, losses, Mean<T>{out, rows});
 }

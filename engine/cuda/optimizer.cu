@@ -1,5 +1,7 @@
 #include "engine/cuda/optimizer.h"
 
+#include <algorithm>
+
 #include "engine/cuda/launch.h"
 #include "engine/math/update.h"
 
@@ -40,32 +42,116 @@ struct Adam {
   }
 };
 
-}  // namespace
+/// Items of one launch, each in the hands of `shares` thread blocks; its arguments are limited to 4
+/// KiB.
+constexpr std::size_t kMostItems = 64;
+template <typename Item>
+struct Items {
+  unsigned count;
+  unsigned shares;
+  Item at[kMostItems];
+};
 
-template <typename T>
-void sgd_step(std::int64_t n, T lr, T momentum, bool first, const T* g, T* buf, T* w) {
-  constexpr int kWidth = kVector<T>;
-  if (buf == nullptr) {
-    visit<kWidth>("sgd_step", n, Sgd<T>{lr}, In<T>{g}, InOut<T>{w});
-  } else if (first) {
-    visit<kWidth>("sgd_step", n, SgdFirst<T>{lr}, In<T>{g}, Out<T>{buf}, InOut<T>{w});
+template <int kWidth, typename T>
+__global__ void __launch_bounds__(kThreads)
+    sgd_kernel(Items<math::SgdItem<T>> items, T lr, T momentum) {
+  const math::SgdItem<T> p = items.at[blockIdx.x / items.shares];
+  const Share share{blockIdx.x % items.shares, items.shares};
+  if (p.buf == nullptr) {
+    visit_share<kWidth>(p.n, share, Sgd<T>{lr}, In<T>{p.g}, InOut<T>{p.w});
+  } else if (p.first) {
+    visit_share<kWidth>(p.n, share, SgdFirst<T>{lr}, In<T>{p.g}, Out<T>{p.buf}, InOut<T>{p.w});
   } else {
-    visit<kWidth>("sgd_step", n, SgdMomentum<T>{lr, momentum}, In<T>{g}, InOut<T>{buf},
-                  InOut<T>{w});
+    visit_share<kWidth>(p.n, share, SgdMomentum<T>{lr, momentum}, In<T>{p.g}, InOut<T>{p.buf},
+                        InOut<T>{p.w});
   }
 }
 
+/// Before the step itself, because several thread blocks read each of the constants.
 template <typename T>
-void adam_step(std::int64_t n, double lr, double b1, double b2, double eps, std::int64_t t,
-               const T* g, T* m, T* v, T* w) {
-  visit<kVector<T>>("adam_step", n, Adam<T>{math::AdamStep<T>(lr, b1, b2, eps, t)}, In<T>{g},
-                    InOut<T>{m}, InOut<T>{v}, InOut<T>{w});
+__global__ void __launch_bounds__(kMostItems)
+    adam_constants_kernel(Items<math::AdamItem<T>> items, double lr, double b1, double b2,
+                          double eps, math::AdamStep<T>* steps) {
+  const unsigned i = threadIdx.x;
+  if (i >= items.count) return;
+  const std::int64_t t = ++*items.at[i].t;
+  steps[i] = math::AdamStep<T>(lr, b1, b2, eps, t);
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                  \
-  template void sgd_step(std::int64_t, T, T, bool, const T*, T*, T*);                           \
-  template void adam_step(std::int64_t, double, double, double, double, std::int64_t, const T*, \
-                          T*, T*, T*);
+template <int kWidth, typename T>
+__global__ void __launch_bounds__(kThreads)
+    adam_kernel(Items<math::AdamItem<T>> items, const math::AdamStep<T>* steps) {
+  const unsigned i = blockIdx.x / items.shares;
+  const math::AdamItem<T> p = items.at[i];
+  const Share share{blockIdx.x % items.shares, items.shares};
+  visit_share<kWidth>(p.n, share, Adam<T>{steps[i]}, In<T>{p.g}, InOut<T>{p.m}, InOut<T>{p.v},
+                      InOut<T>{p.w});
+}
+
+template <typename T>
+bool is_wide(const math::SgdItem<T>& p) {
+  return aligned<kVector<T>>(p.g, p.buf, p.w);
+}
+template <typename T>
+bool is_wide(const math::AdamItem<T>& p) {
+  return aligned<kVector<T>>(p.g, p.m, p.v, p.w);
+}
+
+/// launch(kernel arguments, thread blocks, whether all arrays can be moved in vectors) for each
+/// group of items.
+template <typename Item, typename Launch>
+void for_groups(std::span<const Item> items, const Launch& launch) {
+  for (; !items.empty(); items = items.subspan(std::min(items.size(), kMostItems))) {
+    const auto group = items.first(std::min(items.size(), kMostItems));
+    Items<Item> all{};
+    all.count = static_cast<unsigned>(group.size());
+    std::int64_t longest = 1;
+    bool wide = true;
+    for (const Item& item : group) {
+      longest = std::max(longest, item.n);
+      wide = wide && is_wide(item);
+    }
+    std::copy(group.begin(), group.end(), all.at);
+    all.shares = grid_for(longest, 4 * kThreads);
+    launch(all, all.shares * all.count, wide);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void sgd_steps(std::span<const math::SgdItem<T>> items, T lr, T momentum) {
+  for_groups(items, [&](const auto& all, unsigned blocks, bool wide) {
+    if (wide) {
+      sgd_kernel<kVector<T>><<<blocks, kThreads, 0, stream()>>>(all, lr, momentum);
+    } else {
+      sgd_kernel<1><<<blocks, kThreads, 0, stream()>>>(all, lr, momentum);
+    }
+    check_launch("sgd_steps");
+  });
+}
+
+template <typename T>
+void adam_steps(std::span<const math::AdamItem<T>> items, double lr, double b1, double b2,
+                double eps) {
+  for_groups(items, [&](const auto& all, unsigned blocks, bool wide) {
+    auto* const steps =
+        static_cast<math::AdamStep<T>*>(workspace(kMostItems * sizeof(math::AdamStep<T>)));
+    adam_constants_kernel<<<1, static_cast<int>(kMostItems), 0, stream()>>>(all, lr, b1, b2, eps,
+                                                                            steps);
+    check_launch("adam_steps");
+    if (wide) {
+      adam_kernel<kVector<T>><<<blocks, kThreads, 0, stream()>>>(all, steps);
+    } else {
+      adam_kernel<1><<<blocks, kThreads, 0, stream()>>>(all, steps);
+    }
+    check_launch("adam_steps");
+  });
+}
+
+#define REMATCH_INSTANTIATE(T)                                      \
+  template void sgd_steps(std::span<const math::SgdItem<T>>, T, T); \
+  template void adam_steps(std::span<const math::AdamItem<T>>, double, double, double, double);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
 #undef REMATCH_INSTANTIATE

@@ -280,6 +280,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Where there is one partial sum, its half-warp or thread is the one to finish. From 0 on, as
+// ascending_sum() begins: a sum of -0 is 0.
+
+template <typename T, typename Value, typename Finish>
+__global__ void one_block_kernel(std::int64_t n, Value value, Finish finish) {
+  const T sum = tree_sum(
+      math::lane_chain(T(0), std::int64_t{0}, n, static_cast<std::int64_t>(threadIdx.x), value));
+  if (threadIdx.x == 0) finish(std::int64_t{0}, 0.0 + static_cast<double>(sum));
+}
+
+template <int kSums, typename Sum, typename Value, typename Finish>
+__global__ void __launch_bounds__(kThreads)
+    one_chunk_kernel(std::int64_t rows, std::int64_t cols, Value value, Finish finish) {
+  for (std::int64_t col = global_thread(); col < cols; col += global_threads()) {
+    Sum sums[kSums] = {};
+    REMATCH_UNROLL
+    for (std::int64_t r = 0; r < rows; ++r) value(r, col, sums);
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) finish(k * cols + col, 0.0 + static_cast<double>(sums[k]));
+  }
+}
+
 /// Thread (chunk, col) calls value(row, col, sums) for the rows of its chunk in ascending order.
 template <int kSums, typename Sum, typename Value>
 __global__ void __launch_bounds__(kThreads)
@@ -331,6 +353,10 @@ void totals(std::string_view kernel, std::int64_t items, std::int64_t count, dou
 template <typename T, typename Value, typename Finish>
 void lane_sum(std::string_view kernel, std::int64_t n, const Value& value, const Finish& finish) {
   const std::int64_t blocks = math::ceil_div(n, math::kSumBlock);
+  if (blocks == 1) {
+    detail::one_block_kernel<T><<<1, kHalfWarp, 0, stream()>>>(n, value, finish);
+    return check_launch(kernel);
+  }
   double* partial = scratch_doubles(blocks);
   if (n > 0) {
     detail::block_sums_kernel<T>
@@ -353,6 +379,11 @@ void column_sums(std::string_view kernel, std::int64_t rows, std::int64_t cols, 
                  double* partial, const Finish& finish) {
   if (cols <= 0) return;
   const std::int64_t chunks = math::ceil_div(rows, math::kChunkRows);
+  if (chunks == 1) {
+    detail::one_chunk_kernel<kSums, Sum>
+        <<<grid_for(cols), kThreads, 0, stream()>>>(rows, cols, value, finish);
+    return check_launch(kernel);
+  }
   if (rows > 0) {
     detail::column_chunks_kernel<kSums, Sum>
         <<<grid_for(chunks * cols), kThreads, 0, stream()>>>(rows, cols, value, partial);

@@ -363,6 +363,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                       y.get<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
                       convolution.get<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
                       convolution.get<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)};
+  // A plan may be refused as late as this. That is rare, so here is a reason for it.
+  if (c.padding[0] > c.w[2] || c.padding[1] > c.w[3]) return CUDNN_STATUS_NOT_SUPPORTED;
   std::int64_t scratch_bytes = 0;
   std::int64_t count = 0;
   cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,

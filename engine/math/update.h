@@ -28,6 +28,28 @@ REMATCH_HD inline T sgd_momentum(T buffer, T g, T momentum) {
   return momentum * buffer + g;
 }
 
+/// A parameter w of `n` elements with its gradient g, in one step of SGD. A null `buf`: there is no
+/// momentum; `first`: this step writes it.
+template <typename T>
+struct SgdItem {
+  std::int64_t n;
+  bool first;
+  const T* g;
+  T* buf;
+  T* w;
+};
+
+/// The same for Adam: moments m and v, and the number of steps so far, which the step increments.
+template <typename T>
+struct AdamItem {
+  std::int64_t n;
+  std::int64_t* t;
+  const T* g;
+  T* m;
+  T* v;
+  T* w;
+};
+
 /// Adam's constants at one step, rounded to the weights' type once.
 template <typename T>
 struct AdamStep {
@@ -39,7 +61,7 @@ struct AdamStep {
   T take_v;
   T floor;
 
-  AdamStep(double lr, double b1, double b2, double eps, std::int64_t t)
+  REMATCH_HD AdamStep(double lr, double b1, double b2, double eps, std::int64_t t)
       : step(static_cast<T>(lr / (1.0 - integer_power(b1, t)))),
         root(static_cast<T>(std::sqrt(1.0 - integer_power(b2, t)))),
         keep_m(static_cast<T>(b1)),

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 namespace rematch {
 
@@ -37,6 +41,21 @@ class MemoryResource {
   /// Work that writes to a block is about to be queued: it is to come after copies out of the block
   /// that run beside the queue (engine/autograd/offload.h).
   virtual void before_write(const void* /*block*/) {}
+  using Reader = std::function<void(std::span<const std::byte>)>;
+  /// Hands `reader` the bytes of a block as they are now, after all work on them that was started
+  /// before: at once, or where many are brought over together by the end of finish_reads(). Until
+  /// then before_write() is to be told of writes to the block; it may be released.
+  virtual void read(const void* block, std::int64_t bytes, Reader reader) {
+    std::vector<std::byte> host(static_cast<std::size_t>(bytes));
+    if (bytes > 0) copy_out(host.data(), block, bytes);
+    reader(host);
+  }
+  virtual void finish_reads() {}
+  /// Forgets the readers that have not been called.
+  virtual void drop_reads() noexcept {}
+  /// Whether poison may wait until just before the block is handed out again, for the sake of
+  /// speed.
+  virtual void set_late_poison(bool /*on*/) {}
   /// Gives up blocks that are kept for reuse.
   virtual void trim() noexcept = 0;
   /// Bytes held from the system: those in use with their rounding, and those kept for reuse. On a

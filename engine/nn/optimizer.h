@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "engine/tensor/tensor.h"
 
@@ -10,7 +11,9 @@ namespace rematch::nn {
 /// Keeps handles, so it must not outlive what it trains in spirit.
 class Optimizer {
  public:
-  explicit Optimizer(Tensors parameters) : parameters_(std::move(parameters)) {}
+  /// Throws std::invalid_argument for a parameter that is given twice, or is neither float32 nor
+  /// float64.
+  explicit Optimizer(Tensors parameters);
   virtual ~Optimizer() = default;
   /// Throws OutOfMemory before it changes anything, so that a failed step can be made again.
   virtual void step() = 0;
@@ -20,6 +23,10 @@ class Optimizer {
  protected:
   /// Zeros for every parameter that has a gradient and no entry in `state` yet.
   Tensors missing(const Tensors& state) const;
+
+  /// body(i, parameter i) for those of the dtype that have a gradient, as ones about to be written.
+  template <class Body>
+  void for_gradients_of(DType dtype, const Body& body);
 
   Tensors parameters_;
 };
@@ -41,6 +48,7 @@ class Sgd final : public Optimizer {
 class Adam final : public Optimizer {
  public:
   Adam(Tensors parameters, double lr, double beta1 = 0.9, double beta2 = 0.999, double eps = 1e-8);
+  ~Adam() override;
   void step() override;
 
  private:
@@ -48,7 +56,10 @@ class Adam final : public Optimizer {
   double beta1_;
   double beta2_;
   double eps_;
-  std::vector<std::int64_t> steps_;
+  /// How many steps each parameter has made, where the kernels run: a captured step counts as well.
+  /// Outside of the ledger.
+  class Counts;
+  std::unique_ptr<Counts> steps_;
   Tensors first_;
   Tensors second_;
 };

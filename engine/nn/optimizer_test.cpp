@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "engine/nn/optimizer.h"
@@ -182,6 +183,16 @@ TEST_CASE_METHOD(LedgerScope, "state is made for a parameter with its first grad
   CHECK(ledger().live(Tag::state) == static_cast<std::int64_t>(n) * each);
   CHECK(ledger().live(Tag::gradients) == 0);
   for (std::size_t i = 0; i < n; ++i) CHECK(parameters[i].version() == (i == 0 ? 2 : 1));
+}
+
+TEST_CASE_METHOD(LedgerScope, "an optimizer refuses a parameter given twice, or of another dtype") {
+  const Rule rule = rules();
+  const Tensor p = testing::variable({1, 2}, {2});
+  const Tensor other = testing::variable({1, 2}, {2});
+  CHECK_THROWS_AS(optimizer(rule, {p, other, p}), std::invalid_argument);
+  CHECK_THROWS_AS(optimizer(rule, {p, Tensor::zeros({2}, DType::bfloat16)}), std::invalid_argument);
+  CHECK_NOTHROW(optimizer(rule, {p, other}));
+  CHECK_NOTHROW(optimizer(rule, {}));
 }
 
 }  // namespace rematch

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "engine/ambient/ambient.h"
@@ -23,18 +24,29 @@ auto compute_draw(const OpCall& call, const Tensor& x, int stream, Body&& body) 
   }
 }
 
-/// Tells the ambient observer, if any, what was drawn.
-inline void report_draw(const Generator& before, const Tensor& drawn) {
-  if (RunObserver* observer = ambient().observer) {
-    const auto bytes = static_cast<std::size_t>(drawn.bytes());
-    if (drawn.device() == Device::cpu) {
-      observer->on_draw(before, drawn.elements(), {drawn.raw(), bytes});
-      return;
-    }
-    std::vector<std::byte> host(bytes);
-    drawn.copy_to_host(host);
-    observer->on_draw(before, drawn.elements(), host);
+/// Tells the ambient observer, if any, what was drawn into a block of `memory`.
+inline void report_draw(const Generator& before, std::int64_t elements, MemoryResource& memory,
+                        const void* block, std::int64_t bytes) {
+  RunObserver* observer = ambient().observer;
+  if (observer == nullptr) return;
+  if (MemoryResource::Reader later = observer->on_later_draw(before, elements)) {
+    memory.read(block, bytes, std::move(later));
+    return;
   }
+  std::vector<std::byte> host(static_cast<std::size_t>(bytes));
+  if (bytes > 0) memory.copy_out(host.data(), block, bytes);
+  observer->on_draw(before, elements, host);
+}
+
+inline void report_draw(const Generator& before, const Tensor& drawn) {
+  RunObserver* observer = ambient().observer;
+  if (observer == nullptr) return;
+  if (drawn.device() == Device::cpu) {
+    const auto bytes = static_cast<std::size_t>(drawn.bytes());
+    observer->on_draw(before, drawn.elements(), {drawn.raw(), bytes});
+    return;
+  }
+  report_draw(before, drawn.elements(), drawn.storage()->memory(), drawn.raw(), drawn.bytes());
 }
 
 }  // namespace rematch

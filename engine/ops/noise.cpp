@@ -46,21 +46,17 @@ class IdentityBackward final : public Node {
 /// The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn again,
 /// outside the ledger.
 void report_noise(const Generator& g, const Tensor& x) {
-  RunObserver* observer = ambient().observer;
-  if (observer == nullptr) return;
+  if (ambient().observer == nullptr) return;
   MemoryResource& memory = ambient().ledger->memory();
-  std::vector<std::byte> noise(static_cast<std::size_t>(x.bytes()));
-  void* block = noise.empty() ? nullptr : memory.allocate(x.bytes());
-  if (block == nullptr && !noise.empty()) throw OutOfMemory("[gaussian_noise] out of memory");
+  const std::int64_t bytes = x.bytes();
+  void* const block = bytes == 0 ? nullptr : memory.allocate(bytes);
+  if (block == nullptr && bytes > 0) throw OutOfMemory("[gaussian_noise] out of memory");
   for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
     REMATCH_KERNEL(x, fill_normal<T>, x.elements(), g.seed, g.stream, g.offset, T{0}, T{1},
                    static_cast<T*>(block));
   });
-  if (block != nullptr) {
-    memory.copy_out(noise.data(), block, x.bytes());
-    memory.release(block, x.bytes());
-  }
-  observer->on_draw(g, x.elements(), noise);
+  report_draw(g, x.elements(), memory, block, bytes);
+  if (block != nullptr) memory.release(block, bytes);
 }
 
 }  // namespace

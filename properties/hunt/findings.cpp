@@ -29,6 +29,7 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
   const std::string_view law = violating.violation.law;
   GatherOptions gathering;
   gathering.laws = options.judged();
+  gathering.poison_at_once = true;
   // The hunt has told noise from faults already.
   gathering.doubt = [law](const Verdicts&) { return law == "repeatable"; };
   const auto violation_of = [&](const Case& c) -> std::optional<Violation> {

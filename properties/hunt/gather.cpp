@@ -65,8 +65,9 @@ class Gathering {
 
  private:
   /// false: the subject crashed.
-  bool run_once(std::string_view name, const RunRequest& request, Record& record, Evidence& e) {
+  bool run_once(std::string_view name, RunRequest request, Record& record, Evidence& e) {
     if (options_.on_run) options_.on_run(name);
+    request.poison_at_once = options_.poison_at_once;
     try {
       subject_.run(c_, workspace_.geometry, request, record);
       return true;
@@ -186,6 +187,7 @@ Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
 Verdicts judge(const Case& c, Subject& subject, Workspace& workspace, const LawSet& laws) {
   GatherOptions options;
   options.laws = laws;
+  options.poison_at_once = true;
   return judge(c, subject, workspace, options);
 }
 

@@ -9,6 +9,7 @@ Replay replay(const Case& c, Subject& subject, const LawSet& laws,
   GatherOptions options;
   options.laws = laws;
   options.timelines = true;
+  options.poison_at_once = true;
   options.on_run = on_run;
   r.verdicts = judge(r.c, subject, r.seen, options);
   return r;

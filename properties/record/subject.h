@@ -36,6 +36,9 @@ struct RunRequest {
   const Case* numbers_of = nullptr;
   /// Run where nothing of earlier cases can be left, in a fresh process, say.
   bool fresh = false;
+  /// On a device: fill all freed memory at once, which shows every read of it and takes time. On
+  /// the host that is always so.
+  bool poison_at_once = false;
   /// Do not run the model. Run every layer alone, on the subject's device and on the host, and fill
   /// Record::agreements. Set only for subjects that observe host_agreement.
   bool compare_layers = false;

@@ -20,9 +20,18 @@ T bucket(T u, double count) {
   return static_cast<T>(std::min(std::floor(static_cast<double>(u) * count), count - 1));
 }
 
+template <class T>
+void displace(std::span<T> values, const Displacement& by) {
+  if (by.distance == 0) return;
+  const std::vector<double> d =
+      direction(by.seed, by.array, static_cast<std::int64_t>(values.size()));
+  for (std::size_t i = 0; i < d.size(); ++i) values[i] += static_cast<T>(by.distance * d[i]);
+}
+
 }  // namespace
 
-void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator) {
+void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator,
+               const Displacement& by) {
   const Generator g = generator;
   generator.draw(t.elements());
   for_floating(t.dtype(), "data", [&]<class T>() {
@@ -31,17 +40,12 @@ void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& gen
       cpu::fill_uniform<T>(t.elements(), g.seed, g.stream, g.offset,
                            static_cast<T>(integers ? 0 : low), static_cast<T>(integers ? 1 : high),
                            out.data());
-      if (!integers) return;
-      for (T& value : out) value = bucket(value, 7) - 3;
+      if (integers) {
+        for (T& value : out) value = bucket(value, 7) - 3;
+      }
+      displace(out, by);
     });
   });
-}
-
-void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distance) {
-  const std::vector<double> d = direction(seed, array, t.elements());
-  std::vector<double> values = t.to_vector();
-  for (std::size_t i = 0; i < d.size(); ++i) values[i] += distance * d[i];
-  t.copy_from_host(std::as_bytes(std::span(values)));
 }
 
 namespace {
@@ -68,10 +72,10 @@ Tensor converted(const Tensor& t, DType dtype) {
   return Tensor::from(t.to_vector(), t.shape(), dtype);
 }
 
-Tensor make_input(const Case& c, Generator& generator) {
+Tensor make_input(const Case& c, Generator& generator, const Displacement& by) {
   Tensor x = Tensor::empty(Shape(c.input), c.dtype, Tag::inputs);
   if (c.data == DataKind::small_integers) {
-    fill_data(x, c.data, 0, 0, generator);
+    fill_data(x, c.data, 0, 0, generator, by);
     return x;
   }
   const Generator g = generator;
@@ -79,6 +83,7 @@ Tensor make_input(const Case& c, Generator& generator) {
   for_floating(c.dtype, "data", [&]<class T>() {
     fill_on_host<T>(x, [&](std::span<T> out) {
       cpu::fill_normal<T>(x.elements(), g.seed, g.stream, g.offset, T{0}, T{1}, out.data());
+      displace(out, by);
     });
   });
   return x;

@@ -17,11 +17,16 @@ inline constexpr std::uint64_t kParameterStream = 1ull << 32;
 inline constexpr std::uint64_t kInputStream = kParameterStream + 1;
 inline constexpr std::uint64_t kTargetStream = kParameterStream + 2;
 
-/// Uniform in [low, high], or integers in [-3, 3].
-void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator);
+/// Adds distance * direction(seed, array) to data in float64; nothing if the distance is 0.
+struct Displacement {
+  std::uint64_t seed = 0;
+  std::uint64_t array = 0;
+  double distance = 0;
+};
 
-/// Adds distance * direction(seed, array) to a float64 tensor.
-void displace(Tensor& t, std::uint64_t seed, std::uint64_t array, double distance);
+/// Uniform in [low, high], or integers in [-3, 3], displaced.
+void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator,
+               const Displacement& by = {});
 
 /// Gives every NaN among values of `item` bytes (4: float, 8: double; others are left alone) the
 /// same bits. Which of two NaNs an addition passes on, and so the sign of the result, is up to the
@@ -31,8 +36,8 @@ void canonical_nans(std::span<std::byte> values, std::size_t item);
 /// `t` in another dtype; `t` itself if it has that already, or holds integers.
 Tensor converted(const Tensor& t, DType dtype);
 
-/// Standard normal, or integers in [-3, 3], under Tag::inputs.
-Tensor make_input(const Case& c, Generator& generator);
+/// Standard normal, or integers in [-3, 3], displaced, under Tag::inputs.
+Tensor make_input(const Case& c, Generator& generator, const Displacement& by = {});
 
 /// A target for the loss on an output of shape [rows, cols].
 Tensor make_target(const Case& c, const Shape& output, Generator& generator);

@@ -54,12 +54,11 @@ void EngineModel::make_parameters() {
   for (const ParameterInfo& info : geometry_.parameters) {
     const Case& numbers = request_.numbers_of != nullptr ? *request_.numbers_of : case_;
     Tensor p = Tensor::empty(info.shape, numbers.dtype, Tag::parameters);
-    fill_data(p, case_.data, info.low, info.high, generator);
+    fill_data(p, case_.data, info.low, info.high, generator,
+              {.seed = case_.seed,
+               .array = direction_of_parameter(static_cast<int>(parameters_.size())),
+               .distance = info.frozen ? 0 : request_.displacement});
     p = converted(p, case_.dtype);
-    if (request_.displacement != 0 && !info.frozen) {
-      displace(p, case_.seed, direction_of_parameter(static_cast<int>(parameters_.size())),
-               request_.displacement);
-    }
     p.set_requires_grad(!info.frozen);
     parameters_.push_back(std::move(p));
   }

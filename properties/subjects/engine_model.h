@@ -58,6 +58,7 @@ class EngineModel final : public RunObserver {
   void on_save(const Tensor& t) override;
   void on_draw(const Generator& before, std::int64_t elements,
                std::span<const std::byte> drawn) override;
+  MemoryResource::Reader on_later_draw(const Generator& before, std::int64_t elements) override;
   void on_gradients(const Node& node) override;
   /// Events tell what is live in `host`, too.
   void use_host(const Ledger& host) { host_ = &host; }
@@ -107,6 +108,9 @@ class EngineModel final : public RunObserver {
   const LayerSpec& injected(int layer, bool forward);
 
   void note_value(std::string_view op, bool saved, int index, const Tensor& t);
+
+  void note_draw(const Generator& before, std::int64_t elements);
+  void read_draw(std::size_t i, std::span<const std::byte> drawn);
 
   InjectedFailure failure_;
   /// Of the current execution of a layer.

@@ -22,8 +22,10 @@ void EngineModel::note_value(std::string_view op, bool saved, int index, const T
   const bool counts = storage.temporary();
   record_.values.push_back({current_forward_->step, current_forward_->microbatch, current_layer_,
                             current_forward_->executions[layer] - 1, saved, index, std::string(op),
-                            tensor_hash(t), counts ? storage.id() : 0,
-                            counts ? storage.bytes() : 0});
+                            0, counts ? storage.id() : 0, counts ? storage.bytes() : 0});
+  read_hash(t, [this, i = record_.values.size() - 1](std::uint64_t hash) {
+    record_.values[i].hash = hash;
+  });
 }
 
 void EngineModel::on_results(std::string_view op, std::span<const Tensor> results) {
@@ -38,16 +40,34 @@ void EngineModel::on_save(const Tensor& t) {
 void EngineModel::on_draw(const Generator& before, std::int64_t elements,
                           std::span<const std::byte> drawn) {
   if (current_forward_ == nullptr) return;
-  const std::size_t item = elements > 0 ? drawn.size() / static_cast<std::size_t>(elements) : 0;
+  note_draw(before, elements);
+  read_draw(record_.draws.size() - 1, drawn);
+}
+
+MemoryResource::Reader EngineModel::on_later_draw(const Generator& before, std::int64_t elements) {
+  if (current_forward_ == nullptr) return [](std::span<const std::byte>) {};
+  note_draw(before, elements);
+  return [this, i = record_.draws.size() - 1](std::span<const std::byte> drawn) {
+    read_draw(i, drawn);
+  };
+}
+
+void EngineModel::note_draw(const Generator& before, std::int64_t elements) {
+  record_.draws.push_back(
+      {current_forward_->step, current_forward_->microbatch, current_layer_,
+       current_forward_->executions[static_cast<std::size_t>(current_layer_)] - 1,
+       static_cast<int>(before.stream), before.offset, elements, 0});
+}
+
+void EngineModel::read_draw(std::size_t i, std::span<const std::byte> drawn) {
+  const auto elements = static_cast<std::size_t>(record_.draws[i].elements);
+  const std::size_t item = elements > 0 ? drawn.size() / elements : 0;
   if (item > 1) {
     drawn_.assign(drawn.begin(), drawn.end());
     canonical_nans(drawn_, item);
     drawn = drawn_;
   }
-  record_.draws.push_back(
-      {current_forward_->step, current_forward_->microbatch, current_layer_,
-       current_forward_->executions[static_cast<std::size_t>(current_layer_)] - 1,
-       static_cast<int>(before.stream), before.offset, elements, hash_bytes(drawn)});
+  record_.draws[i].hash = hash_bytes(drawn);
 }
 
 void EngineModel::on_gradients(const Node& node) {

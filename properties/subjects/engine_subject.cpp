@@ -1,7 +1,6 @@
 #include "properties/subjects/engine_subject.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "properties/record/direction.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
+#include "properties/subjects/engine_note.h"
 #include "properties/subjects/layer_agreement.h"
 #include "properties/subjects/trial.h"
 
@@ -94,7 +94,9 @@ class Run {
   }
 
  private:
-  Tensor next_input() { return converted(make_input(numbers_, inputs_), case_.dtype); }
+  Tensor next_input(const Displacement& by = {}) {
+    return converted(make_input(numbers_, inputs_, by), case_.dtype);
+  }
 
   void set_prior_gradients() {
     for (Tensor p : model_.parameters()) {
@@ -122,6 +124,7 @@ class Run {
     reading.left_bytes = ambient().ledger->live() + offloaded() - before;
     reading.left_behind = left_behind();
     // What it showed on the way is of no concern; its error is.
+    ambient().ledger->memory().drop_reads();
     record_.clear();
     record_.trial = std::move(reading);
     ambient().ledger->reset_peak();
@@ -166,10 +169,10 @@ class Run {
     forward.run.step = step;
     forward.run.microbatch = microbatch;
     forward.run.watched = watched_;
-    forward.input = next_input();
-    if (displacement_ != 0 && protocol_.input_requires_grad) {
-      displace(forward.input, case_.seed, direction_of_input(microbatch), displacement_);
-    }
+    const bool displaced = protocol_.input_requires_grad;
+    forward.input = next_input({.seed = case_.seed,
+                                .array = direction_of_input(microbatch),
+                                .distance = displaced ? displacement_ : 0});
     forward.input.set_requires_grad(protocol_.input_requires_grad);
     model_.enter_phase(Moment::after_forward);
     std::optional<AutocastScope> autocast;
@@ -267,24 +270,7 @@ class Run {
   }
 
   void note(Quantity quantity, int step, int microbatch, int index, const Tensor& t) {
-    Observation o;
-    o.quantity = quantity;
-    o.step = step;
-    o.microbatch = microbatch;
-    o.index = index;
-    o.present = t.defined();
-    if (t.defined()) {
-      o.requires_grad = t.requires_grad();
-      o.dtype = t.dtype();
-      o.shape = t.shape();
-      o.offset = record_.data.size();
-      o.bytes = static_cast<std::size_t>(t.bytes());
-      record_.data.resize(o.offset + o.bytes);
-      const auto bytes = std::span(record_.data).subspan(o.offset, o.bytes);
-      t.copy_to_host(bytes);
-      if (is_floating(o.dtype)) canonical_nans(bytes, size_of(o.dtype));
-    }
-    record_.observations.push_back(o);
+    rematch::note({quantity, step, microbatch, index}, t, record_);
   }
 
   const Case& case_;
@@ -302,6 +288,9 @@ class Run {
   std::int64_t left_saved_ = 0;
   std::optional<Offload> offload_;
 };
+
+/// Of so many cases one has its freed memory poisoned at once, on a device too.
+constexpr std::uint64_t kCasesPerPoison = 32;
 
 std::shared_ptr<Ledger> new_ledger(Device device) {
   auto ledger = std::make_shared<Ledger>(memory_of(device));
@@ -338,12 +327,15 @@ bool EngineSubject::facts(const Case& c, const Geometry& geometry, const Record&
   return true;
 }
 
+DeviceWork work_of(const cuda::Operations& o) {
+  return {{"kernels", o.kernels},     {"products", o.products},
+          {"fills", o.fills},         {"uploads", o.uploads},
+          {"downloads", o.downloads}, {"copies", o.copies},
+          {"waits", o.waits},         {"slow_convolutions", o.slow_convolutions}};
+}
+
 DeviceWork EngineSubject::device_work() const {
-  if (!on_device()) return {};
-  return {{"kernels", asked_.kernels},     {"products", asked_.products},
-          {"fills", asked_.fills},         {"uploads", asked_.uploads},
-          {"downloads", asked_.downloads}, {"copies", asked_.copies},
-          {"waits", asked_.waits},         {"slow_convolutions", asked_.slow_convolutions}};
+  return on_device() ? work_of(asked_) : DeviceWork{};
 }
 
 void EngineSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
@@ -357,14 +349,19 @@ void EngineSubject::run(const Case& c, const Geometry& geometry, const RunReques
 void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunRequest& request,
                              Record& record) {
   record.clear();
+  // An earlier run may have leaked: count from what is live now.
+  if (ledger_->live() != 0) ledger_ = new_ledger(device());
+  // Of a run that broke off: their readers are gone.
+  ledger_->memory().drop_reads();
+  // Late poison misses what reads a block between its release and the poisoning. So some cases, and
+  // all that a person will look at, run with all of it at once.
+  ledger_->memory().set_late_poison(!request.poison_at_once && c.seed % kCasesPerPoison != 0);
   if (request.compare_layers) {
     if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
     record.agreements = compare_layers(c, geometry, host_ledger_, ledger_);
     return;
   }
   if (make_parts_ != nullptr) parts_ = make_parts_();
-  // An earlier run may have leaked: count from what is live now.
-  if (ledger_->live() != 0) ledger_ = new_ledger(device());
   if (offload_ledger_ && offload_ledger_->live() != 0) offload_ledger_.reset();
   ledger_->reset_peak();
   ledger_->clear_timeline();
@@ -381,11 +378,14 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
       offload_ledger_->set_poison(true);
     }
     Run run(c, geometry, request, parts_, offload ? offload_ledger_ : nullptr, record);
-    if (request.displacement != 0) {
-      run.go_forward();
-    } else {
-      run.go();
+    try {
+      request.displacement != 0 ? run.go_forward() : run.go();
+    } catch (...) {
+      // What was seen before counts as well.
+      ledger_->memory().finish_reads();
+      throw;
     }
+    ledger_->memory().finish_reads();
   } catch (const cuda::DeviceLost&) {
     // No error of this run: another thread's work may have caused it.
     throw;

@@ -24,6 +24,9 @@ struct EngineParts {
   CheckpointFunction checkpoint;
 };
 
+/// By kind, as Subject::device_work() names them.
+DeviceWork work_of(const cuda::Operations& operations);
+
 /// The reference engine as a subject. It has its own ambient state and its own ledger.
 class EngineSubject final : public Subject {
  public:

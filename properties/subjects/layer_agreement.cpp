@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <deque>
+#include <span>
 #include <utility>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/cuda/device.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/tensor/host_fill.h"
+#include "engine/tensor/dispatch.h"
 #include "properties/layers/layer.h"
 #include "properties/record/direction.h"
 #include "properties/subjects/engine_model.h"
@@ -35,51 +38,127 @@ Tensor random_tensor(const Case& c, std::uint64_t array, const Shape& shape, boo
   return Tensor::from(values, shape, c.dtype);
 }
 
-/// `absolute`: every operand, parameter and gradient by its magnitude. Sums of products then are
-/// the sums of the magnitudes of their terms.
-std::vector<NamedValues> run_alone(const Case& c, const Geometry& geometry, int layer,
-                                   const std::shared_ptr<Ledger>& ledger, bool absolute) {
-  const AmbientScope scope(ledger, c.seed);
-  Record record;
-  RunRequest request;
-  EngineModel model(c, geometry, request, nullptr, record);
-  if (absolute) model.take_magnitudes();
-  const auto index = static_cast<std::size_t>(layer);
-  const Shape input(c.input);
-  Tensors leaves;
-  Tensors live;
-  for (std::size_t i = 0; i < geometry.live[index].size(); ++i) {
-    const Shape& shape = geometry.shape_of(geometry.live[index][i], input);
-    Tensor leaf = random_tensor(c, kOperandArrays + 64 * index + i, shape, absolute);
-    leaf.set_requires_grad(true);
-    leaves.push_back(leaf);
-    // No leaf, so that a layer may work in place.
-    live.push_back(scale(leaf, 1));
+/// A value moves when the vector grows, so readers would miss it.
+using Seen = std::deque<NamedValues>;
+
+void read_values(const Tensor& t, std::string what, Seen& seen) {
+  seen.push_back({std::move(what), {}});
+  std::vector<double>& to = seen.back().values;
+  if (t.device() == Device::cpu) {
+    to = t.to_vector();
+    return;
   }
-  std::vector<NamedValues> seen;
-  Tensors roots;
-  Tensors gradients;
-  const Tensors outputs = model.run_alone(layer, live);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    seen.push_back({"output " + std::to_string(i), outputs[i].to_vector()});
-    if (!outputs[i].requires_grad()) continue;
-    roots.push_back(outputs[i]);
-    gradients.push_back(
-        random_tensor(c, kGradientArrays + 64 * index + i, outputs[i].shape(), absolute));
-  }
-  if (!roots.empty()) backward(roots, gradients);
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (!leaves[i].grad().defined()) continue;
-    seen.push_back({"gradient of operand " + std::to_string(i), leaves[i].grad().to_vector()});
-  }
-  for (const int p : geometry.layer_parameters[index]) {
-    const Tensor& g = model.parameters()[static_cast<std::size_t>(p)].grad();
-    if (!g.defined()) continue;
-    const ParameterInfo& info = geometry.parameters[static_cast<std::size_t>(p)];
-    seen.push_back({"gradient of " + std::string(info.role), g.to_vector()});
-  }
-  return seen;
+  t.storage()->memory().read(t.raw(), t.bytes(),
+                             [&to, dtype = t.dtype()](std::span<const std::byte> bytes) {
+                               for_floating(dtype, "values", [&]<class T>() {
+                                 std::vector<T> values(bytes.size() / sizeof(T));
+                                 std::memcpy(values.data(), bytes.data(), bytes.size());
+                                 to.assign(values.begin(), values.end());
+                               });
+                             });
 }
+
+/// The layers of a case on one ledger's device.
+class LayersAlone {
+ public:
+  /// `absolute`: every operand, parameter and gradient by its magnitude. Sums of products then are
+  /// the sums of the magnitudes of their terms.
+  LayersAlone(const Case& c, const Geometry& geometry, const std::shared_ptr<Ledger>& ledger,
+              bool absolute)
+      : c_(c),
+        geometry_(geometry),
+        absolute_(absolute),
+        scope_(ledger, c.seed),
+        model_(c, geometry, request_, nullptr, record_),
+        streams_(ambient().streams) {
+    if (absolute) model_.take_magnitudes();
+  }
+
+  /// What each layer of [0, layers) that is `wanted` computes; none of the others.
+  template <class Wanted>
+  std::vector<Seen> run(const Wanted& wanted) {
+    const std::size_t layers = c_.layers.size();
+    // All before the first one runs, so that a device gets them in one copy.
+    std::vector<Data> data(layers);
+    for (std::size_t i = 0; i < layers; ++i) {
+      if (wanted(i)) data[i] = make_data(i);
+    }
+    std::vector<Seen> seen(layers);
+    for (std::size_t i = 0; i < layers; ++i) {
+      if (wanted(i)) run_layer(i, std::move(data[i]), seen[i]);
+    }
+    ambient().ledger->memory().finish_reads();
+    return seen;
+  }
+
+ private:
+  /// By place among the live values before the layer, and after it; undefined for what the layer
+  /// does not read, or make.
+  struct Data {
+    Tensors operands;
+    Tensors gradients;
+  };
+
+  Data make_data(std::size_t layer) const {
+    const std::vector<ValueRef>& before = geometry_.live[layer];
+    const std::vector<ValueRef>& after = geometry_.live[layer + 1];
+    const std::vector<ValueRef>& from = c_.layers[layer].from;
+    const Shape input(c_.input);
+    Data data{Tensors(before.size()), Tensors(after.size())};
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (i > 0 && std::find(from.begin(), from.end(), before[i]) == from.end()) continue;
+      data.operands[i] = random_tensor(c_, kOperandArrays + 64 * layer + i,
+                                       geometry_.shape_of(before[i], input), absolute_);
+      data.operands[i].set_requires_grad(true);
+    }
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      if (after[i].layer != static_cast<int>(layer)) continue;
+      data.gradients[i] = random_tensor(c_, kGradientArrays + 64 * layer + i,
+                                        geometry_.shape_of(after[i], input), absolute_);
+    }
+    return data;
+  }
+
+  void run_layer(std::size_t layer, Data data, Seen& seen) {
+    ambient().streams = streams_;
+    Tensors live = data.operands;
+    // No leaf where the layer works in place.
+    if (c_.layers[layer].in_place) live[0] = scale(live[0], 1);
+    const Tensors outputs = model_.run_alone(static_cast<int>(layer), live);
+    Tensors roots;
+    Tensors gradients;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!data.gradients[i].defined()) continue;
+      read_values(outputs[i], "output " + std::to_string(i), seen);
+      if (!outputs[i].requires_grad()) continue;
+      roots.push_back(outputs[i]);
+      gradients.push_back(data.gradients[i]);
+    }
+    if (!roots.empty()) backward(roots, gradients);
+    for (std::size_t i = 0; i < data.operands.size(); ++i) {
+      const Tensor& leaf = data.operands[i];
+      if (!leaf.defined() || !leaf.grad().defined()) continue;
+      read_values(leaf.grad(), "gradient of operand " + std::to_string(i), seen);
+    }
+    for (const int p : geometry_.layer_parameters[layer]) {
+      Tensor parameter = model_.parameters()[static_cast<std::size_t>(p)];
+      if (!parameter.grad().defined()) continue;
+      const ParameterInfo& info = geometry_.parameters[static_cast<std::size_t>(p)];
+      read_values(parameter.grad(), "gradient of " + std::string(info.role), seen);
+      // The next layer may have the same parameter.
+      parameter.set_grad(Tensor());
+    }
+  }
+
+  const Case& c_;
+  const Geometry& geometry_;
+  bool absolute_;
+  AmbientScope scope_;
+  Record record_;
+  RunRequest request_;
+  EngineModel model_;
+  Streams streams_;
+};
 
 /// The multiply-adds of a layer that is a matrix product or a convolution, each of its passes.
 std::int64_t products_of(const Case& c, const Geometry& geometry, int layer) {
@@ -171,13 +250,18 @@ std::vector<Agreement> compare_layers(const Case& c, const Geometry& geometry,
   // within twice that. The sum of magnitudes is itself computed, and may come out too small by the
   // same factor.
   const double u = c.dtype == DType::float32 ? 0x1p-24 : 0x1p-53;
+  const auto has_products = [&](std::size_t layer) {
+    return layer_of(c.layers[layer]).low_precision;
+  };
+  const auto any = [](std::size_t) { return true; };
+  const std::vector<Seen> by_host = LayersAlone(c, geometry, host, false).run(any);
+  const std::vector<Seen> by_device = LayersAlone(c, geometry, device, false).run(any);
+  const std::vector<Seen> sizes = LayersAlone(c, geometry, host, true).run(has_products);
   std::vector<Agreement> all;
   for (int layer = 0; layer < static_cast<int>(c.layers.size()); ++layer) {
-    const auto on_host = run_alone(c, geometry, layer, host, false);
-    const auto on_device = run_alone(c, geometry, layer, device, false);
-    const bool products = layer_of(c.layers[static_cast<std::size_t>(layer)]).low_precision;
-    std::vector<NamedValues> magnitudes;
-    if (products) magnitudes = run_alone(c, geometry, layer, host, true);
+    const Seen& on_host = by_host[static_cast<std::size_t>(layer)];
+    const Seen& on_device = by_device[static_cast<std::size_t>(layer)];
+    const Seen& magnitudes = sizes[static_cast<std::size_t>(layer)];
     for (std::size_t i = 0; i < on_host.size(); ++i) {
       if (i >= on_device.size() || on_device[i].what != on_host[i].what ||
           on_device[i].values.size() != on_host[i].values.size()) {

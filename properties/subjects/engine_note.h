@@ -1,0 +1,20 @@
+#pragma once
+
+#include "engine/tensor/tensor.h"
+#include "properties/record/record.h"
+
+namespace rematch {
+
+/// What an observation is of.
+struct Noted {
+  Quantity quantity;
+  int step;
+  int microbatch;
+  int index;
+};
+
+/// Adds `t`, which may be undefined, to the record: its values are those of now. For a tensor on a
+/// device they are there after MemoryResource::finish_reads(), until when the record must live.
+void note(const Noted& what, const Tensor& t, Record& record);
+
+}  // namespace rematch
