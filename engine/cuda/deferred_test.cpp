@@ -217,7 +217,8 @@ TEST_CASE("the engine counts what reaches the device", "[gpu]") {
   CHECK(counted == actual);
   CHECK(counted.products == 3);
   CHECK(counted.uploads == 3);
-  CHECK(counted.waits == 9);
+  // And one for each large copy, on a device that reads it from pageable memory.
+  CHECK((counted.waits == 9 || counted.waits == 12));
 }
 
 }  // namespace rematch::cuda
