@@ -38,9 +38,10 @@ struct MseGradient {
   }
 };
 
-/// The only thread block also adds up the losses, of at most one group of a GroupedSum.
+/// The only thread block also adds up the losses, of at most one group of a GroupedSum. Told that
+/// one block a multiprocessor will do, the assembler keeps a double row's values in registers.
 template <typename Row, typename T>
-__global__ void __launch_bounds__(Row::kBlockThreads)
+__global__ void __launch_bounds__(Row::kBlockThreads, 1)
     cross_entropy_kernel(std::int64_t rows, std::int64_t cols, const T* all_x,
                          const std::int32_t* target, T* all_log_probs, double* losses, T* out) {
   for_each_row<Row>(rows, [=](std::int64_t r) {
