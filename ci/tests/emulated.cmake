@@ -92,7 +92,8 @@ add_test(NAME "emulated: a profiler sees layers, recomputations and nodes as nes
   COMMAND emulated_gpu_tests "[nvtx]")
 set(seen "nvtx: 0 Linear\n" "nvtx: 1 LayerNorm\n" "nvtx: backward\n" "nvtx:   SumBackward\n"
   "nvtx:     recomputation\n" "nvtx:       0 Linear\n" "nvtx: 0 ranges left open")
-list(JOIN seen "(nvtx: [^\n]*\n)*" seen)
+# The output of the tests comes between.
+list(JOIN seen ".*" seen)
 set_tests_properties("emulated: a profiler sees layers, recomputations and nodes as nested ranges"
   PROPERTIES LABELS emulated TIMEOUT 60 PASS_REGULAR_EXPRESSION "${seen}"
   ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")

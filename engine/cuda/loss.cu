@@ -1,7 +1,5 @@
 #include "engine/cuda/loss.h"
 
-#include <type_traits>
-
 #include "engine/cuda/reduce.h"
 #include "engine/math/elementary.h"
 #include "engine/math/pointwise.h"
@@ -40,13 +38,10 @@ struct MseGradient {
   }
 };
 
-/// Whether the only thread block of such a launch also adds up the losses, of at most one group of
-/// a GroupedSum. For longer rows it would take registers that they lack.
-template <typename Row>
-constexpr bool kAddsUp = std::is_same_v<Row, HalfWarpRow>;
-
+/// The only thread block also adds up the losses, of at most one group of a GroupedSum. Told that
+/// one block a multiprocessor will do, the assembler keeps a double row's values in registers.
 template <typename Row, typename T>
-__global__ void __launch_bounds__(Row::kBlockThreads)
+__global__ void __launch_bounds__(Row::kBlockThreads, 1)
     cross_entropy_kernel(std::int64_t rows, std::int64_t cols, const T* all_x,
                          const std::int32_t* target, T* all_log_probs, double* losses, T* out) {
   for_each_row<Row>(rows, [=](std::int64_t r) {
@@ -63,13 +58,11 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
     }
     Row::each(cols, [=](std::int64_t i) { log_probs[i] = (x[i] - top) - log_sum; });
   });
-  if constexpr (kAddsUp<Row>) {
-    if (gridDim.x > 1) return;
-    __syncthreads();
-    if (threadIdx.x >= 32) return;
-    const double total = detail::ascending_sum(losses, rows, 1);
-    if (threadIdx.x == 0) Mean<T>{out, rows}(0, total);
-  }
+  if (gridDim.x > 1) return;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  const double total = detail::ascending_sum(losses, rows, 1);
+  if (threadIdx.x == 0) Mean<T>{out, rows}(0, total);
 }
 
 template <typename Row, typename T>
@@ -107,8 +100,8 @@ void cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
     bool is_one = false;
     with_row(rows, cols, [&](auto row, unsigned blocks, int threads) {
       // A few rounds take less time than a second launch.
-      is_one = kAddsUp<decltype(row)> && blocks <= kRounds && rows <= math::kSumGroup;
-      if (is_one) blocks = 1;
+      if (blocks <= kRounds && rows <= math::kSumGroup) blocks = 1;
+      is_one = blocks == 1;
       cross_entropy_kernel<decltype(row)>
           <<<blocks, threads, 0, stream()>>>(rows, cols, x, target, log_probs, losses, out);
     });

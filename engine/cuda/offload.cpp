@@ -18,11 +18,11 @@ cudaError_t put_in_order(cudaStream_t earlier, cudaStream_t later) {
   return status == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : status;
 }
 
-/// Makes what is queued next on stream() wait for `copy`; if that fails the copy is over
-/// nonetheless.
+/// Makes what is queued next on the thread's stream wait for `copy`, and what is deferred with it;
+/// if that fails the copy is over nonetheless.
 void come_after(const Context::Copying& copy) noexcept {
   Context& mine = context();
-  if (cudaStreamWaitEvent(stream(), copy.done, 0) != cudaSuccess) {
+  if (cudaStreamWaitEvent(mine.stream, copy.done, 0) != cudaSuccess) {
     (void)wait_for(mine.copies);
   }
   mine.spare_events.push_back(copy.done);
