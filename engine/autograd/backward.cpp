@@ -217,6 +217,8 @@ void GraphTask::arrive(const Edge& edge, Tensor gradient) {
     if (!sum.defined()) {
       sum = std::move(gradient);
     } else if (owned_alone(sum)) {
+      // A hook may have had it read.
+      sum.storage()->before_write();
       add_into(sum, gradient);
     } else {
       sum = sum_of(sum, gradient);

@@ -67,9 +67,9 @@ class RecomputationHooks final : public SavedTensorHooks {
   int count() const { return count_; }
 
   /// Throws for the first saved tensor whose bits changed, if that is not known yet.
-  void finish_checks() const {
-    if (!reads_) return;
-    ambient().ledger->memory().finish_reads();
+  void finish_checks() {
+    frame_.later_hashes_.finish();
+    later_hashes_.finish();
     for (const auto& [index, hash] : *hashes_) check_bits(index, hash);
   }
 
@@ -84,9 +84,8 @@ class RecomputationHooks final : public SavedTensorHooks {
     if (frame_.options_.determinism != DeterminismCheck::values) return;
     if (t.device() == Device::cpu) return check_bits(index, tensor_hash(t));
     // A device is waited for once, at the end.
-    read_hash(t,
-              [hashes = hashes_, index](std::uint64_t hash) { hashes->emplace_back(index, hash); });
-    reads_ = true;
+    later_hashes_.read(
+        t, [hashes = hashes_, index](std::uint64_t hash) { hashes->emplace_back(index, hash); });
   }
   void check_bits(int index, std::uint64_t hash) const {
     const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
@@ -101,7 +100,7 @@ class RecomputationHooks final : public SavedTensorHooks {
   Frame::BackwardCache& cache_;
   Region::Recomputation& ops_;
   int count_ = 0;
-  bool reads_ = false;
+  LaterHashes later_hashes_;
   /// Of what was saved, by index; readers may outlive this.
   using Hashes = std::vector<std::pair<int, std::uint64_t>>;
   std::shared_ptr<Hashes> hashes_ = std::make_shared<Hashes>();
@@ -129,7 +128,7 @@ std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
   auto holder = std::make_unique<Holder>(shared_from_this(), static_cast<int>(saved_.size()));
   saved_.push_back({holder.get(), t.shape(), t.dtype(), 0});
   if (options_.determinism == DeterminismCheck::values) {
-    read_hash(t, [frame = weak_from_this(), i = saved_.size() - 1](std::uint64_t hash) {
+    later_hashes_.read(t, [frame = weak_from_this(), i = saved_.size() - 1](std::uint64_t hash) {
       if (const auto alive = frame.lock()) alive->saved_[i].hash = hash;
     });
   }

@@ -9,6 +9,7 @@
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/recomputation_scope.h"
+#include "engine/checkpoint/tensor_hash.h"
 
 namespace rematch {
 
@@ -60,6 +61,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<bool> requires_grad_;
   bool forward_is_over_ = false;
   std::vector<Saved> saved_;
+  /// Of what was saved.
+  LaterHashes later_hashes_;
   /// Ops of the forward until it last saved; none are counted where the region is not watched.
   std::size_t ops_at_last_save_ = 0;
   /// The function is a Sequence, and nothing came after the last save in the layer that made it: a

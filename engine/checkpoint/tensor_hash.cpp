@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ambient/ambient.h"
+#include "engine/memory/ledger.h"
+
 namespace rematch {
 namespace {
 
@@ -55,6 +58,19 @@ void read_hash(const Tensor& t, std::function<void(std::uint64_t)> take) {
   t.storage()->memory().read(
       t.raw(), t.bytes(),
       [seed = seed_of(t), take = std::move(take)](auto bytes) { take(hash_bytes(bytes, seed)); });
+}
+
+void LaterHashes::read(const Tensor& t, std::function<void(std::uint64_t)> take) {
+  if (t.device() == Device::cpu) return take(tensor_hash(t));
+  const std::shared_ptr<Ledger>& ambient_one = ambient().ledger;
+  const bool is_of_another = &t.storage()->memory() != &ambient_one->memory();
+  if (is_of_another || (ledger_ != nullptr && ledger_ != ambient_one)) return take(tensor_hash(t));
+  ledger_ = ambient_one;
+  read_hash(t, std::move(take));
+}
+
+void LaterHashes::finish() {
+  if (const auto from = std::exchange(ledger_, nullptr)) from->memory().finish_reads();
 }
 
 }  // namespace rematch

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "engine/tensor/tensor.h"
@@ -17,5 +18,18 @@ std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t seed = 
 std::uint64_t tensor_hash(const Tensor& t);
 /// Hands it to `take`: at once, or for a device by the end of MemoryResource::finish_reads().
 void read_hash(const Tensor& t, std::function<void(std::uint64_t)> take);
+
+/// Hashes of tensors on a device, which are brought over together.
+class LaterHashes {
+ public:
+  /// Hands the hash of `t` as it is now to `take`: by the end of finish(), or at once on the host
+  /// and for a tensor that is not of the same ledger as the others, the ambient one.
+  void read(const Tensor& t, std::function<void(std::uint64_t)> take);
+  void finish();
+
+ private:
+  /// What some are still to come from.
+  std::shared_ptr<Ledger> ledger_;
+};
 
 }  // namespace rematch

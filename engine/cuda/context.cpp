@@ -117,6 +117,7 @@ std::atomic<std::int64_t> held_by_workspaces{0};
 void give_back(void* context) {
   std::unique_ptr<Context> mine(static_cast<Context*>(context));
   mine->deferred.start();
+  mine->deferred.forget_failure();
   current = nullptr;
   mine->calls = {};
   mine->operations = {};
@@ -192,14 +193,22 @@ void check(cudaError_t status, std::string_view what) {
   fail("[cuda] " + std::string(what) + ": " + describe(status), status);
 }
 
+cudaError_t error_of_earlier_work() {
+  const cudaStream_t mine = context().stream;
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const cudaError_t status = cudaStreamIsCapturing(mine, &capture);
+  // A capture permits no more than that.
+  if (status != cudaSuccess || capture != cudaStreamCaptureStatusNone) return status;
+  const cudaError_t earlier = cudaStreamQuery(mine);
+  if (earlier != cudaErrorNotReady) return earlier;
+  (void)cudaGetLastError();
+  return cudaSuccess;
+}
+
 void fail_in_library(const std::string& text) {
   cudaError_t status = cudaGetLastError();
-  // A library may have its own copy of the runtime, whose last error is not this one's. A lost
-  // context shows in every call; this one is permitted in a capture, too.
-  cudaStreamCaptureStatus ignored = cudaStreamCaptureStatusNone;
-  if (status == cudaSuccess && current != nullptr) {
-    status = cudaStreamIsCapturing(current->stream, &ignored);
-  }
+  // A library may have its own copy of the runtime, whose last error is not this one's.
+  if (status == cudaSuccess && current != nullptr) status = error_of_earlier_work();
   fail(status == cudaSuccess ? text : text + "; CUDA: " + describe(status), status);
 }
 

@@ -29,6 +29,10 @@ cudaStream_t stream();
 /// after an error that breaks the device context.
 void check(cudaError_t status, std::string_view what);
 
+/// The error by which work that was queued before has lost the device; cudaSuccess while nothing is
+/// known of one. Waits for nothing.
+cudaError_t error_of_earlier_work();
+
 /// Throws `text`, what a library says of a call that failed, with the error of CUDA that is behind
 /// it, if there is one: DeviceLost or DeviceError, as check() does.
 [[noreturn]] void fail_in_library(const std::string& text);

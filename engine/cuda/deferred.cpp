@@ -34,8 +34,11 @@ void Deferred::push(const Move& move) noexcept {
   if (move.bytes == 0) return;
   const bool must_wait = std::any_of(moves_.begin(), moves_.end(),
                                      [&](const Move& other) { return conflict(move, other); });
-  if (must_wait || moves_.size() == kMoves) start();
+  // A launch gives each of its moves as many thread blocks as the longest one needs.
+  const bool is_long = move.bytes > kLargest;
+  if (must_wait || is_long || moves_.size() == kMoves) start();
   moves_.push_back(move);
+  if (is_long) start();
 }
 
 void Deferred::fill(void* to, std::int64_t bytes, std::uint64_t pattern) noexcept {
@@ -59,6 +62,9 @@ void Deferred::upload(void* to, const void* host, std::int64_t bytes) {
   if (bytes == 0) return;
   const auto size = static_cast<std::size_t>(bytes);
   if (staged_.size() + kAlignment + size > kMostStaged) start();
+  // Nothing below is to fail half-way.
+  staged_.reserve(kMostStaged);
+  uploads_.reserve(kMoves);
   push({MoveKind::copy, {}, to, nullptr, bytes, 0});
   const std::size_t at = (staged_.size() + kAlignment - 1) / kAlignment * kAlignment;
   uploads_.push_back({moves_.size() - 1, at});
@@ -71,7 +77,8 @@ void Deferred::start() noexcept {
   try {
     start_all();
   } catch (...) {
-    failed_ = std::current_exception();
+    // The first is nearest to the cause.
+    if (!failed_) failed_ = std::current_exception();
   }
   moves_.clear();
   uploads_.clear();
@@ -91,6 +98,7 @@ void Deferred::start_all() {
     for (const Upload& upload : uploads_) moves[upload.move].from = arena + upload.at;
   }
   move_many(moves, context().stream);
+  check(cudaGetLastError(), "move_many");
   moves.clear();
   // Its memory serves again.
   moves_ = std::move(moves);

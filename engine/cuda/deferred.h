@@ -29,8 +29,11 @@ class Deferred {
   void add(T* to, const T* from, std::int64_t n) noexcept {
     push({MoveKind::add, dtype_of<T>(), to, from, n * static_cast<std::int64_t>(sizeof(T)), 0});
   }
-  /// The bytes at `host` are taken now. Throws OutOfMemory.
+  /// At most kLargest bytes, which are taken from `host` now.
   void upload(void* to, const void* host, std::int64_t bytes);
+
+  /// For the next thread that uses the context.
+  void forget_failure() noexcept { failed_ = nullptr; }
 
   [[nodiscard]] bool empty() const { return moves_.empty(); }
   /// Queues all. What goes wrong is thrown by rethrow().

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/testing/device.h"
 #include "engine/memory/ledger.h"
@@ -219,6 +221,29 @@ TEST_CASE("the engine counts what reaches the device", "[gpu]") {
   CHECK(counted.uploads == 3);
   // And one for each large copy, on a device that reads it from pageable memory.
   CHECK((counted.waits == 9 || counted.waits == 12));
+}
+
+TEST_CASE("a check of values sees a change of a tensor that another ledger holds", "[gpu]") {
+  need_device();
+  const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
+  Tensor w;
+  {
+    const AmbientScope other(std::make_shared<Ledger>(device_memory()), 5);
+    w = ones(3);
+  }
+  Tensor x = ones(3);
+  x.set_requires_grad(true);
+  const auto f = [&](const Tensors& in) { return Tensors{mul(in[0], w)}; };
+  const Tensor y = sum(checkpoint(f, {x}, {.determinism = DeterminismCheck::values})[0]);
+  const bool changes = GENERATE(false, true);
+  if (changes) {
+    // Behind the back of everything that counts writes.
+    const std::vector<float> others{1, 2, 3};
+    w.storage()->memory().copy_in(w.storage()->data(), others.data(), w.bytes());
+    CHECK_THROWS_AS(backward(y), CheckpointError);
+  } else {
+    CHECK_NOTHROW(backward(y));
+  }
 }
 
 }  // namespace rematch::cuda

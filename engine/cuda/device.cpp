@@ -170,11 +170,13 @@ const void* kept_for_capture(const void* from, std::size_t bytes) {
 void copy_to_device(void* to, const void* from, std::int64_t bytes) {
   if (bytes == 0) return;
   const auto size = static_cast<std::size_t>(bytes);
+  // Before the bytes are staged, because it may start copies that are staged as well.
+  const cudaStream_t on = stream();
   const bool captured = capturing();
   const void* source = captured              ? kept_for_capture(from, size)
                        : size <= kMostStaged ? staged(from, size)
                                              : nullptr;
-  check(copy_bytes(to, source == nullptr ? from : source, bytes, cudaMemcpyHostToDevice, stream()),
+  check(copy_bytes(to, source == nullptr ? from : source, bytes, cudaMemcpyHostToDevice, on),
         "cudaMemcpyAsync to the device");
   if (source == nullptr && reads_pageable_memory()) synchronize();
 }

@@ -6,7 +6,7 @@
 
 namespace rematch::cuda {
 
-/// Whether this machine has an NVIDIA driver and a device for it. In a file of its own, because the
+/// Whether this machine has an NVIDIA driver and a device for it. In a separate file, because the
 /// emulated device has its own answer.
 bool has_driver();
 

@@ -49,6 +49,7 @@ class Capture {
     // A capture that has spread to the stream of copies must come back from it.
     finish_copies();
     check(cudaStreamEndCapture(stream(), &graph), "cudaStreamEndCapture");
+    context().deferred.rethrow();
     return graph;
   }
 

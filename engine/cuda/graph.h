@@ -20,7 +20,8 @@ class Graph {
   /// Captures what `step` does on the calling thread, drawing from `streams`: ambient().streams of
   /// that thread. Nothing is run, and the streams are left where they were. Before, the step must
   /// have run once on this thread with the same ledger (with offload: both), which then serves
-  /// nothing else while the graph lives. A step cannot be captured that waits for the device (reads
+  /// nothing else while the graph lives; its reads (MemoryResource::read) are to be finished before
+  /// the capture, and before each run. A step cannot be captured that waits for the device (reads
   /// a value, reports draws), or whose host state matters. Optimizers have none: Adam counts its
   /// steps on the device, and goes on from there when it runs by itself again.
   /// Throws DeviceError, and what `step` throws.

@@ -104,9 +104,8 @@ bool is_out_of_memory(cudnnStatus_t status) {
 void check_context(std::string_view what) {
   (void)cudaGetLastError();
   check(cudaPeekAtLastError(), what);
-  // A library may have its own copy of the runtime, with a last error of its own; a lost context
-  // shows in every call.
-  if (device_count() > 0) (void)capturing();
+  // A library may have its own copy of the runtime, whose last error is not this one's.
+  if (device_count() > 0) check(error_of_earlier_work(), what);
 }
 
 cublasLtHandle_t cublaslt_handle() {

@@ -188,7 +188,6 @@ bool first_run(const Problem& p, bool with_bias, Choice& choice, const Operands<
   Preference preference(p);
   choice.adds_bias = with_bias;
   std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
-  int tried = 0;
   // Best first. The first one nearly always qualifies, and is found in a fraction of the time.
   for (const int wanted : {1, static_cast<int>(found.size())}) {
     int count = 0;
@@ -196,8 +195,8 @@ bool first_run(const Problem& p, bool with_bias, Choice& choice, const Operands<
         cublaslt_handle(), operation.get(), &choice.a, &choice.b, &choice.out, &choice.out,
         preference.get(), wanted, found.data(), &count);
     if (is_refused(searched, "cublasLtMatmulAlgoGetHeuristic")) return false;
-    for (; tried < count; ++tried) {
-      const cublasLtMatmulHeuristicResult_t& result = found[static_cast<std::size_t>(tried)];
+    for (int i = 0; i < count; ++i) {
+      const cublasLtMatmulHeuristicResult_t& result = found[static_cast<std::size_t>(i)];
       if (result.state != CUBLAS_STATUS_SUCCESS || !is_allowed(p, result.algo)) continue;
       choice.algorithm = result.algo;
       choice.scratch = result.workspaceSize;

@@ -42,21 +42,35 @@ struct Adam {
   }
 };
 
-/// Items of one launch, each in the hands of `shares` thread blocks; its arguments are limited to 4
-/// KiB.
+/// Items of one launch: thread blocks ends[i - 1] .. ends[i] - 1 have item i in their hands.
 constexpr std::size_t kMostItems = 64;
 template <typename Item>
 struct Items {
   unsigned count;
-  unsigned shares;
+  unsigned ends[kMostItems];
   Item at[kMostItems];
 };
+// Arguments of a launch are limited to 4 KiB.
+static_assert(sizeof(Items<math::AdamItem<double>>) <= 4000);
+static_assert(sizeof(Items<math::SgdItem<double>>) <= 4000);
+
+struct Place {
+  unsigned item;
+  Share share;
+};
+template <typename Item>
+__device__ Place place_of_block(const Items<Item>& items) {
+  unsigned i = 0;
+  while (items.ends[i] <= blockIdx.x) ++i;
+  const unsigned first = i == 0 ? 0 : items.ends[i - 1];
+  return {i, {blockIdx.x - first, items.ends[i] - first}};
+}
 
 template <int kWidth, typename T>
 __global__ void __launch_bounds__(kThreads)
     sgd_kernel(Items<math::SgdItem<T>> items, T lr, T momentum) {
-  const math::SgdItem<T> p = items.at[blockIdx.x / items.shares];
-  const Share share{blockIdx.x % items.shares, items.shares};
+  const auto [i, share] = place_of_block(items);
+  const math::SgdItem<T> p = items.at[i];
   if (p.buf == nullptr) {
     visit_share<kWidth>(p.n, share, Sgd<T>{lr}, In<T>{p.g}, InOut<T>{p.w});
   } else if (p.first) {
@@ -81,9 +95,8 @@ __global__ void __launch_bounds__(kMostItems)
 template <int kWidth, typename T>
 __global__ void __launch_bounds__(kThreads)
     adam_kernel(Items<math::AdamItem<T>> items, const math::AdamStep<T>* steps) {
-  const unsigned i = blockIdx.x / items.shares;
+  const auto [i, share] = place_of_block(items);
   const math::AdamItem<T> p = items.at[i];
-  const Share share{blockIdx.x % items.shares, items.shares};
   visit_share<kWidth>(p.n, share, Adam<T>{steps[i]}, In<T>{p.g}, InOut<T>{p.m}, InOut<T>{p.v},
                       InOut<T>{p.w});
 }
@@ -105,15 +118,15 @@ void for_groups(std::span<const Item> items, const Launch& launch) {
     const auto group = items.first(std::min(items.size(), kMostItems));
     Items<Item> all{};
     all.count = static_cast<unsigned>(group.size());
-    std::int64_t longest = 1;
+    unsigned blocks = 0;
     bool wide = true;
-    for (const Item& item : group) {
-      longest = std::max(longest, item.n);
-      wide = wide && is_wide(item);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      blocks += grid_for(std::max<std::int64_t>(group[i].n, 1), 4 * kThreads);
+      all.ends[i] = blocks;
+      all.at[i] = group[i];
+      wide = wide && is_wide(group[i]);
     }
-    std::copy(group.begin(), group.end(), all.at);
-    all.shares = grid_for(longest, 4 * kThreads);
-    launch(all, all.shares * all.count, wide);
+    launch(all, blocks, wide);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,11 +27,12 @@ void for_each_dtype(const Body& body) {
 }  // namespace
 
 Optimizer::Optimizer(Tensors parameters) : parameters_(std::move(parameters)) {
-  std::vector<const TensorImpl*> seen;
+  // Steps of one parameter twice, be it by another handle, would race with each other.
+  std::vector<const std::byte*> seen;
   seen.reserve(parameters_.size());
   for (const Tensor& p : parameters_) {
     for_floating(p.dtype(), "optimizer", []<class T>() {});
-    seen.push_back(p.impl());
+    if (p.elements() > 0) seen.push_back(p.raw());
   }
   std::sort(seen.begin(), seen.end());
   if (std::adjacent_find(seen.begin(), seen.end()) != seen.end()) {
@@ -90,9 +92,12 @@ class Adam::Counts {
  public:
   Counts(MemoryResource& memory, std::size_t count)
       : memory_(memory), bytes_(static_cast<std::int64_t>(count * sizeof(std::int64_t))) {
-    block_ = static_cast<std::int64_t*>(memory_.allocate(bytes_));
-    if (block_ == nullptr) throw OutOfMemory("[adam] out of memory");
     const std::vector<std::int64_t> zeros(count);
+    block_ = static_cast<std::int64_t*>(memory_.allocate(bytes_));
+    if (block_ == nullptr) {
+      throw OutOfMemory("[adam] out of memory: " + std::string(memory_.name()) + " refused " +
+                        std::to_string(bytes_) + " bytes");
+    }
     memory_.copy_in(block_, zeros.data(), bytes_);
   }
   ~Counts() { memory_.release(block_, bytes_); }

@@ -190,6 +190,7 @@ TEST_CASE_METHOD(LedgerScope, "an optimizer refuses a parameter given twice, or 
   const Tensor p = testing::variable({1, 2}, {2});
   const Tensor other = testing::variable({1, 2}, {2});
   CHECK_THROWS_AS(optimizer(rule, {p, other, p}), std::invalid_argument);
+  CHECK_THROWS_AS(optimizer(rule, {p, p.detach()}), std::invalid_argument);
   CHECK_THROWS_AS(optimizer(rule, {p, Tensor::zeros({2}, DType::bfloat16)}), std::invalid_argument);
   CHECK_NOTHROW(optimizer(rule, {p, other}));
   CHECK_NOTHROW(optimizer(rule, {}));

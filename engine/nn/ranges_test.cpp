@@ -78,7 +78,7 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation is a range around its layers, wit
                            "      LinearBackward"});
 }
 
-TEST_CASE("a range without a listener makes no name and tells nobody") {
+TEST_CASE("a range without a listener makes no name") {
   bool made = false;
   {
     const Range range([&] {

@@ -99,14 +99,14 @@ inline void require_shape(std::string_view op, std::string_view what, const Tens
   });
 }
 
-/// Kernels know no bfloat16. An op other than linear and conv2d that is given some begins again
-/// with its operands upcast: what it announces, saves and returns is then float32.
 /// Whether kernels take `x` as it is for a sum of `products` products: bfloat16 on a device, where
 /// libraries multiply it many times faster than float32. Other kernels know no bfloat16.
 inline bool multiplies_as_it_is(const Tensor& x, std::int64_t products) {
   return x.dtype() == DType::bfloat16 && x.device() == Device::cuda &&
          products > cuda::direct_products();
 }
+/// Kernels know no bfloat16. An op other than linear and conv2d that is given some begins again
+/// with its operands upcast: what it announces, saves and returns is then float32.
 inline bool is_bfloat16(const Tensor& t) { return t.defined() && t.dtype() == DType::bfloat16; }
 inline Tensor upcast(const Tensor& t) { return is_bfloat16(t) ? cast(t, DType::float32) : t; }
 
