@@ -71,6 +71,7 @@ struct HuntOptions {
   std::function<Case(std::uint64_t)> generate;
   /// Setting it ends the hunt early; findings so far are kept.
   const std::atomic<bool>* stop = nullptr;
+  bool stopped() const { return stop != nullptr && stop->load(); }
   /// Called about ten times a second, from the thread that called hunt().
   std::function<void(const HuntProgress&)> progress;
   /// Called for the first violation of each law, as soon as it is seen, from one thread at a time.
