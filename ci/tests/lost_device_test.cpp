@@ -90,6 +90,8 @@ TEST_CASE("where no case in flight loses the device alone, nothing is found and 
   CHECK(o.status == 2);
   CHECK(contains(o.out, "innocent"));
   CHECK(contains(o.out, "none of them does it alone"));
+  // What was judged before stands.
+  CHECK(contains(o.out, "record hash "));
   CHECK_FALSE(contains(o.out, "VIOLATED"));
   CHECK_FALSE(contains(o.out, "all laws kept"));
 }

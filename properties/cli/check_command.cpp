@@ -168,7 +168,8 @@ int check(const CheckArguments& a) {
     }
   }
   const bool says_something = !a.quiet || !outcome.reports.empty() || !outcome.hunt.passed();
-  if (!a.json && says_something && (outcome.errors.empty() || !outcome.reports.empty())) {
+  const bool judged = outcome.hunt.cases > 0 || !outcome.reports.empty();
+  if (!a.json && says_something && (outcome.errors.empty() || judged)) {
     print_check(a, o, outcome);
   }
   for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");

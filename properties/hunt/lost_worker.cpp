@@ -132,8 +132,8 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
   if (guilty.empty() && untried.empty()) {
     result.report +=
         "\nnone of them does it alone, so it takes what ran before or beside them, or came from "
-        "outside (signal 9: out of memory?); a fault of a kernel is found by the same hunt with "
-        "fewer --jobs, or by compute-sanitizer";
+        "outside (signal 9: out of memory?); compute-sanitizer finds the fault of a kernel";
+    if (options.jobs > 1) result.report += ", and the same hunt with --jobs 1 what ran beside it";
   }
   result.report += failures;
   if (!judges_survival(options)) return result;
