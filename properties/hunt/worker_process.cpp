@@ -23,10 +23,6 @@ constexpr std::size_t kLongestText = std::size_t{1} << 16;
 /// A device that others use may take long to be there, whatever a case may take.
 constexpr double kLeastStart = 60;
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 // A signal to everything that belongs to the hunt must not end a process that has no handler yet.
@@ -96,7 +92,7 @@ void ProcessWorker::judge(CaseRange cases, const std::function<bool()>& go_on, T
 
 Tally ProcessWorker::judge(std::uint64_t index, const Case& c) {
   const Json request{{"judge_case", {{"index", index}, {"case", Json::parse(to_json(c))}}}};
-  return tally_of(text_of(request), index);
+  return tally_of(line_of(request), index);
 }
 
 Finding ProcessWorker::shrink(const ViolatingCase& violating) {
@@ -132,7 +128,7 @@ class Server {
       worker_ = local_worker(options_);
       Json implements = Json::array();
       worker_->scope().features.for_each([&](Feature f) { implements.push_back(to_string(f)); });
-      return text_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
+      return line_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
     }
     if (!worker_) json_fail(kWhat, "request", "hello first", show_json(json));
     if (const Json* judge = fields.find("judge")) {
@@ -179,9 +175,9 @@ void serve_worker(const HuntOptions& options,
     try {
       answer(server.answer_to(*request));
     } catch (const cuda::DeviceLost& lost) {
-      return answer(text_of({{"lost", {{"index", server.index()}, {"what", lost.what()}}}}));
+      return answer(line_of({{"lost", {{"index", server.index()}, {"what", lost.what()}}}}));
     } catch (const std::exception& error) {
-      return answer(text_of({{"error", error.what()}}));
+      return answer(line_of({{"error", error.what()}}));
     }
   }
 }
