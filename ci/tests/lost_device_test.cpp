@@ -90,6 +90,8 @@ TEST_CASE("where no case in flight loses the device alone, nothing is found and 
   CHECK(o.status == 2);
   CHECK(contains(o.out, "innocent"));
   CHECK(contains(o.out, "none of them does it alone"));
+  // What was judged before stands.
+  CHECK(contains(o.out, "record hash "));
   CHECK_FALSE(contains(o.out, "VIOLATED"));
   CHECK_FALSE(contains(o.out, "all laws kept"));
 }
@@ -105,6 +107,31 @@ TEST_CASE("a saved case that loses the device is a finding as it stands") {
   CHECK(o.status == 1);
   CHECK(contains(o.out, "VIOLATED survives"));
   CHECK(contains(o.out, "pooling.json"));
+}
+
+TEST_CASE("without the law about survival, a lost device is an error and no finding") {
+  const ScratchFolder folder;
+  const std::string lost = "REMATCH_EMULATOR_LOSE_IN=max_pool";
+  const Outcome hunt = run(lost, kCheck + std::string("60 --jobs 1 --without survives"), folder);
+  INFO(hunt.out);
+  CHECK(hunt.status == 2);
+  CHECK(contains(hunt.out, "the law survives is left out"));
+  const Outcome replay =
+      run(lost, "replay --device cuda --seed 1 --case 20 --without survives", folder);
+  INFO(replay.out);
+  CHECK(replay.status == 2);
+  CHECK(contains(replay.out, "the device context is lost"));
+}
+
+TEST_CASE("a violation whose shrinking loses the device is reported as it was found") {
+  const ScratchFolder folder;
+  const Outcome o =
+      run("REMATCH_EMULATOR_LOSE_AT=4000",
+          kCheck + std::string("8 --subject engine:R1 --keep-going --jobs 1"), folder);
+  INFO(o.out);
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, " was not shrunk: "));
+  CHECK(contains(o.out, "the device context is lost"));
 }
 
 TEST_CASE("a hunt for faults of the engine ends in an error when the device is lost") {
@@ -212,6 +239,17 @@ TEST_CASE("ci/test-gpu runs programs that were built elsewhere with the librarie
   CHECK(machine.test("--programs '" + (machine.path() / "bin").string() + "'").status == 1);
 }
 
+TEST_CASE("ci/test-gpu takes its options anywhere, and refuses those that it does not know") {
+  const OtherMachine machine;
+  const Outcome misspelt = machine.test("--sanitise", "REMATCH_EMULATOR_DRIVER=none");
+  CHECK(misspelt.status == 1);
+  CHECK(contains(misspelt.out, "unknown option '--sanitise'"));
+  const Outcome behind = machine.test("'a ledger of device*' --programs programs");
+  INFO(behind.out);
+  CHECK(behind.status == 0);
+  CHECK(contains(behind.out, "All tests passed"));
+}
+
 TEST_CASE("ci/test-gpu passes without a GPU only where nothing says that there is one") {
   const OtherMachine machine;
   const std::string none = "REMATCH_EMULATOR_DRIVER=none ";
@@ -220,7 +258,7 @@ TEST_CASE("ci/test-gpu passes without a GPU only where nothing says that there i
   CHECK(without.status == 0);
   CHECK(contains(without.out, "every test has to skip itself"));
 
-  const Outcome needed = machine.test("", none + "REMATCH_NEED_GPU=1");
+  const Outcome needed = machine.test("", none + "REMATCH_NEED_GPU=yes");
   CHECK(needed.status == 1);
   CHECK(contains(needed.out, "REMATCH_NEED_GPU is set, but every test would skip itself"));
 

@@ -48,7 +48,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
   outcome.hunt.versions = worker->versions();
   RunProgress progress(a.quiet || a.json);
   for (const std::filesystem::path& file : regression_files(*directory)) {
-    if (o.stop->load()) return;
+    if (o.stopped()) return;
     Case c;
     try {
       c = load_case(file);
@@ -60,20 +60,22 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
     progress.note("saved case " + file.filename().string());
     ++outcome.saved_cases;
     std::optional<Violation> violation;
+    if (!worker) worker = worker_again(o);
     try {
       const Tally tally = worker->judge(0, c);
       if (!tally.violating.empty()) violation = tally.violating.front().violation;
     } catch (const WorkerLost& lost) {
+      if (o.stopped()) return;
       // Of what is lost nothing may be left when the case is tried.
       worker.reset();
       violation = lost_alone(o, 0, c);
-      if (!violation) {
-        outcome.errors.push_back(
-            fmt::format("a worker was lost in {}, but not when it ran alone: {}",
-                        file.filename().string(), lost.what()));
+      if (!violation || !judges_survival(o)) {
+        outcome.errors.push_back(fmt::format(
+            "a worker was lost in {}, {}: {}", file.filename().string(),
+            violation ? "but the law survives is left out" : "but not when it ran alone",
+            lost.what()));
         return;
       }
-      worker = make_worker(o);
     }
     if (!violation) continue;
     outcome.reports.push_back(
@@ -134,7 +136,12 @@ int check(const CheckArguments& a) {
 
   CheckOutcome outcome;
   outcome.hunt.verdicts.resize(laws().size());
-  judge_saved_cases(a, o, outcome);
+  try {
+    judge_saved_cases(a, o, outcome);
+  } catch (const std::exception& error) {
+    if (outcome.reports.empty() && !o.stopped()) throw;
+    if (!o.stopped()) outcome.errors.emplace_back(error.what());
+  }
   try {
     // An unreadable saved case is a usage error, unless something was found.
     if (outcome.errors.empty() && (outcome.reports.empty() || a.keep_going)) {
@@ -161,7 +168,8 @@ int check(const CheckArguments& a) {
     }
   }
   const bool says_something = !a.quiet || !outcome.reports.empty() || !outcome.hunt.passed();
-  if (!a.json && says_something && (outcome.errors.empty() || !outcome.reports.empty())) {
+  const bool judged = outcome.hunt.cases > 0 || !outcome.reports.empty();
+  if (!a.json && says_something && (outcome.errors.empty() || judged)) {
     print_check(a, o, outcome);
   }
   for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");

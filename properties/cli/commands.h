@@ -31,8 +31,9 @@ void add_faults(CLI::App& app, Action& chosen);
 void add_serve(CLI::App& app, Action& chosen);
 void add_work(CLI::App& app, Action& chosen);
 
-/// From now on an interrupt sets the flag that this returns; a second one ends the program.
-const std::atomic<bool>& stop_on_interrupt();
+/// From now on an interrupt sets the flag that this returns; a second one ends the program, unless
+/// that is left to whoever started it.
+const std::atomic<bool>& stop_on_interrupt(bool second_ends = true);
 inline constexpr unsigned kMaxJobs = 1024;
 /// Processes that share a device unless more are asked for: each takes hundreds of megabytes of it,
 /// and an MPS server has room for a few dozen.

@@ -24,11 +24,14 @@ void on_interrupt(int) {
   if (stop_requested.exchange(true)) std::_Exit(kInterrupted);
 }
 
+void on_any_interrupt(int) { stop_requested = true; }
+
 }  // namespace
 
-const std::atomic<bool>& stop_on_interrupt() {
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+const std::atomic<bool>& stop_on_interrupt(bool second_ends) {
+  const auto handler = second_ends ? on_interrupt : on_any_interrupt;
+  std::signal(SIGINT, handler);
+  std::signal(SIGTERM, handler);
   return stop_requested;
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <random>
 
@@ -32,10 +33,11 @@ HuntOptions hunt_options(const CheckArguments& a) {
   o.make_subject = [subject = a.subject] { return subject.make(); };
   o.worker_limit = a.subject.limits().run_seconds;
   if (is_on_device(a.subject)) {
-    // What a fault leaves of a device is lost to all of a process.
-    o.worker = fmt::format("{} work{}{} --mix {} --seed {}{}", shell_word(executable().string()),
-                           a.subject.options(), a.laws.options(), a.mix, o.seed,
-                           a.keep_going ? " --keep-going" : "");
+    // What a fault leaves of a device is lost to all of a process. Workers are this very program,
+    // even where its file has been replaced since.
+    o.worker =
+        fmt::format("/proc/{}/exe work{}{} --mix {} --seed {}{}", ::getpid(), a.subject.options(),
+                    a.laws.options(), a.mix, o.seed, a.keep_going ? " --keep-going" : "");
   }
   return o;
 }

@@ -84,6 +84,8 @@ int show(const ShowArguments& a) {
   }
   const Paint paint(colour_wanted(1));
   print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
+  // Of a case that lost the device nothing was gathered.
+  if (r.seen.forecast.executions.empty()) return status;
   std::string runs;
   for (const int n : r.seen.forecast.executions) runs += fmt::format(" {}", n);
   print_out(fmt::format("forecast: runs of each layer per forward:{}\n", runs));

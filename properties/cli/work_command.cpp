@@ -11,7 +11,8 @@ int work(const CheckArguments& a) {
   // One stream, and one for copies beside it.
   (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 0);
   HuntOptions o = hunt_options(a);
-  o.stop = &stop_on_interrupt();
+  // One may come from outside, and one from the hunt.
+  o.stop = &stop_on_interrupt(/*second_ends=*/false);
   Pipes pipes("work", "check --device cuda");
   serve_worker(
       o, [&] { return pipes.request(); }, [&](const std::string& text) { pipes.answer(text); });

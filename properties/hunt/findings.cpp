@@ -1,10 +1,13 @@
 #include "properties/hunt/findings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <tuple>
 
@@ -50,7 +53,7 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
     return std::nullopt;
   };
   const auto still_fails = [&](const Case& c) {
-    if (options.stop != nullptr && options.stop->load()) return false;
+    if (options.stopped()) return false;
     try {
       const std::optional<Violation> violation = violation_of(c);
       return violation && (violation->law == law || is_nearer(violation->law, law));
@@ -117,24 +120,37 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
   int running = static_cast<int>(
       std::min(violating.size(), static_cast<std::size_t>(std::max(options.jobs, 1))));
   bool failed = false;
+  const auto say = [&](const std::string& what) {
+    if (!options.stopped()) error += (error.empty() ? "" : "\n") + what;
+  };
   const auto work = [&] {
-    try {
-      const std::unique_ptr<Worker> worker = make_worker(options);
-      std::unique_lock lock(mutex);
-      while (next < violating.size() && !failed) {
-        const std::size_t at = next++;
-        lock.unlock();
-        Finding finding = worker->shrink(violating[at]);
-        lock.lock();
-        findings[at] = std::move(finding);
-        ++done;
+    std::unique_ptr<Worker> worker;
+    std::unique_lock lock(mutex);
+    while (next < violating.size() && !failed && !options.stopped()) {
+      const std::size_t at = next++;
+      lock.unlock();
+      std::optional<Finding> finding;
+      std::string lost;
+      std::string thrown;
+      try {
+        if (!worker) worker = worker_again(options);
+        finding = worker->shrink(violating[at]);
+      } catch (const WorkerLost& loss) {
+        worker.reset();
+        lost = loss.what();
+      } catch (const std::exception& other) {
+        thrown = other.what();
       }
-    } catch (const std::exception& thrown) {
-      const std::lock_guard lock(mutex);
-      if (!failed && error.empty()) error = thrown.what();
-      failed = true;
+      lock.lock();
+      if (finding) findings[at] = *std::move(finding);
+      if (!lost.empty()) {
+        say(fmt::format("case {} was not shrunk: {}", violating[at].index, lost));
+      } else if (!finding) {
+        if (!failed) say(thrown);
+        failed = true;
+      }
+      ++done;
     }
-    const std::lock_guard lock(mutex);
     --running;
     changed.notify_all();
   };

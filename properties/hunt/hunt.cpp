@@ -17,6 +17,7 @@
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/tally.h"
 #include "properties/hunt/worker.h"
+#include "properties/subjects/child_process.h"
 
 namespace rematch {
 namespace {
@@ -36,19 +37,17 @@ class Campaign {
 
   void work() {
     try {
-      const std::unique_ptr<Worker> worker = make_worker(options_);
-      note(worker->scope(), worker->versions());
-      while (const std::optional<std::uint64_t> chunk = next_chunk()) {
-        commit(*chunk, run_chunk(*chunk, *worker));
-      }
+      if (!is_over()) work_through();
     } catch (const WorkerLost& lost) {
       const std::lock_guard lock(mutex_);
-      lost_.push_back(lost);
       closed_ = true;
+      // Whoever stops a hunt may end its processes as well.
+      interrupted_ = options_.stopped();
+      if (!interrupted_) lost_.push_back(lost);
+    } catch (const ProcessFailure&) {
+      fail(!options_.stopped());
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      closed_ = true;
+      fail(true);
     }
     const std::lock_guard lock(mutex_);
     ++finished_;
@@ -96,19 +95,46 @@ class Campaign {
   }
 
   const Tally& total() const { return total_; }
+  /// Violating cases that the total lacks, because something failed in cases before them.
+  std::vector<ViolatingCase> stranded() const {
+    if (ends_with(total_)) return {};
+    Tally behind;
+    std::map<std::uint64_t, Tally> chunks = waiting_;
+    chunks.insert(cut_short_.begin(), cut_short_.end());
+    for (const auto& [chunk, tally] : chunks) {
+      if (!ends_with(behind)) behind.add(tally, options_.shrunk_per_law);
+    }
+    return behind.violating;
+  }
   const Scope& scope() const { return scope_; }
   const Versions& versions() const { return versions_; }
   bool interrupted() const { return interrupted_; }
   const std::vector<WorkerLost>& lost() const { return lost_; }
 
  private:
-  std::optional<std::uint64_t> next_chunk() {
+  void work_through() {
+    const std::unique_ptr<Worker> worker = make_worker(options_);
+    note(worker->scope(), worker->versions());
+    while (const std::optional<std::uint64_t> chunk = next_chunk()) run_chunk(*chunk, *worker);
+  }
+
+  /// In a handler.
+  void fail(bool is_error) {
     const std::lock_guard lock(mutex_);
-    if (closed_) return std::nullopt;
-    if (options_.stop != nullptr && options_.stop->load()) {
-      interrupted_ = true;
-      return std::nullopt;
-    }
+    if (is_error && !error_) error_ = std::current_exception();
+    if (!is_error) interrupted_ = true;
+    closed_ = true;
+  }
+
+  bool is_over() {
+    const std::lock_guard lock(mutex_);
+    if (!closed_ && options_.stopped()) closed_ = interrupted_ = true;
+    return closed_;
+  }
+
+  std::optional<std::uint64_t> next_chunk() {
+    if (is_over()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
     if (options_.seconds && elapsed() >= *options_.seconds) return std::nullopt;
     if (options_.cases && next_ * kChunk >= *options_.cases) return std::nullopt;
     return next_++;
@@ -124,15 +150,27 @@ class Campaign {
     versions_ = std::move(versions);
   }
 
-  Tally run_chunk(std::uint64_t chunk, Worker& worker) {
+  void run_chunk(std::uint64_t chunk, Worker& worker) {
     CaseRange cases{chunk * kChunk, (chunk + 1) * kChunk};
     if (options_.cases) cases.end = std::min(cases.end, *options_.cases);
     // A chunk behind the one that ended the hunt does not count.
-    Tally tally = worker.judge(cases, [&] { return last_chunk_.load() >= chunk; });
+    Tally tally;
+    std::exception_ptr failure;
+    try {
+      worker.judge(
+          cases, [&] { return last_chunk_.load() >= chunk; }, tally);
+    } catch (...) {
+      failure = std::current_exception();
+    }
     judged_.fetch_add(tally.cases, std::memory_order_relaxed);
     violations_.fetch_add(tally.violating.size(), std::memory_order_relaxed);
     for (const ViolatingCase& violating : tally.violating) say(violating);
-    return tally;
+    if (!failure) return commit(chunk, std::move(tally));
+    {
+      const std::lock_guard lock(mutex_);
+      cut_short_.emplace(chunk, std::move(tally));
+    }
+    std::rethrow_exception(failure);
   }
 
   void say(const ViolatingCase& violating) {
@@ -175,6 +213,8 @@ class Campaign {
   std::uint64_t next_ = 0;
   /// Chunks that ended before one handed out earlier did.
   std::map<std::uint64_t, Tally> waiting_;
+  /// Cases of chunks in which something failed.
+  std::map<std::uint64_t, Tally> cut_short_;
   std::uint64_t committed_ = 0;
   Tally total_;
   /// What the subjects implement, each the same, and their versions.
@@ -255,8 +295,10 @@ HuntResult hunt(const HuntOptions& options) {
 
   HuntResult result;
   const Tally& total = campaign.total();
+  std::vector<ViolatingCase> to_shrink = total.violating;
   // What was found before something failed is not lost with it.
-  if (total.violating.empty() && campaign.lost().empty()) campaign.rethrow();
+  for (ViolatingCase& found : campaign.stranded()) to_shrink.push_back(std::move(found));
+  if (to_shrink.empty() && campaign.lost().empty()) campaign.rethrow();
   result.error = campaign.error();
   if (!campaign.lost().empty()) {
     LostWorkers lost = look_into(options, campaign.scope(), campaign.lost());
@@ -280,7 +322,6 @@ HuntResult hunt(const HuntOptions& options) {
   }
   result.known.resize(options.profile.entries().size());
   for (const auto& [entry, count] : total.known) result.known[entry] = count;
-  std::vector<ViolatingCase> to_shrink = total.violating;
   if (options.keep_going) {
     to_shrink.insert(to_shrink.end(), total.known_cases.begin(), total.known_cases.end());
   }

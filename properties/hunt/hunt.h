@@ -44,7 +44,7 @@ struct HuntOptions {
   /// it.
   std::optional<std::uint64_t> cases;
   std::optional<double> seconds;
-  /// Threads, or processes, at least 1. The result does not depend on their number.
+  /// Threads, or processes, at least 1. Of the result only device_work depends on their number.
   int jobs = 1;
   /// If not empty: each job is a process, which this command of the shell starts, and which serves
   /// the same hunt (hunt/worker_process.h). It is for subjects that can end the process that they
@@ -71,6 +71,7 @@ struct HuntOptions {
   std::function<Case(std::uint64_t)> generate;
   /// Setting it ends the hunt early; findings so far are kept.
   const std::atomic<bool>* stop = nullptr;
+  bool stopped() const { return stop != nullptr && stop->load(); }
   /// Called about ten times a second, from the thread that called hunt().
   std::function<void(const HuntProgress&)> progress;
   /// Called for the first violation of each law, as soon as it is seen, from one thread at a time.
@@ -146,9 +147,9 @@ struct HuntResult {
 
 /// Judges cases 0, 1, 2, ... until a limit, the stop flag or the first violation (unless
 /// keep_going), and shrinks violating cases. Memory does not grow with the number of cases. Apart
-/// from the times, the result is a function of the options and the number of cases, not of `jobs`
-/// (as long as shrinking stays within its time). An exception of make_subject is passed on; one of
-/// a run violates the law `survives`.
+/// from times and device_work, the result is a function of options and number of cases, not of
+/// `jobs` (as long as shrinking stays within its time). An exception of make_subject is passed on;
+/// one of a run violates the law `survives`.
 HuntResult hunt(const HuntOptions& options);
 
 }  // namespace rematch

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <map>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "properties/generate/shrink.h"
@@ -18,20 +16,7 @@ namespace {
 /// A process is started for every candidate that still loses the device.
 constexpr double kShrinkFactor = 6;
 
-bool stopped(const HuntOptions& options) { return options.stop != nullptr && options.stop->load(); }
-
-/// After a fault an MPS server takes no clients until the last one of before has gone.
-std::unique_ptr<ProcessWorker> start_alone(const HuntOptions& options) {
-  constexpr int kAttempts = 5;
-  for (int attempt = 1;; ++attempt) {
-    try {
-      return std::make_unique<ProcessWorker>(options, "CUDA_LAUNCH_BLOCKING=1");
-    } catch (const std::exception&) {
-      if (attempt == kAttempts || stopped(options)) throw;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  }
-}
+constexpr const char* kOneByOne = "CUDA_LAUNCH_BLOCKING=1";
 
 Violation violation_of(const WorkerLost& lost) {
   return {"survives", "the whole run, alone in its process", "a record of each run", lost.what()};
@@ -42,8 +27,8 @@ Case smallest_of(const HuntOptions& options, const Scope& scope, std::uint64_t i
                  const Case& c) {
   std::unique_ptr<ProcessWorker> worker;
   const auto still_lost = [&](const Case& candidate) {
-    if (stopped(options)) return false;
-    if (!worker) worker = start_alone(options);
+    if (options.stopped()) return false;
+    if (!worker) worker = start_again(options, kOneByOne);
     try {
       worker->judge(index, candidate);
       return false;
@@ -81,9 +66,13 @@ std::string named(const std::vector<std::uint64_t>& cases) {
 
 }  // namespace
 
+bool judges_survival(const HuntOptions& options) {
+  return (options.judged() & laws_named({"survives"})).any();
+}
+
 std::optional<Violation> lost_alone(const HuntOptions& options, std::uint64_t index,
                                     const Case& c) {
-  const std::unique_ptr<ProcessWorker> worker = start_alone(options);
+  const std::unique_ptr<ProcessWorker> worker = start_again(options, kOneByOne);
   try {
     worker->judge(index, c);
     return std::nullopt;
@@ -107,7 +96,7 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
   std::string failures;
   for (const auto& [index, c] : in_flight) {
     all.push_back(index);
-    if (stopped(options)) {
+    if (options.stopped()) {
       untried.push_back(index);
       continue;
     }
@@ -118,6 +107,7 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
         continue;
       }
       guilty.push_back({index, c, *std::move(violation)});
+      if (!judges_survival(options)) continue;
       if (guilty.size() == 1 && options.found) options.found(guilty.back());
     } catch (const std::exception& error) {
       untried.push_back(index);
@@ -126,23 +116,27 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
   }
   LostWorkers result;
   result.report =
-      fmt::format("the hunt ended because {}: {}\nin flight: {}; each tried alone in a process:",
+      fmt::format("the hunt ended because {}: {}\nin flight: {}; tried alone in a process:",
                   lost.size() == 1 ? "a worker was lost"
                                    : fmt::format("{} workers were lost, the first", lost.size()),
                   lost.front().what(), named(all));
   std::vector<std::uint64_t> numbers;
   for (const ViolatingCase& v : guilty) numbers.push_back(v.index);
   if (!numbers.empty()) {
-    result.report += fmt::format("\n  {}: lost again; the finding", named(numbers));
+    result.report += fmt::format(
+        "\n  {}: lost again; {}", named(numbers),
+        judges_survival(options) ? "the finding" : "no finding, for the law survives is left out");
   }
   if (!innocent.empty()) result.report += fmt::format("\n  {}: innocent", named(innocent));
   if (!untried.empty()) result.report += fmt::format("\n  {}: not tried", named(untried));
   if (guilty.empty() && untried.empty()) {
     result.report +=
-        "\nnone of them does it alone, so it takes what ran before or beside them; run the same "
-        "hunt with --jobs 1, or under compute-sanitizer";
+        "\nnone of them does it alone, so it takes what ran before or beside them, or came from "
+        "outside (signal 9: out of memory?); compute-sanitizer finds the fault of a kernel";
+    if (options.jobs > 1) result.report += ", and the same hunt with --jobs 1 what ran beside it";
   }
   result.report += failures;
+  if (!judges_survival(options)) return result;
   for (const ViolatingCase& v : guilty) {
     result.findings.push_back(finding_of(options, scope, v, result.report));
   }

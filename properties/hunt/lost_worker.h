@@ -27,6 +27,9 @@ struct LostWorkers {
 LostWorkers look_into(const HuntOptions& options, const Scope& scope,
                       const std::vector<WorkerLost>& lost);
 
+/// Whether the hunt judges by the law that a lost worker violates.
+bool judges_survival(const HuntOptions& options);
+
 /// Judges a case in a process that does nothing else. The violation of `survives`, where that loses
 /// the device or the process.
 std::optional<Violation> lost_alone(const HuntOptions& options, std::uint64_t index, const Case& c);

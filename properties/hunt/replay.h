@@ -17,7 +17,7 @@ struct Replay {
 
 /// Gathers the case once, with timelines, and judges it by all of `laws`. Throws as gather() does;
 /// `on_run` as there. The case is taken to be alone in its process: one that loses the device
-/// violates `survives`, whatever `laws` says.
+/// violates `survives`, and throws where `laws` lacks that.
 Replay replay(const Case& c, Subject& subject, const LawSet& laws = all_laws(),
               const std::function<void(std::string_view)>& on_run = {});
 

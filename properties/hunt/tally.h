@@ -47,6 +47,8 @@ std::string to_json(const Finding& finding);
 Tally tally_from_json(const nlohmann::json& json);
 ViolatingCase violating_from_json(const nlohmann::json& json);
 Finding finding_from_json(const nlohmann::json& json);
+/// On one line. A text in it may quote what a subject wrote, whatever that was.
+std::string line_of(const nlohmann::json& json);
 /// Parses text that came from another process.
 nlohmann::json parse_tally_text(std::string_view text);
 

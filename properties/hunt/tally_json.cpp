@@ -17,11 +17,6 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMostCases = std::size_t{1} << 20;
 constexpr std::size_t kLongestText = std::size_t{1} << 16;
 
-/// A text may quote what a subject wrote, whatever that was.
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Json json_of(const Case& c) { return Json::parse(to_json(c)); }
 
 Json json_of(const Violation& v) {
@@ -170,9 +165,13 @@ void need_counts(const Json& json, const std::string& path, std::size_t expected
 
 }  // namespace
 
-std::string to_json(const Tally& tally) { return text_of(json_of(tally)); }
-std::string to_json(const ViolatingCase& violating) { return text_of(json_of(violating)); }
-std::string to_json(const Finding& finding) { return text_of(json_of(finding)); }
+std::string to_json(const Tally& tally) { return line_of(json_of(tally)); }
+std::string to_json(const ViolatingCase& violating) { return line_of(json_of(violating)); }
+std::string to_json(const Finding& finding) { return line_of(json_of(finding)); }
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Json parse_tally_text(std::string_view text) {
   return parse_json(kWhat, text, kMostBytes, kMaxCaseTextNesting);

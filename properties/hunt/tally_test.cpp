@@ -12,7 +12,12 @@
 namespace rematch {
 namespace {
 
-bool always() { return true; }
+Tally judged(Worker& worker, CaseRange cases) {
+  Tally tally;
+  worker.judge(
+      cases, [] { return true; }, tally);
+  return tally;
+}
 
 /// A hunt for a fault that the profile knows in cases without dropout.
 HuntOptions keeping_going() {
@@ -40,14 +45,14 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
 TEST_CASE("a tally written as JSON and read again is the same, and so is what it adds up to") {
   const HuntOptions options = keeping_going();
   const auto worker = local_worker(options);
-  const Tally all = worker->judge({0, 300}, always);
+  const Tally all = judged(*worker, {0, 300});
   REQUIRE(!all.violating.empty());
   REQUIRE(!all.known_cases.empty());
   CHECK(to_json(again(all)) == to_json(all));
 
   Tally sum;
   for (std::uint64_t begin = 0; begin < 300; begin += 60) {
-    sum.add(again(worker->judge({begin, begin + 60}, always)), 1000);
+    sum.add(again(judged(*worker, {begin, begin + 60})), 1000);
   }
   CHECK(to_json(sum) == to_json(all));
 }
@@ -55,11 +60,11 @@ TEST_CASE("a tally written as JSON and read again is the same, and so is what it
 TEST_CASE("of the violating cases of each law a sum keeps the first, and counts all") {
   const HuntOptions options = keeping_going();
   const auto worker = local_worker(options);
-  const Tally all = worker->judge({0, 300}, always);
+  const Tally all = judged(*worker, {0, 300});
   Tally halves;
-  halves.add(worker->judge({0, 150}, always), 2);
+  halves.add(judged(*worker, {0, 150}), 2);
   Tally rest;
-  rest.add(worker->judge({150, 300}, always), 2);
+  rest.add(judged(*worker, {150, 300}), 2);
   halves.add(rest, 2);
   CHECK(halves.first_violated == all.first_violated);
   CHECK(halves.violating.size() < all.violating.size());
@@ -84,7 +89,7 @@ TEST_CASE("a violation keeps every digit of its distance, and a text whatever is
 
 TEST_CASE("text that is no tally is refused with the place") {
   const HuntOptions options = keeping_going();
-  const std::string good = to_json(local_worker(options)->judge({0, 40}, always));
+  const std::string good = to_json(judged(*local_worker(options), {0, 40}));
   const auto complaint = [](const std::string& text) -> std::string {
     try {
       (void)tally_from_json(parse_tally_text(text));

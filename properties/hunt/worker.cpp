@@ -29,13 +29,11 @@ class LocalWorker final : public Worker {
   const Scope& scope() const override { return scope_; }
   const Versions& versions() const override { return versions_; }
 
-  Tally judge(CaseRange cases, const std::function<bool()>& go_on) override {
-    Tally tally;
+  void judge(CaseRange cases, const std::function<bool()>& go_on, Tally& tally) override {
     for (std::uint64_t index = cases.begin; index < cases.end && go_on(); ++index) {
       run_case(index, case_of(options_, scope_, index), tally);
       if (!options_.keep_going && !tally.violating.empty()) break;
     }
-    return tally;
   }
 
   Tally judge(std::uint64_t index, const Case& c) override {
@@ -113,6 +111,11 @@ std::unique_ptr<Worker> local_worker(const HuntOptions& options) {
 std::unique_ptr<Worker> make_worker(const HuntOptions& options) {
   if (options.worker.empty()) return local_worker(options);
   return std::make_unique<ProcessWorker>(options);
+}
+
+std::unique_ptr<Worker> worker_again(const HuntOptions& options) {
+  if (options.worker.empty()) return local_worker(options);
+  return start_again(options);
 }
 
 Case case_of(const HuntOptions& options, const Scope& scope, std::uint64_t index) {

@@ -39,9 +39,10 @@ class Worker {
   /// What the subject implements, and of what it consists.
   virtual const Scope& scope() const = 0;
   virtual const Versions& versions() const = 0;
-  /// Judges cases of the hunt: unless it keeps going, up to the first that violates a law. Where it
-  /// can, it asks `go_on` before each. Throws WorkerLost, and what ends a hunt.
-  virtual Tally judge(CaseRange cases, const std::function<bool()>& go_on) = 0;
+  /// Judges cases of the hunt: unless it keeps going, up to the first that violates a law. It asks
+  /// `go_on` before each. Throws WorkerLost, and what ends a hunt; `tally` then has the cases
+  /// before.
+  virtual void judge(CaseRange cases, const std::function<bool()>& go_on, Tally& tally) = 0;
   /// Judges a case as if it had this number in the hunt.
   virtual Tally judge(std::uint64_t index, const Case& c) = 0;
   virtual Finding shrink(const ViolatingCase& violating) = 0;
@@ -51,6 +52,8 @@ class Worker {
 std::unique_ptr<Worker> local_worker(const HuntOptions& options);
 /// One in a process where the options ask for that (hunt/worker_process.h), or a local one.
 std::unique_ptr<Worker> make_worker(const HuntOptions& options);
+/// As make_worker(), where another worker may just have been lost: it tries for a while.
+std::unique_ptr<Worker> worker_again(const HuntOptions& options);
 
 /// Case number `index` of the hunt.
 Case case_of(const HuntOptions& options, const Scope& scope, std::uint64_t index);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/cuda/device.h"
 #include "properties/case/json.h"
@@ -17,16 +20,16 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kWhat = "worker";
 constexpr std::size_t kLongestText = std::size_t{1} << 16;
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+/// A device that others use may take long to be there, whatever a case may take.
+constexpr double kLeastStart = 60;
 
 }  // namespace
 
+// A signal to everything that belongs to the hunt must not end a process that has no handler yet.
 ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& variables)
-    : options_(options), process_("exec env " + variables + " " + options.worker) {
-  const Json hello = ask(R"({"hello":{}})", "hello", {}, options.worker_limit);
+    : options_(options), process_("trap '' INT TERM; " + variables + " exec " + options.worker) {
+  const Json hello =
+      ask(R"({"hello":{}})", "hello", {}, std::max(options.worker_limit, kLeastStart));
   JsonFields fields(kWhat, hello, "hello");
   FeatureSet implemented;
   fields.read_names("implements", fields.need("implements"), "the name of a feature", feature_named,
@@ -40,11 +43,11 @@ ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& vari
 }
 
 Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRange in_flight,
-                        double limit) {
+                        double limit, const std::atomic<bool>* stop) {
   Json json;
   try {
     json = parse_tally_text(
-        process_.exchange(request, ChildProcess::Seconds(limit), "a worker", options_.stop));
+        process_.exchange(request, ChildProcess::Seconds(limit), "a worker", stop));
   } catch (const ProcessFailure& failure) {
     if (in_flight.begin == in_flight.end) throw;
     throw WorkerLost(failure.what(), in_flight);
@@ -55,19 +58,19 @@ Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRang
     const auto index = loss.integer<std::uint64_t>(loss.need("index"), loss.path("index"));
     std::string what;
     loss.read("what", what, kLongestText);
-    throw WorkerLost(what, {index, index + 1});
+    throw WorkerLost(process_.with_printed(what), {index, index + 1});
   }
   std::string error;
   fields.read("error", error, kLongestText);
-  if (!error.empty()) throw std::runtime_error(error);
+  if (!error.empty()) throw std::runtime_error(process_.with_printed(error));
   Json value = fields.need(answer);
   fields.finish();
   return value;
 }
 
-Tally ProcessWorker::tally_of(const std::string& request, CaseRange in_flight) {
-  const auto cases = static_cast<double>(in_flight.end - in_flight.begin);
-  Tally tally = tally_from_json(ask(request, "tally", in_flight, cases * options_.worker_limit));
+Tally ProcessWorker::tally_of(const std::string& request, std::uint64_t index) {
+  Tally tally = tally_from_json(ask(request, "tally", {index, index + 1}, options_.worker_limit));
+  if (tally.cases != 1) json_fail(kWhat, "tally.cases", "1", std::to_string(tally.cases));
   // What is known of the subject is numbered alike at both ends.
   for (const auto& [entry, count] : tally.known) {
     if (entry >= options_.profile.entries().size()) {
@@ -77,21 +80,38 @@ Tally ProcessWorker::tally_of(const std::string& request, CaseRange in_flight) {
   return tally;
 }
 
-Tally ProcessWorker::judge(CaseRange cases, const std::function<bool()>& go_on) {
-  if (!go_on()) return {};
-  return tally_of(fmt::format(R"({{"judge":{{"begin":{},"end":{}}}}})", cases.begin, cases.end),
-                  cases);
+void ProcessWorker::judge(CaseRange cases, const std::function<bool()>& go_on, Tally& tally) {
+  // One at a time, so that it is known which one a lost process had.
+  for (std::uint64_t index = cases.begin; index < cases.end && go_on(); ++index) {
+    tally.add(
+        tally_of(fmt::format(R"({{"judge":{{"begin":{},"end":{}}}}})", index, index + 1), index),
+        std::numeric_limits<std::size_t>::max());
+    if (!options_.keep_going && !tally.violating.empty()) break;
+  }
 }
 
 Tally ProcessWorker::judge(std::uint64_t index, const Case& c) {
   const Json request{{"judge_case", {{"index", index}, {"case", Json::parse(to_json(c))}}}};
-  return tally_of(text_of(request), {index, index + 1});
+  return tally_of(line_of(request), index);
 }
 
 Finding ProcessWorker::shrink(const ViolatingCase& violating) {
   const double limit = options_.shrink.seconds + 2 * options_.worker_limit;
   return finding_from_json(ask(fmt::format(R"({{"shrink":{}}})", to_json(violating)), "finding",
-                               {violating.index, violating.index + 1}, limit));
+                               {violating.index, violating.index + 1}, limit, options_.stop));
+}
+
+std::unique_ptr<ProcessWorker> start_again(const HuntOptions& options,
+                                           const std::string& variables) {
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return std::make_unique<ProcessWorker>(options, variables);
+    } catch (const std::exception&) {
+      if (attempt == kAttempts || options.stopped()) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
 }
 
 namespace {
@@ -108,18 +128,21 @@ class Server {
       worker_ = local_worker(options_);
       Json implements = Json::array();
       worker_->scope().features.for_each([&](Feature f) { implements.push_back(to_string(f)); });
-      return text_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
+      return line_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
     }
+    if (!worker_) json_fail(kWhat, "request", "hello first", show_json(json));
     if (const Json* judge = fields.find("judge")) {
       JsonFields range(kWhat, *judge, "judge");
       const auto begin = range.integer<std::uint64_t>(range.need("begin"), range.path("begin"));
       const auto end = range.integer<std::uint64_t>(range.need("end"), range.path("end"));
-      index_ = begin;
-      const Tally tally = worker_->judge({begin, end}, [&, first = true]() mutable {
-        if (!first) ++index_;
-        first = false;
-        return true;
-      });
+      Tally tally;
+      worker_->judge(
+          {begin, end},
+          [&] {
+            index_ = begin + tally.cases;
+            return true;
+          },
+          tally);
       return fmt::format(R"({{"tally":{}}})", to_json(tally));
     }
     if (const Json* one = fields.find("judge_case")) {
@@ -152,9 +175,9 @@ void serve_worker(const HuntOptions& options,
     try {
       answer(server.answer_to(*request));
     } catch (const cuda::DeviceLost& lost) {
-      return answer(text_of({{"lost", {{"index", server.index()}, {"what", lost.what()}}}}));
+      return answer(line_of({{"lost", {{"index", server.index()}, {"what", lost.what()}}}}));
     } catch (const std::exception& error) {
-      return answer(text_of({{"error", error.what()}}));
+      return answer(line_of({{"error", error.what()}}));
     }
   }
 }

@@ -14,11 +14,10 @@ namespace rematch {
 
 // A process that works for a hunt answers each line with a line, of JSON:
 //
-//   {"hello": {}}                                  {"hello": {"implements": [...], "versions":
-//   {...}}}
-//   {"judge": {"begin": 0, "end": 8}}              {"tally": ...}
-//   {"judge_case": {"index": 5, "case": ...}}      {"tally": ...}
-//   {"shrink": ...}                                {"finding": ...}
+//   {"hello": {}}                               {"hello": {"implements": [...], "versions": {...}}}
+//   {"judge": {"begin": 5, "end": 6}}           {"tally": ...}
+//   {"judge_case": {"index": 5, "case": ...}}   {"tally": ...}
+//   {"shrink": ...}                             {"finding": ...}
 //
 // {"lost": {"index": 5, "what": ...}} says that the device was lost in this case, and
 // {"error": ...} what else was thrown. Either is the last answer. What stands for "..." is in
@@ -33,20 +32,25 @@ class ProcessWorker final : public Worker {
 
   const Scope& scope() const override { return scope_; }
   const Versions& versions() const override { return versions_; }
-  Tally judge(CaseRange cases, const std::function<bool()>& go_on) override;
+  void judge(CaseRange cases, const std::function<bool()>& go_on, Tally& tally) override;
   Tally judge(std::uint64_t index, const Case& c) override;
   Finding shrink(const ViolatingCase& violating) override;
 
  private:
   nlohmann::json ask(const std::string& request, const char* answer, CaseRange in_flight,
-                     double limit);
-  Tally tally_of(const std::string& request, CaseRange in_flight);
+                     double limit, const std::atomic<bool>* stop = nullptr);
+  Tally tally_of(const std::string& request, std::uint64_t index);
 
   const HuntOptions& options_;
   ChildProcess process_;
   Scope scope_;
   Versions versions_;
 };
+
+/// A worker in place of one that was lost: after a fault an MPS server takes no clients until the
+/// last one of before has gone, so it tries for a while.
+std::unique_ptr<ProcessWorker> start_again(const HuntOptions& options,
+                                           const std::string& variables = "");
 
 /// The other end: answers requests until there are no more, or until one failed in a way that ends
 /// the hunt.

@@ -1,8 +1,11 @@
 #include "properties/hunt/worker_process.h"
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "properties/hunt/registry.h"
 #include "properties/testing/shell.h"
@@ -43,7 +46,7 @@ void check_equal(const HuntResult& a, const HuntResult& b) {
 
 /// A worker in the language of the shell, which can judge no case: in the hunt it does `at_once`,
 /// and when it tries one alone `alone`, with the request in $line. Both may `answer` with an empty
-/// tally.
+/// tally, or with the text of a file.
 HuntOptions scripted(const ScratchFolder& folder, const std::string& at_once,
                      const std::string& alone) {
   std::string features;
@@ -52,8 +55,10 @@ HuntOptions scripted(const ScratchFolder& folder, const std::string& at_once,
   });
   Tally empty;
   empty.cases = 1;
+  folder.write("empty", "{\"tally\":" + to_json(empty) + "}\n");
   const std::string script = folder.write(
-      "worker.sh", "answer() { printf '%s\\n' '{\"tally\":" + to_json(empty) + "}' >&4; }\n" +
+      "worker.sh", "cd '" + folder.path().string() +
+                       "'\nanswer() { cat \"${1:-empty}\" >&4; }\n"
                        "while read -r line <&3; do\n  case $line in\n" +
                        "  *hello*) printf '%s\\n' '{\"hello\":{\"versions\":{},\"implements\":[" +
                        features + "]}}' >&4 ;;\n  *judge_case*) " + alone + " ;;\n  *) " + at_once +
@@ -62,6 +67,19 @@ HuntOptions scripted(const ScratchFolder& folder, const std::string& at_once,
   options.worker = "sh '" + script + "'";
   options.shrink.steps = 20;
   return options;
+}
+
+/// That case of the hunt violates a law.
+ViolatingCase violating(std::uint64_t index) {
+  return {index, generate_case(Mix::wide, 3, index), {"losses", "step 0", "1", "2"}};
+}
+
+/// The answer of a worker that found so.
+std::string answer_of(const ViolatingCase& found) {
+  Tally tally;
+  tally.cases = 1;
+  tally.violating.push_back(found);
+  return "{\"tally\":" + to_json(tally) + "}\n";
 }
 
 constexpr const char* kLost = R"(printf '{"lost":{"index":5,"what":"the device is lost"}}\n' >&4)";
@@ -136,14 +154,13 @@ TEST_CASE("cases that were in flight and lose nothing alone are innocent, and no
   CHECK(contains(r.error, "none of them does it alone"));
 }
 
-TEST_CASE("of a worker that dies without a word each case that it had is tried") {
+TEST_CASE("of a worker that dies without a word only the case that it had is tried") {
   const ScratchFolder folder;
   const HuntResult r = hunt(scripted(
-      folder, "kill -9 $$", "case $line in *'\"index\":3}'*) kill -9 $$ ;; *) answer ;; esac"));
+      folder, "case $line in *'\"begin\":3,'*) kill -9 $$ ;; *) answer ;; esac", "kill -9 $$"));
   INFO(r.error);
   CHECK(contains(r.error, "killed by signal 9"));
-  CHECK(contains(r.error, "in flight: cases 0, 1, 2, 3, 4, 5, 6, 7"));
-  CHECK(contains(r.error, "cases 0, 1, 2, 4, 5, 6, 7: innocent"));
+  CHECK(contains(r.error, "in flight: case 3;"));
   REQUIRE(r.findings.size() == 1);
   CHECK(r.findings[0].index == 3);
 }
@@ -151,17 +168,148 @@ TEST_CASE("of a worker that dies without a word each case that it had is tried")
 TEST_CASE("workers that die at once, as clients of one MPS server do, are looked into together") {
   const ScratchFolder folder;
   // The first to come waits for the other, and both die.
-  HuntOptions options =
-      scripted(folder,
-               "echo >> '" + (folder.path() / "here").string() + "'; while [ $(wc -l < '" +
-                   (folder.path() / "here").string() + "') -lt 2 ]; do :; done; kill -9 $$",
-               "answer");
+  HuntOptions options = scripted(
+      folder, "echo >> here; while [ $(wc -l < here) -lt 2 ]; do :; done; kill -9 $$", "answer");
   options.jobs = 2;
   const HuntResult r = hunt(options);
   INFO(r.error);
   CHECK(contains(r.error, "2 workers were lost"));
-  CHECK(contains(r.error, "cases 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15: innocent"));
+  CHECK(contains(r.error, "cases 0, 8: innocent"));
   CHECK(r.findings.empty());
+}
+
+TEST_CASE("what was found stays found where a case before it lost its worker") {
+  const ScratchFolder folder;
+  folder.write("found", answer_of(violating(8)));
+  HuntOptions options = scripted(folder,
+                                 "case $line in\n"
+                                 "*'\"begin\":0,'*) until [ -e said ]; do :; done; kill -9 $$ ;;\n"
+                                 "*'\"begin\":8,'*) answer found; : > said ;;\n"
+                                 "*shrink*) kill -9 $$ ;;\n"
+                                 "*) answer ;;\nesac",
+                                 "answer");
+  options.jobs = 2;
+  const HuntResult r = hunt(options);
+  INFO(r.error);
+  CHECK(contains(r.error, "case 0: innocent"));
+  REQUIRE(r.findings.size() == 1);
+  CHECK(r.findings[0].index == 8);
+  CHECK(r.findings[0].violation.law == "losses");
+  CHECK(r.cases == 0);
+}
+
+TEST_CASE("a worker that is lost while it shrinks costs the shrinking of that case alone") {
+  const ScratchFolder folder;
+  folder.write("first", answer_of(violating(0)));
+  folder.write("second", answer_of(violating(8)));
+  const ViolatingCase second = violating(8);
+  const Case smallest = generate_case(Mix::wide, 3, 1);
+  folder.write("shrunk",
+               "{\"finding\":" + to_json(Finding{second.violation, 8, second.c, smallest}) + "}\n");
+  HuntOptions options = scripted(folder,
+                                 "case $line in\n"
+                                 "*'\"begin\":0,'*) answer first ;;\n"
+                                 "*'\"begin\":8,'*) answer second ;;\n"
+                                 "*shrink*'\"index\":0,'*) kill -9 $$ ;;\n"
+                                 "*shrink*) answer shrunk ;;\n"
+                                 "*) answer ;;\nesac",
+                                 "answer");
+  options.cases = 9;
+  options.keep_going = true;
+  const HuntResult r = hunt(options);
+  CHECK(contains(r.error, "case 0 was not shrunk"));
+  CHECK(contains(r.error, "killed by signal 9"));
+  REQUIRE(r.findings.size() == 2);
+  CHECK(r.findings[0].index == 0);
+  CHECK(r.findings[1].index == 8);
+  CHECK(r.findings[1].smallest == smallest);
+}
+
+TEST_CASE("no worker is started for a hunt that was stopped") {
+  std::atomic<bool> stop{false};
+  HuntOptions options = in_processes(for_subject("engine:S1", 200), "engine:S1", 1);
+  options.stop = &stop;
+  options.found = [&](const ViolatingCase&) { stop = true; };
+  const HuntResult r = hunt(options);
+  CHECK(r.error.empty());
+  CHECK(r.interrupted);
+  REQUIRE(r.findings.size() == 1);
+  CHECK(r.findings[0].smallest == r.findings[0].original);
+}
+
+TEST_CASE("a worker that is lost after the hunt was stopped is an interruption") {
+  const ScratchFolder folder;
+  HuntOptions options =
+      scripted(folder, ": > here; until [ -e stopped ]; do :; done; kill -9 $$", "answer");
+  std::atomic<bool> stop{false};
+  options.stop = &stop;
+  options.progress = [&](const HuntProgress&) {
+    if (stop || !std::filesystem::exists(folder.path() / "here")) return;
+    stop = true;
+    folder.write("stopped", "");
+  };
+  const HuntResult r = hunt(options);
+  CHECK(r.error.empty());
+  CHECK(r.interrupted);
+  CHECK(r.findings.empty());
+}
+
+TEST_CASE("where the law about survival is left out, a lost worker is an error and no finding") {
+  const ScratchFolder folder;
+  HuntOptions options = scripted(folder, kLost, kLost);
+  options.laws &= ~laws_named({"survives"});
+  options.failures &= ~laws_named({"survives"});
+  const HuntResult r = hunt(options);
+  CHECK(r.findings.empty());
+  CHECK(contains(r.error, "case 5: lost again"));
+  CHECK(contains(r.error, "survives is left out"));
+}
+
+TEST_CASE("what a worker printed before it lost the device is told") {
+  const ScratchFolder folder;
+  const HuntResult r = hunt(
+      scripted(folder, std::string("echo at_once; ") + kLost, std::string("echo alone; ") + kLost));
+  CHECK(contains(r.error, "it printed:\nat_once"));
+  REQUIRE(r.findings.size() == 1);
+  CHECK(contains(r.findings[0].violation.got, "it printed:\nalone"));
+}
+
+TEST_CASE("a worker is believed only what it was asked") {
+  const ScratchFolder folder;
+  folder.write("none", "{\"tally\":" + to_json(Tally()) + "}\n");
+  try {
+    (void)hunt(scripted(folder, "answer none", "answer"));
+    FAIL("no error");
+  } catch (const std::exception& error) {
+    CHECK(contains(error.what(), "cases: expected 1, got 0"));
+  }
+}
+
+TEST_CASE("a worker's program may have any name") {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder.path() / "a=b");
+  std::filesystem::create_symlink(REMATCH_PROGRAM, folder.path() / "a=b" / "rematch");
+  HuntOptions options = for_subject("engine", 1);
+  options.worker = "'" + folder.path().string() + "/a=b/rematch' work --seed 3";
+  CHECK(ProcessWorker(options).scope() == everything());
+  CHECK(ProcessWorker(options, "A=1").scope() == everything());
+}
+
+TEST_CASE("a worker that is asked before it was greeted answers with an error") {
+  const HuntOptions options = for_subject("engine", 1);
+  for (const std::string request :
+       {R"({"judge":{"begin":0,"end":1}})", R"({"shrink":{}})", R"({"judge_case":{}})"}) {
+    bool asked = false;
+    std::string answered;
+    serve_worker(
+        options,
+        [&]() -> std::optional<std::string_view> {
+          if (std::exchange(asked, true)) return std::nullopt;
+          return request;
+        },
+        [&](const std::string& text) { answered = text; });
+    CHECK(contains(answered, "hello"));
+  }
 }
 
 }  // namespace rematch

@@ -240,13 +240,17 @@ std::string ChildProcess::ending() {
 
 void ChildProcess::fail(const std::string& what_happened) {
   kill_group();
-  read_log();
   if (pid_ > 0) (void)waitpid(pid_, nullptr, 0);
   pid_ = -1;
+  const std::string message = with_printed(what_happened);
   close_all();
+  throw ProcessFailure(message);
+}
+
+std::string ChildProcess::with_printed(const std::string& what) {
+  read_log();
   const std::string printed = last_lines();
-  throw ProcessFailure(printed.empty() ? what_happened
-                                       : what_happened + "; it printed:\n" + printed);
+  return printed.empty() ? what : what + "; it printed:\n" + printed;
 }
 
 std::string ChildProcess::last_lines() const {

@@ -43,6 +43,9 @@ class ChildProcess {
   std::string_view exchange(std::string_view request, Seconds limit, std::string_view what,
                             const std::atomic<bool>* stop = nullptr);
 
+  /// `what`, and the last lines that the process printed.
+  std::string with_printed(const std::string& what);
+
  private:
   [[noreturn]] void fail(const std::string& what_happened);
   void write_some(std::string_view& rest);
