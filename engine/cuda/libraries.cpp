@@ -102,10 +102,11 @@ bool is_out_of_memory(cudnnStatus_t status) {
 }
 
 void check_context(std::string_view what) {
+  if (device_count() == 0) return;
   (void)cudaGetLastError();
   check(cudaPeekAtLastError(), what);
   // A library may have its own copy of the runtime, whose last error is not this one's.
-  if (device_count() > 0) check(error_of_earlier_work(), what);
+  check(error_of_earlier_work(), what);
 }
 
 cublasLtHandle_t cublaslt_handle() {
