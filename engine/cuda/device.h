@@ -93,7 +93,8 @@ struct Operations {
   /// How often the host waited for the device.
   std::int64_t waits = 0;
   /// Convolutions of more than direct_products() multiply-adds that ran on the engine's own kernels
-  /// nonetheless, for cuDNN has no deterministic plan for them: right, and slow.
+  /// nonetheless, because cuDNN has no deterministic plan for them: correct, but slow. In bfloat16
+  /// the plan must include the bias, if there is one.
   std::int64_t slow_convolutions = 0;
 
   [[nodiscard]] std::int64_t sum() const {
@@ -120,7 +121,8 @@ struct Operations {
 };
 /// What to tell the user when there were slow convolutions.
 inline constexpr std::string_view kSlowConvolutionWarning =
-    "cuDNN has no deterministic plan for some convolutions; they ran on slow kernels of the engine";
+    "cuDNN could not run some convolutions deterministically; they ran on slow kernels of the "
+    "engine";
 /// The calling thread's since its first use of CUDA.
 Operations operations();
 

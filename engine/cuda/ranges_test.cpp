@@ -12,7 +12,7 @@
 
 namespace rematch::cuda {
 
-// The build also runs this under a profiler of its own (ci/tests/nvtx), and reads what that saw.
+// Another test runs this one under a small profiler (ci/tests/nvtx) and reads what that saw.
 TEST_CASE("a step on the device opens its ranges, for a profiler if there is one", "[gpu][nvtx]") {
   testing::need_device();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()));

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/testing/equal_results.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -71,24 +72,6 @@ HuntOptions miscounting(std::uint64_t cases, int jobs, std::function<bool(const 
     return std::make_unique<Miscounting>(chosen);
   };
   return options;
-}
-
-void check_equal(const HuntResult& a, const HuntResult& b) {
-  CHECK(a.cases == b.cases);
-  CHECK(a.features == b.features);
-  CHECK(a.verdicts == b.verdicts);
-  CHECK(a.first_violated == b.first_violated);
-  CHECK(a.record_hash == b.record_hash);
-  CHECK(a.shortfalls == b.shortfalls);
-  REQUIRE(a.findings.size() == b.findings.size());
-  for (std::size_t i = 0; i < a.findings.size(); ++i) {
-    CHECK(a.findings[i].index == b.findings[i].index);
-    CHECK(a.findings[i].count == b.findings[i].count);
-    CHECK(a.findings[i].original == b.findings[i].original);
-    CHECK(a.findings[i].smallest == b.findings[i].smallest);
-    CHECK(a.findings[i].violation.law == b.findings[i].violation.law);
-    CHECK(a.findings[i].violation.place == b.findings[i].violation.place);
-  }
 }
 
 bool drops(const Case& c) {

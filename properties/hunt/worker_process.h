@@ -23,7 +23,7 @@ namespace rematch {
 // {"error": ...} what else was thrown. Either is the last answer. What stands for "..." is in
 // hunt/tally.h. The two ends have to be the same program with the same options.
 
-/// A worker in a process of its own, started by HuntOptions::worker.
+/// A worker in a separate process, started by HuntOptions::worker.
 class ProcessWorker final : public Worker {
  public:
   /// `variables` ("NAME=VALUE ...") are added to the environment. Throws std::runtime_error where

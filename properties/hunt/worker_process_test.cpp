@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "properties/hunt/registry.h"
+#include "properties/hunt/testing/equal_results.h"
 #include "properties/testing/shell.h"
 
 namespace rematch {
 namespace {
 
+using testing::check_equal;
 using testing::contains;
 using testing::ScratchFolder;
 
@@ -29,19 +31,6 @@ HuntOptions in_processes(HuntOptions options, const std::string& subject, int jo
                    (options.keep_going ? " --keep-going" : "");
   options.jobs = jobs;
   return options;
-}
-
-void check_equal(const HuntResult& a, const HuntResult& b) {
-  CHECK(a.cases == b.cases);
-  CHECK(a.features == b.features);
-  CHECK(a.verdicts == b.verdicts);
-  CHECK(a.first_violated == b.first_violated);
-  CHECK(a.record_hash == b.record_hash);
-  CHECK(a.error == b.error);
-  REQUIRE(a.findings.size() == b.findings.size());
-  for (std::size_t i = 0; i < a.findings.size(); ++i) {
-    CHECK(to_json(a.findings[i]) == to_json(b.findings[i]));
-  }
 }
 
 /// A worker in the language of the shell, which can judge no case: in the hunt it does `at_once`,
