@@ -26,6 +26,8 @@ struct Hello {
   /// "equal" or "differently": how the plain and the checkpointed run round.
   std::string rounds = "equal";
   bool exports = false;
+  /// How many cases in succession are to have the same model, plan and protocol.
+  std::uint64_t cases_per_shape = 1;
   /// Large arrays may be passed by file.
   bool files = false;
 };

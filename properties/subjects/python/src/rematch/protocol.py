@@ -72,6 +72,9 @@ class Subject:
     rounds: str = "equal"
     """ "differently": the plain and the checkpointed run may round the same numbers differently,
     because each is compiled for itself."""
+    cases_per_shape: int = 1
+    """So many cases in succession differ in their seed alone. More than 1 for a framework that
+    compiles every new model, and runs one again much faster."""
     exports: bool = False
     """Whether export() is defined."""
     layers: Sequence[str] = ()
@@ -139,6 +142,7 @@ class _Session:
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
             "rounds": subject.rounds,
+            "cases_per_shape": subject.cases_per_shape,
             "exports": subject.exports,
             "layers": list(subject.layers),
             "files": subject.files,
