@@ -21,17 +21,59 @@ from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
 COMMON = frozenset(
-    "images multi_output_segment unused_output long_skip tied_weight tied_three_times "
-    "same_tensor_twice frozen_input trainable_input frozen_parameters frozen_prefix "
-    "odd_size nested_2 nested_3 nested_4 non_reentrant early_stop_off no_check stateful_layer "
-    "draws_in_checkpointed_segment two_drawing_segments sequential explicit_segments last_stored "
-    "last_checkpointed segments_1 several_steps accumulation eval_mode reevaluate sgd adam momentum "
-    "mse cross_entropy float32 small_integers more_than_a_few".split()
+    [
+        "images",
+        "multi_output_segment",
+        "unused_output",
+        "long_skip",
+        "tied_weight",
+        "tied_three_times",
+        "same_tensor_twice",
+        "frozen_input",
+        "trainable_input",
+        "frozen_parameters",
+        "frozen_prefix",
+        "odd_size",
+        "nested_2",
+        "nested_3",
+        "nested_4",
+        "non_reentrant",
+        "early_stop_off",
+        "no_check",
+        "stateful_layer",
+        "draws_in_checkpointed_segment",
+        "two_drawing_segments",
+        "sequential",
+        "explicit_segments",
+        "last_stored",
+        "last_checkpointed",
+        "segments_1",
+        "several_steps",
+        "accumulation",
+        "eval_mode",
+        "reevaluate",
+        "sgd",
+        "adam",
+        "momentum",
+        "mse",
+        "cross_entropy",
+        "float32",
+        "small_integers",
+        "more_than_a_few",
+    ]
 )
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
 
 SEEN = frozenset(
-    "outputs losses input_gradients parameter_gradients parameters buffers reevaluation".split()
+    [
+        "outputs",
+        "losses",
+        "input_gradients",
+        "parameter_gradients",
+        "parameters",
+        "buffers",
+        "reevaluation",
+    ]
 )
 """What the record of any framework has."""
 
@@ -90,6 +132,8 @@ class Framework(Subject):
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
+    closures: bool = False
+    """Segments are functions within the model, and use its parameters without being given them."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -336,7 +380,8 @@ class Run:
         for layer, execution, operand, output in self._draws:
             y = self.framework.numpy(output)
             is_mask = self.request.case.layers[layer].kind == "dropout"
-            drawn = y != 0 if is_mask else y - self.framework.numpy(operand)
+            # What was added is known up to rounding, which the operand decides.
+            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
         self._draws.clear()
 

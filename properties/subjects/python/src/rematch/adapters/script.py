@@ -50,6 +50,9 @@ ASPECTS: dict[str, tuple[str, ...]] = {
 }
 """What differs in a script for a finding of each law."""
 
+# Scripts have none.
+_ANNOTATION = re.compile(r"(?<=\w): (Any|bool|int|str|list\[Any\])(?=[,)])| -> [\w.\[\], ]+(?=:\n)")
+
 _TAIL = """\
 plain_results, results = run(plain), run(checkpointed)
 different = []
@@ -179,7 +182,7 @@ class _Script:
         found: list[str] = []
         for helper in reversed(self._framework.helpers):
             if re.search(rf"\b{helper.__name__}\(", text):
-                source = inspect.getsource(helper).rstrip()
+                source = _ANNOTATION.sub("", inspect.getsource(helper).rstrip())
                 found.insert(0, source)
                 text += source
         return "".join(f"{source}\n\n\n" for source in found)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rematch.case import Case, Choice, Layer, Model, Segment, ValueRef
+from rematch.case import Case, Layer, Model, Segment, ValueRef
 from rematch.protocol import Unsupported
 
 if TYPE_CHECKING:
@@ -109,6 +109,10 @@ class Source:
         layers = len(self.case.layers)
         lines = self._range(0, layers, segments)
         given = ["x", *self.framework.extras, *self._taken(range(layers))]
+        if self.framework.closures:
+            inner = "\n".join(self._functions).splitlines()
+            self._functions.clear()
+            lines = [*inner, *lines]
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
         self._define(self.name, given, lines, f"({outputs.rstrip()})")
         return "\n\n".join(self._functions) + "\n"
@@ -132,7 +136,7 @@ class Source:
         ]
 
     def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> None:
-        body = "".join(f"    {line}\n" for line in [*lines, f"return {returned}"])
+        body = "".join(f"    {line}".rstrip() + "\n" for line in [*lines, f"return {returned}"])
         self._functions.append(f"def {name}({', '.join(given)}):\n{body}")
 
     def _taken(self, layers: Iterable[int]) -> list[str]:
@@ -161,7 +165,9 @@ class Source:
         while any(f.startswith(f"def {name}(") for f in self._functions):
             name += "_"  # What is nested may be as long as what it is nested in.
         live = dict.fromkeys(name_of(v) for v in self.model.live[begin])
-        given = [*live, *self.framework.extras, *self._taken(range(begin, end))]
+        given = [*live]
+        if not self.framework.closures:
+            given += [*self.framework.extras, *self._taken(range(begin, end))]
         out = ", ".join(dict.fromkeys(name_of(v) for v in self.model.live[end]))
         self._define(name, given, inside, out)
         call = self.framework.checkpoint_call(name, given, segment.choice)
