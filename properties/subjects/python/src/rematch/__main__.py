@@ -10,6 +10,8 @@ from rematch.protocol import Subject, serve
 
 ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
+    "fairscale": "rematch.adapters.fairscale",
+    "deepspeed": "rematch.adapters.deepspeed",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""
