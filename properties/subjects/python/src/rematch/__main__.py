@@ -12,6 +12,7 @@ ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
+    "transformers": "rematch.adapters.transformers",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

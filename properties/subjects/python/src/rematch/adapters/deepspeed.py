@@ -6,7 +6,7 @@ import os
 from inspect import getsource
 from typing import Any
 
-# On the CPU, and without a log of how it is configured.
+# DeepSpeed looks for a device when it is imported.
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed  # noqa: E402

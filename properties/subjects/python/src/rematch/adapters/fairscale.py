@@ -10,6 +10,7 @@ import fairscale
 from fairscale.nn import checkpoint_wrapper
 from torch import Tensor, nn
 
+from rematch.adapters.held import held_by
 from rematch.pytorch import CustomLayer, TorchSubject
 from rematch.pytorch.model import Block
 from rematch.pytorch.start import options_of, parser_of
@@ -61,16 +62,7 @@ from torch import Tensor
 
 {getsource(Holder)}
 
-def held_by(function):
-    held = []
-    for cell in function.__closure__ or ():
-        part = cell.cell_contents
-        if isinstance(part, (Tensor, nn.Module)):
-            held.append(part)
-        elif hasattr(part, "__closure__"):
-            held += held_by(part)
-    return held
-
+{getsource(held_by)}
 
 @cache
 def wrapped(function):
