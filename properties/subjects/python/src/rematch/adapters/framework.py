@@ -21,59 +21,24 @@ from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
 COMMON = frozenset(
-    [
-        "images",
-        "multi_output_segment",
-        "unused_output",
-        "long_skip",
-        "tied_weight",
-        "tied_three_times",
-        "same_tensor_twice",
-        "frozen_input",
-        "trainable_input",
-        "frozen_parameters",
-        "frozen_prefix",
-        "odd_size",
-        "nested_2",
-        "nested_3",
-        "nested_4",
-        "non_reentrant",
-        "early_stop_off",
-        "no_check",
-        "stateful_layer",
-        "draws_in_checkpointed_segment",
-        "two_drawing_segments",
-        "sequential",
-        "explicit_segments",
-        "last_stored",
-        "last_checkpointed",
-        "segments_1",
-        "several_steps",
-        "accumulation",
-        "eval_mode",
-        "reevaluate",
-        "sgd",
-        "adam",
-        "momentum",
-        "mse",
-        "cross_entropy",
-        "float32",
-        "small_integers",
-        "more_than_a_few",
-    ]
+    {
+        *("images", "multi_output_segment", "unused_output", "long_skip", "same_tensor_twice"),
+        *("tied_weight", "tied_three_times", "frozen_input", "trainable_input"),
+        *("frozen_parameters", "frozen_prefix", "odd_size", "nested_2", "nested_3", "nested_4"),
+        *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
+        *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
+        *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
+        *("accumulation", "eval_mode", "reevaluate", "sgd", "adam", "momentum", "mse"),
+        *("cross_entropy", "float32", "small_integers", "more_than_a_few"),
+    }
 )
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
 
 SEEN = frozenset(
-    [
-        "outputs",
-        "losses",
-        "input_gradients",
-        "parameter_gradients",
-        "parameters",
-        "buffers",
+    {
+        *("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"),
         "reevaluation",
-    ]
+    }
 )
 """What the record of any framework has."""
 
@@ -266,7 +231,7 @@ class Run:
         self._evaluated = evaluation(source)
         self.modules = self._make(source.modules())
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for l in model.layer_parameters for p in l))
+        self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")

@@ -19,7 +19,7 @@ from rematch.case import Layer
 def bound(module: Any, parameters: Any) -> Any:
     """The module with other values for what it trains."""
     names = [name for name, _ in tree_flatten(module.trainable_parameters())]
-    module.update(tree_unflatten(list(zip(names, parameters))))
+    module.update(tree_unflatten(list(zip(names, parameters, strict=True))))
     return module
 
 
