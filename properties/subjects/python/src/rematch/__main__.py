@@ -59,6 +59,11 @@ def _torch_subject(arguments: argparse.Namespace, **options: Any) -> Any:
     try:
         from rematch.pytorch import MODULES, TorchSubject
 
+        if arguments.compile is not None:
+            from rematch.pytorch.compiled import CompiledSubject, Compilation
+
+            how = Compilation(arguments.compile, arguments.around, arguments.budget)
+            return CompiledSubject(how, variant)
         if arguments.what == "pytorch" and arguments.wrapper is not None:
             from rematch.pytorch.wrappers import WRAPPERS
 
@@ -109,6 +114,22 @@ def _parser() -> argparse.ArgumentParser:
         choices=["fsdp", "composable"],
         help="with pytorch: FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has "
         "the non-reentrant variant only",
+    )
+    parser.add_argument(
+        "--compile",
+        choices=["aot_eager", "inductor"],
+        help="with pytorch: compile models with checkpoint() in them, by this backend",
+    )
+    parser.add_argument(
+        "--around",
+        action="store_true",
+        help="with --compile: compile segments, with checkpoint() around them",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="SHARE",
+        help="with --compile: no checkpoint(), but this activation_memory_budget",
     )
     parser.add_argument(
         "--observe",
