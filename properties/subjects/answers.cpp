@@ -123,6 +123,7 @@ Hello read_hello(std::string_view text) {
   }
   // Their hashes tell numbers of other bits apart, and nothing else.
   if (differently) hello.observes.erase(Observable::recomputed_values);
+  fields.read("whole_segments", hello.whole_segments);
   fields.read("exports", hello.exports);
   fields.read("files", hello.files);
   fields.finish();

@@ -25,6 +25,8 @@ struct Hello {
   bool may_vary = false;
   /// "equal" or "differently": how the plain and the checkpointed run round.
   std::string rounds = "equal";
+  /// Subject::whole_segments().
+  bool whole_segments = false;
   bool exports = false;
   /// Large arrays may be passed by file.
   bool files = false;

@@ -72,6 +72,8 @@ class Subject:
     rounds: str = "equal"
     """ "differently": the plain and the checkpointed run may round the same numbers differently,
     because each is compiled for itself."""
+    whole_segments: bool = False
+    """Whether segments are differentiated as functions, as a whole: see PROTOCOL.md."""
     exports: bool = False
     """Whether export() is defined."""
     layers: Sequence[str] = ()
@@ -139,6 +141,7 @@ class _Session:
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
             "rounds": subject.rounds,
+            "whole_segments": subject.whole_segments,
             "exports": subject.exports,
             "layers": list(subject.layers),
             "files": subject.files,
