@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import torch
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
-from torch import Tensor
+from torch import Tensor, nn
+from torch._dynamo.exc import InternalTorchDynamoError
 from torch._dynamo.exc import Unsupported as GraphBreak
 from torch._dynamo.utils import counters
 from torch.fx.traceback import annotate, get_current_meta
@@ -24,17 +25,26 @@ from torch.utils.checkpoint import (
 
 from rematch.case import Case, Segment
 from rematch.protocol import Request, Unsupported
-from rematch.pytorch import TorchSubject
-from rematch.pytorch.model import Forward, TorchModel, Values, Wiring, _bare, _values
+from rematch.pytorch import MODULES, TorchSubject
+from rematch.pytorch.custom import CustomLayer
+from rematch.pytorch.layers import Dense
+from rematch.pytorch.model import Forward, TorchModel, Values, Wiring
 from rematch.pytorch.policy import FACTORIES, kept_layers
 from rematch.pytorch.watch import Watch
 from rematch.record import Record
 
 BACKENDS = ("aot_eager", "inductor")
 KEPT = 16
-"""So many functions stay compiled: those of the last few structures."""
+"""So many models stay compiled, the plain and the checkpointed ones of the last structures."""
 
-NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream", "custom"}
+_BREAKING = {
+    *("rnn", "gru_dropout", "lstm", "batch_norm_average", "seeded_noise", "inner_backward"),
+    # Numbers that are in no tensor are compiled into the function.
+    *("warmup", "numpy_noise", "python_noise"),
+}
+"""Modules that cannot be compiled, or not for several cases."""
+_LAYERS = [layer for layer in MODULES if layer.name not in _BREAKING]
+NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}
 """Features that are judged in eager runs only."""
 IN_PLANS = {
     "reentrant",
@@ -54,9 +64,6 @@ IN_PLANS = {
 UNSEEN = {"grad_flags", "injected_failures"}
 """What of a cheap look cannot be seen from outside of a compiled function."""
 
-Tensors = tuple[Tensor, ...]
-Functions = dict[Hashable, Callable[..., Tensors]]
-
 
 @dataclass(frozen=True)
 class Compilation:
@@ -71,7 +78,7 @@ class Compilation:
     around: bool = False
     budget: float | None = None
 
-    def compile(self, run: Callable[..., Tensors], budgeted: bool) -> Callable[..., Tensors]:
+    def compile(self, run: Callable[..., Values], budgeted: bool) -> Callable[..., Values]:
         """`run` as one graph, whose first call compiles it. Nothing is looked at in further calls:
         whatever is compiled into it must be the same.
 
@@ -87,7 +94,7 @@ class Compilation:
         )
         known = False
 
-        def call(*tensors: Any) -> Tensors:
+        def call(*tensors: Any) -> Values:
             nonlocal known
             if known:
                 return compiled(*tensors)
@@ -98,6 +105,10 @@ class Compilation:
                     outputs = compiled(*tensors)
             except GraphBreak as error:
                 raise Unsupported(f"cannot be compiled: {error}") from error
+            except InternalTorchDynamoError as error:
+                if "RecursionError" not in str(error):
+                    raise
+                raise Unsupported("segments are nested too deeply to be compiled") from error
             if counters["stats"]["unique_graphs"] != before + 1:
                 raise Unsupported("nothing was compiled: the function computes nothing")
             known = True
@@ -121,67 +132,76 @@ Segments = tuple[_Segment, ...]
 
 @dataclass
 class CompiledModel(TorchModel):
-    """A model whose layers run in compiled functions. They are found in `functions`, or put there:
-    tensors are their arguments, and whatever else they depend on is the same in all models that
-    share `functions`."""
+    """A model whose layers run in compiled functions. Whatever is not in a tensor is compiled into
+    them; take_over() gives them those of another model of the same structure."""
 
     compilation: Compilation = Compilation()
-    functions: Functions = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._calls = {index: _function(own.layer) for index, own in self._custom.items()}
+        self._functions: dict[Hashable, Callable[..., Values]] = {}
+        self._made = self._segments()
+
+    def take_over(self, other: CompiledModel) -> CompiledModel:
+        """This model, with the request and the tensors of `other`."""
+        kept = ("_functions", "_calls", "_made")
+        self.__dict__.update((n, v) for n, v in vars(other).items() if n not in kept)
+        return self
 
     def forward(self, state: Forward) -> Values:
         assert state.input is not None
         request, end, values = self.request, len(self.request.case.layers), (state.input,)
         checkpointed = request.checkpointed and self.compilation.budget is None
+        for index, own in self._custom.items():
+            own.module.train(self.train and not request.case.layers[index].eval)
         if not self.compilation.around:
-            return self._call(0, end, self._segments() if checkpointed else (), values)
+            return self._call(0, end, self._made if checkpointed else (), *values)
         layer = 0
-        for segment in self._segments():
+        for segment in self._made:
             if layer < segment.begin:
-                values = self._call(layer, segment.begin, (), values)
+                values = self._call(layer, segment.begin, (), *values)
             layer = segment.end
             nested = segment.nested if checkpointed else ()
-            run = partial(self._call_on, segment.begin, segment.end, nested)
-            outputs = checkpoint(run, *values, **segment.options) if checkpointed else run(*values)
-            values = _values(outputs)
-        return self._call(layer, end, (), values) if layer < end else values
+            run = partial(self._call, segment.begin, segment.end, nested)
+            values = checkpoint(run, *values, **segment.options) if checkpointed else run(*values)
+        return self._call(layer, end, (), *values) if layer < end else values
 
-    def _call_on(self, begin: int, end: int, segments: Segments, *values: Tensor) -> Any:
-        return _bare(self._call(begin, end, segments, values))
-
-    def _call(self, begin: int, end: int, segments: Segments, values: Values) -> Values:
+    def _call(self, begin: int, end: int, segments: Segments, *values: Tensor) -> Values:
         """Runs the layers [begin, end) in a compiled function."""
         budgeted = self.request.checkpointed and self.compilation.budget is not None
         flags = tuple(value.requires_grad for value in values)
         key = (begin, end, bool(segments), budgeted, flags, torch.is_grad_enabled())
-        if key not in self.functions:
+        if key not in self._functions:
 
-            def run(parameters: list[Tensor], buffers: list[Tensor], *values: Tensor) -> Values:
-                return self._run_range(begin, end, segments, (parameters, buffers), values)
+            def run(*values: Tensor) -> Values:
+                return self._run_range(begin, end, segments, None, values)
 
-            self.functions[key] = self.compilation.compile(run, budgeted)
-        return self.functions[key](self.parameters, self.buffers, *values)
+            self._functions[key] = self.compilation.compile(run, budgeted)
+        return self._functions[key](*values)
 
     def _run_layer(self, index: int, state: Any, values: Values) -> Values:
-        # Unless the tensors are arguments, they are those of this model: in an evaluation.
-        parameters, buffers = state if isinstance(state, tuple) else (self.parameters, self.buffers)
-        request, wiring = self.request, self.wirings[index]
-        layer, model = request.case.layers[index], request.model
-        weights = [parameters[at] for at in model.layer_parameters[index]]
-        if index in request.detached_layers:
-            weights = [weight.detach() for weight in weights]
-        state = [b for b, info in zip(buffers, model.buffers, strict=True) if info.layer == index]
+        wiring, layer = self.wirings[index], self.request.case.layers[index]
         operands = [values[at] for at in wiring.operands]
         with annotate({"layer": index}):
-            outputs = self._layers[layer.kind](layer, operands, weights, state, self.train)
+            own = self._custom.get(index)
+            if own is None:
+                weights, buffers = self._parameters_of[index], self._buffers_of[index]
+                run = self._layers[layer.kind]
+                outputs = run(layer, operands, weights, buffers, self.train)
+            else:
+                train = self.train and not layer.eval
+                if own.module.training != train:
+                    own.module.train(train)
+                # A copy, since the harness knows of it that it makes a new value.
+                outputs = (self._calls[index](own.module, Dense.apply(operands[0])).clone(),)
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
 
     def _run_checkpoint(self, segment: Any, state: Any, values: Values) -> Values:
-        def run(*inputs: Tensor) -> Any:
-            return _bare(
-                self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
-            )
+        def run(*inputs: Tensor) -> Values:
+            return self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
 
-        return _values(checkpoint(run, *values, **segment.options))
+        return checkpoint(run, *values, **segment.options)
 
     def _segments(self) -> Segments:
         """The segments of the plan."""
@@ -210,6 +230,11 @@ class CompiledModel(TorchModel):
         return _Segment(segment.begin, segment.end, options, nested)
 
 
+def _function(layer: CustomLayer) -> Callable[[nn.Module, Tensor], Tensor]:
+    """How the layer is called, as a function without eval()."""
+    return eval(f"lambda m, x: {layer.call}", layer.names)
+
+
 def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
     """Keeps the results of the layers `kept`."""
     layer = get_current_meta().get("custom", {}).get("layer")
@@ -227,10 +252,10 @@ class CompiledSubject(TorchSubject):
             words.append(f"budget {compilation.budget:g}")
         version = torch.__version__.split("+")[0]
         name = " ".join(["torch", version, *filter(None, words)])
-        super().__init__(name, variant=variant, observe="cheap", layers=())
+        super().__init__(name, variant=variant, observe="cheap", layers=_LAYERS)
         self.exports = False
         self._compilation = compilation
-        self._compiled: dict[Hashable, Functions] = {}
+        self._compiled: dict[Hashable, CompiledModel] = {}
         inductor_config.fallback_random = True
         inductor_config.compile_threads = 1
         # Kernels are compiled in half the time, and round alike wherever they are fused.
@@ -254,15 +279,23 @@ class CompiledSubject(TorchSubject):
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
         protocol = replace(case.protocol, learning_rate=0)
-        structure = replace(case, seed=0, protocol=protocol), request.model, request.detached_layers
-        functions = self._compiled.pop(structure, {})
-        # The last one is that which was used last.
-        self._compiled[structure] = functions
+        structure = (
+            replace(case, seed=0, protocol=protocol),
+            request.model,
+            request.checkpointed,
+            request.detached_layers,
+        )
+        model = CompiledModel(
+            request, wirings, watch, custom=self._custom, compilation=self._compilation
+        )
+        first = self._compiled.pop(structure, None)
+        if first is not None:
+            model = first.take_over(model)
+        # The one that was used last comes last.
+        self._compiled[structure] = model
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]
-        return CompiledModel(
-            request, wirings, watch, compilation=self._compilation, functions=functions
-        )
+        return model
 
     def _keep_promise(self, case: Case, record: Record) -> None:
         """Those are kept by eager runs."""
