@@ -25,6 +25,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/python/src/rematch
   PATTERN "__pycache__" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/properties/subjects/PROTOCOL.md
   ${PROJECT_SOURCE_DIR}/properties/subjects/protocol.schema.json
+  ${PROJECT_SOURCE_DIR}/properties/subjects/frameworks.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
 
 install(EXPORT rematchTargets NAMESPACE rematch::

@@ -35,6 +35,9 @@ struct ViolatingCase {
   Violation violation;
   /// The entry of the profile that explains the violation.
   std::optional<std::size_t> known = std::nullopt;
+  /// Cases of its shape (Scope::cases_per_shape) that violate the same law first. Only the first of
+  /// them is kept, since they would shrink alike.
+  std::uint64_t count = 1;
 };
 
 struct HuntOptions {

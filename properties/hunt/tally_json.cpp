@@ -29,6 +29,7 @@ Json json_of(const Violation& v) {
 Json json_of(const ViolatingCase& v) {
   Json j{{"index", v.index}, {"case", json_of(v.c)}, {"violation", json_of(v.violation)}};
   if (v.known) j["known"] = *v.known;
+  if (v.count != 1) j["count"] = v.count;
   return j;
 }
 
@@ -119,6 +120,7 @@ ViolatingCase read_violating(const Json& json, const std::string& path) {
   JsonFields fields(kWhat, json, path);
   ViolatingCase v{number<std::uint64_t>(fields, "index"), read_case(fields, "case"),
                   read_violation(fields, "violation"), read_known(fields)};
+  fields.read("count", v.count);
   fields.finish();
   return v;
 }

@@ -211,7 +211,11 @@ class Run:
         case, model, arrays = request.case, request.model, request.arrays
         self.names: dict[str, Any] = {**framework.names, "enter": self._enter, "drew": self._drew}
         source = Source(
-            framework, case, model, request.checkpointed, case.protocol.train,
+            framework,
+            case,
+            model,
+            request.checkpointed,
+            case.protocol.train,
             detached=request.detached_layers,
         )
         self.source = source.text()
@@ -312,7 +316,9 @@ class Run:
             record.observe("parameter_gradient", whole, step=step, index=index)
         self._train()
         for index, parts in enumerate(self.values):
-            record.observe("parameter", _to_one(parts, self.is_module[index]), step=step, index=index)
+            record.observe(
+                "parameter", _to_one(parts, self.is_module[index]), step=step, index=index
+            )
         for index, info in enumerate(self.request.model.buffers):
             record.observe("buffer", self._state(info.layer, info.role), step=step, index=index)
         self._note_random_state("after_step", step=step)
@@ -328,9 +334,10 @@ class Run:
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
         for layer, execution, operand, output in self._draws:
-            x, y = self.framework.numpy(operand), self.framework.numpy(output)
-            # Equal operands, so equal outputs tell of equal draws.
-            self.record.draw(layer, y.size, hash64(y.tobytes() + x.tobytes()), execution=execution, **where)
+            y = self.framework.numpy(output)
+            is_mask = self.request.case.layers[layer].kind == "dropout"
+            drawn = y != 0 if is_mask else y - self.framework.numpy(operand)
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
         self._draws.clear()
 
     def _train(self) -> None:
@@ -346,7 +353,9 @@ class Run:
         assert x is not None, "reevaluate without an input for it"
         model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
-        given = [] if self.framework.closes_over_parameters else [self.parameters[i] for i in self.used]
+        given = (
+            [] if self.framework.closes_over_parameters else [self.parameters[i] for i in self.used]
+        )
         extras = [self.names[e] for e in self.framework.extras]
         output = model(self.framework.array(x), *extras, *given)[0]
         self.record.observe("reevaluation", self.framework.numpy(output), step=step)
@@ -355,7 +364,9 @@ class Run:
         own = self.modules.get(f"m{layer}")
         if own is None:
             return self.framework.numpy(self.names[f"{role}{layer}"])
-        return _to_one([self.framework.numpy(a) for a in self.names["state_of"](own)], True).astype(np.float64)
+        return _to_one([self.framework.numpy(a) for a in self.names["state_of"](own)], True).astype(
+            np.float64
+        )
 
     def _note_random_state(self, moment: str, **where: int) -> None:
         if "rng_state" in self.framework.observed:

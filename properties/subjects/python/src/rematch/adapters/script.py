@@ -123,7 +123,9 @@ def _shows(script: str, law: str, parts: dict[str, str], deadline: float) -> boo
     if law == "executions":
         layer = re.search(r"layer (\d+)", parts.get("at", ""))
         name = f"runs of layer {layer[1]}" if layer else "runs of "
-        return f"{name}\n" in ended.stdout and f"  checkpointed  {parts.get('got')}\n" in ended.stdout
+        return (
+            f"{name}\n" in ended.stdout and f"  checkpointed  {parts.get('got')}\n" in ended.stdout
+        )
     return any(name.startswith(aspect) for name in names for aspect in ASPECTS[law])
 
 
@@ -134,8 +136,14 @@ class _Script:
         train = case.protocol.train
         self._plain, self._checkpointed = (
             Source(
-                framework, case, model, checkpointed, train, style.counts,
-                request.detached_layers if not checkpointed else frozenset(), name,
+                framework,
+                case,
+                model,
+                checkpointed,
+                train,
+                style.counts,
+                request.detached_layers if not checkpointed else frozenset(),
+                name,
             )
             for name, checkpointed in (("plain", False), ("checkpointed", True))
         )
@@ -158,7 +166,10 @@ class _Script:
             body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n\n\n")
         rest = "\n".join(data) + "\n\n\n" + "".join(body) + "\n\n" + self._tail()
         helpers = self._helpers(rest)
-        imports = ["import sys", *(["from collections import Counter"] if self._style.counts else [])]
+        imports = [
+            "import sys",
+            *(["from collections import Counter"] if self._style.counts else []),
+        ]
         lines = [f"# {line}".rstrip() for line in finding.strip().splitlines()]
         lines += [f"# {framework.name}; run: python this_file.py", *imports, ""]
         return "\n".join([*lines, framework.imports, "import numpy as np", "", "", helpers + rest])
@@ -201,7 +212,11 @@ class _Script:
             if f"m{info.layer}" in self._modules:
                 lines.append(f"    {name} = parameters_of(m{info.layer})")
         lines += ["    runs.clear()"] if self._style.counts else []
-        lines += [f"    {framework.seed(0)}", *(f"    {line}" for line in framework.script_setup), ""]
+        lines += [
+            f"    {framework.seed(0)}",
+            *(f"    {line}" for line in framework.script_setup),
+            "",
+        ]
         used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
         names = ["x", *self._names]
         taken = ["x", *framework.extras, *(self._names[i] for i in used)]

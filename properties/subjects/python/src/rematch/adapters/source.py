@@ -202,9 +202,7 @@ class Source:
             return re.sub(r"\b[mx]\b", lambda w: words[w[0]], self._module(index).call)
         template = self.framework.kinds[layer.kind]
         text = template if isinstance(template, str) else template(layer, self.train)
-        buffers = {
-            b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index
-        }
+        buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
         return text.format_map(
             {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}
             | {"layer": index}
@@ -221,4 +219,3 @@ def _fields(layer: Layer) -> Mapping[str, object]:
 def evaluation(source: Source) -> Source:
     """The same model without a plan, in evaluation mode, unobserved."""
     return replace(source, checkpointed=False, train=False, observed=False)
-
