@@ -96,6 +96,11 @@ class Subject {
   /// a compiler arranges each for itself. Then values are not compared to the bit, but with the
   /// reference engine. Set only for foreign subjects.
   virtual bool rounds_differently() const { return false; }
+  /// Whether a segment is a function that is differentiated as a whole, as in frameworks that
+  /// transform functions. It is then recomputed whenever its gradient is taken, whatever its layers
+  /// save, and gradients of what it takes are added up within it first. So where something is used
+  /// within a segment and outside, gradients are the same sums in another order.
+  virtual bool whole_segments() const { return false; }
   /// Whether the case that was run last is to be repeated from a fresh start, which shows state
   /// that leaks from case to case. Asked after its checkpointed run.
   virtual bool wants_fresh_repeat() const { return false; }

@@ -124,6 +124,7 @@ Hello read_hello(std::string_view text) {
   }
   // Their hashes tell numbers of other bits apart, and nothing else.
   if (differently) hello.observes.erase(Observable::recomputed_values);
+  fields.read("whole_segments", hello.whole_segments);
   fields.read("cases_per_shape", hello.cases_per_shape);
   if (hello.cases_per_shape < 1 || hello.cases_per_shape > kMostCasesPerShape) {
     fields.fail(fields.path("cases_per_shape"), fmt::format("1 to {}", kMostCasesPerShape),

@@ -61,6 +61,7 @@ bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record
                            Facts& facts) const {
   engine_facts(c, geometry, true, facts);
   measure_facts(c, geometry, plain, hello_.observes, facts);
+  if (hello_.whole_segments) save_in_every_layer(facts);
   return true;
 }
 

@@ -42,6 +42,7 @@ class ProcessSubject final : public Subject {
   bool may_vary() const override { return hello_.may_vary; }
   bool is_foreign() const override { return true; }
   bool rounds_differently() const override { return hello_.rounds == "differently"; }
+  bool whole_segments() const override { return hello_.whole_segments; }
   std::uint64_t cases_per_shape() const override { return hello_.cases_per_shape; }
   bool exports() const override { return hello_.exports; }
   bool wants_fresh_repeat() const override;

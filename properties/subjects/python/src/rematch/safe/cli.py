@@ -38,7 +38,7 @@ def _argument(text: str) -> tuple[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Raises SystemExit: 0 safe, 1 not safe, with a report, 2 a wrong argument."""
-    from rematch.__main__ import load
+    from rematch.place import load
 
     parser = argparse.ArgumentParser(
         prog="python -m rematch safe",
