@@ -123,7 +123,8 @@ class Framework(Subject):
         """Of the forward on whose behalf layers run."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        known = self.features | set(self.kinds) | ({"custom"} if self.modules else set())
+        known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
+        known |= set(self.kinds) | ({"custom"} if self.modules else set())
         return [f for f in features if f in known]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
