@@ -6,6 +6,7 @@ foreach(room engine properties)
     FILES_MATCHING PATTERN "*.h"
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
+    PATTERN "conform" EXCLUDE
     PATTERN "output" EXCLUDE
     PATTERN "emulator" EXCLUDE
     PATTERN "faults/support.h" EXCLUDE
@@ -25,6 +26,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/python/src/rematch
   PATTERN "__pycache__" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/properties/subjects/PROTOCOL.md
   ${PROJECT_SOURCE_DIR}/properties/subjects/protocol.schema.json
+  ${PROJECT_SOURCE_DIR}/properties/subjects/frameworks.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
 
 install(EXPORT rematchTargets NAMESPACE rematch::

@@ -1,7 +1,9 @@
 #include "properties/case/features.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "properties/case/policy.h"
@@ -308,6 +310,40 @@ std::vector<int> frozen_layers(const Case& c, const Geometry& geometry) {
 
 FeatureSet features_of(const Case& c, const Geometry& geometry) {
   return FeatureScan(c, geometry).run();
+}
+
+bool sums_across_segments(const Case& c, const Geometry& geometry) {
+  std::map<ValueRef, std::vector<int>, decltype([](const ValueRef& a, const ValueRef& b) {
+             return std::pair(a.layer, a.output) < std::pair(b.layer, b.output);
+           })>
+      values;
+  std::map<int, std::vector<int>> parameters;
+  for (int i = 0; i < static_cast<int>(c.layers.size()); ++i) {
+    values[geometry.live[static_cast<std::size_t>(i)].front()].push_back(i);
+    for (const ValueRef& v : c.layers[static_cast<std::size_t>(i)].from) values[v].push_back(i);
+    for (const int p : geometry.layer_parameters[static_cast<std::size_t>(i)]) {
+      parameters[p].push_back(i);
+    }
+  }
+  const auto crosses = [](const SegmentSpec& s, const std::vector<int>& uses) {
+    const auto inside = std::count_if(uses.begin(), uses.end(),
+                                      [&](int layer) { return s.begin <= layer && layer < s.end; });
+    return inside > 0 && inside < static_cast<std::ptrdiff_t>(uses.size());
+  };
+  std::vector<SegmentSpec> segments = segments_of(c);
+  while (!segments.empty()) {
+    const SegmentSpec segment = std::move(segments.back());
+    segments.pop_back();
+    for (const auto& [value, uses] : values) {
+      if (crosses(segment, uses)) return true;
+    }
+    for (const auto& [parameter, uses] : parameters) {
+      // Two summands have one order.
+      if (uses.size() > 2 && crosses(segment, uses)) return true;
+    }
+    segments.insert(segments.end(), segment.nested.begin(), segment.nested.end());
+  }
+  return false;
 }
 
 }  // namespace rematch

@@ -130,13 +130,13 @@ void SubjectChoice::add_options(CLI::App& command) {
       .add_option(
           "--limit", limit,
           "Longest that one run of a subject in another process may take, or on a device one case "
-          "(default 60s)")
+          "(default 60s; 600s for a subject that compiles its models)")
       ->type_name("TIME");
 }
 
 ProcessLimits SubjectChoice::limits() const {
   ProcessLimits limits;
-  if (!limit.empty()) limits.run_seconds = parse_duration(limit);
+  if (!limit.empty()) limits.run_seconds = limits.compiling_run_seconds = parse_duration(limit);
   return limits;
 }
 

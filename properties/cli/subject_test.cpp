@@ -165,8 +165,8 @@ TEST_CASE("a subject that cannot be judged is a mistake in the call") {
   };
   refused("'no-such-program at all'", "exit status 127");
   refused("nobody", "or a command of at least two words");
-  refused("pytorch:both", "reentrant, non_reentrant, fsdp or composable expected");
-  refused("pytorch", "ci/setup --frameworks pytorch",
+  refused("pytorch:both", "no subject named \"pytorch:both\"; known:");
+  refused("pytorch:fsdp", "ci/setup --frameworks pytorch`, or name yours in REMATCH_PYTHON_PYTORCH",
           "env -u REMATCH_PYTHON XDG_CACHE_HOME=/none ");
   CHECK(run("serve", folder.path()).status == 2);
 }

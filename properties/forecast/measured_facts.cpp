@@ -146,4 +146,18 @@ void measure_facts(const Case& c, const Geometry& geometry, const Record& plain,
   if (observed.contains(Observable::computations)) measurement.measure_computations();
 }
 
+void save_in_every_layer(Facts& facts) {
+  facts.saved_tensors.clear();
+  facts.own_bytes.clear();
+  for (LayerFacts& f : facts.layers) {
+    f.identity = f.aliases_operand = false;
+    f.ops = std::max(f.ops, 1);
+    f.backward = BackwardUse::pointwise;
+    f.first_saved = f.first_own = static_cast<int>(facts.saved_tensors.size());
+    f.saved = f.own = 1;
+    facts.saved_tensors.push_back({What::own, 0, SavedTensorFact::When::always, 0});
+    facts.own_bytes.push_back(1);
+  }
+}
+
 }  // namespace rematch

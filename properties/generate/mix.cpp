@@ -46,9 +46,8 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   return c;
 }
 
-}  // namespace
-
-Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
+/// The first case of those with shape number `index`.
+Case draw_shape(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
   FeatureSet found;
   // The parts do most of it: what is left is drawn again.
   constexpr std::uint64_t kAttempts = 1000;
@@ -67,6 +66,17 @@ Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope
   });
   throw std::invalid_argument("[generate] no case of the " + std::string(to_string(mix)) +
                               " mix does without:" + missing);
+}
+
+}  // namespace
+
+Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
+  Case c = draw_shape(mix, seed, index / scope.cases_per_shape, scope);
+  if (index % scope.cases_per_shape == 0) return c;
+  // No shape draws from this stream.
+  constexpr std::uint64_t kSeeds = std::uint64_t{1} << 63U;
+  c.seed = DrawSource(seed, index | kSeeds, scope).word();
+  return c;
 }
 
 }  // namespace rematch

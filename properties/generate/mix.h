@@ -21,13 +21,14 @@ enum class Mix : std::uint8_t {
 
 std::string_view to_string(Mix mix);
 
-/// The fraction of the mix's cases with features of `within`, at least, that have the feature; 0
+/// The fraction of the mix's cases with features of `scope`, at least, that have the feature; 0
 /// where nothing is promised.
 double floor(Mix mix, Feature feature, const Scope& scope = everything());
 
-/// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine.
-/// The case is valid, has features of `within` only, and without checkpointing its loss requires
-/// grad. Throws std::invalid_argument that names the missing features when `within` allows no case
+/// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine. Of
+/// each `scope.cases_per_shape` cases all but the first differ from that one in their seed alone.
+/// The case is valid, has features of `scope` only, and without checkpointing its loss requires
+/// grad. Throws std::invalid_argument that names the missing features when `scope` allows no case
 /// of the mix.
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index,
                    const Scope& scope = everything());

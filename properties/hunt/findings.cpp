@@ -61,8 +61,8 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
       return false;
     }
   };
-  Finding finding{violating.violation, violating.index, violating.c, violating.c, 1,
-                  violating.known};
+  Finding finding{violating.violation, violating.index, violating.c,
+                  violating.c,         violating.count, violating.known};
   finding.smallest = shrink(violating.c, still_fails, options.shrink, scope_of(subject));
   // A case that violates only in its worker (state shared between threads, say) does not do so
   // here: then the violation that was seen stands, for the case as it was.
@@ -98,7 +98,7 @@ std::vector<Finding> group(std::vector<Finding> all) {
     if (known == groups.end()) {
       groups.push_back(std::move(f));
     } else {
-      ++known->count;
+      known->count += f.count;
     }
   }
   std::sort(groups.begin(), groups.end(), comes_before);
@@ -111,7 +111,7 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
                                 std::string& error) {
   std::vector<Finding> findings;
   for (const ViolatingCase& v : violating) {
-    findings.push_back({v.violation, v.index, v.c, v.c, 1, v.known});
+    findings.push_back({v.violation, v.index, v.c, v.c, v.count, v.known});
   }
   std::mutex mutex;
   std::condition_variable changed;

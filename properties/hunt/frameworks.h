@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rematch {
 
@@ -13,14 +15,37 @@ namespace rematch {
 std::optional<std::filesystem::path> beside_program(std::string_view installed,
                                                     std::string_view in_sources);
 
-/// The command that starts the adapter of a framework: "pytorch", or "pytorch:reentrant" for one of
-/// its variants. nullopt for other names. The framework's Python is $REMATCH_PYTHON, else the one
+/// What the harness knows of frameworks: properties/subjects/frameworks.json.
+struct Frameworks {
+  /// An adapter that can be judged, and the Python environment that it needs.
+  struct Subject {
+    std::string environment;
+    /// Of `python -m rematch`: "pytorch --variant reentrant".
+    std::string arguments;
+    /// What its processes are started with.
+    std::map<std::string, std::string> variables;
+  };
+  /// By name: "pytorch", "pytorch:reentrant".
+  std::map<std::string, Subject, std::less<>> subjects;
+};
+
+/// Throws std::invalid_argument with the file's name, the place and what was expected there.
+Frameworks load_frameworks(const std::filesystem::path& file);
+
+/// The list that comes with the program, read once; empty where there is none.
+const Frameworks& known_frameworks();
+
+/// The variable that chooses the Python of an environment: "REMATCH_PYTHON_MLX".
+std::string python_variable(std::string_view environment);
+
+/// The command that starts the adapter of a framework, by its name in known_frameworks(); nullopt
+/// for other names. The Python is that of python_variable(), else $REMATCH_PYTHON, else the one
 /// that `ci/setup --frameworks` made. Throws std::invalid_argument that says what to do when there
-/// is none, or when the framework has no such variant.
+/// is none.
 std::optional<std::string> framework_command(std::string_view name);
 
-/// The profile that comes with the program for a subject of framework_command(). nullopt for
-/// others.
+/// The profile that comes with the program for a subject of known_frameworks(): its own, or that of
+/// the name before the colon. nullopt for others.
 std::optional<std::filesystem::path> framework_profile(std::string_view name);
 
 }  // namespace rematch

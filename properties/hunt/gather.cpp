@@ -39,6 +39,7 @@ class Gathering {
     w.geometry = validate(c_);
     Evidence e{c_, w.geometry, w.forecast, subject_.observes(), w.plain, w.checkpointed};
     e.rounds_differently = subject_.rounds_differently();
+    e.sums_differently = subject_.whole_segments() && sums_across_segments(c_, w.geometry);
     // A crash must not leave an earlier case's record for this one's.
     w.plain.clear();
     w.checkpointed.clear();
@@ -115,7 +116,8 @@ class Gathering {
       if (!run_once("repeated run", request, workspace_.repeat, e)) return;
       e.repeat = &workspace_.repeat;
     }
-    if (subject_.rounds_differently() || (subject_.is_foreign() && wanted(Extra::reference, e))) {
+    if (e.rounds_differently || e.sums_differently ||
+        (subject_.is_foreign() && wanted(Extra::reference, e))) {
       std::shared_ptr<Subject>& engine = workspace_.engine;
       if (!engine) engine = std::make_shared<EngineSubject>();
       const auto frozen = frozen_layers(c_, workspace_.geometry);

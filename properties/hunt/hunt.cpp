@@ -25,8 +25,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Cases that a worker takes at once: enough to make the shared counter cheap, few enough that
-/// stopping is prompt.
-constexpr std::uint64_t kChunk = 8;
+/// stopping is prompt. Cases of one shape stay together, so that no two workers compile it.
+std::uint64_t chunk_of(const Scope& scope) {
+  constexpr std::uint64_t kChunk = 8;
+  return scope.cases_per_shape > 1 ? scope.cases_per_shape : kChunk;
+}
 
 /// What the workers share. Chunks are handed out in order and every chunk handed out is finished,
 /// unless an earlier one ended the hunt; tallies are added up in order too, up to that one. So the
@@ -136,7 +139,7 @@ class Campaign {
     if (is_over()) return std::nullopt;
     const std::lock_guard lock(mutex_);
     if (options_.seconds && elapsed() >= *options_.seconds) return std::nullopt;
-    if (options_.cases && next_ * kChunk >= *options_.cases) return std::nullopt;
+    if (options_.cases && next_ * chunk_of(scope_) >= *options_.cases) return std::nullopt;
     return next_++;
   }
 
@@ -151,7 +154,8 @@ class Campaign {
   }
 
   void run_chunk(std::uint64_t chunk, Worker& worker) {
-    CaseRange cases{chunk * kChunk, (chunk + 1) * kChunk};
+    const std::uint64_t size = chunk_of(worker.scope());
+    CaseRange cases{chunk * size, (chunk + 1) * size};
     if (options_.cases) cases.end = std::min(cases.end, *options_.cases);
     // A chunk behind the one that ended the hunt does not count.
     Tally tally;
@@ -163,7 +167,9 @@ class Campaign {
       failure = std::current_exception();
     }
     judged_.fetch_add(tally.cases, std::memory_order_relaxed);
-    violations_.fetch_add(tally.violating.size(), std::memory_order_relaxed);
+    violations_.fetch_add(
+        std::accumulate(tally.first_violated.begin(), tally.first_violated.end(), std::uint64_t{0}),
+        std::memory_order_relaxed);
     for (const ViolatingCase& violating : tally.violating) say(violating);
     if (!failure) return commit(chunk, std::move(tally));
     {
@@ -252,9 +258,11 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
     const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
     const auto cases = static_cast<double>(tally.cases - tally.not_judged);
     const double share = found / cases;
-    // Five standard deviations below the promise: chance alone does not come so far.
+    // Five standard deviations below the promise: chance alone does not come so far. Cases of one
+    // shape have a feature together.
     const double expected = promised * cases;
-    if (found >= expected - 5 * std::sqrt(expected)) return;
+    const auto together = static_cast<double>(scope.cases_per_shape);
+    if (found >= expected - 5 * std::sqrt(expected * together)) return;
     shortfalls.push_back(fmt::format(
         "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
         to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
@@ -312,6 +320,7 @@ HuntResult hunt(const HuntOptions& options) {
   result.why_not_judged = total.why_not_judged;
   result.verdicts = total.verdicts;
   result.first_violated = total.first_violated;
+  result.violated = total.violated;
   result.record_hash = total.record_hash;
   result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();

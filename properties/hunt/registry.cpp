@@ -33,9 +33,8 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
 }
 
 std::vector<std::string> subject_names() {
-  std::vector<std::string> names{
-      "engine",       "pytorch",           "pytorch:reentrant", "pytorch:non_reentrant",
-      "pytorch:fsdp", "pytorch:composable"};
+  std::vector<std::string> names{"engine"};
+  for (const auto& [name, subject] : known_frameworks().subjects) names.push_back(name);
   for (const Fault& fault : faults()) {
     if (fault.runs()) names.push_back("engine:" + std::string(fault.id));
   }

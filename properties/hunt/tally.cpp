@@ -20,7 +20,9 @@ void Tally::add(Tally next, std::size_t kept_per_law) {
     if (known[*found.known] == 0) known_cases.push_back(std::move(found));
   }
   for (const auto& [entry, count] : next.known) known[entry] += count;
-  std::vector<std::uint64_t> kept = first_violated;
+  for (const auto& [by, count] : next.violated) violated[by] += count;
+  std::vector<std::uint64_t> kept(laws().size());
+  for (const ViolatingCase& v : violating) ++kept[index_of(*find_law(v.violation.law))];
   for (ViolatingCase& found : next.violating) {
     const std::size_t law = index_of(*find_law(found.violation.law));
     if (kept[law]++ < kept_per_law) violating.push_back(std::move(found));

@@ -1,5 +1,6 @@
 #include "properties/hunt/worker.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -75,13 +76,33 @@ class LocalWorker final : public Worker {
     const FeatureSet features = features_of(c, workspace_.geometry);
     features.for_each(
         [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });
+    for (const Violation& violation : verdicts.violations) {
+      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
+      ++tally.violated[{index_of(*find_law(violation.law)), entry.value_or(kUnexplained)}];
+    }
     if (verdicts.kept()) return;
     if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
-      tally.violating.push_back({index, c, *violation});
+      note_violating({index, c, *violation}, tally);
       ++tally.first_violated[index_of(*find_law(violation->law))];
     } else {
       note_known(index, c, features, verdicts, tally);
     }
+  }
+
+  void note_violating(ViolatingCase found, Tally& tally) const {
+    const auto same = [&](const ViolatingCase& before) {
+      Case c = before.c;
+      c.seed = found.c.seed;
+      return before.violation.law == found.violation.law && c == found.c;
+    };
+    if (scope_.cases_per_shape > 1) {
+      const auto first = std::find_if(tally.violating.begin(), tally.violating.end(), same);
+      if (first != tally.violating.end()) {
+        ++first->count;
+        return;
+      }
+    }
+    tally.violating.push_back(std::move(found));
   }
 
   /// A case counts once for each entry that explains a violation of it.

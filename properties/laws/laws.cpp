@@ -62,10 +62,16 @@ bool has(const Evidence& e, Extra extra) {
   return false;
 }
 
+bool follows_gradients(const Law& law) {
+  return !law.reads.contains(Observable::outputs) && !law.reads.contains(Observable::losses) &&
+         !law.reads.contains(Observable::buffers);
+}
+
 Verdict judge_one(const Law& law, const Evidence& e, std::vector<Violation>& violations) {
   if (!e.observed.contains_all(law.reads)) return Verdict::not_observed;
   if (e.failed() && !law.judges_failures) return Verdict::not_applicable;
-  bool complete = !(law.compares_values && e.rounds_differently && e.reference == nullptr);
+  const bool has_bits = !e.rounds_differently && !(e.sums_differently && follows_gradients(law));
+  bool complete = !law.compares_values || has_bits || e.reference != nullptr;
   law.extras.for_each([&](Extra extra) { complete = complete && has(e, extra); });
   if (!complete || (law.applies != nullptr && !law.applies(e))) return Verdict::not_applicable;
   std::optional<Violation> violation;

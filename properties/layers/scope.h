@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -13,8 +14,9 @@ struct Scope {
   /// All that the harness knows of: everything but custom layers.
   Scope() : Scope(FeatureSet::all()) {}
   // Implicit: a set of features is a scope without custom layers.
-  Scope(const FeatureSet& allowed, std::vector<const CustomLayer*> own = {})
-      : features(allowed), custom(std::move(own)) {
+  Scope(const FeatureSet& allowed, std::vector<const CustomLayer*> own = {},
+        std::uint64_t per_shape = 1)
+      : features(allowed), custom(std::move(own)), cases_per_shape(per_shape) {
     if (custom.empty()) features.erase(Feature::custom);
     if (!features.contains(Feature::custom)) custom.clear();
   }
@@ -22,6 +24,9 @@ struct Scope {
   FeatureSet features;
   /// The layers of the subject's own, for layers of kind custom.
   std::vector<const CustomLayer*> custom;
+  /// So many cases in succession, at least 1, have the same model, plan and protocol, and differ in
+  /// their seed alone: for subjects that compile every new model.
+  std::uint64_t cases_per_shape = 1;
 
   /// No case can have anything that is not in here, but for custom layers if there are none.
   bool allows_all() const {

@@ -78,6 +78,9 @@ class Subject {
   virtual FeatureSet implements() const { return FeatureSet::all(); }
   /// Layers of the subject's own that cases may have, in layers of kind custom.
   virtual std::vector<const CustomLayer*> custom_layers() const { return {}; }
+  /// How many cases in succession are to have the same model, plan and protocol, at least 1. More
+  /// than 1 if a new model costs much more than new numbers, because it is compiled.
+  virtual std::uint64_t cases_per_shape() const { return 1; }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
     return Observables::all().without(
@@ -93,6 +96,11 @@ class Subject {
   /// a compiler arranges each for itself. Then values are not compared to the bit, but with the
   /// reference engine. Set only for foreign subjects.
   virtual bool rounds_differently() const { return false; }
+  /// Whether a segment is a function that is differentiated as a whole, as in frameworks that
+  /// transform functions. It is then recomputed whenever its gradient is taken, whatever its layers
+  /// save, and gradients of what it takes are added up within it first. So where something is used
+  /// within a segment and outside, gradients are the same sums in another order.
+  virtual bool whole_segments() const { return false; }
   /// Whether the case that was run last is to be repeated from a fresh start, which shows state
   /// that leaks from case to case. Asked after its checkpointed run.
   virtual bool wants_fresh_repeat() const { return false; }
@@ -122,7 +130,7 @@ class Subject {
 };
 
 inline Scope scope_of(const Subject& subject) {
-  return {subject.implements(), subject.custom_layers()};
+  return {subject.implements(), subject.custom_layers(), subject.cases_per_shape()};
 }
 
 }  // namespace rematch

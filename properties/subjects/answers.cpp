@@ -18,6 +18,7 @@ constexpr int kMostNesting = 10;
 constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 constexpr std::size_t kMostVersions = 64;
 constexpr std::size_t kMostLayers = 1024;
+constexpr std::uint64_t kMostCasesPerShape = 4096;
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestScript = std::size_t{1} << 20;
 constexpr std::size_t kLongestText = std::size_t{1} << 16;
@@ -123,6 +124,12 @@ Hello read_hello(std::string_view text) {
   }
   // Their hashes tell numbers of other bits apart, and nothing else.
   if (differently) hello.observes.erase(Observable::recomputed_values);
+  fields.read("whole_segments", hello.whole_segments);
+  fields.read("cases_per_shape", hello.cases_per_shape);
+  if (hello.cases_per_shape < 1 || hello.cases_per_shape > kMostCasesPerShape) {
+    fields.fail(fields.path("cases_per_shape"), fmt::format("1 to {}", kMostCasesPerShape),
+                std::to_string(hello.cases_per_shape));
+  }
   fields.read("exports", hello.exports);
   fields.read("files", hello.files);
   fields.finish();

@@ -25,7 +25,11 @@ struct Hello {
   bool may_vary = false;
   /// "equal" or "differently": how the plain and the checkpointed run round.
   std::string rounds = "equal";
+  /// Subject::whole_segments().
+  bool whole_segments = false;
   bool exports = false;
+  /// How many cases in succession are to have the same model, plan and protocol.
+  std::uint64_t cases_per_shape = 1;
   /// Large arrays may be passed by file.
   bool files = false;
 };

@@ -47,6 +47,10 @@ void ProcessSubject::start() {
   }
 }
 
+double ProcessSubject::run_seconds() const {
+  return hello_.cases_per_shape > 1 ? limits_.compiling_run_seconds : limits_.run_seconds;
+}
+
 /// Where large arrays of another case go; nullptr if the subject reads no files.
 ArrayFile* ProcessSubject::fresh_files() {
   large_.clear();
@@ -57,6 +61,7 @@ bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record
                            Facts& facts) const {
   engine_facts(c, geometry, true, facts);
   measure_facts(c, geometry, plain, hello_.observes, facts);
+  if (hello_.whole_segments) save_in_every_layer(facts);
   return true;
 }
 
@@ -73,7 +78,7 @@ std::string ProcessSubject::export_script(const Case& c, const Geometry& geometr
   const std::uint64_t id = next_id_++;
   return read_export_answer(
       process_->exchange(export_message(id, c, geometry, finding, fresh_files()),
-                         ChildProcess::Seconds(limits_.run_seconds), "exporting"),
+                         ChildProcess::Seconds(run_seconds()), "exporting"),
       id, hello_.name);
 }
 
@@ -111,7 +116,7 @@ void ProcessSubject::run_once(const Case& c, const Geometry& geometry, const Run
   const std::string text =
       run_message(id, c, geometry, request, same_case, same_case ? nullptr : fresh_files());
   const std::string_view what = request.checkpointed ? "the checkpointed run" : "the plain run";
-  read_run_answer(process_->exchange(text, ChildProcess::Seconds(limits_.run_seconds), what), id,
+  read_run_answer(process_->exchange(text, ChildProcess::Seconds(run_seconds()), what), id,
                   hello_.name, c, geometry, before_ ? &*before_ : nullptr, record);
   if (!request.checkpointed && record.error) {
     // There is nothing to compare a checkpointed run with.

@@ -18,6 +18,8 @@ class ChildProcess;
 struct ProcessLimits {
   double start_seconds = 300;
   double run_seconds = 60;
+  /// In place of run_seconds for a subject that compiles every new model (cases_per_shape).
+  double compiling_run_seconds = 600;
   /// One case in so many is repeated in a fresh process; 0: none is.
   std::uint64_t cases_per_fresh_repeat = 4096;
 };
@@ -40,6 +42,8 @@ class ProcessSubject final : public Subject {
   bool may_vary() const override { return hello_.may_vary; }
   bool is_foreign() const override { return true; }
   bool rounds_differently() const override { return hello_.rounds == "differently"; }
+  bool whole_segments() const override { return hello_.whole_segments; }
+  std::uint64_t cases_per_shape() const override { return hello_.cases_per_shape; }
   bool exports() const override { return hello_.exports; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
@@ -51,6 +55,7 @@ class ProcessSubject final : public Subject {
 
  private:
   void start();
+  double run_seconds() const;
   ArrayFile* fresh_files();
   void run_once(const Case& c, const Geometry& geometry, const RunRequest& request, Record& record);
 

@@ -143,6 +143,18 @@ TEST_CASE("a subject that rounds differently is not asked for hashes of recomput
   CHECK(subject.observes() == Observables{Observable::outputs});
 }
 
+TEST_CASE("a subject that compiles has more time for a run, and its cases share their shapes") {
+  const ProcessLimits limits{.run_seconds = 0.2, .compiling_run_seconds = 0.3};
+  const std::string compiling =
+      R"({"hello":{"protocol":1,"name":"x","implements":["linear"],"observes":[],)"
+      R"("cases_per_shape":50}})";
+  CHECK(scope_of(ProcessSubject(script(":", compiling))).cases_per_shape == 50);
+  const std::string hanging = "cat <&3 >/dev/null";
+  CHECK_THAT(thrown_by(script(hanging, compiling), limits),
+             ContainsSubstring("no answer within 0.3 s"));
+  CHECK_THAT(thrown_by(script(hanging), limits), ContainsSubstring("no answer within 0.2 s"));
+}
+
 TEST_CASE("answers that are none are refused with what was expected") {
   const auto refused = [](const std::string& then, const std::string& message) {
     INFO(then);
@@ -196,6 +208,9 @@ TEST_CASE("a process that does not say hello as it should is refused before anyt
           "unknown field \"hobby\"");
   refused(R"({"hello":{"protocol":1,"name":"x","implements":[],"observes":[],"rounds":"up"}})",
           "hello.rounds: expected \"equal\" or \"differently\"");
+  refused(
+      R"({"hello":{"protocol":1,"name":"x","implements":[],"observes":[],"cases_per_shape":0}})",
+      "hello.cases_per_shape: expected 1 to 4096, got 0");
 }
 
 }  // namespace rematch

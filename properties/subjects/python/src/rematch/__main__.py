@@ -10,6 +10,7 @@ from rematch.protocol import Subject, serve
 
 ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
+    "mlx": "rematch.adapters.mlx",
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
     "transformers": "rematch.adapters.transformers",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +12,17 @@ from pathlib import Path
 PROGRAM = Path(__file__).parent / "_program" / "bin" / "rematch"
 
 
+def _is_here(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        # Of "mlx.core" there is not even "mlx".
+        return False
+
+
 def main() -> None:
-    """Becomes the program. Its subject `pytorch` runs in this interpreter, if PyTorch is installed
-    here; otherwise the program looks for one that `ci/setup --frameworks` made.
+    """Becomes the program. Subjects whose framework is installed here run in this interpreter; for
+    others the program looks for one that `ci/setup --frameworks` made.
 
     Raises SystemExit with a sentence where the package was installed without the program.
     """
@@ -21,8 +31,13 @@ def main() -> None:
             f"{PROGRAM} is missing: this is the package alone. To install it with the program, run "
             "`pip install .` in the root of the sources"
         )
-    if not os.environ.get("REMATCH_PYTHON") and find_spec("torch") is not None:
-        os.environ["REMATCH_PYTHON"] = sys.executable
+    if not os.environ.get("REMATCH_PYTHON"):
+        frameworks = PROGRAM.parent.parent / "share" / "rematch" / "frameworks.json"
+        known = json.loads(frameworks.read_text())["environments"]
+        for name, environment in known.items():
+            if _is_here(environment["module"]):
+                chosen = "REMATCH_PYTHON_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+                os.environ.setdefault(chosen, sys.executable)
     os.execv(PROGRAM, sys.argv)
 
 

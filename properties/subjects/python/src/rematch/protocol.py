@@ -72,6 +72,11 @@ class Subject:
     rounds: str = "equal"
     """ "differently": the plain and the checkpointed run may round the same numbers differently,
     because each is compiled for itself."""
+    whole_segments: bool = False
+    """Whether segments are differentiated as functions, as a whole: see PROTOCOL.md."""
+    cases_per_shape: int = 1
+    """So many cases in succession differ in their seed alone. More than 1 for a framework that
+    compiles every new model, and runs one again much faster."""
     exports: bool = False
     """Whether export() is defined."""
     layers: Sequence[str] = ()
@@ -139,6 +144,8 @@ class _Session:
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
             "rounds": subject.rounds,
+            "whole_segments": subject.whole_segments,
+            "cases_per_shape": subject.cases_per_shape,
             "exports": subject.exports,
             "layers": list(subject.layers),
             "files": subject.files,

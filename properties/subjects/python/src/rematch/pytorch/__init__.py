@@ -125,7 +125,7 @@ class TorchSubject(Subject):
         watch = Watch(record)
         if self._observe == "all":
             watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
-        model = TorchModel(request, self._wired[1], watch, self._checkpoint, custom=self._custom)
+        model = self._model(request, self._wired[1], watch)
         memory.belongs_to_model(model.all_tensors())
         failed = False
         try:
@@ -145,6 +145,9 @@ class TorchSubject(Subject):
         # Only PyTorch's own keeps what its documentation promises.
         if self._own and request.checkpointed:
             self._keep_promise(request.case, record)
+
+    def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
+        return TorchModel(request, wirings, watch, self._checkpoint, custom=self._custom)
 
     def _keep_promise(self, case: Case, record: Record) -> None:
         kept = contract.promise_of(case.seed, often=self._observe == "all")

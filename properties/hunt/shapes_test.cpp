@@ -1,0 +1,136 @@
+// Hunts of a subject that compiles: many cases have the same shape, and differ in their seed.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "properties/case/json.h"
+#include "properties/generate/mix.h"
+#include "properties/hunt/hunt.h"
+#include "properties/hunt/testing/equal_results.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+using namespace testing;
+
+constexpr std::uint64_t kPerShape = 20;
+
+std::string shape_of(Case c) {
+  c.seed = 0;
+  return to_json(c);
+}
+
+bool drops(const Case& c) {
+  return std::any_of(c.layers.begin(), c.layers.end(),
+                     [](const LayerSpec& l) { return l.kind == layer_kind("dropout"); });
+}
+
+/// What has been compiled, by all subjects of a hunt.
+struct Compilations {
+  std::mutex mutex;
+  std::map<std::string, std::set<const void*>> by;
+};
+
+/// An engine that notes which shapes it compiles. With a fault, it counts a run too many where
+/// something is dropped and the seed is odd.
+class Compiling final : public Subject {
+ public:
+  explicit Compiling(Compilations& seen, bool faulty = false) : seen_(seen), faulty_(faulty) {}
+  std::string_view name() const override { return "compiling"; }
+  std::uint64_t cases_per_shape() const override { return kPerShape; }
+  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
+           Record& record) override {
+    {
+      const std::lock_guard lock(seen_.mutex);
+      seen_.by[shape_of(c)].insert(this);
+    }
+    engine_.run(c, geometry, request, record);
+    const bool wrong = faulty_ && request.checkpointed && drops(c) && c.seed % 2 == 1;
+    if (wrong && !record.executions.empty()) ++record.executions[0].count;
+  }
+
+ private:
+  Compilations& seen_;
+  bool faulty_;
+  EngineSubject engine_;
+};
+
+HuntOptions hunt_of(Compilations& seen, bool faulty, std::uint64_t cases, int jobs = 2) {
+  HuntOptions options;
+  options.seed = 31;
+  options.cases = cases;
+  options.jobs = jobs;
+  options.keep_going = true;
+  options.make_subject = [&seen, faulty] { return std::make_unique<Compiling>(seen, faulty); };
+  return options;
+}
+
+Scope of_shapes(std::uint64_t per_shape) { return {FeatureSet::all(), {}, per_shape}; }
+
+}  // namespace
+
+TEST_CASE("cases of one shape differ in their seed alone") {
+  const Scope scope = of_shapes(kPerShape);
+  std::set<std::uint64_t> seeds;
+  for (std::uint64_t i = 0; i < 60 * kPerShape; ++i) {
+    Case c = generate_case(Mix::wide, 5, i, scope);
+    const Case first = generate_case(Mix::wide, 5, i / kPerShape);
+    seeds.insert(c.seed);
+    if (i % kPerShape == 0) CHECK(c == first);
+    c.seed = first.seed;
+    CHECK(c == first);
+  }
+  CHECK(seeds.size() == 60 * kPerShape);
+}
+
+TEST_CASE("no two workers of a hunt compile the same shape") {
+  Compilations seen;
+  const HuntResult result = hunt(hunt_of(seen, false, 60 * kPerShape + 7));
+  CHECK(result.cases == 60 * kPerShape + 7);
+  CHECK(result.findings.empty());
+  std::size_t shared = 0;
+  for (const auto& [shape, subjects] : seen.by) shared += subjects.size() - 1;
+  // One of few layers may be drawn twice.
+  CHECK(seen.by.size() > 50);
+  CHECK(shared <= 61 - seen.by.size());
+}
+
+TEST_CASE("few shapes do not make a feature seem rarer than was promised") {
+  Compilations seen;
+  const HuntResult result = hunt(hunt_of(seen, false, 2000));
+  CHECK(result.shortfalls.empty());
+}
+
+TEST_CASE("cases of one shape that violate one law are shrunk once, and all of them count") {
+  Compilations seen;
+  const HuntResult one = hunt(hunt_of(seen, true, 30 * kPerShape, 1));
+  REQUIRE_FALSE(one.findings.empty());
+  std::uint64_t counted = 0;
+  for (const Finding& f : one.findings) counted += f.count;
+  CHECK(counted == one.violations());
+  CHECK(one.violations() > 3 * kPerShape);
+  // Violating seeds are odd, so of about half of the cases of a shape.
+  const Finding& most = one.findings.front();
+  CHECK(most.count > 5);
+  check_equal(one, hunt(hunt_of(seen, true, 30 * kPerShape, 3)));
+}
+
+TEST_CASE("shapes that violate a law are shrunk up to the limit, however many cases they have") {
+  Compilations seen;
+  HuntOptions options = hunt_of(seen, true, 30 * kPerShape);
+  options.shrunk_per_law = 2;
+  const HuntResult result = hunt(options);
+  std::set<std::uint64_t> shapes;
+  for (const Finding& f : result.findings) shapes.insert(f.index / kPerShape);
+  std::uint64_t counted = 0;
+  for (const Finding& f : result.findings) counted += f.count;
+  // Two shapes, of which some twenty cases violate the law.
+  CHECK(shapes.size() <= 2);
+  CHECK(counted > 10);
+  CHECK(counted < 2 * kPerShape);
+}
+
+}  // namespace rematch

@@ -1,0 +1,265 @@
+"""Answers `export` requests: a script that shows a finding in the framework alone.
+
+Several are written, from short to faithful, and each is run by itself; the first that shows the
+finding is the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rematch.adapters.source import Source, parameter_names
+from rematch.protocol import Request, Unsupported
+
+if TYPE_CHECKING:
+    from rematch.adapters.framework import Framework
+
+FEW = 16
+"""So many numbers are written out; more are drawn where that shows the same."""
+MOST = 2048
+_SECONDS = 40
+"""An export takes no longer; the harness waits for 60 seconds."""
+
+_GRADIENTS = "gradient of "
+ASPECTS: dict[str, tuple[str, ...]] = {
+    "errors": ("error",),
+    "executions": ("runs of ",),
+    "dropout-masks": (_GRADIENTS, "output ", "random state"),
+    "outputs": ("output ",),
+    "losses": ("loss", "output "),
+    "rng-after-forward": ("random state",),
+    "rng-after-backward": ("random state",),
+    "rng-after-step": ("random state",),
+    "absent-gradients": (_GRADIENTS,),
+    "input-gradients": ("gradient of x",),
+    "parameter-gradients": (_GRADIENTS,),
+    "buffers-after-step": ("state of ",),
+    "parameters-after-step": (_GRADIENTS,),
+    "reevaluation": (_GRADIENTS, "state of "),
+}
+"""What differs in a script for a finding of each law."""
+
+# Scripts have none.
+_ANNOTATION = re.compile(r"(?<=\w): (Any|bool|int|str|list\[Any\])(?=[,)])| -> [\w.\[\], ]+(?=:\n)")
+
+_TAIL = """\
+plain_results, results = run(plain), run(checkpointed)
+different = []
+for name, expected in plain_results.items():
+    got = results[name]
+    print(f"{name}\\n  plain         {expected}\\n  checkpointed  {got}")
+    if not np.array_equal(expected, got):
+        different.append(name)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)
+"""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a script is written: with the case's own numbers (`exact`) or such as are drawn with
+    `seed`; so many forwards one after the other; with counts of what runs."""
+
+    seed: int = 0
+    exact: bool = False
+    forwards: int = 1
+    counts: bool = False
+
+
+def export(framework: Framework, request: Request, finding: str) -> str:
+    """Raises Unsupported with a sentence where no script shows the finding."""
+    law = finding.partition(":")[0].strip()
+    law = law if law in ASPECTS else ""
+    parts = dict(re.findall(r"^(\w+): (.*)$", finding, re.MULTILINE))
+    if finding.strip() and not law:
+        raise Unsupported("what the law compares does not show in the results of two runs")
+    deadline = time.monotonic() + _SECONDS
+    for style in _styles(request, law):
+        try:
+            script = _Script(framework, request, style).text(finding)
+        except OverflowError:
+            continue
+        if not law:
+            return script
+        if _shows(script, law, parts, deadline):
+            return script
+    raise Unsupported("no script was found that shows it in the framework alone")
+
+
+def _styles(request: Request, law: str) -> Iterator[Style]:
+    style = Style(counts=law == "executions")
+    protocol = request.case.protocol
+    for forwards in (1, 2) if protocol.steps * protocol.microbatches > 1 else (1,):
+        for seed in range(3):
+            yield replace(style, seed=seed, forwards=forwards)
+        yield replace(style, exact=True, forwards=forwards)
+
+
+def _shows(script: str, law: str, parts: dict[str, str], deadline: float) -> bool:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise Unsupported(f"no script was found within {_SECONDS} seconds")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "script.py"
+        path.write_text(script)
+        try:
+            ended = subprocess.run(
+                [sys.executable, str(path)], capture_output=True, text=True, timeout=left
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    if law == "errors":
+        return ended.returncode == 1 and "DIFFERENT: error" in ended.stdout
+    last = ended.stdout.rstrip().rpartition("\n")[2]
+    names = last.removeprefix("DIFFERENT: ").split(", ") if last.startswith("DIFF") else []
+    if law == "executions":
+        layer = re.search(r"layer (\d+)", parts.get("at", ""))
+        name = f"runs of layer {layer[1]}" if layer else "runs of "
+        return (
+            f"{name}\n" in ended.stdout and f"  checkpointed  {parts.get('got')}\n" in ended.stdout
+        )
+    return any(name.startswith(aspect) for name in names for aspect in ASPECTS[law])
+
+
+class _Script:
+    def __init__(self, framework: Framework, request: Request, style: Style) -> None:
+        self._framework, self._request, self._style = framework, request, style
+        case, model = request.case, request.model
+        train = case.protocol.train
+        self._plain, self._checkpointed = (
+            Source(
+                framework,
+                case,
+                model,
+                checkpointed,
+                train,
+                style.counts,
+                request.detached_layers if not checkpointed else frozenset(),
+                name,
+            )
+            for name, checkpointed in (("plain", False), ("checkpointed", True))
+        )
+        self._names = parameter_names(case, model)
+        self._modules = self._plain.modules()
+        self._random = np.random.default_rng(style.seed)
+
+    def text(self, finding: str) -> str:
+        framework = self._framework
+        arrays = self._request.arrays
+        data = [f"x = {self._array(arrays.inputs[0])}"]
+        data.append(f"target = {self._array(arrays.targets[0], free=False)}")
+        for name, info, array in zip(
+            self._names, self._request.model.parameters, arrays.parameters, strict=True
+        ):
+            if f"m{info.layer}" not in self._modules:
+                data.append(f"{name} = {self._array(array)}")
+        body = [self._plain.text(), "\n", self._checkpointed.text(), "\n", self._run()]
+        if self._style.counts:
+            body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n\n\n")
+        rest = "\n".join(data) + "\n\n\n" + "".join(body) + "\n\n" + self._tail()
+        helpers = self._helpers(rest)
+        imports = [
+            "import sys",
+            *(["from collections import Counter"] if self._style.counts else []),
+        ]
+        lines = [f"# {line}".rstrip() for line in finding.strip().splitlines()]
+        lines += [f"# {framework.name}; run: python this_file.py", *imports, ""]
+        return "\n".join([*lines, framework.imports, "import numpy as np", "", "", helpers + rest])
+
+    def _helpers(self, text: str) -> str:
+        """The source of those that the text uses, and of those that these use."""
+        found: list[str] = []
+        for helper in reversed(self._framework.helpers):
+            if re.search(rf"\b{helper.__name__}\(", text):
+                source = _ANNOTATION.sub("", inspect.getsource(helper).rstrip())
+                found.insert(0, source)
+                text += source
+        return "".join(f"{source}\n\n\n" for source in found)
+
+    def _array(self, array: np.ndarray, free: bool = True) -> str:
+        dtype = f"np.{array.dtype}"
+        if self._style.exact or not free or array.size <= FEW:
+            if array.size > MOST:
+                raise OverflowError
+            if free and not self._style.exact:
+                array = np.round(self._random.standard_normal(array.shape), 1)
+            written = f"np.array({np.round(array, 9).tolist()}, {dtype})"
+        else:
+            seed = int(self._random.integers(100))
+            drawn = f"np.random.default_rng({seed}).standard_normal({array.shape})"
+            written = f"{drawn}.astype({dtype})"
+        return self._framework.script_array.format(array=written)
+
+    def _run(self) -> str:
+        framework, model = self._framework, self._request.model
+        lines = ["def run(model):"]
+        for name, expression in self._modules.items():
+            lines += [f"    global {name}", f"    {framework.seed(int(name[1:]))}"]
+            lines.append(f"    {name} = {expression}")
+            layer = self._request.case.layers[int(name[1:])]
+            train = self._request.case.protocol.train and not layer.eval
+            if "set_mode" in framework.names:
+                lines.append(f"    set_mode({name}, {train})")
+        for info, name in zip(model.parameters, self._names, strict=True):
+            if f"m{info.layer}" in self._modules:
+                lines.append(f"    {name} = parameters_of(m{info.layer})")
+        lines += ["    runs.clear()"] if self._style.counts else []
+        lines += [
+            f"    {framework.seed(0)}",
+            *(f"    {line}" for line in framework.script_setup),
+            "",
+        ]
+        used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
+        names = ["x", *self._names]
+        taken = ["x", *framework.extras, *(self._names[i] for i in used)]
+        if framework.closes_over_parameters:
+            names, taken = ["x"], ["x"]
+        loss = framework.losses[self._request.case.protocol.loss]
+        lines += [
+            f"    def objective({', '.join(names)}):",
+            f"        outputs = model({', '.join(taken)})",
+            "        y = outputs[0]",
+            f"        return {loss}, outputs",
+            "",
+        ]
+        trained = [0] if self._request.case.protocol.input_requires_grad else []
+        trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
+        call = f"differentiate(objective, [{', '.join(['x', *self._names])}], {trained})"
+        lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
+        lines += self._results(trained)
+        return "\n".join(lines) + "\n"
+
+    def _results(self, trained: list[int]) -> list[str]:
+        framework = self._framework
+        lines = ['    results = {"loss": loss}']
+        lines.append('    results |= {f"output {i}": y for i, y in enumerate(outputs)}')
+        for at, argument in enumerate(trained):
+            name = ["x", *self._names][argument]
+            lines.append(f'    results["{_GRADIENTS}{name}"] = gradients[{at}]')
+        for name in self._modules:
+            if "state_of" in framework.names:
+                lines.append(f'    results["state of {name}"] = state_of({name})')
+        if framework.script_random_state:
+            lines.append(f'    results["random state"] = {framework.script_random_state}')
+        if self._style.counts:
+            lines.append('    results |= {f"runs of layer {i}": n for i, n in runs.items()}')
+        many = "isinstance(value, (list, tuple))"
+        lines.append(
+            "    return {name: np.concatenate([np.ravel(v) for v in value] or [[]])"
+            f" if {many} else np.array(value) for name, value in results.items()}}"
+        )
+        return lines
+
+    def _tail(self) -> str:
+        return _TAIL

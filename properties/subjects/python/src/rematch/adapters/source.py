@@ -1,0 +1,227 @@
+"""The model of a case as source code: what a subject runs is what an exported script shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rematch.case import Case, Layer, Model, Segment, ValueRef
+from rematch.protocol import Unsupported
+
+if TYPE_CHECKING:
+    from rematch.adapters.framework import Framework
+
+Template = str | Callable[[Layer, bool], str]
+"""An expression of `{x}`, the operand, and `{y}`, the second one; of the parameters `{weight}` and
+`{bias}`; of the buffers `{running_mean}` and `{running_var}`; and of the layer's fields, such as
+`{p}`. Where it depends on the layer, or on whether it trains, a function of both."""
+
+OUTPUTS = {"split": 2, "duplicate": 2}
+"""How many outputs kinds have that have not one."""
+
+_EXTENT = re.compile(r"(\d*)([A-Z]?)$")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A layer of the framework's library.
+
+    `shapes` and `traits` are those of its declaration (PROTOCOL.md): "N C -> N 2C", "parameters,
+    draws". `make` is an expression of the letters, `call` one of the module `m` and its operand
+    `x`.
+    """
+
+    name: str
+    shapes: str
+    make: str
+    traits: str = ""
+    call: str = "m(x)"
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.name}: {self.shapes}" + (f"; {self.traits}" if self.traits else "")
+
+    def made_for(self, operand: Sequence[int]) -> str:
+        """`make` with numbers for letters, for an operand of that shape."""
+        words = self.shapes.partition("->")[0].split()
+        text = self.make
+        for word, extent in zip(words, operand, strict=True):
+            factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]
+            if letter:
+                text = re.sub(rf"\b{letter}\b", str(extent // int(factor or 1)), text)
+        return text
+
+
+def name_of(value: ValueRef) -> str:
+    """How source calls a value: the model's input, or an output of a layer."""
+    layer, output = value
+    if layer < 0:
+        return "x"
+    return f"v{layer}_{output}" if output else f"v{layer}"
+
+
+def parameter_names(case: Case, model: Model) -> list[str]:
+    """How source calls the parameters. All those of a module are one."""
+    return [
+        f"w{p.layer}" if case.layers[p.layer].kind == "custom" else f"{p.role}{p.layer}"
+        for p in model.parameters
+    ]
+
+
+def draws(layer: Layer, train: bool) -> bool:
+    """Whether the layer, if it is none of the library's, draws random numbers."""
+    if not train:
+        return False
+    return layer.kind == "rrelu" or (layer.kind in ("dropout", "gaussian_noise") and layer.p > 0)
+
+
+@dataclass
+class Source:
+    """Writes the functions of one model.
+
+    `observed`: with calls of `enter(layer)` before each layer, and of `drew(layer, operand,
+    output)` behind those that draw.
+    """
+
+    framework: Framework
+    case: Case
+    model: Model
+    checkpointed: bool = False
+    train: bool = True
+    observed: bool = True
+    detached: frozenset[int] = frozenset()
+    name: str = "model"
+
+    def __post_init__(self) -> None:
+        self._names = parameter_names(self.case, self.model)
+        self._functions: list[str] = []
+        self._operands = dict(self.model.custom_operands)
+
+    def text(self) -> str:
+        """The functions, the model's last: `model(x, ...)` takes the input and, unless the
+        framework closes over them, all parameters; it returns a tuple of the outputs."""
+        plan = self.case.plan
+        segments: Sequence[Segment] = plan.segments if self.checkpointed else ()
+        if self.checkpointed and plan.sequential is not None:
+            segments = self._cut(len(self.case.layers))
+        layers = len(self.case.layers)
+        lines = self._range(0, layers, segments)
+        given = ["x", *self.framework.extras, *self._taken(range(layers))]
+        if self.framework.closures:
+            inner = "\n".join(self._functions).splitlines()
+            self._functions.clear()
+            lines = [*inner, *lines]
+        outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
+        self._define(self.name, given, lines, f"({outputs.rstrip()})")
+        return "\n\n".join(self._functions) + "\n"
+
+    def modules(self) -> dict[str, str]:
+        """The names of the library's layers in the source, and the expressions that make them."""
+        return {
+            f"m{index}": self._module(index).made_for(operand)
+            for index, operand in self.model.custom_operands
+        }
+
+    def _cut(self, layers: int) -> list[Segment]:
+        plan = self.case.plan.sequential
+        assert plan is not None
+        size = layers // plan.segments
+        stored = size * (plan.segments - 1) if plan.last_stored else layers
+        begins = list(range(0, size * plan.segments, size))
+        ends = [*begins[1:], layers]
+        return [
+            Segment(b, e, plan.choice) for b, e in zip(begins, ends, strict=True) if e <= stored
+        ]
+
+    def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> None:
+        body = "".join(f"    {line}".rstrip() + "\n" for line in [*lines, f"return {returned}"])
+        self._functions.append(f"def {name}({', '.join(given)}):\n{body}")
+
+    def _taken(self, layers: Iterable[int]) -> list[str]:
+        """The parameters that a function of these layers takes, each once."""
+        if self.framework.closes_over_parameters:
+            return []
+        used = [p for layer in layers for p in self.model.layer_parameters[layer]]
+        return [self._names[p] for p in dict.fromkeys(used)]
+
+    def _range(self, begin: int, end: int, segments: Sequence[Segment]) -> list[str]:
+        lines, layer = [], begin
+        for segment in segments:
+            for index in range(layer, segment.begin):
+                lines += self._layer(index)
+            lines.append(self._segment(segment))
+            layer = segment.end
+        for index in range(layer, end):
+            lines += self._layer(index)
+        return lines
+
+    def _segment(self, segment: Segment) -> str:
+        """Defines the segment's function, and returns the line that calls it."""
+        begin, end = segment.begin, segment.end
+        inside = self._range(begin, end, segment.nested)
+        name = f"{self._prefix()}segment_{begin}_{end}"
+        while any(f.startswith(f"def {name}(") for f in self._functions):
+            name += "_"  # What is nested may be as long as what it is nested in.
+        live = dict.fromkeys(name_of(v) for v in self.model.live[begin])
+        given = [*live]
+        if not self.framework.closures:
+            given += [*self.framework.extras, *self._taken(range(begin, end))]
+        out = ", ".join(dict.fromkeys(name_of(v) for v in self.model.live[end]))
+        self._define(name, given, inside, out)
+        call = self.framework.checkpoint_call(name, given, segment.choice)
+        return f"{out} = {call}"
+
+    def _prefix(self) -> str:
+        return "" if self.name == "model" else f"{self.name}_"
+
+    def _module(self, index: int) -> Module:
+        declared = self.case.layers[index].layer
+        found = self.framework.modules_by_declaration.get(declared)
+        if found is None:
+            raise Unsupported(f"layer {index}: no such layer is declared: {declared}")
+        return found
+
+    def _layer(self, index: int) -> list[str]:
+        layer = self.case.layers[index]
+        live = self.model.live[index]
+        operands = [name_of(live[0]), *(name_of(v) for v in layer.operands)]
+        outputs = [name_of((index, i)) for i in range(OUTPUTS.get(layer.kind, 1))]
+        expression = self._expression(index, layer, operands)
+        lines = [f"{', '.join(outputs)} = {expression}"]
+        if self.observed:
+            lines.insert(0, self.framework.enter_line.format(layer=index))
+            if self.framework.sees_draws and draws(layer, self.train):
+                lines.append(f"drew({index}, {operands[0]}, {outputs[0]})")
+        return lines
+
+    def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
+        used = self.model.layer_parameters[index]
+        names = {self.model.parameters[p].role: self._names[p] for p in used}
+        if index in self.detached:
+            names = {role: self.framework.detach.format(x=n) for role, n in names.items()}
+        if layer.kind == "custom":
+            weights = next(iter(names.values()), "[]")
+            module = self.framework.bind.format(m=f"m{index}", w=weights)
+            words = {"m": module, "x": operands[0]}
+            return re.sub(r"\b[mx]\b", lambda w: words[w[0]], self._module(index).call)
+        template = self.framework.kinds[layer.kind]
+        text = template if isinstance(template, str) else template(layer, self.train)
+        buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
+        return text.format_map(
+            {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}
+            | {"layer": index}
+        )
+
+
+def _fields(layer: Layer) -> Mapping[str, object]:
+    return {
+        name: getattr(layer, name)
+        for name in ("features", "kernel", "stride", "padding", "groups", "p")
+    }
+
+
+def evaluation(source: Source) -> Source:
+    """The same model without a plan, in evaluation mode, unobserved."""
+    return replace(source, checkpointed=False, train=False, observed=False)
