@@ -115,7 +115,7 @@ def test_blocks_that_do_not_run_again_are_an_error(start_python, reentrant):
     assert error["kind"] == "NotRecomputed"
 
 
-@pytest.mark.parametrize("name", ["fairscale", "deepspeed", "transformers"])
+@pytest.mark.parametrize("name", ["fairscale", "deepspeed", "transformers", "megatron"])
 def test_a_library_that_is_missing_is_a_sentence(start_python, name):
     program = f"import sys; sys.modules[{name!r}] = None\n"
     program += f"from rematch.__main__ import main; main([{name!r}])"
