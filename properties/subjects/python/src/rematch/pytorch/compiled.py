@@ -254,6 +254,8 @@ class CompiledSubject(TorchSubject):
         name = " ".join(["torch", version, *filter(None, words)])
         super().__init__(name, variant=variant, observe="cheap", layers=_LAYERS)
         self.exports = False
+        # To compile kernels takes longest.
+        self.cases_per_shape = 200 if compilation.backend == "inductor" else 50
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
         inductor_config.fallback_random = True
