@@ -19,11 +19,8 @@ from torch._dynamo.utils import counters
 from torch._functorch.partitioners import default_partition
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch.fx.traceback import annotate, get_current_meta
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
 from rematch.case import Case, Segment
 from rematch.protocol import Request, Unsupported
@@ -74,8 +71,8 @@ class Compilation:
 
     def compile(self, run: Callable[..., Values], checkpointed: bool) -> Callable[..., Values]:
         """`run` as one graph, whose first call compiles it. Further calls fail as that one did, and
-        look at nothing: whatever is compiled into it must be the same. The backward of a plain run reads what the
-        forward saved; usually, that of a compiled function recomputes what is cheap.
+        look at nothing: whatever is compiled into it must be the same. The backward of a plain run
+        reads what the forward saved; by default, compiled functions recompute what is cheap.
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """
@@ -228,8 +225,7 @@ class CompiledModel(TorchModel):
             options |= {"early_stop": choice.early_stop, "determinism_check": check}
             if choice.keep:
                 kept = kept_layers(self, choice, segment.begin, segment.end)
-                contexts = partial(create_selective_checkpoint_contexts, partial(_policy, kept))
-                options["context_fn"] = contexts
+                options["context_fn"] = partial(contexts_of, partial(_policy, kept))
         nested = tuple(map(self._with_options, segment.nested))
         return _Segment(segment.begin, segment.end, options, nested)
 
@@ -255,9 +251,10 @@ class CompiledSubject(TorchSubject):
         words = f"{compilation.backend}{' around' if compilation.around else ''}{budget}"
         name = f"torch {torch.__version__.split('+')[0]} {words}"
         super().__init__(name, variant=variant, observe="cheap", layers=LAYERS)
-        self.exports = False
+        # In a script, the forward is compiled as a whole and its checkpoint() with it.
+        self.exports = not compilation.around and compilation.budget is None
         # To compile kernels takes longest.
-        self.cases_per_shape = 200 if compilation.backend == "inductor" else 20
+        self.cases_per_shape = 100 if compilation.backend == "inductor" else 20
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
         inductor_config.fallback_random = True
@@ -296,6 +293,14 @@ class CompiledSubject(TorchSubject):
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]
         return model
+
+    def export(self, request: Request, finding: str) -> str:
+        from rematch.pytorch.export import export
+
+        backend = self._compilation.backend
+        options = ', options={"fallback_random": True}' if backend == "inductor" else ""
+        decorator = f'@torch.compile(backend="{backend}", fullgraph=True{options})'
+        return export(request, finding, "", self._custom, decorator)
 
     def _keep_promise(self, case: Case, record: Record) -> None:
         """Those are kept by eager runs."""
