@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
-from torch import Tensor, nn
+from torch import Tensor
 from torch._dynamo.exc import InternalTorchDynamoError
 from torch._dynamo.exc import Unsupported as GraphBreak
 from torch._dynamo.utils import counters
@@ -25,7 +25,6 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts as conte
 from rematch.case import Case, Segment
 from rematch.protocol import Request, Unsupported
 from rematch.pytorch import TorchSubject
-from rematch.pytorch.custom import CustomLayer
 from rematch.pytorch.layers import Dense
 from rematch.pytorch.model import Forward, TorchModel, Values, Wiring
 from rematch.pytorch.modules import BREAKING, IN_PLACE, MODULES
@@ -49,7 +48,7 @@ UNSEEN = {"grad_flags", "injected_failures"}
 class _SaveAll(CustomPartitionerFn):
     """Nothing is recomputed."""
 
-    def __call__(self, graph: Any, inputs: Any, **options: Any) -> Any:
+    def __call__(self, graph: Any, inputs: Any, *, compiler: str = "", **options: Any) -> Any:
         return default_partition(graph, inputs, **options)
 
     def uuid(self) -> str:
@@ -143,7 +142,9 @@ class CompiledModel(TorchModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._calls = {index: _function(own.layer) for index, own in self._custom.items()}
+        layers = {index: own.layer for index, own in self._custom.items()}
+        # Functions without eval() in them, which cannot be compiled.
+        self._calls = {i: eval(f"lambda m, x: {own.call}", own.names) for i, own in layers.items()}
         self._functions: dict[Hashable, Callable[..., Values]] = {}
         self._made = self._segments()
 
@@ -192,9 +193,8 @@ class CompiledModel(TorchModel):
                 run = self._layers[layer.kind]
                 outputs = run(layer, operands, weights, buffers, self.train)
             else:
-                train = self.train and not layer.eval
-                if own.module.training != train:
-                    own.module.train(train)
+                if own.module.training != (self.train and not layer.eval):
+                    own.module.train(self.train and not layer.eval)
                 # A copy, since the harness knows of it that it makes a new value.
                 outputs = (self._calls[index](own.module, Dense.apply(operands[0])).clone(),)
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
@@ -226,13 +226,8 @@ class CompiledModel(TorchModel):
             if choice.keep:
                 kept = kept_layers(self, choice, segment.begin, segment.end)
                 options["context_fn"] = partial(contexts_of, partial(_policy, kept))
-        nested = tuple(map(self._with_options, segment.nested))
-        return _Segment(segment.begin, segment.end, options, nested)
-
-
-def _function(layer: CustomLayer) -> Callable[[nn.Module, Tensor], Tensor]:
-    """How the layer is called, as a function without eval()."""
-    return eval(f"lambda m, x: {layer.call}", layer.names)
+        nested = map(self._with_options, segment.nested)
+        return _Segment(segment.begin, segment.end, options, tuple(nested))
 
 
 def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -280,18 +275,17 @@ class CompiledSubject(TorchSubject):
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        protocol = replace(case.protocol, learning_rate=0)
-        alike = replace(case, seed=0, protocol=protocol)
+        alike = replace(case, seed=0, protocol=replace(case.protocol, learning_rate=0))
         structure = alike, request.model, request.checkpointed, request.detached_layers
-        model = CompiledModel(request, wirings, watch, custom=self._custom)
-        model.compilation = self._compilation
+        how = self._compilation
+        model = CompiledModel(request, wirings, watch, custom=self._custom, compilation=how)
         first = self._compiled.pop(structure, None)
         if first is not None:
             model = first.take_over(model)
         # The one that was used last comes last.
         self._compiled[structure] = model
-        if len(self._compiled) > KEPT:
-            del self._compiled[next(iter(self._compiled))]
+        for gone in list(self._compiled)[:-KEPT]:
+            del self._compiled[gone]
         return model
 
     def export(self, request: Request, finding: str) -> str:
