@@ -67,7 +67,10 @@ class ModelText:
         self._input_grad = self._protocol.input_requires_grad or style.input_grad
         p = self._protocol
         self._many = not self._fails and (
-            p.steps * p.microbatches > 1 or self._trial or "reevaluation" in aspects
+            p.steps * p.microbatches > 1
+            or self._trial
+            or "reevaluation" in aspects
+            or bool(style.compiled)
         )
         self._segments = self._top_segments()
         self._calls = _count(self._segments)
