@@ -11,6 +11,9 @@ from rematch.protocol import Subject, serve
 ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "mlx": "rematch.adapters.mlx",
+    "jax": "rematch.adapters.jax_",
+    "nnx": "rematch.adapters.nnx",
+    "equinox": "rematch.adapters.equinox_",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

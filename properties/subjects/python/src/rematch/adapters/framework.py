@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
@@ -43,6 +43,7 @@ class Place:
     step: int
     microbatch: int
     executions: list[int]
+    draws: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 @dataclass
@@ -101,6 +102,15 @@ class Framework(Subject):
     """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
+    drew_line: str = "drew({layer}, {x}, {y})"
+    """Behind a layer that draws; of its operand and its output."""
+    nested_functions: bool = False
+    """Functions stand within one another, and use parameters as names around them."""
+    modules_are_arguments: bool = False
+    """Functions take modules, as `m3`, in the place of their parameters."""
+    state: str = ""
+    """The name of a mapping of layers to their `m.state`, which functions take and return, as does
+    the call of a module: it returns its output and the new mapping."""
     sees_draws: bool = False
     """Whether an output can be looked at where it is made; draws are then part of the record."""
 
@@ -146,6 +156,10 @@ class Framework(Subject):
         """For subjects that observe "rng_state"."""
         raise NotImplementedError
 
+    def given(self, run: Run, x: np.ndarray) -> list[Any]:
+        """The values of `run.arguments`."""
+        return [self.array(x), *run.parameters]
+
     def differentiate(
         self, run: Run, objective: Callable[..., Any], arguments: list[Any], trained: list[int]
     ) -> tuple[Any, Sequence[Any], Sequence[Any]]:
@@ -154,24 +168,12 @@ class Framework(Subject):
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         """Runs a forward and, as most frameworks know no difference, its backward."""
-        request, protocol = run.request, run.request.case.protocol
-        trained = [0] if protocol.input_requires_grad else []
-        trained += [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
-        given = [self.array(x), *run.parameters]
-        model, loss_of, rows = run.model, run.loss, self.array(target)
-        names, extras = run.names, self.extras
-
-        def objective(x: Any, *parameters: Any) -> Any:
-            taken = parameters
-            if self.closes_over_parameters:
-                names.update(zip(run.parameter_names, parameters, strict=True))
-                taken = ()
-            outputs = model(x, *[names[e] for e in extras], *[taken[i] for i in run.used])
-            return loss_of(outputs[0], rows), outputs
-
+        given, trained = self.given(run, x), run.trained
+        extras = [run.names[e] for e in self.extras]
+        objective = partial(run.objective, self.array(target), extras)
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
         found = dict(zip(trained, gradients, strict=True))
-        every = [found.get(i) for i in range(len(given))]
+        every = [found.get(i) for i in range(len(run.parameters) + 1)]
         return Pending(place, outputs, loss, None, every)
 
     def backward(self, run: Run, pending: Pending) -> Any:
@@ -222,7 +224,7 @@ class Run:
         self._evaluated = evaluation(source)
         self.modules = self._make(source.modules())
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for l in model.layer_parameters for p in l))
+        self.arguments, self._signature = source.arguments(), source.signature()
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")
@@ -234,7 +236,6 @@ class Run:
         self.model = self._function(self.source, "model")
         self._set_modes(case.protocol.train)
         self._optimizer = _Optimizer(case)
-        self._draws: list[tuple[Any, ...]] = []
 
     @property
     def key(self) -> str:
@@ -260,6 +261,27 @@ class Run:
         self.gradients[index] = (
             new if old is None else [a + b for a, b in zip(old, new, strict=True)]
         )
+
+    @property
+    def trained(self) -> list[int]:
+        """The arguments of the objective to differentiate by: 0 is the input, 1 the first
+        parameter."""
+        request = self.request
+        trained = [0] if request.case.protocol.input_requires_grad else []
+        return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
+
+    def objective(self, target: Any, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The loss of a forward, and its outputs."""
+        outputs = self.call(extras, *arguments)
+        return self.loss(outputs[0], target), outputs
+
+    def call(self, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The model's outputs."""
+        values = dict(zip(self.framework.extras, extras, strict=True))
+        values.update(zip(self.arguments, arguments, strict=True))
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, arguments[1:], strict=True))
+        return self.model(*(values[name] for name in self._signature))
 
     def loss(self, output: Any, target: Any) -> Any:
         """The loss of the model's first output."""
@@ -333,12 +355,11 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
-        for layer, execution, operand, output in self._draws:
+        for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
             is_mask = self.request.case.layers[layer].kind == "dropout"
             drawn = y != 0 if is_mask else y - self.framework.numpy(operand)
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
-        self._draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):
@@ -353,11 +374,8 @@ class Run:
         assert x is not None, "reevaluate without an input for it"
         model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
-        given = (
-            [] if self.framework.closes_over_parameters else [self.parameters[i] for i in self.used]
-        )
         extras = [self.names[e] for e in self.framework.extras]
-        output = model(self.framework.array(x), *extras, *given)[0]
+        output = self.call(extras, *self.framework.given(self, x))[0]
         self.record.observe("reevaluation", self.framework.numpy(output), step=step)
 
     def _state(self, layer: int, role: str) -> np.ndarray:
@@ -380,7 +398,7 @@ class Run:
     def _drew(self, layer: int, operand: Any, output: Any) -> None:
         place = self.framework.place
         if place is not None:
-            self._draws.append((layer, place.executions[layer] - 1, operand, output))
+            place.draws.append((layer, place.executions[layer] - 1, operand, output))
 
 
 def _to_one(parts: Sequence[np.ndarray], is_module: bool) -> np.ndarray:

@@ -217,9 +217,7 @@ class _Script:
             *(f"    {line}" for line in framework.script_setup),
             "",
         ]
-        used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
-        names = ["x", *self._names]
-        taken = ["x", *framework.extras, *(self._names[i] for i in used)]
+        names, taken = self._plain.arguments(), self._plain.signature()
         if framework.closes_over_parameters:
             names, taken = ["x"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
@@ -232,7 +230,7 @@ class _Script:
         ]
         trained = [0] if self._request.case.protocol.input_requires_grad else []
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
-        call = f"differentiate(objective, [{', '.join(['x', *self._names])}], {trained})"
+        call = f"differentiate(objective, [{', '.join(self._plain.arguments())}], {trained})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
         lines += self._results(trained)
         return "\n".join(lines) + "\n"
@@ -240,6 +238,9 @@ class _Script:
     def _results(self, trained: list[int]) -> list[str]:
         framework = self._framework
         lines = ['    results = {"loss": loss}']
+        if framework.state and self._modules:
+            lines.append(f"    *outputs, {framework.state} = outputs")
+            lines += [f"    {m}.state = {framework.state}[{m[1:]}]" for m in self._modules]
         lines.append('    results |= {f"output {i}": y for i, y in enumerate(outputs)}')
         for at, argument in enumerate(trained):
             name = ["x", *self._names][argument]
