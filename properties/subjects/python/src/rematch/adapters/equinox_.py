@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, Steps, kinds
 from rematch.adapters.source import Module
 
 
@@ -164,7 +165,11 @@ class Equinox(Framework):
     detach = "lax.stop_gradient({x})"
     enter_line = ""
     script_array = "jnp.array({array})"
-    cases_per_shape = 32
+    cases_per_shape = 128
+
+    def __init__(self) -> None:
+        self._steps = Steps()
+        super().__init__()
 
     def array(self, a: np.ndarray) -> Any:
         return jnp.asarray(a)
@@ -174,12 +179,31 @@ class Equinox(Framework):
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         run.names["key"] = jax.random.fold_in(run.names["key"], 1)
-        pending = super().forward(run, x, target, place)
-        if run.modules:
-            *pending.outputs, state = pending.outputs
-            for layer, new in state.items():
-                run.modules[f"m{layer}"].state = new
-        return pending
+        return super().forward(run, x, target, place)
+
+    def differentiate(
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
+    ) -> Any:
+        modules = run.modules
+
+        def step(around: Any, states: Any, given: Any) -> Any:
+            for name, m in modules.items():
+                m.state = jax.tree.unflatten(jax.tree.structure(m.state), states[name])
+            loss, outputs, gradients = differentiate(
+                partial(objective.func, *around), given, trained
+            )
+            new = {}
+            if modules:
+                *outputs, state = outputs
+                new = {name: jax.tree.leaves(state[int(name[1:])]) for name in modules}
+            return loss, outputs, gradients, new
+
+        states = {name: state_of(m) for name, m in modules.items()}
+        run_step = self._steps.get(run.key, lambda: jax.jit(step))
+        loss, outputs, gradients, new = run_step(objective.args, states, arguments)
+        for name, m in modules.items():
+            m.state = jax.tree.unflatten(jax.tree.structure(m.state), new[name])
+        return loss, outputs, gradients
 
 
 def subject(arguments: list[str]) -> Framework:

@@ -161,9 +161,10 @@ class Framework(Subject):
         return [self.array(x), *run.parameters]
 
     def differentiate(
-        self, run: Run, objective: Callable[..., Any], arguments: list[Any], trained: list[int]
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
     ) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-        """The helper of that name; overridden by what compiles first, which `run.key` names."""
+        """The helper of that name; overridden by what compiles first, which `run.key` names: what
+        a compiled step may not remember is in `objective.args`, beside `arguments`."""
         return self.names["differentiate"](objective, arguments, trained)
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
@@ -240,7 +241,9 @@ class Run:
     @property
     def key(self) -> str:
         """The same in all runs that may share what was compiled."""
-        return self.source
+        case = self.request.case
+        modes = case.protocol.train, [layer.eval for layer in case.layers]
+        return repr((self.source, case.protocol.loss, self.trained, modes))
 
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.adapters.jax_layers import HELPERS, IMPORTS, MODULES, REFERENCES, kinds
+from rematch.adapters.jax_layers import HELPERS, IMPORTS, MODULES, REFERENCES, Steps, kinds
 from rematch.case import Choice
 
 POLICIES = (
@@ -24,8 +24,6 @@ POLICIES = (
     'save_only_these_names("kept")',
     'save_anything_except_these_names("kept")',
 )
-_KEPT = 64
-"""So many compiled steps are kept."""
 
 
 def compiled(step: Any) -> Any:
@@ -81,11 +79,9 @@ class Jax(Framework):
     ) -> None:
         chosen = {"jit": jit, "nested": nested, "policies": policies, "scan": scan}
         self.name = " ".join([f"jax {jax.__version__}", *(n for n, c in chosen.items() if c)])
-        step = "jax.jit" if jit else "lambda step: step"
-        self.imports = f"{IMPORTS}\ncompiled = {step}"
+        self.imports = f"{IMPORTS}\n" + ("compiled = jax.jit" if jit else f"compiled = lambda step: step")
         self.features = COMMON | {"float64"}
         if jit:
-            self.rounds = "differently"
             self.cases_per_shape = 128
             self.modules = MODULES
             self.sees_draws = not policies
@@ -93,7 +89,7 @@ class Jax(Framework):
             self.features |= {"forwards_first"}
         self.nested_functions = nested
         self._jit, self._policies, self._scan = jit, policies, scan
-        self._steps: dict[Any, Callable[..., Any]] = {}
+        self._steps = Steps()
         self._run: Run | None = None
         super().__init__()
         self.names["drawn"] = self._drawn
@@ -119,13 +115,10 @@ class Jax(Framework):
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         self._run = run
         run.names["key"] = jax.random.fold_in(run.names["key"], 1)
+        if self._jit:
+            return super().forward(run, x, target, place)
         given, trained = self.given(run, x), run.trained
         around = self.array(target), [run.names["key"]]
-        if self._jit:
-            loss, outputs, gradients = self._step(run, trained)(*around, *given)
-            jax.effects_barrier()
-            found = dict(zip(trained, gradients, strict=True))
-            return Pending(place, outputs, loss, None, [found.get(i) for i in range(len(given))])
 
         def chosen(*values: Any) -> Any:
             replaced = dict(zip(trained, values, strict=True))
@@ -134,26 +127,22 @@ class Jax(Framework):
         loss, pull, outputs = jax.vjp(chosen, *(given[i] for i in trained), has_aux=True)
         return Pulled(place, outputs, loss, pull=pull)
 
+    def differentiate(
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
+    ) -> Any:
+        def step(around: Any, given: Any) -> Any:
+            return differentiate(partial(objective.func, *around), given, trained)
+
+        found = self._steps.get(run.key, lambda: jax.jit(step))(objective.args, arguments)
+        jax.effects_barrier()
+        return found
+
     def backward(self, run: Run, pending: Pending) -> Any:
         if isinstance(pending, Pulled) and pending.pull is not None:
             gradients = pending.pull(jnp.ones_like(pending.loss))
             found = dict(zip(run.trained, gradients, strict=True))
             pending.gradients = [found.get(i) for i in range(len(run.parameters) + 1)]
         return super().backward(run, pending)
-
-    def _step(self, run: Run, trained: list[int]) -> Callable[..., Any]:
-        modes = [m.training for m in run.modules.values()]
-        key = (run.key, run.request.case.protocol.loss, *trained, *modes)
-        step = self._steps.get(key)
-        if step is None:
-
-            def step(target: Any, extras: Any, *given: Any) -> Any:
-                return differentiate(partial(run.objective, target, extras), given, trained)
-
-            step = self._steps[key] = jax.jit(step)
-            if len(self._steps) > _KEPT:
-                del self._steps[next(iter(self._steps))]
-        return step
 
     def _drawn(self, layer: Any, operand: Any, output: Any) -> None:
         """Called back from where a layer drew."""

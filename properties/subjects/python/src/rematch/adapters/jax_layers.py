@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
 from rematch.adapters.source import Module, Template
 from rematch.case import Layer
 
 IMPORTS = """\
+import os
+
+# Otherwise XLA rounds an operation by what else is compiled with it.
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_disable_hlo_passes=fusion,algsimp,constant_folding"
+)
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -22,7 +24,23 @@ from jax.ad_checkpoint import checkpoint_name
 
 jax.config.update("jax_enable_x64", True)"""
 
+exec(IMPORTS)
 KEY = "jax.random.fold_in(key, LAYER)"
+
+
+class Steps:
+    """The latest compiled functions."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Callable[..., Any]] = {}
+
+    def get(self, key: str, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) == 64:
+                del self._made[next(iter(self._made))]
+            found = self._made[key] = make()
+        return found
 
 
 def normalized(x: Any, axes: Any, weight: Any, bias: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, Steps, kinds
 from rematch.adapters.source import Module
 
 
@@ -99,7 +100,7 @@ class Nnx(Framework):
     enter_line = ""
     script_array = "jnp.array({array})"
     script_random_state = "rngs.default.count[...]"
-    cases_per_shape = 32
+    cases_per_shape = 128
 
     def __init__(self, plain_checkpoint: bool = False) -> None:
         self.name = f"flax.nnx {version('flax')}"
@@ -107,6 +108,7 @@ class Nnx(Framework):
         if plain_checkpoint:
             self.name += " by jax.checkpoint()"
             self.checkpoint = "jax.checkpoint({function})({arguments})"
+        self._steps = Steps()
         super().__init__()
 
     def array(self, a: np.ndarray) -> Any:
@@ -129,6 +131,14 @@ class Nnx(Framework):
             else:
                 values[name] = value
         return [values[name] for name in run.arguments]
+
+    def differentiate(
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
+    ) -> Any:
+        def step(around: Any, *given: Any) -> Any:
+            return differentiate(partial(objective.func, *around), given, trained)
+
+        return self._steps.get(run.key, lambda: nnx.jit(step))(objective.args, *arguments)
 
 
 def subject(arguments: list[str]) -> Framework:
