@@ -11,6 +11,7 @@ from rematch.protocol import Subject, serve
 ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "mlx": "rematch.adapters.mlx",
+    "paddle": "rematch.adapters.paddle_",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
-from rematch.case import Case, Choice
+from rematch.case import Case, Choice, Segment
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
@@ -111,7 +111,7 @@ class Framework(Subject):
         self.modules_by_declaration = dict(zip(self.layers, self.modules, strict=True))
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
-        exec(self.imports, self.names)
+        exec(f"import numpy as np\n{self.imports}", self.names)
         self.run_type: type[Run] = Run
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
@@ -132,6 +132,10 @@ class Framework(Subject):
             reentrant=choice.reentrant,
             preserve_rng=choice.preserve_rng,
         )
+
+    def handed_on(self, segment: Segment) -> str:
+        """How the segment's function returns `{x}` that it was given, for layers behind it."""
+        return "{x}"
 
     # What the framework does. Arrays are the framework's, unless NumPy's are named.
 
@@ -154,8 +158,12 @@ class Framework(Subject):
         raise NotImplementedError
 
     def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds."""
+        return ()
+
+    def script_lines(self, request: Request) -> Sequence[str]:
         """Lines after the one that seeds, in scripts."""
-        return self.script_setup
+        return [*self.script_setup, *self.setup(request)]
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
@@ -262,11 +270,16 @@ class Run:
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""
         protocol = self.request.case.protocol
-        exec(self.framework.seed(self.request.case.seed % 2**31), self.names)
+        self.seed()
         for step in range(protocol.steps):
             self._step(step)
         if protocol.reevaluate:
             self._reevaluate(protocol.steps - 1)
+
+    def seed(self) -> None:
+        """Random states as they are before the first step."""
+        lines = [self.framework.seed(self.request.case.seed % 2**31)]
+        exec("\n".join([*lines, *self.framework.setup(self.request)]), self.names)
 
     def add_gradient(self, index: int, gradient: Any) -> None:
         """`gradient`: an array, of a module a list of them."""
@@ -357,11 +370,16 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
+        self._note_draws(place)
+
+    def _note_draws(self, place: Place) -> None:
+        where = {"step": place.step, "microbatch": place.microbatch}
         for layer, execution, operand, output in self._draws:
             y = self.framework.numpy(output)
-            is_mask = self.request.case.layers[layer].kind == "dropout"
-            drawn = y != 0 if is_mask else y - self.framework.numpy(operand)
-            self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
+            spec = self.request.case.layers[layer]
+            drawn = y != 0 if spec.kind == "dropout" else y - self.framework.numpy(operand)
+            more = {"execution": execution, "stream": spec.stream, **where}
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
         self._draws.clear()
 
     def _train(self) -> None:

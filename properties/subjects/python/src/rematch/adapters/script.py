@@ -223,7 +223,7 @@ class _Script:
         lines += ["    runs.clear()"] if self._style.counts else []
         lines += [
             f"    {framework.seed(0)}",
-            *(f"    {line}" for line in framework.setup(self._request)),
+            *(f"    {line}" for line in framework.script_lines(self._request)),
             "",
         ]
         used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))

@@ -162,10 +162,15 @@ class Source:
             name += "_"  # What is nested may be as long as what it is nested in.
         live = dict.fromkeys(name_of(v) for v in self.model.live[begin])
         given = [*live, *self.framework.extras, *self._taken(range(begin, end))]
-        out = ", ".join(dict.fromkeys(name_of(v) for v in self.model.live[end]))
-        self._define(name, given, inside, out)
+        # What is handed on comes first: where it comes back in a backward, too.
+        out = sorted(
+            dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live
+        )
+        handed_on = self.framework.handed_on(segment)
+        returned = [handed_on.format(x=n) if n in live else n for n in out]
+        self._define(name, given, inside, ", ".join(returned))
         call = self.framework.checkpoint_call(name, given, segment.choice)
-        return f"{out} = {call}"
+        return f"{', '.join(out)} = {call}"
 
     def _prefix(self) -> str:
         return "" if self.name == "model" else f"{self.name}_"
