@@ -1,10 +1,11 @@
-"""PaddlePaddle: `fleet.utils.recompute()`, reentrant and not, as Paddle's model libraries call it."""
+"""PaddlePaddle: `fleet.utils.recompute()`, in both of its variants."""
 
 from __future__ import annotations
 
 import argparse
 import random
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,12 +14,13 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn as nn  # noqa: F401
-import paddle.nn.functional as F
+import paddle.nn.functional as F  # noqa: F401
 from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 from paddle.distributed.fleet.utils import recompute  # noqa: F401
+from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
-from rematch.adapters.source import Module
+from rematch.adapters.source import modules_of
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Layer, Segment
 from rematch.protocol import Request, Unsupported
@@ -32,7 +34,7 @@ def seed_all(seed: int) -> None:
 
 
 def seed_streams(streams: int) -> None:
-    """Of the tracker that Paddle's parallel layers draw from; the default stream is no part of it."""
+    """Those of the tracker that parallel layers draw from, which the default one is no part of."""
     tracker, known = get_rng_state_tracker(), vars(seed_streams)
     for stream in range(1, streams):
         if str(stream) not in known:
@@ -158,86 +160,38 @@ KINDS = {
     "duplicate": "({x}, {x})",
 }
 
-MODULES = (
-    Module("batch_norm_rows", "N C -> N C", "nn.BatchNorm1D(C)", "parameters, state"),
-    Module("batch_norm", "N C H W -> N C H W", "nn.BatchNorm2D(C)", "parameters, state"),
-    Module("instance_norm", "N C H W -> N C H W", "nn.InstanceNorm2D(C)", "parameters"),
-    Module(
-        "spectral_norm",
-        "N C -> N C",
-        "nn.SpectralNorm([C, C], power_iters=1)",
-        "state",
-        "paddle.matmul(x, m(paddle.eye(x.shape[-1])))",
-    ),
-    Module("dropout_axis", "N C -> N C", "nn.Dropout(0.5, axis=1)", "draws"),
-    Module(
-        "dropout_downscale", "N C -> N C", "nn.Dropout(0.5, mode='downscale_in_infer')", "draws"
-    ),
-    Module("dropout2d", "N C H W -> N C H W", "nn.Dropout2D(0.5)", "draws"),
-    Module("alpha_dropout", "N C -> N C", "nn.AlphaDropout(0.5)", "draws"),
-    Module("feature_alpha_dropout", "N C H W -> N C H W", "nn.FeatureAlphaDropout(0.5)", "draws"),
-    Module("rrelu", "N C -> N C", "nn.RReLU()", "draws"),
-    Module("gumbel_softmax", "N C -> N C", "nn.Identity()", "draws", "F.gumbel_softmax(m(x))"),
-    Module(
-        "maxout",
-        "N 2C -> N C",
-        "nn.Identity()",
-        "",
-        "F.maxout(m(x)[:, :, None, None], 2).flatten(1)",
-    ),
-    Module(
-        "fractional_pool",
-        "N C 2H 2W -> N C H W",
-        "nn.Identity()",
-        "draws",
-        "F.fractional_max_pool2d(m(x), [x.shape[2] // 2, x.shape[3] // 2])",
-    ),
-    Module("lstm", "N C -> N C", "nn.LSTM(C, C)", "parameters", "m(x[:, None])[0][:, 0]"),
-    Module("gru", "N C -> N C", "nn.GRU(C, C)", "parameters", "m(x[None])[0][0]"),
-    Module(
-        "rnn_dropout",
-        "N C -> N C",
-        "nn.SimpleRNN(C, C, 2, dropout=0.5)",
-        "parameters, draws",
-        "m(x[None])[0][0]",
-    ),
-    Module(
-        "attention",
-        "N 2C -> N 2C",
-        "nn.MultiHeadAttention(2 * C, 2, dropout=0.5)",
-        "parameters, draws",
-        "m(x[None])[0]",
-    ),
-    Module(
-        "transformer_layer",
-        "N 2C -> N 2C",
-        "nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25)",
-        "parameters, draws",
-        "m(x[None])[0]",
-    ),
-    Module(
-        "transformer_in_place",
-        "N C -> N C",
-        "nn.Linear(C, C)",
-        "parameters, draws",
-        "F.dropout(F.relu_(m(x)), 0.5, training=m.training)",
-    ),
-    Module("fused_dropout_add", "N C -> N C", "inn.FusedDropoutAdd(0.5)", "draws", "m(x, x * 0.5)"),
-    Module(
-        "numpy_noise",
-        "N C -> N C",
-        "nn.Identity()",
-        "draws elsewhere",
-        "m(x) * paddle.to_tensor(np.random.rand(*x.shape), x.dtype)",
-    ),
-    Module("numpy_generator", "N C -> N C", "Jitter()", "draws elsewhere"),
-    Module(
-        "layer_drop",
-        "N C -> N C",
-        "nn.Linear(C, C)",
-        "parameters, draws elsewhere",
-        "(x + m(x) * float(random.random() < 0.5) if m.training else x + m(x))",
-    ),
+MODULES = modules_of(
+    """
+    batch_norm_rows | N C -> N C | parameters, state | nn.BatchNorm1D(C)
+    batch_norm | N C H W -> N C H W | parameters, state | nn.BatchNorm2D(C)
+    instance_norm | N C H W -> N C H W | parameters | nn.InstanceNorm2D(C)
+    spectral_norm | N C -> N C | state | nn.SpectralNorm([C, C], power_iters=1)
+        | paddle.matmul(x, m(paddle.eye(x.shape[-1])))
+    dropout_axis | N C -> N C | draws | nn.Dropout(0.5, axis=1)
+    dropout_downscale | N C -> N C | draws | nn.Dropout(0.5, mode='downscale_in_infer')
+    dropout2d | N C H W -> N C H W | draws | nn.Dropout2D(0.5)
+    alpha_dropout | N C -> N C | draws | nn.AlphaDropout(0.5)
+    feature_alpha_dropout | N C H W -> N C H W | draws | nn.FeatureAlphaDropout(0.5)
+    rrelu | N C -> N C | draws | nn.RReLU()
+    gumbel_softmax | N C -> N C | draws | nn.Identity() | F.gumbel_softmax(m(x))
+    maxout | N 2C -> N C |  | nn.Identity() | F.maxout(m(x)[:, :, None, None], 2).flatten(1)
+    lstm | N C -> N C | parameters | nn.LSTM(C, C) | m(x[:, None])[0][:, 0]
+    gru | N C -> N C | parameters | nn.GRU(C, C) | m(x[None])[0][0]
+    rnn_dropout | N C -> N C | parameters, draws | nn.SimpleRNN(C, C, 2, dropout=0.5)
+        | m(x[None])[0][0]
+    attention | N 2C -> N 2C | parameters, draws | nn.MultiHeadAttention(2 * C, 2, dropout=0.5)
+        | m(x[None])[0]
+    transformer_layer | N 2C -> N 2C | parameters, draws | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25)
+        | m(x[None])[0]
+    transformer_in_place | N C -> N C | parameters, draws | nn.Linear(C, C)
+        | F.dropout(F.relu_(m(x)), 0.5, training=m.training)
+    fused_dropout_add | N C -> N C | draws | inn.FusedDropoutAdd(0.5) | m(x, x * 0.5)
+    numpy_noise | N C -> N C | draws elsewhere | nn.Identity()
+        | m(x) * paddle.to_tensor(np.random.rand(*x.shape), x.dtype)
+    numpy_generator | N C -> N C | draws elsewhere | Jitter()
+    layer_drop | N C -> N C | parameters, draws elsewhere | nn.Linear(C, C)
+        | (x + m(x) * float(random.random() < 0.5) if m.training else x + m(x))
+    """
 )
 
 
@@ -274,7 +228,7 @@ class Paddle(Tape):
         "mse": "F.mse_loss(y.reshape(target.shape), target)",
         "cross_entropy": "F.cross_entropy(y.flatten(1), target)",
     }
-    features = Tape.features | set("in_place in_place_at_segment_end named_stream float64".split())
+    features = Tape.features | {"in_place", "in_place_at_segment_end", "named_stream", "float64"}
     script_array = "paddle.to_tensor({array})"
     script_random_state = "stream_state(0)"
 
@@ -284,14 +238,16 @@ class Paddle(Tape):
         if other:
             self.features = self.features - {other, "mixed_variants"}
         paddle.set_device("cpu")
+        # Every segment that needs no gradient is warned of.
+        logger.setLevel("ERROR")
+        warnings.simplefilter("ignore")
         paddle.disable_signal_handler()
         super().__init__()
 
     def run(self, request: Request, record: Record) -> None:
-        if reason := _no_plain_run(request.case):
-            raise Unsupported(reason)
         # Paddle restores all streams that there are, which takes time for those of earlier cases.
         get_rng_state_tracker().reset()
+        paddle.set_default_dtype(request.case.dtype)
         if not _may_kill(request.case):
             return super().run(request, record)
         if request.case.seed % RARELY:
@@ -390,13 +346,6 @@ class Paddle(Tape):
 def _may_kill(case: Case) -> bool:
     """A second backward through a reentrant segment is a segmentation fault."""
     return case.protocol.backwards > 1 and any(choice.reentrant for choice in case.choices())
-
-
-def _no_plain_run(case: Case) -> str:
-    """What Paddle cannot do without any checkpoint, or does otherwise."""
-    if case.dtype == "float64" and any(layer.kind == "custom" for layer in case.layers):
-        return "the layers of the library are float32"
-    return ""
 
 
 def subject(arguments: list[str]) -> Paddle:

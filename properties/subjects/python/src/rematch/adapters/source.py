@@ -54,6 +54,14 @@ class Module:
         return text
 
 
+def modules_of(table: str) -> tuple[Module, ...]:
+    """Of lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. What
+    begins with `|` belongs to the line above."""
+    lines = re.sub(r"\n\s*\|", " |", table).strip().splitlines()
+    rows = [[word.strip() for word in line.split(" | ")] for line in lines]
+    return tuple(Module(n, shapes, make, traits, *call) for n, shapes, traits, make, *call in rows)
+
+
 def name_of(value: ValueRef) -> str:
     """How source calls a value: the model's input, or an output of a layer."""
     layer, output = value

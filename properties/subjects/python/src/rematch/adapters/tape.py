@@ -52,6 +52,11 @@ class Tape(Framework):
         lines = [f"clear([{', '.join(trained)}], {prior})"] if trained else []
         return [*super().script_lines(request), "clear([x], False)", *lines]
 
+    def run(self, request: Request, record: Record) -> None:
+        super().run(request, record)
+        if left := self.put_back():
+            record.error("LeftBehind", f"the run leaves settings changed: {left}")
+
     def leaf(self, a: np.ndarray, trained: bool) -> Any:
         """A tensor that has a gradient after a backward, if it is trained."""
         raise NotImplementedError
