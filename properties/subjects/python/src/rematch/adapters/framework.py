@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
-from rematch.case import Case, Choice, Segment
+from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
@@ -132,6 +132,11 @@ class Framework(Subject):
             reentrant=choice.reentrant,
             preserve_rng=choice.preserve_rng,
         )
+
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        """The expression that runs a chain of functions on `x` under that plan, by the framework's
+        own function for it; nothing: segments are called one by one."""
+        return ""
 
     def handed_on(self, segment: Segment) -> str:
         """How the segment's function returns `{x}` that it was given, for layers behind it."""

@@ -22,7 +22,7 @@ from paddle.distributed.fleet.utils.log_util import logger
 from rematch.adapters.forked import forked
 from rematch.adapters.source import modules_of
 from rematch.adapters.tape import Tape
-from rematch.case import Case, Choice, Layer, Segment
+from rematch.case import Case, Choice, Layer, Segment, Sequential
 from rematch.protocol import Request, Unsupported
 from rematch.record import Record
 
@@ -205,7 +205,8 @@ class Paddle(Tape):
         "import random\nimport zlib\nimport paddle\nimport paddle.nn as nn\n"
         "import paddle.incubate.nn as inn\nimport paddle.nn.functional as F\n"
         "from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker\n"
-        "from paddle.distributed.fleet.utils import recompute"
+        "from paddle.distributed.fleet.utils import recompute\n"
+        "from paddle.incubate.distributed.fleet import recompute_sequential"
     )
     helpers = (
         seed_all,
@@ -260,6 +261,16 @@ class Paddle(Tape):
         if not choice.preserve_rng:
             options.append("preserve_rng_state=False")
         return f"recompute({', '.join([function, *arguments, *options])})"
+
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        # It fails from two segments on, so it is called in few of the cases.
+        if seed % RARELY or not plan.last_stored:
+            return ""
+        options = {"segments": plan.segments, "preserve_rng_state": plan.choice.preserve_rng}
+        return (
+            f"recompute_sequential({options}, [{', '.join(functions)}], x, "
+            f"use_reentrant={plan.choice.reentrant})"
+        )
 
     def seed(self, seed: int) -> str:
         return f"seed_all({seed})"

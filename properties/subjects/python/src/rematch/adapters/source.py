@@ -115,7 +115,8 @@ class Source:
         if self.checkpointed and plan.sequential is not None:
             segments = self._cut(len(self.case.layers))
         layers = len(self.case.layers)
-        lines = self._range(0, layers, segments)
+        whole = self._whole_call() if self.checkpointed else ""
+        lines = [whole] if whole else self._range(0, layers, segments)
         given = ["x", *self.framework.extras, *self._taken(range(layers))]
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
         self._define(self.name, given, lines, f"({outputs.rstrip()})")
@@ -127,6 +128,18 @@ class Source:
             f"m{index}": self._module(index).made_for(operand)
             for index, operand in self.model.custom_operands
         }
+
+    def _whole_call(self) -> str:
+        """The line that has the framework cut a chain of layers, or nothing where it cannot."""
+        plan, live = self.case.plan.sequential, self.model.live
+        if plan is None or any(len(values) > 1 for values in live):
+            return ""
+        names = [f"{self._prefix()}layer_{index}" for index in range(len(self.case.layers))]
+        call = self.framework.sequential_call(plan, names, self.case.seed)
+        for index, name in enumerate(names) if call else ():
+            given, made = name_of(live[index][0]), name_of(live[index + 1][0])
+            self._define(name, [given], self._layer(index), made)
+        return f"{name_of(live[-1][0])} = {call}" if call else ""
 
     def _cut(self, layers: int) -> list[Segment]:
         plan = self.case.plan.sequential
