@@ -17,7 +17,7 @@ import numpy as np
 
 from rematch.adapters.promises import broken, promise_for
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
-from rematch.case import Case, Choice
+from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
@@ -135,7 +135,7 @@ class Framework(Subject):
         self.modules_by_declaration = dict(zip(self.layers, self.modules, strict=True))
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
-        exec(self.imports, self.names)
+        exec(f"import numpy as np\n{self.imports}", self.names)
         self.run_type: type[Run] = Run
         self._wrong: dict[Callable[..., Any], str] = {}
         """What became of promises that were tried."""
@@ -159,6 +159,15 @@ class Framework(Subject):
             reentrant=choice.reentrant,
             preserve_rng=choice.preserve_rng,
         )
+
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        """The expression that runs a chain of functions on `x` under that plan, by the framework's
+        own function for it; nothing: segments are called one by one."""
+        return ""
+
+    def handed_on(self, segment: Segment) -> str:
+        """How the segment's function returns `{x}` that it was given, for layers behind it."""
+        return "{x}"
 
     # What the framework does. Arrays are the framework's, unless NumPy's are named.
 
@@ -189,8 +198,12 @@ class Framework(Subject):
         raise NotImplementedError
 
     def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds."""
+        return ()
+
+    def script_lines(self, request: Request) -> Sequence[str]:
         """Lines after the one that seeds, in scripts."""
-        return self.script_setup
+        return [*self.script_setup, *self.setup(request)]
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
@@ -302,11 +315,16 @@ class Run:
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""
         protocol = self.request.case.protocol
-        exec(self.framework.seed(self.request.case.seed % 2**31), self.names)
+        self.seed()
         for step in range(protocol.steps):
             self._step(step)
         if protocol.reevaluate:
             self._reevaluate(protocol.steps - 1)
+
+    def seed(self) -> None:
+        """Random states as they are before the first step."""
+        lines = [self.framework.seed(self.request.case.seed % 2**31)]
+        exec("\n".join([*lines, *self.framework.setup(self.request)]), self.names)
 
     def add_gradient(self, index: int, gradient: Any) -> None:
         """`gradient`: an array, of a module a list of them."""
@@ -420,12 +438,19 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
+        self._note_draws(place)
+
+    def _note_draws(self, place: Place) -> None:
+        where = {"step": place.step, "microbatch": place.microbatch}
         for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
-            is_mask = self.request.case.layers[layer].kind == "dropout"
+            spec = self.request.case.layers[layer]
             # What was added is known up to rounding, which the operand decides.
-            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
-            self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
+            noise = np.round(y - self.framework.numpy(operand), 3) + 0
+            drawn = y != 0 if spec.kind == "dropout" else noise
+            more = {"execution": execution, "stream": spec.stream, **where}
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
+        place.draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):

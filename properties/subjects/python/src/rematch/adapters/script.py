@@ -231,7 +231,7 @@ class _Script:
         lines += ["    runs.clear()"] if self._style.counts else []
         lines += [
             f"    {framework.seed(0)}",
-            *(f"    {line}" for line in framework.setup(self._request)),
+            *(f"    {line}" for line in framework.script_lines(self._request)),
             "",
         ]
         names, taken = self._plain.arguments(), self._plain.signature()

@@ -59,6 +59,14 @@ class Module:
         return text
 
 
+def modules_of(table: str) -> tuple[Module, ...]:
+    """Of lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. What
+    begins with `|` belongs to the line above."""
+    lines = re.sub(r"\n\s*\|", " |", table).strip().splitlines()
+    rows = [[word.strip() for word in line.split(" | ")] for line in lines]
+    return tuple(Module(n, shapes, make, traits, *call) for n, shapes, traits, make, *call in rows)
+
+
 def name_of(value: ValueRef) -> str:
     """How source calls a value: the model's input, or an output of a layer."""
     layer, output = value
@@ -116,7 +124,8 @@ class Source:
         if self.checkpointed and plan.sequential is not None:
             segments = self._cut(len(self.case.layers))
         layers = len(self.case.layers)
-        lines = self._range(0, layers, segments)
+        whole = self._whole_call() if self.checkpointed else ""
+        lines = [whole] if whole else self._range(0, layers, segments)
         given = self.signature()
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
         if self._state:
@@ -144,6 +153,18 @@ class Source:
             f"m{index}": self._module(index).made_for(operand)
             for index, operand in self.model.custom_operands
         }
+
+    def _whole_call(self) -> str:
+        """The line that has the framework cut a chain of layers, or nothing where it cannot."""
+        plan, live = self.case.plan.sequential, self.model.live
+        if plan is None or any(len(values) > 1 for values in live):
+            return ""
+        names = [f"{self._prefix()}layer_{index}" for index in range(len(self.case.layers))]
+        call = self.framework.sequential_call(plan, names, self.case.seed)
+        for index, name in enumerate(names) if call else ():
+            given, made = name_of(live[index][0]), name_of(live[index + 1][0])
+            self._functions.append(self._define(name, [given], self._layer(index), made))
+        return f"{name_of(live[-1][0])} = {call}" if call else ""
 
     def _cut(self, layers: int) -> list[Segment]:
         plan = self.case.plan.sequential
@@ -193,16 +214,23 @@ class Source:
         while name in self._segments:
             name += "_"  # What is nested may be as long as what it is nested in.
         self._segments.add(name)
-        given = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
+        live = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
+        given = list(live)
         if not self.framework.nested_functions:
             given += [*self.framework.extras, *self._taken(range(begin, end))]
-        returned = dict.fromkeys(name_of(v) for v in self.model.live[end])
+        # What is handed on comes first: where it comes back in a backward, too.
+        made = sorted(
+            dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live
+        )
+        handed_on = self.framework.handed_on(segment)
+        returned = [handed_on.format(x=n) if n in live else n for n in made]
         if self._state:
             given.append(self._state)
-            returned[self._state] = None
-        out = ", ".join(returned)
-        definition = self._define(name, given, inside, out)
-        call = f"{out} = {self.framework.checkpoint_call(name, given, segment.choice)}"
+            returned.append(self._state)
+            made.append(self._state)
+        definition = self._define(name, given, inside, ", ".join(returned))
+        call = self.framework.checkpoint_call(name, given, segment.choice)
+        call = f"{', '.join(made)} = {call}"
         if self.framework.nested_functions:
             return [*definition, call]
         self._functions.append(definition)
