@@ -86,6 +86,8 @@ class Framework(Subject):
     Their source becomes part of scripts, so they use nothing but `imports` and one another, each
     those above it.
     """
+    differentiator: str = "differentiate"
+    """Of the helpers, the one that scripts call in its place."""
     kinds: Mapping[str, Template] = {}
     """How the framework computes each kind of layer."""
     losses: Mapping[str, str] = {}

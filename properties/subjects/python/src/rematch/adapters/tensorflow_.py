@@ -1,0 +1,382 @@
+"""TensorFlow: `tf.recompute_grad()`, eager and within `tf.function`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from tensorflow.python.eager import context  # noqa: E402
+
+from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
+from rematch.adapters.source import Module  # noqa: E402
+from rematch.case import Layer  # noqa: E402
+from rematch.protocol import Request  # noqa: E402
+
+
+def gradients_of(tape: Any, loss: Any, sources: Any) -> Any:
+    """None where there is none, also for modules, whose sources are lists."""
+
+    def of_module(found: Any, source: Any) -> Any:
+        if all(g is None for g in found):
+            return None
+        pairs = zip(found, source, strict=True)
+        return [tf.zeros_like(v) if g is None else tf.convert_to_tensor(g) for g, v in pairs]
+
+    pairs = zip(tape.gradient(loss, sources), sources, strict=True)
+    return [of_module(g, s) if isinstance(s, list) else g for g, s in pairs]
+
+
+def differentiate(objective: Any, arguments: Any, trained: Any, backwards: int = 1) -> Any:
+    sources = [arguments[i] for i in trained]
+    with tf.GradientTape(persistent=backwards > 1) as tape:
+        tape.watch(sources)
+        loss, outputs = objective(*arguments)
+    found = [gradients_of(tape, loss, sources) for _ in range(backwards)]
+    return loss, outputs, found[-1]
+
+
+def of_step(objective: Any, arguments: Any, trained: Any) -> Any:
+    step = tf.function(lambda: differentiate(objective, arguments, trained), autograph=False)
+    return step()
+
+
+def of_forward(objective: Any, arguments: Any, trained: Any) -> Any:
+    return differentiate(tf.function(objective, autograph=False), arguments, trained)
+
+
+def parameters_of(m: Any) -> list[Any]:
+    return list(m.trainable_variables)
+
+
+def state_of(m: Any) -> list[Any]:
+    return [v for v in m.variables if not v.trainable]
+
+
+def set_mode(m: Any, train: bool) -> None:
+    m.train = train
+
+
+class BatchNorm(tf.Module):
+    def __init__(self, features: int):
+        super().__init__()
+        self.scale, self.offset = tf.Variable(tf.ones(features)), tf.Variable(tf.zeros(features))
+        self.mean = tf.Variable(tf.zeros(features), trainable=False)
+        self.variance = tf.Variable(tf.ones(features), trainable=False)
+
+    def __call__(self, x: Any) -> Any:
+        mean, variance = self.mean, self.variance
+        if self.train:
+            mean, variance = tf.nn.moments(x, [0, *range(2, len(x.shape))])
+            self.mean.assign(0.9 * self.mean + 0.1 * mean)
+            self.variance.assign(0.9 * self.variance + 0.1 * variance)
+        shape = [1, -1] + [1] * (len(x.shape) - 2)
+        given = (tf.reshape(v, shape) for v in (mean, variance, self.offset, self.scale))
+        return tf.nn.batch_normalization(x, *given, 1e-3)
+
+
+class SpectralNorm(tf.Module):
+    def __init__(self, features: int):
+        super().__init__()
+        self.weight = tf.Variable(tf.random.normal([features, features]))
+        self.u = tf.Variable(tf.ones([features, 1]), trainable=False)
+
+    def __call__(self, x: Any) -> Any:
+        v = tf.math.l2_normalize(tf.stop_gradient(tf.transpose(self.weight) @ self.u))
+        u = tf.math.l2_normalize(tf.stop_gradient(self.weight @ v))
+        if self.train:
+            self.u.assign(u)
+        return x @ (self.weight / tf.reduce_sum(u * (self.weight @ v)))
+
+
+class Recurrent(tf.Module):
+    def __init__(self, features: int):
+        super().__init__()
+        self.weight = tf.Variable(tf.random.normal([features, features]))
+
+    def __call__(self, x: Any) -> Any:
+        def step(i: Any, h: Any) -> Any:
+            return i + 1, tf.tanh(h @ self.weight + x)
+
+        return tf.while_loop(lambda i, h: i < 3, step, (0, tf.zeros_like(x)))[1]
+
+
+class Owner(tf.Module):
+    """Of a variable, a counter and a generator."""
+
+    def __init__(self, features: int):
+        super().__init__()
+        self.table = tf.Variable(tf.random.normal([3, features]))
+        self.count = tf.Variable(0.0, trainable=False)
+        self.generator = tf.random.Generator.from_seed(7)
+        self.function = tf.function(lambda x: tf.tanh(x * self.table[0]))
+
+
+def counted(m: Any, x: Any) -> Any:
+    if m.train:
+        m.count.assign_add(1.0)
+    return x * m.count
+
+
+@tf.custom_gradient
+def clipped(x: Any) -> Any:
+    return tf.identity(x), lambda g: tf.clip_by_value(g, -0.01, 0.01)
+
+
+def _conv2d(layer: Layer, train: bool) -> str:
+    bias = " + tf.reshape({bias}, [1, -1, 1, 1])" if layer.bias else ""
+    padding = "[[0, 0], [{padding}, {padding}], [{padding}, {padding}], [0, 0]]"
+    return (
+        "tf.transpose(tf.nn.conv2d(tf.transpose({x}, [0, 2, 3, 1]), "
+        "tf.transpose({weight}, [2, 3, 1, 0]), {stride}, " + padding + "), [0, 3, 1, 2])" + bias
+    )
+
+
+def _pool(name: str, filled: str) -> str:
+    padding = "[[0, 0], [{padding}, {padding}], [{padding}, {padding}], [0, 0]]"
+    return (
+        f"tf.transpose(tf.nn.{name}(tf.pad(tf.transpose({{x}}, [0, 2, 3, 1]), {padding}, "
+        f"constant_values={filled}), {{kernel}}, {{stride}}, 'VALID'), [0, 3, 1, 2])"
+    )
+
+
+KINDS = {
+    "linear": lambda l, t: "{x} @ tf.transpose({weight})" + (" + {bias}" if l.bias else ""),
+    "conv2d": _conv2d,
+    "relu": "tf.nn.relu({x})",
+    "max_pool2d": _pool("max_pool2d", "float('-inf')"),
+    "avg_pool2d": _pool("avg_pool2d", "0.0"),
+    "dropout": lambda l, t: "tf.nn.dropout({x}, {p})" if t and l.p else "{x}",
+    "layer_norm": "tf.nn.batch_normalization({x}, *tf.nn.moments({x}, [-1], keepdims=True), "
+    "{bias}, {weight}, 1e-5)",
+    "rms_norm": "{x} * tf.math.rsqrt(tf.reduce_mean({x} ** 2, -1, keepdims=True) + 1e-5) * {weight}",
+    "gelu": "tf.nn.gelu({x})",
+    "silu": "tf.nn.silu({x})",
+    "tanh": "tf.tanh({x})",
+    "sigmoid": "tf.sigmoid({x})",
+    "softmax": "tf.nn.softmax({x}, -1)",
+    "gaussian_noise": lambda l, t: (
+        "{x} + {p} * tf.random.get_global_generator().normal({x}.shape)" if t and l.p else "{x}"
+    ),
+    "flatten": "tf.reshape({x}, [{x}.shape[0], -1])",
+    "add": "{x} + {y}",
+    "concat": "tf.concat([{x}, {y}], 1)",
+    "split": "tf.split({x}, [{features}, {x}.shape[1] - {features}], 1)",
+    "duplicate": "({x}, {x})",
+}
+
+MODULES = (
+    Module("batch_norm_rows", "N C -> N C", "BatchNorm(C)", "parameters, state"),
+    Module("batch_norm_images", "N C H W -> N C H W", "BatchNorm(C)", "parameters, state"),
+    Module("spectral_norm", "N C -> N C", "SpectralNorm(C)", "parameters, state"),
+    Module("while_loop", "N C -> N C", "Recurrent(C)", "parameters"),
+    Module("embedding", "N C -> N C", "Owner(C)", "parameters", "x + tf.gather(m.table, [1])"),
+    Module("traced", "N C -> N C", "Owner(C)", "parameters", "m.function(x)"),
+    Module("counter", "N C -> N C", "Owner(1)", "state", "counted(m, x)"),
+    Module(
+        "generator",
+        "N C -> N C",
+        "Owner(1)",
+        "draws elsewhere",
+        "x * m.generator.normal(x.shape) if m.train else x",
+    ),
+    Module(
+        "numpy_dropout",
+        "N C -> N C",
+        "tf.Module()",
+        "draws elsewhere",
+        "x * np.random.binomial(1, 0.5, x.shape) if m.train else x",
+    ),
+    Module(
+        "stateless_dropout",
+        "N C -> N C",
+        "tf.Module()",
+        "",
+        "tf.nn.experimental.stateless_dropout(x, 0.5, [1, 2]) if m.train else x",
+    ),
+    Module("clipped_gradient", "N C -> N C", "tf.Module()", "", "clipped(x)"),
+    Module("rounded", "N C -> N C", "tf.Module()", "", "x + tf.stop_gradient(tf.round(x) - x)"),
+)
+
+EAGER_MODULES = (
+    Module(
+        "seeded_dropout",
+        "N C -> N C",
+        "tf.Module()",
+        "draws",
+        "tf.nn.dropout(x, 0.5, seed=3) if m.train else x",
+    ),
+    Module(
+        "shuffle", "N C -> N C", "tf.Module()", "draws", "tf.random.shuffle(x) if m.train else x"
+    ),
+)
+
+
+class TensorFlow(Framework):
+    name = f"tensorflow {tf.__version__}"
+    versions = {"tensorflow": tf.__version__, "numpy": np.__version__}
+    imports = "import tensorflow as tf"
+    helpers = (gradients_of, differentiate, of_step, of_forward, parameters_of, state_of, set_mode)
+    helpers += (BatchNorm, SpectralNorm, Recurrent, Owner, counted, clipped)
+    kinds = KINDS
+    modules = MODULES + EAGER_MODULES
+    losses = {
+        "mse": "tf.reduce_mean((tf.reshape(y, target.shape) - target) ** 2)",
+        "cross_entropy": "tf.reduce_mean("
+        "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=tf.reshape(y, [y.shape[0], -1])))",
+    }
+    features = COMMON | {"retain_graph", "forwards_first"}
+    observed = SEEN | {"rng_state", "executions", "absent_gradients"}
+    whole_segments = True
+    checkpoint = "tf.recompute_grad({function})({arguments})"
+    detach = "tf.stop_gradient({x})"
+    sees_draws = True
+    script_array = "tf.constant({array})"
+    script_parameter = "tf.Variable({array}, trainable=not {frozen})"
+    script_random_state = "[tf.random.uniform([]), tf.random.get_global_generator().state]"
+
+    def __init__(self, parameters: str = "variables") -> None:
+        """ "variables", or tensors: "arguments" of segments, or parts of their "closure"."""
+        self.closures = parameters != "arguments"
+        if parameters != "variables":
+            self.script_parameter = self.script_array
+        if parameters == "arguments":
+            # What a module trains is a variable, which segments close over.
+            self.modules = [m for m in self.modules if "parameters" not in m.traits]
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        super().__init__()
+        self.names["np"] = np
+
+    def array(self, a: np.ndarray) -> Any:
+        return tf.constant(a)
+
+    def parameter(self, a: np.ndarray, frozen: bool) -> Any:
+        return eval(self.script_parameter.format(array="a", frozen=frozen))
+
+    def bound(self, module: Any, values: Any) -> list[Any]:
+        for variable, value in zip(parameters_of(module), values, strict=True):
+            variable.assign(value)
+        return parameters_of(module)
+
+    def seed(self, seed: int) -> str:
+        return (
+            f"tf.random.set_seed({seed}), np.random.seed({seed}), "
+            f"tf.random.get_global_generator().reset_from_seed({seed})"
+        )
+
+    def random_state(self) -> bytes:
+        seeds = repr(context.context()._rng.getstate()).encode()
+        return seeds + tf.random.get_global_generator().state.numpy().tobytes()
+
+    def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
+        given = [self.array(x), *run.parameters]
+        sources = [given[i] for i in run.trained]
+        with tf.GradientTape(persistent=run.request.case.protocol.backwards > 1) as tape:
+            tape.watch(sources)
+            loss, outputs = run.objective(self.array(target), [], *given)
+        return Pending(place, outputs, loss, sources, [tape])
+
+    def backward(self, run: Run, pending: Pending) -> Any:
+        found: dict[int, Any] = {}
+        for _ in range(run.request.case.protocol.backwards):
+            gradients = gradients_of(pending.gradients[0], pending.loss, pending.input)
+            for index, gradient in zip(run.trained, gradients, strict=True):
+                if index and gradient is not None:
+                    run.add_gradient(index - 1, gradient)
+                elif gradient is not None:
+                    found[0] = gradient if 0 not in found else found[0] + gradient
+        return found.get(0)
+
+
+class InFunction(TensorFlow):
+    """Steps are compiled: with their gradients, or the forward alone. Cases of one shape share
+    what was compiled, with its variables."""
+
+    kinds = KINDS | {
+        # Seeds of other random ops depend on where they stand in the graph, and so would masks.
+        "dropout": lambda l, t: (
+            "tf.nn.experimental.general_dropout({x}, {p}, tf.random.get_global_generator().uniform)"
+            if t and l.p
+            else "{x}"
+        ),
+    }
+    modules = MODULES
+    features = COMMON
+    observed = SEEN | {"absent_gradients"}
+    sees_draws = False
+    cases_per_shape = 64
+
+    def __init__(self, function: str, parameters: str) -> None:
+        super().__init__(parameters)
+        self.differentiator = f"of_{function}"
+        self._steps: dict[str, tuple[dict[str, Any], list[Any], Any]] = {}
+
+    def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
+        held, step = self._step_of(run)
+        for variables, values in zip(held, run.values, strict=True):
+            several = variables if isinstance(variables, list) else [variables]
+            for variable, value in zip(several, values, strict=True):
+                variable.assign(value)
+        # What is traced on behalf of this run must not count for another.
+        self.place = None
+        loss, outputs, gradients = step(self.array(x), self.array(target))
+        found = dict(zip(run.trained, gradients, strict=True))
+        every = [found.get(i) for i in range(1 + len(run.parameters))]
+        return Pending(place, outputs, loss, None, every)
+
+    def backward(self, run: Run, pending: Pending) -> Any:
+        return Framework.backward(self, run, pending)
+
+    def _step_of(self, run: Run) -> tuple[list[Any], Any]:
+        """Also the parameters that the step was compiled with."""
+        request = run.request
+        key = f"{replace(request.case, seed=0)} {request.checkpointed} {request.detached_layers}"
+        if key not in self._steps:
+            if len(self._steps) > 8 and not request.checkpointed:
+                self._steps.clear()
+            self._steps[key] = run.modules.copy(), list(run.parameters), self._compiled(run)
+        modules, held, step = self._steps[key]
+        for name, module in modules.items():
+            own = run.modules[name]
+            if own is not module:
+                for variable, value in zip(_all_state(module), _all_state(own), strict=True):
+                    variable.assign(value)
+                run.modules[name] = run.names[name] = module
+        return held, step
+
+    def _compiled(self, run: Run) -> Any:
+        whole, parameters = self.differentiator == "of_step", list(run.parameters)
+        model = run.objective if whole else tf.function(run.objective, autograph=False)
+
+        def step(x: Any, target: Any) -> Any:
+            given = [x, *parameters]
+            return differentiate(lambda *given: model(target, [], *given), given, run.trained)
+
+        return tf.function(step, autograph=False) if whole else step
+
+
+def _all_state(module: Any) -> list[Any]:
+    generator = getattr(module, "generator", None)
+    return [*state_of(module), *([] if generator is None else [generator.state])]
+
+
+def subject(arguments: list[str]) -> Framework:
+    parser = argparse.ArgumentParser(prog="python -m rematch tensorflow")
+    parser.add_argument("--function", choices=("step", "forward"), help="what is a tf.function")
+    parser.add_argument(
+        "--parameters",
+        choices=("variables", "arguments", "closure"),
+        default="variables",
+        help="tf.Variables; or tensors, which segments are given, or close over",
+    )
+    words = parser.parse_args(arguments)
+    if words.function:
+        return InFunction(words.function, words.parameters)
+    return TensorFlow(words.parameters)
