@@ -12,7 +12,7 @@ ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "mlx": "rematch.adapters.mlx",
     "tensorflow": "rematch.adapters.tensorflow_",
-    "keras": "rematch.adapters.keras_",
+    "keras": "rematch.adapters.keras_start",
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
     "transformers": "rematch.adapters.transformers",

@@ -100,6 +100,8 @@ class Framework(Subject):
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
+    by_keyword: bool = False
+    """Segments are called with keyword arguments."""
     closures: bool = False
     """Segments are functions within the model, and use its parameters without being given them."""
     extras: Sequence[str] = ()
@@ -137,6 +139,7 @@ class Framework(Subject):
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
         """The expression that runs a function of the source, checkpointed."""
+        arguments = [f"{a}={a}" for a in arguments] if self.by_keyword else arguments
         return self.checkpoint.format(
             function=function,
             arguments=", ".join(arguments),

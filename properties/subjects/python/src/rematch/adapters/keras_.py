@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import Any
 
@@ -15,7 +14,7 @@ import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
-from rematch.case import Choice, Layer  # noqa: E402
+from rematch.case import Layer  # noqa: E402
 
 
 class Network(keras.layers.Layer):
@@ -54,7 +53,7 @@ def value_of(argument: Any) -> Any:
     return argument.value if isinstance(argument, keras.Variable) else argument
 
 
-def of_tensorflow(objective: Any, arguments: Any, trained: Any, backwards: int = 1) -> Any:
+def of_tensorflow(objective: Any, arguments: Any, trained: Any) -> Any:
     import tensorflow as tf
 
     sources = value_of([arguments[i] for i in trained])
@@ -65,9 +64,7 @@ def of_tensorflow(objective: Any, arguments: Any, trained: Any, backwards: int =
     return loss, outputs, [whole(g, s) for g, s in zip(gradients, sources, strict=True)]
 
 
-def of_torch(objective: Any, arguments: Any, trained: Any, backwards: int = 1) -> Any:
-    import torch
-
+def of_torch(objective: Any, arguments: Any, trained: Any) -> Any:
     for index, argument in enumerate(value_of(arguments)):
         for part in argument if isinstance(argument, list) else [argument]:
             part.requires_grad_(index in trained)
@@ -143,7 +140,9 @@ def _draws(expression: str) -> Any:
 
 
 KINDS = {
-    "linear": lambda l, t: "{x} @ keras.ops.transpose({weight})" + (" + {bias}" if l.bias else ""),
+    "linear": lambda layer, train: (
+        "{x} @ keras.ops.transpose({weight})" + (" + {bias}" if layer.bias else "")
+    ),
     "conv2d": _conv2d,
     "relu": "keras.ops.relu({x})",
     "dropout": _draws("keras.random.dropout({x}, {p}, seed=seeds)"),
@@ -286,9 +285,3 @@ class Keras(Framework):
 
     def random_state(self) -> bytes:
         return self.numpy(self.names["seeds"].state).tobytes()
-
-
-def subject(arguments: list[str]) -> Framework:
-    parser = argparse.ArgumentParser(prog="python -m rematch keras")
-    parser.add_argument("--scope", choices=tuple(SCOPES), help="segments are layers of that mode")
-    return Keras(parser.parse_args(arguments).scope)

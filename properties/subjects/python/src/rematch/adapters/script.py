@@ -242,7 +242,8 @@ class _Script:
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
         backwards = self._request.case.protocol.backwards
         more = f", {backwards}" if backwards > 1 else ""
-        call = f"{framework.differentiator}(objective, [{', '.join(['x', *self._names])}], {trained}{more})"
+        arguments = ", ".join(["x", *self._names])
+        call = f"{framework.differentiator}(objective, [{arguments}], {trained}{more})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
         lines += self._results(trained)
         return "\n".join(lines) + "\n"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -17,7 +15,6 @@ from tensorflow.python.eager import context  # noqa: E402
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
-from rematch.protocol import Request  # noqa: E402
 
 
 def gradients_of(tape: Any, loss: Any, sources: Any) -> Any:
@@ -40,15 +37,6 @@ def differentiate(objective: Any, arguments: Any, trained: Any, backwards: int =
         loss, outputs = objective(*arguments)
     found = [gradients_of(tape, loss, sources) for _ in range(backwards)]
     return loss, outputs, found[-1]
-
-
-def of_step(objective: Any, arguments: Any, trained: Any) -> Any:
-    step = tf.function(lambda: differentiate(objective, arguments, trained), autograph=False)
-    return step()
-
-
-def of_forward(objective: Any, arguments: Any, trained: Any) -> Any:
-    return differentiate(tf.function(objective, autograph=False), arguments, trained)
 
 
 def parameters_of(m: Any) -> list[Any]:
@@ -147,22 +135,27 @@ def _pool(name: str, filled: str) -> str:
 
 
 KINDS = {
-    "linear": lambda l, t: "{x} @ tf.transpose({weight})" + (" + {bias}" if l.bias else ""),
+    "linear": lambda layer, train: (
+        "{x} @ tf.transpose({weight})" + (" + {bias}" if layer.bias else "")
+    ),
     "conv2d": _conv2d,
     "relu": "tf.nn.relu({x})",
     "max_pool2d": _pool("max_pool2d", "float('-inf')"),
     "avg_pool2d": _pool("avg_pool2d", "0.0"),
-    "dropout": lambda l, t: "tf.nn.dropout({x}, {p})" if t and l.p else "{x}",
+    "dropout": lambda layer, train: "tf.nn.dropout({x}, {p})" if train and layer.p else "{x}",
     "layer_norm": "tf.nn.batch_normalization({x}, *tf.nn.moments({x}, [-1], keepdims=True), "
     "{bias}, {weight}, 1e-5)",
-    "rms_norm": "{x} * tf.math.rsqrt(tf.reduce_mean({x} ** 2, -1, keepdims=True) + 1e-5) * {weight}",
+    "rms_norm": "{x} * tf.math.rsqrt(tf.reduce_mean({x} ** 2, -1, keepdims=True) + 1e-5) "
+    "* {weight}",
     "gelu": "tf.nn.gelu({x})",
     "silu": "tf.nn.silu({x})",
     "tanh": "tf.tanh({x})",
     "sigmoid": "tf.sigmoid({x})",
     "softmax": "tf.nn.softmax({x}, -1)",
-    "gaussian_noise": lambda l, t: (
-        "{x} + {p} * tf.random.get_global_generator().normal({x}.shape)" if t and l.p else "{x}"
+    "gaussian_noise": lambda layer, train: (
+        "{x} + {p} * tf.random.get_global_generator().normal({x}.shape)"
+        if train and layer.p
+        else "{x}"
     ),
     "flatten": "tf.reshape({x}, [{x}.shape[0], -1])",
     "add": "{x} + {y}",
@@ -222,14 +215,15 @@ class TensorFlow(Framework):
     name = f"tensorflow {tf.__version__}"
     versions = {"tensorflow": tf.__version__, "numpy": np.__version__}
     imports = "import tensorflow as tf"
-    helpers = (gradients_of, differentiate, of_step, of_forward, parameters_of, state_of, set_mode)
+    helpers = (gradients_of, differentiate, parameters_of, state_of, set_mode)
     helpers += (BatchNorm, SpectralNorm, Recurrent, Owner, counted, clipped)
     kinds = KINDS
     modules = MODULES + EAGER_MODULES
     losses = {
         "mse": "tf.reduce_mean((tf.reshape(y, target.shape) - target) ** 2)",
         "cross_entropy": "tf.reduce_mean("
-        "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=tf.reshape(y, [y.shape[0], -1])))",
+        "tf.nn.sparse_softmax_cross_entropy_with_logits("
+        "labels=target, logits=tf.reshape(y, [y.shape[0], -1])))",
     }
     features = COMMON | {"retain_graph", "forwards_first"}
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
@@ -295,78 +289,6 @@ class TensorFlow(Framework):
         return found.get(0)
 
 
-class InFunction(TensorFlow):
-    """Steps are compiled: with their gradients, or the forward alone. Cases of one shape share
-    what was compiled, with its variables."""
-
-    kinds = KINDS | {
-        # Seeds of other random ops depend on where they stand in the graph, and so would masks.
-        "dropout": lambda l, t: (
-            "tf.nn.experimental.general_dropout({x}, {p}, tf.random.get_global_generator().uniform)"
-            if t and l.p
-            else "{x}"
-        ),
-    }
-    modules = MODULES
-    features = COMMON
-    observed = SEEN | {"absent_gradients"}
-    sees_draws = False
-    cases_per_shape = 64
-
-    def __init__(self, function: str, parameters: str) -> None:
-        super().__init__(parameters)
-        self.differentiator = f"of_{function}"
-        self._steps: dict[str, tuple[dict[str, Any], list[Any], Any]] = {}
-
-    def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
-        held, step = self._step_of(run)
-        for variables, values in zip(held, run.values, strict=True):
-            several = variables if isinstance(variables, list) else [variables]
-            for variable, value in zip(several, values, strict=True):
-                variable.assign(value)
-        # What is traced on behalf of this run must not count for another.
-        self.place = None
-        loss, outputs, gradients = step(self.array(x), self.array(target))
-        found = dict(zip(run.trained, gradients, strict=True))
-        every = [found.get(i) for i in range(1 + len(run.parameters))]
-        return Pending(place, outputs, loss, None, every)
-
-    def backward(self, run: Run, pending: Pending) -> Any:
-        return Framework.backward(self, run, pending)
-
-    def _step_of(self, run: Run) -> tuple[list[Any], Any]:
-        """Also the parameters that the step was compiled with."""
-        request = run.request
-        key = f"{replace(request.case, seed=0)} {request.checkpointed} {request.detached_layers}"
-        if key not in self._steps:
-            if len(self._steps) > 8 and not request.checkpointed:
-                self._steps.clear()
-            self._steps[key] = run.modules.copy(), list(run.parameters), self._compiled(run)
-        modules, held, step = self._steps[key]
-        for name, module in modules.items():
-            own = run.modules[name]
-            if own is not module:
-                for variable, value in zip(_all_state(module), _all_state(own), strict=True):
-                    variable.assign(value)
-                run.modules[name] = run.names[name] = module
-        return held, step
-
-    def _compiled(self, run: Run) -> Any:
-        whole, parameters = self.differentiator == "of_step", list(run.parameters)
-        model = run.objective if whole else tf.function(run.objective, autograph=False)
-
-        def step(x: Any, target: Any) -> Any:
-            given = [x, *parameters]
-            return differentiate(lambda *given: model(target, [], *given), given, run.trained)
-
-        return tf.function(step, autograph=False) if whole else step
-
-
-def _all_state(module: Any) -> list[Any]:
-    generator = getattr(module, "generator", None)
-    return [*state_of(module), *([] if generator is None else [generator.state])]
-
-
 def subject(arguments: list[str]) -> Framework:
     parser = argparse.ArgumentParser(prog="python -m rematch tensorflow")
     parser.add_argument("--function", choices=("step", "forward"), help="what is a tf.function")
@@ -376,7 +298,12 @@ def subject(arguments: list[str]) -> Framework:
         default="variables",
         help="tf.Variables; or tensors, which segments are given, or close over",
     )
+    parser.add_argument("--keywords", action="store_true", help="segments are called by keyword")
     words = parser.parse_args(arguments)
     if words.function:
+        from rematch.adapters.tensorflow_function import InFunction
+
         return InFunction(words.function, words.parameters)
-    return TensorFlow(words.parameters)
+    made = TensorFlow(words.parameters)
+    made.by_keyword = words.keywords
+    return made
