@@ -199,13 +199,6 @@ MODULES = (
 
 EAGER_MODULES = (
     Module(
-        "seeded_dropout",
-        "N C -> N C",
-        "tf.Module()",
-        "draws",
-        "tf.nn.dropout(x, 0.5, seed=3) if m.train else x",
-    ),
-    Module(
         "shuffle", "N C -> N C", "tf.Module()", "draws", "tf.random.shuffle(x) if m.train else x"
     ),
 )
