@@ -117,6 +117,8 @@ class Framework(Subject):
     """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
+    made_line: str = ""
+    """Behind each layer; `{outputs}` are the names of what it returned."""
     sees_draws: bool = False
     """Whether an output can be looked at where it is made; draws are then part of the record."""
 
@@ -126,11 +128,13 @@ class Framework(Subject):
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
         exec(self.imports, self.names)
+        self.run_type: type[Run] = Run
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        known = self.features | set(self.kinds) | ({"custom"} if self.modules else set())
+        known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
+        known |= set(self.kinds) | ({"custom"} if self.modules else set())
         return [f for f in features if f in known]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
@@ -155,6 +159,14 @@ class Framework(Subject):
     def numpy(self, a: Any) -> np.ndarray:
         return np.asarray(a)
 
+    def message(self, error: Exception) -> str:
+        """Of an error, without what changes from run to run."""
+        return str(error)
+
+    def requires_grad(self, a: Any) -> bool:
+        """For subjects that observe "grad_flags"."""
+        return False
+
     def parameter(self, a: np.ndarray, frozen: bool) -> Any:
         """What the model gets as a parameter of that value."""
         return self.array(a)
@@ -166,6 +178,10 @@ class Framework(Subject):
     def seed(self, seed: int) -> str:
         """The line that seeds the framework."""
         raise NotImplementedError
+
+    def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds, in scripts."""
+        return self.script_setup
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
@@ -195,13 +211,13 @@ class Framework(Subject):
         return pending.gradients[0]
 
     def run(self, request: Request, record: Record) -> None:
-        run = Run(self, request, record)
+        run = self.run_type(self, request, record)
         try:
             run.go()
         except Unsupported:
             raise
         except Exception as error:
-            record.error(type(error).__name__, str(error))
+            record.error(type(error).__name__, self.message(error))
         finally:
             self.place = None
 
@@ -234,6 +250,9 @@ class Run:
         self.source = source.text()
         self._evaluated = evaluation(source)
         self.modules = self._make(source.modules())
+        for info, buffer in zip(model.buffers, arrays.buffers, strict=True):
+            if f"m{info.layer}" not in self.modules:
+                self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
         self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
         self.values: list[list[np.ndarray]] = []
@@ -321,6 +340,10 @@ class Run:
             return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
         return self.framework.parameter(self.values[index][0], info.frozen)
 
+    def _update(self, index: int) -> None:
+        """After the optimizer has changed the values of a parameter."""
+        self.parameters[index] = self._to_framework(index)
+
     def _step(self, step: int) -> None:
         protocol, arrays, record = self.request.case.protocol, self.request.arrays, self.record
         framework = self.framework
@@ -334,7 +357,9 @@ class Run:
             )
             where = {"step": step, "microbatch": microbatch}
             for index, output in enumerate(pending.outputs):
-                record.observe("output", framework.numpy(output), index=index, **where)
+                flag = framework.requires_grad(output)
+                found = framework.numpy(output)
+                record.observe("output", found, index=index, requires_grad=flag, **where)
             record.observe("loss", np.asarray(framework.numpy(pending.loss)), **where)
             self._note_random_state("after_forward", **where)
             waiting.append(pending)
@@ -375,7 +400,7 @@ class Run:
         for index, gradient in enumerate(self.gradients):
             if gradient is not None:
                 self._optimizer.step(index, self.values[index], gradient)
-                self.parameters[index] = self._to_framework(index)
+                self._update(index)
         self._optimizer.count += 1
         self.gradients = [None] * len(self.gradients)
 

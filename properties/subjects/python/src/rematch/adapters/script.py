@@ -152,6 +152,11 @@ class _Script:
         )
         self._names = parameter_names(case, model)
         self._modules = self._plain.modules()
+        self._buffers = {
+            f"{info.role}{info.layer}": array
+            for info, array in zip(model.buffers, request.arrays.buffers, strict=True)
+            if f"m{info.layer}" not in self._modules
+        }
         self._random = np.random.default_rng(style.seed)
 
     def text(self, finding: str) -> str:
@@ -165,6 +170,8 @@ class _Script:
             if f"m{info.layer}" not in self._modules:
                 data.append(f"{name} = {self._parameter(array, info.frozen)}")
         body = [self._plain.text(), "\n", self._checkpointed.text(), "\n", self._run()]
+        # Scripts count, and look at nothing else.
+        body = [re.sub(r"^ +(drew|made)\(.*\n", "", part, flags=re.MULTILINE) for part in body]
         if self._style.counts:
             body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n\n\n")
         rest = "\n".join(data) + "\n\n\n" + "".join(body) + "\n\n" + self._tail()
@@ -219,17 +226,19 @@ class _Script:
         for info, name in zip(model.parameters, self._names, strict=True):
             if f"m{info.layer}" in self._modules:
                 lines.append(f"    {name} = parameters_of(m{info.layer})")
+        for name, array in self._buffers.items():
+            lines += [f"    global {name}", f"    {name} = {self._array(array, free=False)}"]
         lines += ["    runs.clear()"] if self._style.counts else []
         lines += [
             f"    {framework.seed(0)}",
-            *(f"    {line}" for line in framework.script_setup),
+            *(f"    {line}" for line in framework.setup(self._request)),
             "",
         ]
         used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
         names = ["x", *self._names]
         taken = ["x", *framework.extras, *(self._names[i] for i in used)]
         if framework.closes_over_parameters:
-            names, taken = ["x"], ["x"]
+            names, taken = ["x", "*_"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
         lines += [
             f"    def objective({', '.join(names)}):",
@@ -258,6 +267,7 @@ class _Script:
         for name in self._modules:
             if "state_of" in framework.names:
                 lines.append(f'    results["state of {name}"] = state_of({name})')
+        lines += [f'    results["state of {name}"] = {name}' for name in self._buffers]
         if framework.script_random_state:
             lines.append(f'    results["random state"] = {framework.script_random_state}')
         if self._style.counts:

@@ -194,6 +194,9 @@ class Source:
             lines.insert(0, self.framework.enter_line.format(layer=index))
             if self.framework.sees_draws and draws(layer, self.train):
                 lines.append(f"drew({index}, {operands[0]}, {outputs[0]})")
+            if self.framework.made_line:
+                names = ", ".join(outputs)
+                lines.append(self.framework.made_line.format(layer=index, outputs=names))
         return lines
 
     def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
@@ -208,6 +211,10 @@ class Source:
             return re.sub(r"\b[mx]\b", lambda w: words[w[0]], self._module(index).call)
         template = self.framework.kinds[layer.kind]
         text = template if isinstance(template, str) else template(layer, self.train)
+        protocol = self.case.protocol
+        if self.observed and protocol.inject == "op_exchanged" and protocol.inject_layer == index:
+            other = self.framework.kinds["sigmoid" if layer.kind == "tanh" else "tanh"]
+            text = f"{other} if exchanged({index}) else {text}"
         buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
         return text.format_map(
             {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}
