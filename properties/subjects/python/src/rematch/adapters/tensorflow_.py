@@ -32,7 +32,8 @@ def gradients_of(tape: Any, loss: Any, sources: Any) -> Any:
 
 def differentiate(objective: Any, arguments: Any, trained: Any, backwards: int = 1) -> Any:
     sources = [arguments[i] for i in trained]
-    with tf.GradientTape(persistent=backwards > 1) as tape:
+    # Without the variables of frozen modules, which count as trainable.
+    with tf.GradientTape(persistent=backwards > 1, watch_accessed_variables=False) as tape:
         tape.watch(sources)
         loss, outputs = objective(*arguments)
     found = [gradients_of(tape, loss, sources) for _ in range(backwards)]
@@ -112,6 +113,10 @@ def counted(m: Any, x: Any) -> Any:
     return x * m.count
 
 
+def permuted(x: Any) -> Any:
+    return tf.gather(x, tf.random.shuffle(tf.range(x.shape[1])), axis=1)
+
+
 @tf.custom_gradient
 def clipped(x: Any) -> Any:
     return tf.identity(x), lambda g: tf.clip_by_value(g, -0.01, 0.01)
@@ -164,44 +169,34 @@ KINDS = {
     "duplicate": "({x}, {x})",
 }
 
-MODULES = (
-    Module("batch_norm_rows", "N C -> N C", "BatchNorm(C)", "parameters, state"),
-    Module("batch_norm_images", "N C H W -> N C H W", "BatchNorm(C)", "parameters, state"),
-    Module("spectral_norm", "N C -> N C", "SpectralNorm(C)", "parameters, state"),
-    Module("while_loop", "N C -> N C", "Recurrent(C)", "parameters"),
-    Module("embedding", "N C -> N C", "Owner(C)", "parameters", "x + tf.gather(m.table, [1])"),
-    Module("traced", "N C -> N C", "Owner(C)", "parameters", "m.function(x)"),
-    Module("counter", "N C -> N C", "Owner(1)", "state", "counted(m, x)"),
-    Module(
-        "generator",
-        "N C -> N C",
-        "Owner(1)",
-        "draws elsewhere",
-        "x * m.generator.normal(x.shape) if m.train else x",
-    ),
-    Module(
-        "numpy_dropout",
-        "N C -> N C",
-        "tf.Module()",
-        "draws elsewhere",
-        "x * np.random.binomial(1, 0.5, x.shape) if m.train else x",
-    ),
-    Module(
-        "stateless_dropout",
-        "N C -> N C",
-        "tf.Module()",
-        "",
-        "tf.nn.experimental.stateless_dropout(x, 0.5, [1, 2]) if m.train else x",
-    ),
-    Module("clipped_gradient", "N C -> N C", "tf.Module()", "", "clipped(x)"),
-    Module("rounded", "N C -> N C", "tf.Module()", "", "x + tf.stop_gradient(tf.round(x) - x)"),
-)
 
-EAGER_MODULES = (
-    Module(
-        "shuffle", "N C -> N C", "tf.Module()", "draws", "tf.random.shuffle(x) if m.train else x"
+def _rows(name: str, call: str, traits: str = "", make: str = "tf.Module()") -> Module:
+    return Module(name, "N C -> N C", make, traits, call)
+
+
+_STATELESS = "tf.nn.experimental.stateless_dropout(x, 0.5, [1, 2]) if m.train else x"
+_NUMPY = "x * np.random.binomial(1, 0.5, x.shape) if m.train else x"
+
+MODULES = (
+    Module("batch_norm_images", "N C H W -> N C H W", "BatchNorm(C)", "parameters, state"),
+    _rows("batch_norm_rows", "m(x)", "parameters, state", "BatchNorm(C)"),
+    _rows("spectral_norm", "m(x)", "parameters, state", "SpectralNorm(C)"),
+    _rows("while_loop", "m(x)", "parameters", "Recurrent(C)"),
+    _rows("embedding", "x + tf.gather(m.table, [1])", "parameters", "Owner(C)"),
+    _rows("traced", "m.function(x)", "parameters", "Owner(C)"),
+    _rows("counter", "counted(m, x)", "state", "Owner(1)"),
+    _rows(
+        "generator",
+        "x * m.generator.normal(x.shape) if m.train else x",
+        "draws elsewhere",
+        "Owner(1)",
     ),
+    _rows("numpy_dropout", _NUMPY, "draws elsewhere"),
+    _rows("stateless_dropout", _STATELESS),
+    _rows("clipped_gradient", "clipped(x)"),
+    _rows("rounded", "x + tf.stop_gradient(tf.round(x) - x)"),
 )
+EAGER_MODULES = (_rows("shuffle", "permuted(x) if m.train else x", "draws"),)
 
 
 class TensorFlow(Framework):
@@ -209,7 +204,7 @@ class TensorFlow(Framework):
     versions = {"tensorflow": tf.__version__, "numpy": np.__version__}
     imports = "import tensorflow as tf"
     helpers = (gradients_of, differentiate, parameters_of, state_of, set_mode)
-    helpers += (BatchNorm, SpectralNorm, Recurrent, Owner, counted, clipped)
+    helpers += (BatchNorm, SpectralNorm, Recurrent, Owner, counted, permuted, clipped)
     kinds = KINDS
     modules = MODULES + EAGER_MODULES
     losses = {
@@ -265,7 +260,7 @@ class TensorFlow(Framework):
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         given = [self.array(x), *run.parameters]
         sources = [given[i] for i in run.trained]
-        with tf.GradientTape(persistent=run.request.case.protocol.backwards > 1) as tape:
+        with tf.GradientTape(run.request.case.protocol.backwards > 1, False) as tape:
             tape.watch(sources)
             loss, outputs = run.objective(self.array(target), [], *given)
         return Pending(place, outputs, loss, sources, [tape])

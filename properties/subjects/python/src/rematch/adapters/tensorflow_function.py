@@ -43,6 +43,9 @@ class InFunction(TensorFlow):
     def __init__(self, function: str, parameters: str) -> None:
         super().__init__(parameters)
         self.differentiator = f"of_{function}"
+        if function == "forward":
+            # Its outputs and what the backward needs are one graph, which is optimized as a whole.
+            self.rounds = "differently"
         self._steps: dict[str, tuple[dict[str, Any], list[Any], Any]] = {}
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
