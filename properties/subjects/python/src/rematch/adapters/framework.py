@@ -87,6 +87,8 @@ class Framework(Subject):
     Their source becomes part of scripts, so they use nothing but `imports` and one another, each
     those above it.
     """
+    differentiator: str = "differentiate"
+    """Of the helpers, the one that scripts call in its place."""
     kinds: Mapping[str, Template] = {}
     """How the framework computes each kind of layer."""
     losses: Mapping[str, str] = {}
@@ -103,6 +105,8 @@ class Framework(Subject):
     """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
+    by_keyword: bool = False
+    """Segments are called with keyword arguments."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -153,6 +157,7 @@ class Framework(Subject):
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
         """The expression that runs a function of the source, checkpointed."""
+        arguments = [f"{a}={a}" for a in arguments] if self.by_keyword else arguments
         return self.checkpoint.format(
             function=function,
             arguments=", ".join(arguments),
