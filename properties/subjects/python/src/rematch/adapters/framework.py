@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
@@ -21,17 +21,24 @@ from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
 COMMON = frozenset(
-    "images multi_output_segment unused_output long_skip tied_weight tied_three_times "
-    "same_tensor_twice frozen_input trainable_input frozen_parameters frozen_prefix "
-    "odd_size nested_2 nested_3 nested_4 non_reentrant early_stop_off no_check stateful_layer "
-    "draws_in_checkpointed_segment two_drawing_segments sequential explicit_segments last_stored "
-    "last_checkpointed segments_1 several_steps accumulation eval_mode reevaluate sgd adam momentum "
-    "mse cross_entropy float32 small_integers more_than_a_few".split()
+    {
+        *("images", "multi_output_segment", "unused_output", "long_skip", "same_tensor_twice"),
+        *("tied_weight", "tied_three_times", "frozen_input", "trainable_input"),
+        *("frozen_parameters", "frozen_prefix", "odd_size", "nested_2", "nested_3", "nested_4"),
+        *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
+        *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
+        *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
+        *("accumulation", "eval_mode", "reevaluate", "sgd", "adam", "momentum", "mse"),
+        *("cross_entropy", "float32", "small_integers", "more_than_a_few"),
+    }
 )
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
 
 SEEN = frozenset(
-    "outputs losses input_gradients parameter_gradients parameters buffers reevaluation".split()
+    {
+        *("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"),
+        "reevaluation",
+    }
 )
 """What the record of any framework has."""
 
@@ -43,6 +50,7 @@ class Place:
     step: int
     microbatch: int
     executions: list[int]
+    draws: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 @dataclass
@@ -90,6 +98,8 @@ class Framework(Subject):
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
+    closures: bool = False
+    """Segments are functions within the model, and use its parameters without being given them."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -97,10 +107,14 @@ class Framework(Subject):
     detach: str = "{x}"
     script_array: str = "{array}"
     """The framework's array, of NumPy's `{array}`."""
+    script_parameter: str = ""
+    """Likewise a parameter, `{frozen}` or not; an array unless it is said."""
     script_setup: Sequence[str] = ()
     """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
+    made_line: str = ""
+    """Behind each layer; `{outputs}` are the names of what it returned."""
     sees_draws: bool = False
     """Whether an output can be looked at where it is made; draws are then part of the record."""
 
@@ -110,11 +124,13 @@ class Framework(Subject):
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
         exec(self.imports, self.names)
+        self.run_type: type[Run] = Run
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        known = self.features | set(self.kinds) | ({"custom"} if self.modules else set())
+        known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
+        known |= set(self.kinds) | ({"custom"} if self.modules else set())
         return [f for f in features if f in known]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
@@ -138,9 +154,29 @@ class Framework(Subject):
     def numpy(self, a: Any) -> np.ndarray:
         return np.asarray(a)
 
+    def message(self, error: Exception) -> str:
+        """Of an error, without what changes from run to run."""
+        return str(error)
+
+    def requires_grad(self, a: Any) -> bool:
+        """For subjects that observe "grad_flags"."""
+        return False
+
+    def parameter(self, a: np.ndarray, frozen: bool) -> Any:
+        """What the model gets as a parameter of that value."""
+        return self.array(a)
+
+    def bound(self, module: Any, values: Sequence[np.ndarray]) -> list[Any]:
+        """What the model gets as the parameters of a module."""
+        return [self.array(a) for a in values]
+
     def seed(self, seed: int) -> str:
         """The line that seeds the framework."""
         raise NotImplementedError
+
+    def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds, in scripts."""
+        return self.script_setup
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
@@ -154,21 +190,9 @@ class Framework(Subject):
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         """Runs a forward and, as most frameworks know no difference, its backward."""
-        request, protocol = run.request, run.request.case.protocol
-        trained = [0] if protocol.input_requires_grad else []
-        trained += [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
-        given = [self.array(x), *run.parameters]
-        model, loss_of, rows = run.model, run.loss, self.array(target)
-        names, extras = run.names, self.extras
-
-        def objective(x: Any, *parameters: Any) -> Any:
-            taken = parameters
-            if self.closes_over_parameters:
-                names.update(zip(run.parameter_names, parameters, strict=True))
-                taken = ()
-            outputs = model(x, *[names[e] for e in extras], *[taken[i] for i in run.used])
-            return loss_of(outputs[0], rows), outputs
-
+        given, trained = [self.array(x), *run.parameters], run.trained
+        extras = [run.names[e] for e in self.extras]
+        objective = partial(run.objective, self.array(target), extras)
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
         found = dict(zip(trained, gradients, strict=True))
         every = [found.get(i) for i in range(len(given))]
@@ -182,13 +206,13 @@ class Framework(Subject):
         return pending.gradients[0]
 
     def run(self, request: Request, record: Record) -> None:
-        run = Run(self, request, record)
+        run = self.run_type(self, request, record)
         try:
             run.go()
         except Unsupported:
             raise
         except Exception as error:
-            record.error(type(error).__name__, str(error))
+            record.error(type(error).__name__, self.message(error))
         finally:
             self.place = None
 
@@ -221,8 +245,11 @@ class Run:
         self.source = source.text()
         self._evaluated = evaluation(source)
         self.modules = self._make(source.modules())
+        for info, buffer in zip(model.buffers, arrays.buffers, strict=True):
+            if f"m{info.layer}" not in self.modules:
+                self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for l in model.layer_parameters for p in l))
+        self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")
@@ -234,7 +261,6 @@ class Run:
         self.model = self._function(self.source, "model")
         self._set_modes(case.protocol.train)
         self._optimizer = _Optimizer(case)
-        self._draws: list[tuple[Any, ...]] = []
 
     @property
     def key(self) -> str:
@@ -260,6 +286,23 @@ class Run:
         self.gradients[index] = (
             new if old is None else [a + b for a, b in zip(old, new, strict=True)]
         )
+
+    @property
+    def trained(self) -> list[int]:
+        """The arguments of the objective to differentiate by: 0 is the input, 1 the first
+        parameter."""
+        request = self.request
+        trained = [0] if request.case.protocol.input_requires_grad else []
+        return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
+
+    def objective(self, target: Any, extras: Sequence[Any], x: Any, *parameters: Any) -> Any:
+        """The loss of a forward, and its outputs."""
+        taken = [parameters[i] for i in self.used]
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, parameters, strict=True))
+            taken = []
+        outputs = self.model(x, *extras, *taken)
+        return self.loss(outputs[0], target), outputs
 
     def loss(self, output: Any, target: Any) -> Any:
         """The loss of the model's first output."""
@@ -287,8 +330,14 @@ class Run:
             self.names["set_mode"](module, train and not layer.eval)
 
     def _to_framework(self, index: int) -> Any:
-        parts = [self.framework.array(a) for a in self.values[index]]
-        return parts if self.is_module[index] else parts[0]
+        info = self.request.model.parameters[index]
+        if self.is_module[index]:
+            return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
+        return self.framework.parameter(self.values[index][0], info.frozen)
+
+    def _update(self, index: int) -> None:
+        """After the optimizer has changed the values of a parameter."""
+        self.parameters[index] = self._to_framework(index)
 
     def _step(self, step: int) -> None:
         protocol, arrays, record = self.request.case.protocol, self.request.arrays, self.record
@@ -303,7 +352,9 @@ class Run:
             )
             where = {"step": step, "microbatch": microbatch}
             for index, output in enumerate(pending.outputs):
-                record.observe("output", framework.numpy(output), index=index, **where)
+                flag = framework.requires_grad(output)
+                found = framework.numpy(output)
+                record.observe("output", found, index=index, requires_grad=flag, **where)
             record.observe("loss", np.asarray(framework.numpy(pending.loss)), **where)
             self._note_random_state("after_forward", **where)
             waiting.append(pending)
@@ -333,18 +384,18 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
-        for layer, execution, operand, output in self._draws:
+        for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
             is_mask = self.request.case.layers[layer].kind == "dropout"
-            drawn = y != 0 if is_mask else y - self.framework.numpy(operand)
+            # What was added is known up to rounding, which the operand decides.
+            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
-        self._draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):
             if gradient is not None:
                 self._optimizer.step(index, self.values[index], gradient)
-                self.parameters[index] = self._to_framework(index)
+                self._update(index)
         self._optimizer.count += 1
         self.gradients = [None] * len(self.gradients)
 
@@ -380,7 +431,7 @@ class Run:
     def _drew(self, layer: int, operand: Any, output: Any) -> None:
         place = self.framework.place
         if place is not None:
-            self._draws.append((layer, place.executions[layer] - 1, operand, output))
+            place.draws.append((layer, place.executions[layer] - 1, operand, output))
 
 
 def _to_one(parts: Sequence[np.ndarray], is_module: bool) -> np.ndarray:

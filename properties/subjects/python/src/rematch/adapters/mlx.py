@@ -3,11 +3,11 @@ mlx-lm call it."""
 
 from __future__ import annotations
 
+import argparse
 from importlib.metadata import version
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
@@ -19,7 +19,7 @@ from rematch.case import Layer
 def bound(module: Any, parameters: Any) -> Any:
     """The module with other values for what it trains."""
     names = [name for name, _ in tree_flatten(module.trainable_parameters())]
-    module.update(tree_unflatten(list(zip(names, parameters))))
+    module.update(tree_unflatten(list(zip(names, parameters, strict=True))))
     return module
 
 
@@ -182,4 +182,11 @@ class Mlx(Framework):
 
 
 def subject(arguments: list[str]) -> Framework:
-    return Mlx()
+    parser = argparse.ArgumentParser(prog="python -m rematch mlx")
+    parser.add_argument(
+        "--closure", action="store_true", help="segments use parameters that they are not given"
+    )
+    words = parser.parse_args(arguments)
+    mlx = Mlx()
+    mlx.closures = words.closure
+    return mlx

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rematch.case import Case, Choice, Layer, Model, Segment, ValueRef
+from rematch.case import Case, Layer, Model, Segment, ValueRef
 from rematch.protocol import Unsupported
 
 if TYPE_CHECKING:
@@ -109,6 +109,10 @@ class Source:
         layers = len(self.case.layers)
         lines = self._range(0, layers, segments)
         given = ["x", *self.framework.extras, *self._taken(range(layers))]
+        if self.framework.closures:
+            inner = "\n".join(self._functions).splitlines()
+            self._functions.clear()
+            lines = [*inner, *lines]
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
         self._define(self.name, given, lines, f"({outputs.rstrip()})")
         return "\n\n".join(self._functions) + "\n"
@@ -132,7 +136,7 @@ class Source:
         ]
 
     def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> None:
-        body = "".join(f"    {line}\n" for line in [*lines, f"return {returned}"])
+        body = "".join(f"    {line}".rstrip() + "\n" for line in [*lines, f"return {returned}"])
         self._functions.append(f"def {name}({', '.join(given)}):\n{body}")
 
     def _taken(self, layers: Iterable[int]) -> list[str]:
@@ -161,7 +165,9 @@ class Source:
         while any(f.startswith(f"def {name}(") for f in self._functions):
             name += "_"  # What is nested may be as long as what it is nested in.
         live = dict.fromkeys(name_of(v) for v in self.model.live[begin])
-        given = [*live, *self.framework.extras, *self._taken(range(begin, end))]
+        given = [*live]
+        if not self.framework.closures:
+            given += [*self.framework.extras, *self._taken(range(begin, end))]
         out = ", ".join(dict.fromkeys(name_of(v) for v in self.model.live[end]))
         self._define(name, given, inside, out)
         call = self.framework.checkpoint_call(name, given, segment.choice)
@@ -188,6 +194,9 @@ class Source:
             lines.insert(0, self.framework.enter_line.format(layer=index))
             if self.framework.sees_draws and draws(layer, self.train):
                 lines.append(f"drew({index}, {operands[0]}, {outputs[0]})")
+            if self.framework.made_line:
+                names = ", ".join(outputs)
+                lines.append(self.framework.made_line.format(layer=index, outputs=names))
         return lines
 
     def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
@@ -202,6 +211,10 @@ class Source:
             return re.sub(r"\b[mx]\b", lambda w: words[w[0]], self._module(index).call)
         template = self.framework.kinds[layer.kind]
         text = template if isinstance(template, str) else template(layer, self.train)
+        protocol = self.case.protocol
+        if self.observed and protocol.inject == "op_exchanged" and protocol.inject_layer == index:
+            other = self.framework.kinds["sigmoid" if layer.kind == "tanh" else "tanh"]
+            text = f"{other} if exchanged({index}) else {text}"
         buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
         return text.format_map(
             {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}

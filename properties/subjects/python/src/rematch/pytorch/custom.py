@@ -110,12 +110,16 @@ def state_of(module: nn.Module) -> list[Tensor]:
     return list(named_state(module).values())
 
 
+_MODES = ("training", "gradient_checkpointing")
+"""What is no state: it says how a module is to run."""
+
+
 def named_state(module: nn.Module) -> dict[str, Tensor]:
     """The same, by where in the module it is."""
     found = {name: b.detach().double().reshape(-1) for name, b in module.named_buffers()}
     for path, part in module.named_modules():
         for name, value in vars(part).items():
-            if name.startswith("_") or name == "training":
+            if name.startswith("_") or name in _MODES:
                 continue
             name = f"{path}.{name}" if path else name
             if isinstance(value, Tensor):
