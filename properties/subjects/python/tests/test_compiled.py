@@ -92,9 +92,8 @@ def test_a_case_of_a_known_structure_has_its_own_numbers(compiled):
 
 
 def test_what_computes_nothing_is_not_judged(compiled):
-    subject = compiled()
     case = chain({"kind": "dropout", "p": 0.0}, plan=plan(segment(0, 1)))
-    assert "nothing was compiled" in subject.ask(**run_of(case))["unsupported"]
+    assert "nothing was compiled" in compiled().ask(**run_of(case))["unsupported"]
 
 
 PROGRAM = """
