@@ -91,11 +91,6 @@ def test_a_case_of_a_known_structure_has_its_own_numbers(compiled):
         assert fresh.record(**run_of({**MODEL, "seed": 2})) == records[1] != records[0]
 
 
-def test_what_computes_nothing_is_not_judged(compiled):
-    case = chain({"kind": "dropout", "p": 0.0}, plan=plan(segment(0, 1)))
-    assert "nothing was compiled" in compiled().ask(**run_of(case))["unsupported"]
-
-
 PROGRAM = """
 import sys
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
