@@ -42,8 +42,7 @@ std::string subtitle(const Page& page) {
                   counted(cases, "random case"), page.mix, page.seed,
                   counted(s.known, "known divergence"), counted(s.not_promised, "limit"));
   if (s.problems > 0) {
-    text += fmt::format(" {} could not be judged as it should be.",
-                        counted(s.problems, "implementation"));
+    text += fmt::format(" Not judged as intended: {}.", counted(s.problems, "implementation"));
   }
   return text;
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rematch.adapters.promises import broken, promise_for
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
 from rematch.case import Case, Choice
 from rematch.protocol import Request, Subject, Unsupported
@@ -96,6 +97,10 @@ class Framework(Subject):
     observed: frozenset[str] = SEEN
     checkpoint: str = ""
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
+    promises: Sequence[Callable[..., Any]] = ()
+    """What no case can say (`promises.py`)."""
+    checkpoint_function: str = ""
+    """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
     closures: bool = False
@@ -125,6 +130,8 @@ class Framework(Subject):
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
         exec(self.imports, self.names)
         self.run_type: type[Run] = Run
+        self._wrong: dict[Callable[..., Any], str] = {}
+        """What became of promises that were tried."""
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
@@ -213,8 +220,19 @@ class Framework(Subject):
             raise
         except Exception as error:
             record.error(type(error).__name__, self.message(error))
+        else:
+            self._keep_promise(request, record)
         finally:
             self.place = None
+
+    def _keep_promise(self, request: Request, record: Record) -> None:
+        promise = promise_for(self, request.case.seed) if request.checkpointed else None
+        if promise is None:
+            return
+        if promise not in self._wrong:
+            self._wrong[promise] = broken(self, promise)
+        if self._wrong[promise]:
+            record.error("BrokenPromise", self._wrong[promise])
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.adapters.script import export

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rematch.adapters.source import Source, parameter_names
+from rematch.adapters.promises import script_of
+from rematch.adapters.source import ANNOTATION, Source, parameter_names
 from rematch.protocol import Request, Unsupported
 
 if TYPE_CHECKING:
@@ -50,9 +51,6 @@ ASPECTS: dict[str, tuple[str, ...]] = {
 }
 """What differs in a script for a finding of each law."""
 
-# Scripts have none.
-_ANNOTATION = re.compile(r"(?<=\w): (Any|bool|int|str|list\[Any\])(?=[,)])| -> [\w.\[\], ]+(?=:\n)")
-
 _TAIL = """\
 plain_results, results = run(plain), run(checkpointed)
 different = []
@@ -79,6 +77,8 @@ class Style:
 
 def export(framework: Framework, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
+    if "BrokenPromise" in finding:
+        return script_of(framework, finding)
     law = finding.partition(":")[0].strip()
     law = law if law in ASPECTS else ""
     parts = dict(re.findall(r"^(\w+): (.*)$", finding, re.MULTILINE))
@@ -189,7 +189,7 @@ class _Script:
         found: list[str] = []
         for helper in reversed(self._framework.helpers):
             if re.search(rf"\b{helper.__name__}\(", text):
-                source = _ANNOTATION.sub("", inspect.getsource(helper).rstrip())
+                source = ANNOTATION.sub("", inspect.getsource(helper).rstrip())
                 found.insert(0, source)
                 text += source
         return "".join(f"{source}\n\n\n" for source in found)

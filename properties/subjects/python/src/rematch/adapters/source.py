@@ -21,6 +21,11 @@ Template = str | Callable[[Layer, bool], str]
 OUTPUTS = {"split": 2, "duplicate": 2}
 """How many outputs kinds have that have not one."""
 
+# Scripts have none.
+ANNOTATION = re.compile(
+    r"(?<=\w): (Any|bool|int|str|list\[Any\]|Callable\[\.\.\., Any\])(?=[,)])"
+    r"| -> [\w.\[\], ]+(?=:\n)"
+)
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 
