@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, Steps, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.source import Module
 
 
@@ -57,7 +57,9 @@ MODULES = (
     Module("linear", _ROWS, f"nnx.Linear(C, C, {_RNGS})", "parameters"),
     Module("dropout", _ROWS, "nnx.Dropout(0.5)", "draws", "m(x, rngs=rngs)"),
     Module("dropout_with_rngs", _ROWS, f"nnx.Dropout(0.5, {_RNGS})", "draws elsewhere, state"),
-    Module("dropout_rows", _ROWS, "nnx.Dropout(0.5, broadcast_dims=(1,))", "draws", "m(x, rngs=rngs)"),
+    Module(
+        "dropout_rows", _ROWS, "nnx.Dropout(0.5, broadcast_dims=(1,))", "draws", "m(x, rngs=rngs)"
+    ),
     Module(
         "attention",
         "N 2C -> N 2C",
@@ -67,13 +69,17 @@ MODULES = (
     ),
     Module("lora", _ROWS, f"nnx.LoRALinear(C, C, lora_rank=1, {_RNGS})", "parameters"),
     Module(
-        "lstm", _ROWS, f"nnx.RNN(nnx.LSTMCell(C, C, {_RNGS}), rngs=nnx.Rngs(7))", "parameters",
+        "lstm",
+        _ROWS,
+        f"nnx.RNN(nnx.LSTMCell(C, C, {_RNGS}), rngs=nnx.Rngs(7))",
+        "parameters",
         "m(x[None])[0]",
     ),
     Module(
         "sequential",
         _ROWS,
-        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), nnx.Dropout(0.5, {_RNGS}))",
+        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), "
+        f"nnx.Dropout(0.5, {_RNGS}))",
         "parameters, draws elsewhere, state",
     ),
 )
@@ -83,7 +89,7 @@ class Nnx(Framework):
     """`plain_checkpoint`: by `jax.checkpoint()`, which takes modules as well."""
 
     versions = {"flax": version("flax"), "jax": jax.__version__, "numpy": np.__version__}
-    imports = f"{IMPORTS}\nfrom flax import nnx"
+    imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
     losses = {
