@@ -15,23 +15,31 @@ from typing import Any
 
 import numpy as np
 
+from rematch.adapters.promises import broken, promise_for
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
-from rematch.case import Case, Choice
+from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
 COMMON = frozenset(
-    "images multi_output_segment unused_output long_skip tied_weight tied_three_times "
-    "same_tensor_twice frozen_input trainable_input frozen_parameters frozen_prefix "
-    "odd_size nested_2 nested_3 nested_4 non_reentrant early_stop_off no_check stateful_layer "
-    "draws_in_checkpointed_segment two_drawing_segments sequential explicit_segments last_stored "
-    "last_checkpointed segments_1 several_steps accumulation eval_mode reevaluate sgd adam momentum "
-    "mse cross_entropy float32 small_integers more_than_a_few".split()
+    {
+        *("images", "multi_output_segment", "unused_output", "long_skip", "same_tensor_twice"),
+        *("tied_weight", "tied_three_times", "frozen_input", "trainable_input"),
+        *("frozen_parameters", "frozen_prefix", "odd_size", "nested_2", "nested_3", "nested_4"),
+        *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
+        *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
+        *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
+        *("accumulation", "eval_mode", "reevaluate", "sgd", "adam", "momentum", "mse"),
+        *("cross_entropy", "float32", "small_integers", "more_than_a_few"),
+    }
 )
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
 
 SEEN = frozenset(
-    "outputs losses input_gradients parameter_gradients parameters buffers reevaluation".split()
+    {
+        *("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"),
+        "reevaluation",
+    }
 )
 """What the record of any framework has."""
 
@@ -79,6 +87,8 @@ class Framework(Subject):
     Their source becomes part of scripts, so they use nothing but `imports` and one another, each
     those above it.
     """
+    differentiator: str = "differentiate"
+    """Of the helpers, the one that scripts call in its place."""
     kinds: Mapping[str, Template] = {}
     """How the framework computes each kind of layer."""
     losses: Mapping[str, str] = {}
@@ -89,8 +99,14 @@ class Framework(Subject):
     observed: frozenset[str] = SEEN
     checkpoint: str = ""
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
+    promises: Sequence[Callable[..., Any]] = ()
+    """What no case can say (`promises.py`)."""
+    checkpoint_function: str = ""
+    """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
+    by_keyword: bool = False
+    """Segments are called with keyword arguments."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -98,10 +114,14 @@ class Framework(Subject):
     detach: str = "{x}"
     script_array: str = "{array}"
     """The framework's array, of NumPy's `{array}`."""
+    script_parameter: str = ""
+    """Likewise a parameter, `{frozen}` or not; an array unless it is said."""
     script_setup: Sequence[str] = ()
     """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
+    made_line: str = ""
+    """Behind each layer; `{outputs}` are the names of what it returned."""
     drew_line: str = "drew({layer}, {x}, {y})"
     """Behind a layer that draws; of its operand and its output."""
     nested_functions: bool = False
@@ -119,12 +139,16 @@ class Framework(Subject):
         self.modules_by_declaration = dict(zip(self.layers, self.modules, strict=True))
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
-        exec(self.imports, self.names)
+        exec(f"import numpy as np\n{self.imports}", self.names)
+        self.run_type: type[Run] = Run
+        self._wrong: dict[Callable[..., Any], str] = {}
+        """What became of promises that were tried."""
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        known = self.features | set(self.kinds) | ({"custom"} if self.modules else set())
+        known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
+        known |= set(self.kinds) | ({"custom"} if self.modules else set())
         return [f for f in features if f in known]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
@@ -133,12 +157,22 @@ class Framework(Subject):
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
         """The expression that runs a function of the source, checkpointed."""
+        arguments = [f"{a}={a}" for a in arguments] if self.by_keyword else arguments
         return self.checkpoint.format(
             function=function,
             arguments=", ".join(arguments),
             reentrant=choice.reentrant,
             preserve_rng=choice.preserve_rng,
         )
+
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        """The expression that runs a chain of functions on `x` under that plan, by the framework's
+        own function for it; nothing: segments are called one by one."""
+        return ""
+
+    def handed_on(self, segment: Segment) -> str:
+        """How the segment's function returns `{x}` that it was given, for layers behind it."""
+        return "{x}"
 
     # What the framework does. Arrays are the framework's, unless NumPy's are named.
 
@@ -148,9 +182,33 @@ class Framework(Subject):
     def numpy(self, a: Any) -> np.ndarray:
         return np.asarray(a)
 
+    def message(self, error: Exception) -> str:
+        """Of an error, without what changes from run to run."""
+        return str(error)
+
+    def requires_grad(self, a: Any) -> bool:
+        """For subjects that observe "grad_flags"."""
+        return False
+
+    def parameter(self, a: np.ndarray, frozen: bool) -> Any:
+        """What the model gets as a parameter of that value."""
+        return self.array(a)
+
+    def bound(self, module: Any, values: Sequence[np.ndarray]) -> list[Any]:
+        """What the model gets as the parameters of a module."""
+        return [self.array(a) for a in values]
+
     def seed(self, seed: int) -> str:
         """The line that seeds the framework."""
         raise NotImplementedError
+
+    def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds."""
+        return ()
+
+    def script_lines(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds, in scripts."""
+        return [*self.script_setup, *self.setup(request)]
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
@@ -185,15 +243,26 @@ class Framework(Subject):
         return pending.gradients[0]
 
     def run(self, request: Request, record: Record) -> None:
-        run = Run(self, request, record)
+        run = self.run_type(self, request, record)
         try:
             run.go()
         except Unsupported:
             raise
         except Exception as error:
-            record.error(type(error).__name__, str(error))
+            record.error(type(error).__name__, self.message(error))
+        else:
+            self._keep_promise(request, record)
         finally:
             self.place = None
+
+    def _keep_promise(self, request: Request, record: Record) -> None:
+        promise = promise_for(self, request.case.seed) if request.checkpointed else None
+        if promise is None:
+            return
+        if promise not in self._wrong:
+            self._wrong[promise] = broken(self, promise)
+        if self._wrong[promise]:
+            record.error("BrokenPromise", self._wrong[promise])
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.adapters.script import export
@@ -224,6 +293,9 @@ class Run:
         self.source = source.text()
         self._evaluated = evaluation(source)
         self.modules = self._make(source.modules())
+        for info, buffer in zip(model.buffers, arrays.buffers, strict=True):
+            if f"m{info.layer}" not in self.modules:
+                self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
         self.arguments, self._signature = source.arguments(), source.signature()
         self.values: list[list[np.ndarray]] = []
@@ -248,11 +320,16 @@ class Run:
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""
         protocol = self.request.case.protocol
-        exec(self.framework.seed(self.request.case.seed % 2**31), self.names)
+        self.seed()
         for step in range(protocol.steps):
             self._step(step)
         if protocol.reevaluate:
             self._reevaluate(protocol.steps - 1)
+
+    def seed(self) -> None:
+        """Random states as they are before the first step."""
+        lines = [self.framework.seed(self.request.case.seed % 2**31)]
+        exec("\n".join([*lines, *self.framework.setup(self.request)]), self.names)
 
     def add_gradient(self, index: int, gradient: Any) -> None:
         """`gradient`: an array, of a module a list of them."""
@@ -312,8 +389,14 @@ class Run:
             self.names["set_mode"](module, train and not layer.eval)
 
     def _to_framework(self, index: int) -> Any:
-        parts = [self.framework.array(a) for a in self.values[index]]
-        return parts if self.is_module[index] else parts[0]
+        info = self.request.model.parameters[index]
+        if self.is_module[index]:
+            return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
+        return self.framework.parameter(self.values[index][0], info.frozen)
+
+    def _update(self, index: int) -> None:
+        """After the optimizer has changed the values of a parameter."""
+        self.parameters[index] = self._to_framework(index)
 
     def _step(self, step: int) -> None:
         protocol, arrays, record = self.request.case.protocol, self.request.arrays, self.record
@@ -328,7 +411,9 @@ class Run:
             )
             where = {"step": step, "microbatch": microbatch}
             for index, output in enumerate(pending.outputs):
-                record.observe("output", framework.numpy(output), index=index, **where)
+                flag = framework.requires_grad(output)
+                found = framework.numpy(output)
+                record.observe("output", found, index=index, requires_grad=flag, **where)
             record.observe("loss", np.asarray(framework.numpy(pending.loss)), **where)
             self._note_random_state("after_forward", **where)
             waiting.append(pending)
@@ -358,17 +443,25 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
+        self._note_draws(place)
+
+    def _note_draws(self, place: Place) -> None:
+        where = {"step": place.step, "microbatch": place.microbatch}
         for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
-            is_mask = self.request.case.layers[layer].kind == "dropout"
-            drawn = y != 0 if is_mask else y - self.framework.numpy(operand)
-            self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
+            spec = self.request.case.layers[layer]
+            # What was added is known up to rounding, which the operand decides.
+            noise = np.round(y - self.framework.numpy(operand), 3) + 0
+            drawn = y != 0 if spec.kind == "dropout" else noise
+            more = {"execution": execution, "stream": spec.stream, **where}
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
+        place.draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):
             if gradient is not None:
                 self._optimizer.step(index, self.values[index], gradient)
-                self.parameters[index] = self._to_framework(index)
+                self._update(index)
         self._optimizer.count += 1
         self.gradients = [None] * len(self.gradients)
 

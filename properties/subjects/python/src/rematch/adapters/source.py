@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rematch.case import Case, Choice, Layer, Model, Segment, ValueRef
+from rematch.case import Case, Layer, Model, Segment, ValueRef
 from rematch.protocol import Unsupported
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ Template = str | Callable[[Layer, bool], str]
 OUTPUTS = {"split": 2, "duplicate": 2}
 """How many outputs kinds have that have not one."""
 
+# Scripts have none.
+ANNOTATION = re.compile(
+    r"(?<=\w): (Any|bool|int|str|list\[Any\]|Callable\[\.\.\., Any\])(?=[,)])"
+    r"| -> [\w.\[\], ]+(?=:\n)"
+)
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 
@@ -52,6 +57,14 @@ class Module:
             if letter:
                 text = re.sub(rf"\b{letter}\b", str(extent // int(factor or 1)), text)
         return text
+
+
+def modules_of(table: str) -> tuple[Module, ...]:
+    """Of lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. What
+    begins with `|` belongs to the line above."""
+    lines = re.sub(r"\n\s*\|", " |", table).strip().splitlines()
+    rows = [[word.strip() for word in line.split(" | ")] for line in lines]
+    return tuple(Module(n, shapes, make, traits, *call) for n, shapes, traits, make, *call in rows)
 
 
 def name_of(value: ValueRef) -> str:
@@ -111,7 +124,8 @@ class Source:
         if self.checkpointed and plan.sequential is not None:
             segments = self._cut(len(self.case.layers))
         layers = len(self.case.layers)
-        lines = self._range(0, layers, segments)
+        whole = self._whole_call() if self.checkpointed else ""
+        lines = [whole] if whole else self._range(0, layers, segments)
         given = self.signature()
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
         if self._state:
@@ -139,6 +153,18 @@ class Source:
             f"m{index}": self._module(index).made_for(operand)
             for index, operand in self.model.custom_operands
         }
+
+    def _whole_call(self) -> str:
+        """The line that has the framework cut a chain of layers, or nothing where it cannot."""
+        plan, live = self.case.plan.sequential, self.model.live
+        if plan is None or any(len(values) > 1 for values in live):
+            return ""
+        names = [f"{self._prefix()}layer_{index}" for index in range(len(self.case.layers))]
+        call = self.framework.sequential_call(plan, names, self.case.seed)
+        for index, name in enumerate(names) if call else ():
+            given, made = name_of(live[index][0]), name_of(live[index + 1][0])
+            self._functions.append(self._define(name, [given], self._layer(index), made))
+        return f"{name_of(live[-1][0])} = {call}" if call else ""
 
     def _cut(self, layers: int) -> list[Segment]:
         plan = self.case.plan.sequential
@@ -188,16 +214,23 @@ class Source:
         while name in self._segments:
             name += "_"  # What is nested may be as long as what it is nested in.
         self._segments.add(name)
-        given = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
+        live = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
+        given = list(live)
         if not self.framework.nested_functions:
             given += [*self.framework.extras, *self._taken(range(begin, end))]
-        returned = dict.fromkeys(name_of(v) for v in self.model.live[end])
+        # What is handed on comes first: where it comes back in a backward, too.
+        made = sorted(
+            dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live
+        )
+        handed_on = self.framework.handed_on(segment)
+        returned = [handed_on.format(x=n) if n in live else n for n in made]
         if self._state:
             given.append(self._state)
-            returned[self._state] = None
-        out = ", ".join(returned)
-        definition = self._define(name, given, inside, out)
-        call = f"{out} = {self.framework.checkpoint_call(name, given, segment.choice)}"
+            returned.append(self._state)
+            made.append(self._state)
+        definition = self._define(name, given, inside, ", ".join(returned))
+        call = self.framework.checkpoint_call(name, given, segment.choice)
+        call = f"{', '.join(made)} = {call}"
         if self.framework.nested_functions:
             return [*definition, call]
         self._functions.append(definition)
@@ -228,6 +261,9 @@ class Source:
             if self.framework.sees_draws and draws(layer, self.train):
                 names = {"layer": index, "x": operands[0], "y": outputs[0]}
                 lines.append(self.framework.drew_line.format_map(names))
+            if self.framework.made_line:
+                names = ", ".join(outputs)
+                lines.append(self.framework.made_line.format(layer=index, outputs=names))
         return lines
 
     def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
@@ -242,6 +278,10 @@ class Source:
             return re.sub(r"\b(m|x|LAYER)\b", lambda w: words[w[0]], self._module(index).call)
         template = self.framework.kinds[layer.kind]
         text = template if isinstance(template, str) else template(layer, self.train)
+        protocol = self.case.protocol
+        if self.observed and protocol.inject == "op_exchanged" and protocol.inject_layer == index:
+            other = self.framework.kinds["sigmoid" if layer.kind == "tanh" else "tanh"]
+            text = f"{other} if exchanged({index}) else {text}"
         buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
         return text.format_map(
             {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}
