@@ -6,6 +6,7 @@ foreach(room engine properties)
     FILES_MATCHING PATTERN "*.h"
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
+    PATTERN "conform" EXCLUDE
     PATTERN "output" EXCLUDE
     PATTERN "emulator" EXCLUDE
     PATTERN "faults/support.h" EXCLUDE

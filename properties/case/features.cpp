@@ -222,8 +222,10 @@ class FeatureScan {
     mark(Feature::injected_failure, p.failure.kind != FailureKind::none);
     mark(Feature::failure_in_segment, failure_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
-    const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(),
-                                   [](const LayerSpec& l) { return layer_of(l).low_precision; });
+    // A module of the subject's may have anything within.
+    const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(), [](const LayerSpec& l) {
+      return l.kind == LayerKind::custom || layer_of(l).low_precision;
+    });
     const bool autocast = p.autocast != AutocastSpan::off && casts;
     mark(Feature::autocast, autocast);
     mark(Feature::autocast_backward, autocast && p.autocast == AutocastSpan::both);

@@ -86,19 +86,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
 
 void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
   StatusLine status(a.quiet || a.json);
-  o.progress = [&](const HuntProgress& p) {
-    std::optional<double> fraction;
-    if (o.cases) fraction = static_cast<double>(p.cases) / static_cast<double>(*o.cases);
-    if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
-    std::string text = counted(p.cases, "case");
-    if (p.violations > 0)
-      text += ", " + grouped(static_cast<std::int64_t>(p.violations)) + " violating";
-    if (p.to_shrink > 0) {
-      fraction = static_cast<double>(p.shrunk) / static_cast<double>(p.to_shrink);
-      text = fmt::format("shrinking, {} of {}", p.shrunk, counted(p.to_shrink, "violating case"));
-    }
-    status.show(p.seconds, fraction, text);
-  };
+  o.progress = [&](const HuntProgress& p) { show_progress(status, o, p); };
   // Printed at once, so that the case can be replayed even if shrinking is interrupted.
   o.found = [&](const ViolatingCase& found) {
     status.clear();

@@ -77,7 +77,11 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   j["known"] = Json::array();
   for (std::size_t i = 0; i < r.known.size(); ++i) {
     const KnownDivergence& entry = o.profile.entries()[i];
-    Json known{{"id", entry.id}, {"cases", r.known[i]}, {"why", entry.why}, {"link", entry.link}};
+    Json known{{"id", entry.id},
+               {"cases", r.known[i]},
+               {"promised", entry.promised},
+               {"why", entry.why},
+               {"link", entry.link}};
     for (const Finding& f : r.known_findings) {
       if (f.known == i) known["case"] = Json::parse(to_json(f.smallest));
     }
@@ -189,33 +193,56 @@ void print_findings_table(const HuntOptions& o, const HuntResult& r) {
   print_out("\n");
 }
 
-/// What the profile explains, and of what it says nothing was seen.
-void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
+/// What the profile explains: what the subject is known to get wrong, or else what it never
+/// promised.
+std::string table_of_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
+                           bool promised) {
   const std::vector<KnownDivergence>& entries = o.profile.entries();
-  if (entries.empty() || r.known.empty()) return;
   Table table({false, true, false});
-  table.add({"known divergence", "cases", "smallest case"});
-  std::string stale;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (r.known[i] == 0) {
-      stale += (stale.empty() ? "" : ", ") + entries[i].id;
-      continue;
-    }
+    if (r.known[i] == 0 || entries[i].promised != promised) continue;
     std::string smallest = "--keep-going shrinks one";
     for (const Finding& f : r.known_findings) {
       if (f.known != i) continue;
       smallest = describe(f.smallest);
       std::replace(smallest.begin(), smallest.end(), '\n', ';');
     }
+    if (table.empty()) {
+      table.add({promised ? "known divergence" : "not promised", "cases", "smallest case"});
+    }
     table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])),
                a.keep_going ? cut(smallest, 100) : smallest});
   }
-  print_out(table.text());
-  if (!stale.empty()) print_out("known, but seen in no case: " + stale + "\n");
-  print_out("\n");
+  return table.empty() ? std::string() : table.text() + "\n";
+}
+
+void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
+  const std::vector<KnownDivergence>& entries = o.profile.entries();
+  if (entries.empty() || r.known.empty()) return;
+  print_out(table_of_known(a, o, r, true) + table_of_known(a, o, r, false));
+  std::string stale;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (r.known[i] == 0) stale += (stale.empty() ? "" : ", ") + entries[i].id;
+  }
+  if (!stale.empty()) print_out("known, but seen in no case: " + stale + "\n\n");
 }
 
 }  // namespace
+
+void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,
+                   std::string_view before) {
+  std::optional<double> fraction;
+  if (o.cases) fraction = static_cast<double>(p.cases) / static_cast<double>(*o.cases);
+  if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
+  std::string text = counted(p.cases, "case");
+  if (p.violations > 0)
+    text += ", " + grouped(static_cast<std::int64_t>(p.violations)) + " violating";
+  if (p.to_shrink > 0) {
+    fraction = static_cast<double>(p.shrunk) / static_cast<double>(p.to_shrink);
+    text = fmt::format("shrinking, {} of {}", p.shrunk, counted(p.to_shrink, "violating case"));
+  }
+  status.show(p.seconds, fraction, fmt::format("{}{}", before, text));
+}
 
 void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
   const Paint paint(colour_wanted(1));

@@ -7,6 +7,7 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/hunt/hunt.h"
+#include "properties/output/terminal.h"
 
 namespace rematch::cli {
 
@@ -36,6 +37,10 @@ struct CheckOutcome {
   /// Errors of the check itself.
   std::vector<std::string> errors;
 };
+
+/// Shows how far a hunt has come.
+void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,
+                   std::string_view before = "");
 
 /// The hunt that is asked for, but for its jobs and what watches it.
 HuntOptions hunt_options(const CheckArguments& a);

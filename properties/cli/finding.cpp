@@ -18,20 +18,6 @@
 namespace rematch::cli {
 namespace {
 
-/// Letters, digits, dots and underscores as they are, runs of anything else as one hyphen.
-std::string plain_name(std::string_view text) {
-  std::string name;
-  for (const char c : text) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_';
-    if (plain) name += c;
-    if (!plain && !name.empty() && name.back() != '-') name += '-';
-  }
-  constexpr std::size_t kLongest = 60;
-  name.resize(std::min(name.size(), kLongest));
-  while (!name.empty() && name.back() == '-') name.pop_back();
-  return name;
-}
-
 std::string indented(const std::string& text) {
   std::string result = "  ";
   for (const char c : text) {
@@ -49,6 +35,24 @@ std::string file_name(const std::string& subject, const Finding& finding, std::u
   const std::uint64_t hash = hash_bytes(std::as_bytes(std::span(text)));
   return fmt::format("rematch-{}-{}-seed{}-case{}-{:08x}.json", plain_name(subject),
                      finding.violation.law, seed, finding.index, hash >> 32);
+}
+
+std::string plain_name(std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_';
+    if (plain) name += c;
+    if (!plain && !name.empty() && name.back() != '-') name += '-';
+  }
+  constexpr std::size_t kLongest = 60;
+  name.resize(std::min(name.size(), kLongest));
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  return name;
+}
+
+std::string text_for_script(const Violation& v) {
+  return fmt::format("{}: {}\nat: {}\nexpected: {}\ngot: {}", v.law, statement_of(v.law), v.place,
+                     v.expected, v.got);
 }
 
 std::string statement_of(std::string_view law) { return std::string(find_law(law)->statement); }

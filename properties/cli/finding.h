@@ -47,6 +47,12 @@ void save(const Report& report, bool text);
 /// "python 3.11.2, torch 2.15.0".
 std::string text_of(const Versions& versions);
 
+/// Letters, digits, dots and underscores as they are, runs of anything else as one hyphen.
+std::string plain_name(std::string_view text);
+
+/// What an exported script says that it shows.
+std::string text_for_script(const Violation& violation);
+
 /// What the law states, as one sentence.
 std::string statement_of(std::string_view law);
 

@@ -262,7 +262,7 @@ TEST_CASE("laws lists every law with its sentence") {
 TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "subcommand"},
-      {"frobnicate", "known: check, replay, show, laws, faults"},
+      {"frobnicate", "known: check, conform, replay, show, laws, faults"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "parameter-gradients"},
       {"check --mix narrow", "standard or wide"},

@@ -186,9 +186,7 @@ std::string verdict_of(const Replay& r, const LawSet& asked) {
 /// What the script says that it shows: the first violation, if there is one.
 std::string finding_of(const Replay& r) {
   const Violation* v = r.verdicts.first();
-  if (v == nullptr) return "all laws are kept";
-  return fmt::format("{}: {}\nat: {}\nexpected: {}\ngot: {}", v->law, statement_of(v->law),
-                     v->place, v->expected, v->got);
+  return v == nullptr ? "all laws are kept" : text_for_script(*v);
 }
 
 /// Writes the script, and says where it is.

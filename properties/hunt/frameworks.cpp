@@ -68,18 +68,8 @@ std::optional<std::string> variable(const std::string& name) {
   return value;
 }
 
-/// "REMATCH_PYTHON_MLX".
-std::string variable_of(std::string_view environment) {
-  std::string name = "REMATCH_PYTHON_";
-  for (const char c : environment) {
-    const auto byte = static_cast<unsigned char>(c);
-    name += std::isalnum(byte) != 0 ? static_cast<char>(std::toupper(byte)) : '_';
-  }
-  return name;
-}
-
 fs::path python_of(const std::string& environment) {
-  if (const auto chosen = variable(variable_of(environment))) return *chosen;
+  if (const auto chosen = variable(python_variable(environment))) return *chosen;
   if (const auto chosen = variable("REMATCH_PYTHON")) return *chosen;
   fs::path folder;
   if (const auto cache = variable("XDG_CACHE_HOME")) {
@@ -93,7 +83,7 @@ fs::path python_of(const std::string& environment) {
   throw std::invalid_argument(fmt::format(
       "[subject] {0}: no Python with it was found at {1}; make one with `ci/setup --frameworks "
       "{0}`, or name yours in {2}",
-      environment, python.string(), variable_of(environment)));
+      environment, python.string(), python_variable(environment)));
 }
 
 }  // namespace
@@ -137,6 +127,15 @@ const Frameworks& known_frameworks() {
     return file ? load_frameworks(*file) : Frameworks();
   }();
   return frameworks;
+}
+
+std::string python_variable(std::string_view environment) {
+  std::string name = "REMATCH_PYTHON_";
+  for (const char c : environment) {
+    const auto byte = static_cast<unsigned char>(c);
+    name += std::isalnum(byte) != 0 ? static_cast<char>(std::toupper(byte)) : '_';
+  }
+  return name;
 }
 
 std::optional<std::string> framework_command(std::string_view name) {

@@ -35,10 +35,13 @@ Frameworks load_frameworks(const std::filesystem::path& file);
 /// The list that comes with the program, read once; empty where there is none.
 const Frameworks& known_frameworks();
 
+/// The variable that chooses the Python of an environment: "REMATCH_PYTHON_MLX".
+std::string python_variable(std::string_view environment);
+
 /// The command that starts the adapter of a framework, by its name in known_frameworks(); nullopt
-/// for other names. The Python is that of $REMATCH_PYTHON_<ENVIRONMENT> (in capitals), else
-/// $REMATCH_PYTHON, else the one that `ci/setup --frameworks` made. Throws std::invalid_argument
-/// that says what to do when there is none.
+/// for other names. The Python is that of python_variable(), else $REMATCH_PYTHON, else the one
+/// that `ci/setup --frameworks` made. Throws std::invalid_argument that says what to do when there
+/// is none.
 std::optional<std::string> framework_command(std::string_view name);
 
 /// The profile that comes with the program for a subject of known_frameworks(): its own, or that of

@@ -320,6 +320,7 @@ HuntResult hunt(const HuntOptions& options) {
   result.why_not_judged = total.why_not_judged;
   result.verdicts = total.verdicts;
   result.first_violated = total.first_violated;
+  result.violated = total.violated;
   result.record_hash = total.record_hash;
   result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "properties/case/features.h"
@@ -105,6 +107,11 @@ struct Finding {
 /// Number of cases with each verdict.
 using VerdictCounts = std::array<std::uint64_t, kVerdictCount>;
 
+/// Number of cases that violate a law, by the position of the law and the entry of the profile that
+/// explains the violation, or kUnexplained.
+using ViolationCounts = std::map<std::pair<std::size_t, std::size_t>, std::uint64_t>;
+inline constexpr std::size_t kUnexplained = SIZE_MAX;
+
 struct HuntResult {
   /// Of the subject.
   Versions versions;
@@ -118,6 +125,8 @@ struct HuntResult {
   std::string why_not_judged;
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;
+  /// For each law they add up to the cases that violate it.
+  ViolationCounts violated;
   /// Of the cases, without what was shrunk.
   DeviceWork device_work;
   /// By law: number of cases in which it was the first violated law.

@@ -34,6 +34,7 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   fields.read("id", entry.id, kLongestText);
   fields.read("why", entry.why, kLongestText);
   fields.read("link", entry.link, kLongestText);
+  fields.read("promised", entry.promised);
   if (const Json* at_most = fields.find("at_most")) {
     fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
   }

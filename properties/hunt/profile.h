@@ -32,6 +32,8 @@ struct KnownDivergence {
   std::optional<double> at_most;
   std::string why;   ///< A sentence.
   std::string link;  ///< Where it is documented or reported; may be empty.
+  /// false: a limit that the implementation states, or that follows from what it states.
+  bool promised = true;
 };
 
 /// All of them for one implementation, from a JSON file (properties/subjects/profiles/).

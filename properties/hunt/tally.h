@@ -23,6 +23,7 @@ struct Tally {
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;
   std::vector<std::uint64_t> first_violated;
+  ViolationCounts violated;
   std::uint64_t record_hash = 0;
   DeviceWork device_work;
   /// In the order of the cases; of each law the first so many that are to be shrunk.

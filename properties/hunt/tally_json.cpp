@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
@@ -49,6 +50,7 @@ Json json_of(const Tally& t) {
          {"features", Json::object()},
          {"verdicts", Json::object()},
          {"first_violated", Json::object()},
+         {"violated", Json::array()},
          {"violating", json_of(t.violating)},
          {"known", Json::array()},
          {"known_cases", json_of(t.known_cases)}};
@@ -60,6 +62,10 @@ Json json_of(const Tally& t) {
     const std::string law(laws()[i].name);
     if (t.verdicts[i] != VerdictCounts{}) j["verdicts"][law] = t.verdicts[i];
     if (t.first_violated[i] != 0) j["first_violated"][law] = t.first_violated[i];
+  }
+  for (const auto& [by, count] : t.violated) {
+    const Json entry = by.second == kUnexplained ? Json(nullptr) : Json(by.second);
+    j["violated"].push_back({laws()[by.first].name, entry, count});
   }
   for (const auto& [entry, count] : t.known) j["known"].push_back({entry, count});
   return j;
@@ -157,11 +163,11 @@ std::optional<std::size_t> place_of_feature(const std::string& name) {
   return feature ? std::optional(static_cast<std::size_t>(*feature)) : std::nullopt;
 }
 
-/// An array of `expected` counts.
-void need_counts(const Json& json, const std::string& path, std::size_t expected) {
+/// An array of `expected` values.
+void need_values(const Json& json, const std::string& path, std::size_t expected) {
   need_array(kWhat, json, path, expected);
   if (json.size() != expected) {
-    json_fail(kWhat, path, fmt::format("{} counts", expected), show_json(json));
+    json_fail(kWhat, path, fmt::format("{} values", expected), show_json(json));
   }
 }
 
@@ -217,7 +223,7 @@ Tally tally_from_json(const Json& json) {
                });
   read_by_name(fields, "verdicts", place_of_law,
                [&](std::size_t law, const Json& value, const std::string& path) {
-                 need_counts(value, path, kVerdictCount);
+                 need_values(value, path, kVerdictCount);
                  for (std::size_t i = 0; i < kVerdictCount; ++i) {
                    t.verdicts[law][i] = count(value[i], indexed(path, i));
                  }
@@ -226,12 +232,23 @@ Tally tally_from_json(const Json& json) {
                [&](std::size_t law, const Json& value, const std::string& path) {
                  t.first_violated[law] = count(value, path);
                });
+  const Json& violated = fields.need("violated");
+  need_array(kWhat, violated, fields.path("violated"), kMostCases);
+  for (std::size_t i = 0; i < violated.size(); ++i) {
+    const std::string path = indexed(fields.path("violated"), i);
+    need_values(violated[i], path, 3);
+    const auto& [name, entry, cases] = std::tie(violated[i][0], violated[i][1], violated[i][2]);
+    const auto law = name.is_string() ? place_of_law(name.get<std::string>()) : std::nullopt;
+    if (!law) fields.fail(path, "the name of a law", show_json(name));
+    const auto by = entry.is_null() ? kUnexplained : fields.integer<std::size_t>(entry, path);
+    t.violated[{*law, by}] = count(cases, path);
+  }
   read_cases(fields, "violating", t.violating);
   const Json& known = fields.need("known");
   need_array(kWhat, known, fields.path("known"), kMostCases);
   for (std::size_t i = 0; i < known.size(); ++i) {
     const std::string path = indexed(fields.path("known"), i);
-    need_counts(known[i], path, 2);
+    need_values(known[i], path, 2);
     t.known[fields.integer<std::size_t>(known[i][0], path)] = count(known[i][1], path);
   }
   read_cases(fields, "known_cases", t.known_cases);

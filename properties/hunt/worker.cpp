@@ -76,6 +76,10 @@ class LocalWorker final : public Worker {
     const FeatureSet features = features_of(c, workspace_.geometry);
     features.for_each(
         [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });
+    for (const Violation& violation : verdicts.violations) {
+      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
+      ++tally.violated[{index_of(*find_law(violation.law)), entry.value_or(kUnexplained)}];
+    }
     if (verdicts.kept()) return;
     if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
       note_violating({index, c, *violation}, tally);

@@ -64,7 +64,7 @@ enum class Feature : std::uint8_t {
   kept_draw_before_draw,
   /// A layer draws from another stream than the default one.
   named_stream,
-  /// linear or conv2d in bfloat16.
+  /// linear or conv2d in bfloat16, or a custom layer where they would be.
   autocast,
   /// Backwards run in an autocast scope, too.
   autocast_backward,

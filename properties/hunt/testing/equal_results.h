@@ -14,6 +14,7 @@ inline void check_equal(const HuntResult& a, const HuntResult& b) {
   CHECK(a.features == b.features);
   CHECK(a.verdicts == b.verdicts);
   CHECK(a.first_violated == b.first_violated);
+  CHECK(a.violated == b.violated);
   CHECK(a.record_hash == b.record_hash);
   CHECK(a.shortfalls == b.shortfalls);
   CHECK(a.error == b.error);

@@ -12,6 +12,11 @@ ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "mlx": "rematch.adapters.mlx",
     "paddle": "rematch.adapters.paddle_",
+    "fairscale": "rematch.adapters.fairscale",
+    "deepspeed": "rematch.adapters.deepspeed",
+    "transformers": "rematch.adapters.transformers",
+    "megatron": "rematch.adapters.megatron",
+    "transformer_engine": "rematch.adapters.transformer_engine",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

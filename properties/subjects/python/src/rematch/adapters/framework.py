@@ -9,29 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from rematch.adapters.promises import broken, promise_for
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
 from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
 COMMON = frozenset(
-    "images multi_output_segment unused_output long_skip tied_weight tied_three_times "
-    "same_tensor_twice frozen_input trainable_input frozen_parameters frozen_prefix "
-    "odd_size nested_2 nested_3 nested_4 non_reentrant early_stop_off no_check stateful_layer "
-    "draws_in_checkpointed_segment two_drawing_segments sequential explicit_segments last_stored "
-    "last_checkpointed segments_1 several_steps accumulation eval_mode reevaluate sgd adam momentum "
-    "mse cross_entropy float32 small_integers more_than_a_few".split()
+    {
+        *("images", "multi_output_segment", "unused_output", "long_skip", "same_tensor_twice"),
+        *("tied_weight", "tied_three_times", "frozen_input", "trainable_input"),
+        *("frozen_parameters", "frozen_prefix", "odd_size", "nested_2", "nested_3", "nested_4"),
+        *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
+        *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
+        *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
+        *("accumulation", "eval_mode", "reevaluate", "sgd", "adam", "momentum", "mse"),
+        *("cross_entropy", "float32", "small_integers", "more_than_a_few"),
+    }
 )
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
 
 SEEN = frozenset(
-    "outputs losses input_gradients parameter_gradients parameters buffers reevaluation".split()
+    {
+        *("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"),
+        "reevaluation",
+    }
 )
 """What the record of any framework has."""
 
@@ -43,6 +51,7 @@ class Place:
     step: int
     microbatch: int
     executions: list[int]
+    draws: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 @dataclass
@@ -88,8 +97,14 @@ class Framework(Subject):
     observed: frozenset[str] = SEEN
     checkpoint: str = ""
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
+    promises: Sequence[Callable[..., Any]] = ()
+    """What no case can say (`promises.py`)."""
+    checkpoint_function: str = ""
+    """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
+    closures: bool = False
+    """Segments are functions within the model, and use its parameters without being given them."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -97,6 +112,8 @@ class Framework(Subject):
     detach: str = "{x}"
     script_array: str = "{array}"
     """The framework's array, of NumPy's `{array}`."""
+    script_parameter: str = ""
+    """Likewise a parameter, `{frozen}` or not; an array unless it is said."""
     script_setup: Sequence[str] = ()
     """Lines before each run of a script."""
     script_random_state: str = ""
@@ -113,11 +130,14 @@ class Framework(Subject):
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
         exec(f"import numpy as np\n{self.imports}", self.names)
         self.run_type: type[Run] = Run
+        self._wrong: dict[Callable[..., Any], str] = {}
+        """What became of promises that were tried."""
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        known = self.features | set(self.kinds) | ({"custom"} if self.modules else set())
+        known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
+        known |= set(self.kinds) | ({"custom"} if self.modules else set())
         return [f for f in features if f in known]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
@@ -158,6 +178,14 @@ class Framework(Subject):
         """For subjects that observe "grad_flags"."""
         return False
 
+    def parameter(self, a: np.ndarray, frozen: bool) -> Any:
+        """What the model gets as a parameter of that value."""
+        return self.array(a)
+
+    def bound(self, module: Any, values: Sequence[np.ndarray]) -> list[Any]:
+        """What the model gets as the parameters of a module."""
+        return [self.array(a) for a in values]
+
     def seed(self, seed: int) -> str:
         """The line that seeds the framework."""
         raise NotImplementedError
@@ -182,21 +210,9 @@ class Framework(Subject):
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         """Runs a forward and, as most frameworks know no difference, its backward."""
-        request, protocol = run.request, run.request.case.protocol
-        trained = [0] if protocol.input_requires_grad else []
-        trained += [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
-        given = [self.array(x), *run.parameters]
-        model, loss_of, rows = run.model, run.loss, self.array(target)
-        names, extras = run.names, self.extras
-
-        def objective(x: Any, *parameters: Any) -> Any:
-            taken = parameters
-            if self.closes_over_parameters:
-                names.update(zip(run.parameter_names, parameters, strict=True))
-                taken = ()
-            outputs = model(x, *[names[e] for e in extras], *[taken[i] for i in run.used])
-            return loss_of(outputs[0], rows), outputs
-
+        given, trained = [self.array(x), *run.parameters], run.trained
+        extras = [run.names[e] for e in self.extras]
+        objective = partial(run.objective, self.array(target), extras)
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
         found = dict(zip(trained, gradients, strict=True))
         every = [found.get(i) for i in range(len(given))]
@@ -217,8 +233,19 @@ class Framework(Subject):
             raise
         except Exception as error:
             record.error(type(error).__name__, self.message(error))
+        else:
+            self._keep_promise(request, record)
         finally:
             self.place = None
+
+    def _keep_promise(self, request: Request, record: Record) -> None:
+        promise = promise_for(self, request.case.seed) if request.checkpointed else None
+        if promise is None:
+            return
+        if promise not in self._wrong:
+            self._wrong[promise] = broken(self, promise)
+        if self._wrong[promise]:
+            record.error("BrokenPromise", self._wrong[promise])
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.adapters.script import export
@@ -253,7 +280,7 @@ class Run:
             if f"m{info.layer}" not in self.modules:
                 self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for l in model.layer_parameters for p in l))
+        self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")
@@ -265,7 +292,6 @@ class Run:
         self.model = self._function(self.source, "model")
         self._set_modes(case.protocol.train)
         self._optimizer = _Optimizer(case)
-        self._draws: list[tuple[Any, ...]] = []
 
     @property
     def key(self) -> str:
@@ -297,6 +323,23 @@ class Run:
             new if old is None else [a + b for a, b in zip(old, new, strict=True)]
         )
 
+    @property
+    def trained(self) -> list[int]:
+        """The arguments of the objective to differentiate by: 0 is the input, 1 the first
+        parameter."""
+        request = self.request
+        trained = [0] if request.case.protocol.input_requires_grad else []
+        return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
+
+    def objective(self, target: Any, extras: Sequence[Any], x: Any, *parameters: Any) -> Any:
+        """The loss of a forward, and its outputs."""
+        taken = [parameters[i] for i in self.used]
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, parameters, strict=True))
+            taken = []
+        outputs = self.model(x, *extras, *taken)
+        return self.loss(outputs[0], target), outputs
+
     def loss(self, output: Any, target: Any) -> Any:
         """The loss of the model's first output."""
         return self._loss(output, target)
@@ -323,8 +366,10 @@ class Run:
             self.names["set_mode"](module, train and not layer.eval)
 
     def _to_framework(self, index: int) -> Any:
-        parts = [self.framework.array(a) for a in self.values[index]]
-        return parts if self.is_module[index] else parts[0]
+        info = self.request.model.parameters[index]
+        if self.is_module[index]:
+            return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
+        return self.framework.parameter(self.values[index][0], info.frozen)
 
     def _update(self, index: int) -> None:
         """After the optimizer has changed the values of a parameter."""
@@ -379,13 +424,15 @@ class Run:
 
     def _note_draws(self, place: Place) -> None:
         where = {"step": place.step, "microbatch": place.microbatch}
-        for layer, execution, operand, output in self._draws:
+        for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
             spec = self.request.case.layers[layer]
-            drawn = y != 0 if spec.kind == "dropout" else y - self.framework.numpy(operand)
+            # What was added is known up to rounding, which the operand decides.
+            is_mask = spec.kind == "dropout"
+            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
             more = {"execution": execution, "stream": spec.stream, **where}
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
-        self._draws.clear()
+        place.draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):
@@ -427,7 +474,7 @@ class Run:
     def _drew(self, layer: int, operand: Any, output: Any) -> None:
         place = self.framework.place
         if place is not None:
-            self._draws.append((layer, place.executions[layer] - 1, operand, output))
+            place.draws.append((layer, place.executions[layer] - 1, operand, output))
 
 
 def _to_one(parts: Sequence[np.ndarray], is_module: bool) -> np.ndarray:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rematch.adapters.source import Source, parameter_names
+from rematch.adapters.promises import script_of
+from rematch.adapters.source import ANNOTATION, Source, parameter_names
 from rematch.protocol import Request, Unsupported
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Style:
 
 def export(framework: Framework, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
+    if "BrokenPromise" in finding:
+        return script_of(framework, finding)
     law = finding.partition(":")[0].strip()
     law = law if law in ASPECTS else ""
     parts = dict(re.findall(r"^(\w+): (.*)$", finding, re.MULTILINE))
@@ -165,7 +168,7 @@ class _Script:
             self._names, self._request.model.parameters, arrays.parameters, strict=True
         ):
             if f"m{info.layer}" not in self._modules:
-                data.append(f"{name} = {self._array(array)}")
+                data.append(f"{name} = {self._parameter(array, info.frozen)}")
         body = [self._plain.text(), "\n", self._checkpointed.text(), "\n", self._run()]
         # Scripts count, and look at nothing else.
         body = [re.sub(r"^ +(drew|made)\(.*\n", "", part, flags=re.MULTILINE) for part in body]
@@ -186,24 +189,29 @@ class _Script:
         found: list[str] = []
         for helper in reversed(self._framework.helpers):
             if re.search(rf"\b{helper.__name__}\(", text):
-                source = inspect.getsource(helper).rstrip()
+                source = ANNOTATION.sub("", inspect.getsource(helper).rstrip())
                 found.insert(0, source)
                 text += source
         return "".join(f"{source}\n\n\n" for source in found)
 
     def _array(self, array: np.ndarray, free: bool = True) -> str:
+        return self._framework.script_array.format(array=self._written(array, free))
+
+    def _written(self, array: np.ndarray, free: bool = True) -> str:
         dtype = f"np.{array.dtype}"
         if self._style.exact or not free or array.size <= FEW:
             if array.size > MOST:
                 raise OverflowError
             if free and not self._style.exact:
                 array = np.round(self._random.standard_normal(array.shape), 1)
-            written = f"np.array({np.round(array, 9).tolist()}, {dtype})"
-        else:
-            seed = int(self._random.integers(100))
-            drawn = f"np.random.default_rng({seed}).standard_normal({array.shape})"
-            written = f"{drawn}.astype({dtype})"
-        return self._framework.script_array.format(array=written)
+            return f"np.array({np.round(array, 9).tolist()}, {dtype})"
+        seed = int(self._random.integers(100))
+        drawn = f"np.random.default_rng({seed}).standard_normal({array.shape})"
+        return f"{drawn}.astype({dtype})"
+
+    def _parameter(self, array: np.ndarray, frozen: bool) -> str:
+        form = self._framework.script_parameter or self._framework.script_array
+        return form.format(array=self._written(array), frozen=frozen)
 
     def _run(self) -> str:
         framework, model = self._framework, self._request.model

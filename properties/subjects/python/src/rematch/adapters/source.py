@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rematch.case import Case, Choice, Layer, Model, Segment, ValueRef
+from rematch.case import Case, Layer, Model, Segment, ValueRef
 from rematch.protocol import Unsupported
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ Template = str | Callable[[Layer, bool], str]
 OUTPUTS = {"split": 2, "duplicate": 2}
 """How many outputs kinds have that have not one."""
 
+# Scripts have none.
+ANNOTATION = re.compile(
+    r"(?<=\w): (Any|bool|int|str|list\[Any\]|Callable\[\.\.\., Any\])(?=[,)])"
+    r"| -> [\w.\[\], ]+(?=:\n)"
+)
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 
@@ -118,6 +123,10 @@ class Source:
         whole = self._whole_call() if self.checkpointed else ""
         lines = [whole] if whole else self._range(0, layers, segments)
         given = ["x", *self.framework.extras, *self._taken(range(layers))]
+        if self.framework.closures:
+            inner = "\n".join(self._functions).splitlines()
+            self._functions.clear()
+            lines = [*inner, *lines]
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
         self._define(self.name, given, lines, f"({outputs.rstrip()})")
         return "\n\n".join(self._functions) + "\n"
@@ -153,7 +162,7 @@ class Source:
         ]
 
     def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> None:
-        body = "".join(f"    {line}\n" for line in [*lines, f"return {returned}"])
+        body = "".join(f"    {line}".rstrip() + "\n" for line in [*lines, f"return {returned}"])
         self._functions.append(f"def {name}({', '.join(given)}):\n{body}")
 
     def _taken(self, layers: Iterable[int]) -> list[str]:
@@ -182,7 +191,9 @@ class Source:
         while any(f.startswith(f"def {name}(") for f in self._functions):
             name += "_"  # What is nested may be as long as what it is nested in.
         live = dict.fromkeys(name_of(v) for v in self.model.live[begin])
-        given = [*live, *self.framework.extras, *self._taken(range(begin, end))]
+        given = [*live]
+        if not self.framework.closures:
+            given += [*self.framework.extras, *self._taken(range(begin, end))]
         # What is handed on comes first: where it comes back in a backward, too.
         out = sorted(
             dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live

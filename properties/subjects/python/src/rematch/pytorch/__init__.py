@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy
 import torch
@@ -58,7 +58,8 @@ class TorchSubject(Subject):
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
     from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
     `observe` is "cheap" or "all". `imported`: the lines by which scripts import `checkpoint`
-    under that name. `layers` are put among those that the harness knows.
+    under that name. `layers` are put among those that the harness knows. `lacks`: features that
+    `checkpoint` does not have; `unseen`: observables that do not show what it does.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class TorchSubject(Subject):
         observe: str = "all",
         layers: Sequence[CustomLayer] = MODULES,
         imported: str = "",
+        lacks: Collection[str] = (),
+        unseen: Collection[str] = (),
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
@@ -76,12 +79,15 @@ class TorchSubject(Subject):
             raise ValueError(f"observe: cheap or all expected, got {observe!r}")
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
         self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
+        self._own = checkpoint is torch_checkpoint.checkpoint
         # A script has PyTorch's, or imports the user's.
-        self.exports = bool(imported) or checkpoint is torch_checkpoint.checkpoint
+        self.exports = self._own or bool(imported)
         self._imported = imported
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
+        self._lacks = set(lacks) | set(CANNOT)
+        self._unseen = set(unseen)
         self._custom = {layer.declaration: layer for layer in layers}
         self.layers = list(self._custom)
         self._wired: tuple[Case, list[Wiring]] | None = None
@@ -91,7 +97,7 @@ class TorchSubject(Subject):
         warnings.filterwarnings("ignore", module="torch")
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        lacking = set(CANNOT)
+        lacking = set(self._lacks)
         if self._variant != "both":
             other = "non_reentrant" if self._variant == "reentrant" else "reentrant"
             lacking |= {other, "mixed_variants"}
@@ -99,7 +105,7 @@ class TorchSubject(Subject):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = CHEAP if self._observe == "cheap" else ALL
-        return [observable for observable in observables if observable in seen]
+        return [o for o in observables if o in seen and o not in self._unseen]
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.pytorch.export import export
@@ -119,7 +125,7 @@ class TorchSubject(Subject):
         watch = Watch(record)
         if self._observe == "all":
             watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
-        model = TorchModel(request, self._wired[1], watch, self._checkpoint, custom=self._custom)
+        model = self._model(request, self._wired[1], watch)
         memory.belongs_to_model(model.all_tensors())
         failed = False
         try:
@@ -137,8 +143,11 @@ class TorchSubject(Subject):
             record.error("LeftBehind", f"the run changed PyTorch's settings: {changed}")
             return
         # Only PyTorch's own keeps what its documentation promises.
-        if self.exports and request.checkpointed:
+        if self._own and request.checkpointed:
             self._keep_promise(request.case, record)
+
+    def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
+        return TorchModel(request, wirings, watch, self._checkpoint, custom=self._custom)
 
     def _keep_promise(self, case: Case, record: Record) -> None:
         kept = contract.promise_of(case.seed, often=self._observe == "all")

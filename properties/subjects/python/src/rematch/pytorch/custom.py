@@ -43,7 +43,7 @@ class CustomLayer:
     _scope: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
-    def _names(self) -> dict[str, Any]:
+    def names(self) -> dict[str, Any]:
         if not self._scope:
             self._scope.update(_NAMES)
             exec(self.setup, self._scope)
@@ -58,13 +58,13 @@ class CustomLayer:
         extents = self.extents(operand)
         if callable(self.make):
             return self.make(**extents)
-        return eval(self.make, {**self._names, **extents})
+        return eval(self.make, {**self.names, **extents})
 
     def run(self, module: nn.Module, x: Tensor) -> Tensor:
         """Calls the module."""
         if callable(self.call):
             return self.call(module, x)
-        return eval(self._calling, self._names, {"m": module, "x": x})
+        return eval(self._calling, self.names, {"m": module, "x": x})
 
     def extents(self, operand: Iterable[int]) -> dict[str, int]:
         """What the letters mean for an operand of that shape, but for the batch."""
@@ -110,12 +110,16 @@ def state_of(module: nn.Module) -> list[Tensor]:
     return list(named_state(module).values())
 
 
+_MODES = ("training", "gradient_checkpointing")
+"""What is no state: it says how a module is to run."""
+
+
 def named_state(module: nn.Module) -> dict[str, Tensor]:
     """The same, by where in the module it is."""
     found = {name: b.detach().double().reshape(-1) for name, b in module.named_buffers()}
     for path, part in module.named_modules():
         for name, value in vars(part).items():
-            if name.startswith("_") or name == "training":
+            if name.startswith("_") or name in _MODES:
                 continue
             name = f"{path}.{name}" if path else name
             if isinstance(value, Tensor):

@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 from rematch.case import Case, Choice, Layer, Model, Segment
@@ -37,6 +37,22 @@ class Forward:
     executions: list[int]
     loss: Tensor | None = None
     input: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a checkpoint() that is not PyTorch's own is given to run."""
+
+    model: TorchModel
+    segment: Segment
+    state: Forward
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        return self.model._run_segment(self.segment, *inputs, state=self.state)
+
+    def held(self) -> list[Tensor | nn.Module]:
+        """The parameters and modules that it closes over."""
+        return self.model.held_by(self.segment)
 
 
 @dataclass(frozen=True)
@@ -94,6 +110,8 @@ class TorchModel:
     injection: Injection = field(default_factory=Injection)
     custom: Mapping[str, CustomLayer] = field(default_factory=dict)
     """The subject's own layers, by their declarations."""
+    wrapped: dict[Segment, nn.Module] = field(default_factory=dict)
+    """Segments as modules, for checkpoints that wrap a module once and call it often."""
 
     def __post_init__(self) -> None:
         case, model, arrays = self.request.case, self.request.model, self.request.arrays
@@ -135,6 +153,12 @@ class TorchModel:
         for own in self._custom.values():
             yield from own.module.parameters()
             yield from own.module.buffers()
+
+    def held_by(self, segment: Segment) -> list[Tensor | nn.Module]:
+        """The parameters and the modules of the subject's own that a segment uses."""
+        layers = range(segment.begin, segment.end)
+        modules = [self._custom[i].module for i in layers if i in self._custom]
+        return [*modules, *(p for i in layers for p in self._parameters_of[i])]
 
     def buffer(self, index: int) -> Tensor:
         """A buffer as it is now: one, or all state of a custom layer."""
@@ -222,8 +246,8 @@ class TorchModel:
             options |= contexts_for(self, choice, segment.begin, segment.end)
         with self._early_stop(choice, options):
             if not self._own:
-                function = partial(self._run_segment, segment, state=state)
-                return _values(self.checkpoint(function, *values, **options))
+                block = Block(self, segment, state)
+                return _values(self.checkpoint(block, *values, **options))
             # PyTorch's own takes more than tensors, and makes decorators.
             run, keywords = self._run_segment, {"state": state}
             if choice.reentrant:

@@ -27,7 +27,7 @@ _ANSWERS = (
 )
 """All ways of a policy to say that a result is computed again, and that it is kept. In eager runs
 they mean the same; layers take turns."""
-_FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
 NOT_KEPT = {
     "rrelu": "is written in place",
     "rms_norm": "is computed by several operators, one of which writes to what another made",
@@ -60,7 +60,7 @@ def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dic
     kept = kept_layers(model, choice, begin, end)
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy | bool:
-        final = not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
+        final = not (op.is_view or op._schema.is_mutable or op in FACTORIES)
         place = model.watch.place
         keeps = place is not None and place.layer in kept and final
         return _ANSWERS[keeps][place.layer % 3 if place is not None else 0]

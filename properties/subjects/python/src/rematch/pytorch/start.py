@@ -56,7 +56,28 @@ def subject(arguments: list[str]) -> TorchSubject:
         help="FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has the "
         "non-reentrant variant only",
     )
+    parser.add_argument(
+        "--compile",
+        choices=["aot_eager", "inductor"],
+        help="compile models, with checkpoint() in them, by this backend",
+    )
+    parser.add_argument(
+        "--around",
+        action="store_true",
+        help="with --compile: compile segments, with checkpoint() around them",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="SHARE",
+        help="with --compile: no checkpoint(), but this activation_memory_budget",
+    )
     given = parser.parse_args(arguments)
+    if given.compile is not None:
+        from rematch.pytorch.compiled import Compilation, CompiledSubject
+
+        how = Compilation(given.compile, given.around, given.budget)
+        return CompiledSubject(how, given.variant)
     if given.wrapper is None:
         return TorchSubject(**options_of(given))
     from rematch.pytorch.wrappers import WRAPPERS

@@ -1,0 +1,355 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "properties/case/geometry.h"
+#include "properties/case/json.h"
+#include "properties/cli/check_report.h"
+#include "properties/cli/commands.h"
+#include "properties/cli/finding.h"
+#include "properties/conform/changes.h"
+#include "properties/conform/page.h"
+#include "properties/conform/words.h"
+#include "properties/hunt/frameworks.h"
+#include "properties/hunt/registry.h"
+#include "properties/output/terminal.h"
+
+namespace rematch::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using conform::Column;
+using conform::Divergence;
+using conform::Page;
+
+struct ConformArguments {
+  std::vector<std::string> subjects;
+  std::string cases;
+  std::string duration;
+  std::string seed = "1";
+  std::string mix = "wide";
+  std::string jobs;
+  std::string limit;
+  std::string out;
+  std::string against;
+  bool json = false;
+  bool quiet = false;
+};
+
+constexpr std::uint64_t kDefaultCases = 2000;
+
+/// All that are named, or that are known, each once. Throws UsageError for a name that is none.
+std::vector<std::string> subjects_of(const ConformArguments& a) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  const std::vector<std::string> known = subject_names();
+  for (const std::string& name : a.subjects) {
+    if (name == "all") {
+      for (const auto& [framework, subject] : known_frameworks().subjects) add(framework);
+      continue;
+    }
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    // What is no command and no name: make_subject() says what there is.
+    if (!is_known && name.find(' ') == std::string::npos) (void)make_subject(name);
+    add(name);
+  }
+  return names;
+}
+
+/// One Python cannot be that of several environments.
+void check_python(const std::vector<std::string>& subjects) {
+  const char* const chosen = std::getenv("REMATCH_PYTHON");
+  if (chosen == nullptr || *chosen == '\0') return;
+  std::set<std::string> environments;
+  for (const std::string& name : subjects) {
+    const auto found = known_frameworks().subjects.find(name);
+    if (found != known_frameworks().subjects.end()) environments.insert(found->second.environment);
+  }
+  if (environments.size() < 2) return;
+  std::string names;
+  for (const std::string& environment : environments) {
+    names += (names.empty() ? "" : ", ") + python_variable(environment);
+  }
+  throw UsageError(
+      fmt::format("REMATCH_PYTHON is one Python, and the subjects need {}: unset it, or "
+                  "choose each by {}",
+                  environments.size(), names));
+}
+
+std::string text_in(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw UsageError(fmt::format("cannot read {}", file.string()));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  errno = 0;
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) {
+    throw UsageError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  }
+}
+
+/// What went wrong, as it may stand on a page that others read: without the command line, which
+/// begins with paths of this machine.
+std::string problem_of(const std::string& subject, std::string what) {
+  constexpr std::string_view kBefore = "cannot be judged: ";
+  if (const std::size_t at = what.find(kBefore); at != std::string::npos) {
+    what.erase(0, at + kBefore.size());
+  }
+  if (const char* const home = std::getenv("HOME"); home != nullptr && std::strlen(home) > 1) {
+    for (std::size_t at = 0; (at = what.find(home, at)) != std::string::npos; ++at) {
+      what.replace(at, std::strlen(home), "~");
+    }
+  }
+  const auto found = known_frameworks().subjects.find(subject);
+  if (found != known_frameworks().subjects.end() && what.find("ci/setup") == std::string::npos) {
+    what += fmt::format("\nto install it: ci/setup --frameworks {}", found->second.environment);
+  }
+  return what;
+}
+
+/// A script that shows the divergence, or nothing where there is none.
+std::string script_of(const Divergence& d, const SubjectChoice& choice,
+                      std::unique_ptr<Subject>& subject) {
+  try {
+    if (!subject) subject = choice.make();
+    if (!subject->exports()) return {};
+    return subject->export_script(d.smallest, validate(d.smallest), text_for_script(d.violation));
+  } catch (const NotJudged&) {
+    return {};
+  } catch (const std::exception& error) {
+    // The next one has a new process.
+    subject.reset();
+    print_error(fmt::format("{}: no script for {}: {}\n", choice.name, d.id, error.what()));
+    return {};
+  }
+}
+
+/// Writes what belongs to each divergence, and names it in the column.
+void save_divergences(const ConformArguments& a, const HuntOptions& o, const SubjectChoice& choice,
+                      Column& column) {
+  std::unique_ptr<Subject> subject;
+  for (Divergence& d : column.divergences) {
+    d.unshrunk = again(fmt::format("replay{} --mix {} --seed {} --case {}", choice.options(), a.mix,
+                                   o.seed, d.index));
+    if (a.out.empty()) continue;
+    // A known one has a name that lasts; two new ones must not have the same.
+    const std::string stem =
+        d.mark == conform::Mark::fresh
+            ? fs::path(
+                  file_name(choice.name, {d.violation, d.index, d.smallest, d.smallest}, o.seed))
+                  .stem()
+                  .string()
+            : plain_name(choice.name) + "-" + plain_name(d.id);
+    d.file = "cases/" + stem + ".json";
+    write_text(fs::path(a.out) / d.file, to_json(d.smallest));
+    d.replay = again("replay" + choice.options() + " " +
+                     shell_word((fs::path(a.out) / d.file).lexically_normal().string()));
+    if (o.stopped()) continue;
+    const std::string script = script_of(d, choice, subject);
+    if (script.empty()) continue;
+    d.script = "scripts/" + stem + ".py";
+    write_text(fs::path(a.out) / d.script, script);
+  }
+}
+
+Column judge(const ConformArguments& a, const std::string& name, std::uint64_t seed,
+             const std::string& before, StatusLine& status) {
+  const std::atomic<bool>& stop = stop_on_interrupt();
+  Column column;
+  column.subject = name;
+  if (stop) {
+    column.interrupted = true;
+    column.problem = "interrupted before it was judged";
+    return column;
+  }
+  CheckArguments check;
+  check.subject.name = name;
+  check.subject.limit = a.limit;
+  check.mix = a.mix;
+  check.seed = std::to_string(seed);
+  check.keep_going = true;
+  HuntOptions o;
+  try {
+    o = hunt_options(check);
+    if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
+    if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
+    if (!o.cases && !o.seconds) o.cases = kDefaultCases;
+    o.jobs = parse_jobs(a.jobs);
+    o.stop = &stop;
+    o.progress = [&](const HuntProgress& p) { show_progress(status, o, p, before); };
+    column = conform::column_of(name, o, hunt(o));
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
+    column.interrupted = stop;
+    column.problem = problem_of(name, error.what());
+  }
+  status.clear();
+  save_divergences(a, o, check.subject, column);
+  return column;
+}
+
+void print_summary(const Page& page) {
+  Table table({false, false, true, true, true, true, true});
+  table.add({"subject", "versions", "cases", "cases/s", "known", "not promised", "new"});
+  for (const Column& c : page.columns) {
+    const auto count = [&](conform::Mark mark) {
+      return std::to_string(std::count_if(c.divergences.begin(), c.divergences.end(),
+                                          [&](const Divergence& d) { return d.mark == mark; }));
+    };
+    table.add({c.subject, cut(conform::short_versions(c.versions), 40),
+               grouped(static_cast<std::int64_t>(c.cases)), number_text(c.cases_per_second()),
+               count(conform::Mark::known), count(conform::Mark::not_promised),
+               count(conform::Mark::fresh)});
+  }
+  print_out(table.text() + "\n");
+}
+
+/// What a reader has to look at: problems, new divergences, what broke.
+void print_news(const Page& page) {
+  const Paint paint(colour_wanted(1));
+  for (const Column& c : page.columns) {
+    if (!c.problem.empty()) {
+      print_out(fmt::format("{} {}: {}\n", paint.yellow("NOT JUDGED"), c.subject, c.problem));
+    }
+    for (const std::string& s : c.shortfalls) {
+      print_out(fmt::format("{} {}: {}\n", paint.red("SHORT"), c.subject, s));
+    }
+    for (const Divergence& d : c.divergences) {
+      if (d.mark != conform::Mark::fresh) continue;
+      print_out(fmt::format("{} {}: {} in {}\n  {}\n", paint.red("NEW"), c.subject, d.violation.law,
+                            counted(d.cases, "case"), d.replay.empty() ? d.unshrunk : d.replay));
+    }
+  }
+  for (const conform::Change& c : page.changes.value_or(std::vector<conform::Change>())) {
+    const std::string kind(conform::to_string(c.kind));
+    print_out(fmt::format("{} {}: {}\n",
+                          c.kind == conform::Change::Kind::broken ? paint.red(kind) : kind,
+                          c.subject, c.text));
+  }
+}
+
+int status_of(const Page& page) {
+  const conform::Summary s = conform::summary_of(page);
+  bool judged = false;
+  bool interrupted = false;
+  bool is_short = false;
+  for (const Column& c : page.columns) {
+    judged = judged || c.cases > c.not_judged;
+    interrupted = interrupted || c.interrupted;
+    is_short = is_short || !c.shortfalls.empty();
+  }
+  if (s.fresh > 0 || s.broken > 0) return kBroken;
+  if (interrupted) return kInterrupted;
+  if (!judged) return kUsage;
+  return is_short ? kBroken : kHeld;
+}
+
+void write_page(const ConformArguments& a, const Page& page) {
+  if (a.out.empty()) return;
+  write_text(fs::path(a.out) / "conform.json", conform::page_json(page));
+  write_text(fs::path(a.out) / "conform.md", conform::page_markdown(page));
+  write_text(fs::path(a.out) / "conform.html", conform::page_html(page));
+}
+
+int conform_all(const ConformArguments& a) {
+  const std::vector<std::string> subjects = subjects_of(a);
+  check_python(subjects);
+  (void)parse_mix(a.mix);
+  const std::string earlier = a.against.empty() ? std::string() : text_in(a.against);
+  Page page;
+  // Read before the hunts, which take long.
+  if (!a.against.empty()) (void)conform::changes_since(earlier, page);
+  CheckArguments of_all;
+  of_all.seed = a.seed;
+  page.seed = hunt_options(of_all).seed;
+  page.mix = a.mix;
+  if (!a.out.empty()) {
+    std::error_code error;
+    for (const char* folder : {"cases", "scripts"}) {
+      if (!error) fs::create_directories(fs::path(a.out) / folder, error);
+    }
+    if (error) throw UsageError(fmt::format("--out: cannot make {}: {}", a.out, error.message()));
+  }
+  {
+    StatusLine status(a.quiet);
+    for (std::size_t i = 0; i < subjects.size(); ++i) {
+      const std::string before = subjects.size() == 1 ? ""
+                                                      : fmt::format("{} ({} of {}): ", subjects[i],
+                                                                    i + 1, subjects.size());
+      page.columns.push_back(judge(a, subjects[i], page.seed, before, status));
+      // What comes next takes long, and may not end well.
+      write_page(a, page);
+    }
+  }
+  if (!a.against.empty()) page.changes = conform::changes_since(earlier, page);
+  write_page(a, page);
+  if (a.json) {
+    print_out(conform::page_json(page));
+  } else {
+    if (!a.quiet) print_summary(page);
+    print_news(page);
+    if (!a.quiet) print_out(conform::subtitle(page) + "\n");
+    if (!a.quiet && !a.out.empty()) {
+      print_out("page: " + (fs::path(a.out) / "conform.html").lexically_normal().string() + "\n");
+    }
+  }
+  return status_of(page);
+}
+
+}  // namespace
+
+void add_conform(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "conform", "Hunt in several implementations, and write one page: implementation by law");
+  auto a = std::make_shared<ConformArguments>();
+  a->subjects = {"all"};
+  command
+      ->add_option("subjects", a->subjects,
+                   "Names or commands, as for check --subject; all: every framework that is known")
+      ->capture_default_str()
+      ->type_name("SUBJECT");
+  command
+      ->add_option("--cases", a->cases,
+                   "Number of cases of each (default: 2000; unlimited with --for)")
+      ->type_name("N");
+  command->add_option("--for", a->duration, "How long to hunt in each: 60s, 5m, 1h")
+      ->type_name("TIME");
+  command->add_option("--seed", a->seed, "Seed, or \"random\"")
+      ->capture_default_str()
+      ->type_name("S");
+  command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
+      ->capture_default_str()
+      ->type_name("MIX");
+  command->add_option("--jobs", a->jobs, "Threads (default: one for each core)")->type_name("N");
+  command
+      ->add_option("--limit", a->limit,
+                   "Longest that one run may take (default 60s; 600s for a subject that compiles)")
+      ->type_name("TIME");
+  command
+      ->add_option(
+          "--out", a->out,
+          "Directory for conform.html, conform.md, conform.json, and the case and script of "
+          "each divergence")
+      ->type_name("DIR");
+  command
+      ->add_option("--against", a->against,
+                   "The conform.json of an earlier run: say what was mended and what broke since")
+      ->type_name("FILE");
+  command->add_flag("--json", a->json, "JSON instead of text");
+  command->add_flag("--quiet", a->quiet, "Print only what is new, and errors");
+  command->callback([&chosen, a] { chosen = [a] { return conform_all(*a); }; });
+}
+
+}  // namespace rematch::cli

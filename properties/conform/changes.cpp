@@ -1,0 +1,242 @@
+#include "properties/conform/changes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "properties/case/json_fields.h"
+
+namespace rematch::conform {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kWhat = "page";
+constexpr std::size_t kMostBytes = std::size_t{1} << 28;
+constexpr int kMostNesting = 64;
+constexpr std::size_t kMostEntries = 65536;
+constexpr std::size_t kLongestText = std::size_t{1} << 16;
+
+/// Of a divergence, what tells whether it is the same one.
+struct Seen {
+  std::uint64_t cases = 0;
+  std::set<std::string> laws;
+};
+
+/// A column, as far as it matters here.
+struct Side {
+  Versions versions;
+  std::uint64_t cases = 0;
+  bool judged = false;
+  std::map<std::string, Mark> marks;
+  /// Known ones and limits, by their ids. A new one has no name that lasts.
+  std::map<std::string, Seen> divergences;
+};
+
+template <class Visit>
+void for_each_field(JsonFields& of, const char* name, Visit visit) {
+  const Json& object = of.need(name);
+  if (!object.is_object()) of.fail(of.path(name), "an object", show_json(object));
+  for (const auto& [key, value] : object.items()) visit(key, value, of.path(name) + "." + key);
+}
+
+Mark read_mark(JsonFields& fields) {
+  std::string name;
+  fields.read("mark", name, kLongestText);
+  const auto mark = mark_named(name);
+  if (!mark) fields.fail(fields.path("mark"), "a mark", show_json(name));
+  return *mark;
+}
+
+Side read_side(JsonFields& fields) {
+  Side side;
+  for_each_field(fields, "versions",
+                 [&](const std::string& name, const Json& value, const std::string& path) {
+                   if (!value.is_string()) fields.fail(path, "a text", show_json(value));
+                   side.versions[name] = value.get<std::string>();
+                 });
+  fields.read("cases", side.cases);
+  for_each_field(fields, "laws",
+                 [&](const std::string& law, const Json& value, const std::string& path) {
+                   JsonFields cell(kWhat, value, path);
+                   side.marks[law] = read_mark(cell);
+                 });
+  side.judged = !side.marks.empty();
+  const Json& list = fields.need("divergences");
+  need_array(kWhat, list, fields.path("divergences"), kMostEntries);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    JsonFields divergence(kWhat, list[i], indexed(fields.path("divergences"), i));
+    if (read_mark(divergence) == Mark::fresh) continue;
+    std::string id;
+    divergence.read("id", id, kLongestText);
+    Seen& seen = side.divergences[id];
+    divergence.read("cases", seen.cases);
+    for_each_field(
+        divergence, "laws",
+        [&](const std::string& law, const Json&, const std::string&) { seen.laws.insert(law); });
+  }
+  return side;
+}
+
+std::map<std::string, Side> read_page(std::string_view text) {
+  const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
+  JsonFields fields(kWhat, json, "");
+  fields.need_version("format", 1);
+  const Json& list = fields.need("subjects");
+  need_array(kWhat, list, "subjects", kMostEntries);
+  std::map<std::string, Side> sides;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    JsonFields column(kWhat, list[i], indexed("subjects", i));
+    std::string name;
+    column.read("name", name, kLongestText);
+    sides[name] = read_side(column);
+  }
+  return sides;
+}
+
+Side side_of(const Column& column) {
+  Side side;
+  side.versions = column.versions;
+  side.cases = column.cases;
+  side.judged = !column.cells.empty();
+  for (std::size_t i = 0; i < column.cells.size(); ++i) {
+    side.marks[std::string(laws()[i].name)] = column.cells[i].mark();
+  }
+  for (const Divergence& d : column.divergences) {
+    if (d.mark == Mark::fresh) continue;
+    Seen& seen = side.divergences[d.id];
+    seen.cases = d.cases;
+    for (const auto& [law, cases] : d.laws) seen.laws.insert(law);
+  }
+  return side;
+}
+
+/// What one side has and the other one lacks, although chance would hardly have hidden it there:
+/// with five cases expected, it does so once in 150 hunts.
+std::vector<std::string> only_of(const Side& one, const Side& other) {
+  constexpr double kExpected = 5;
+  std::vector<std::string> ids;
+  for (const auto& [id, seen] : one.divergences) {
+    if (other.divergences.contains(id) || one.cases == 0) continue;
+    const double expected = static_cast<double>(seen.cases) * static_cast<double>(other.cases) /
+                            static_cast<double>(one.cases);
+    if (expected >= kExpected) ids.push_back(id);
+  }
+  return ids;
+}
+
+bool share_a_law(const Seen& a, const Seen& b) {
+  return std::any_of(a.laws.begin(), a.laws.end(),
+                     [&](const std::string& law) { return b.laws.contains(law); });
+}
+
+/// Whether one of `ids`, which only `side` has, may be the same by another name.
+bool is_renamed(const Seen& seen, const Side& side, const std::vector<std::string>& ids) {
+  return std::any_of(ids.begin(), ids.end(), [&](const std::string& id) {
+    return share_a_law(seen, side.divergences.at(id));
+  });
+}
+
+class Comparison {
+ public:
+  Comparison(std::string subject, const Side& before, const Side& now, std::vector<Change>& changes)
+      : subject_(std::move(subject)), before_(before), now_(now), changes_(changes) {}
+
+  void run() {
+    versions();
+    if (before_.judged != now_.judged) {
+      say(now_.judged ? Change::Kind::other : Change::Kind::broken,
+          now_.judged ? "is judged now" : "is not judged any more");
+    }
+    if (!before_.judged || !now_.judged) return;
+    divergences();
+    marks();
+  }
+
+ private:
+  void say(Change::Kind kind, std::string text) {
+    changes_.push_back({kind, subject_, std::move(text)});
+  }
+
+  void versions() {
+    for (const auto& [name, version] : now_.versions) {
+      const auto earlier = before_.versions.find(name);
+      if (earlier == before_.versions.end() || earlier->second == version) continue;
+      say(Change::Kind::other, fmt::format("{} {} was {}", name, version, earlier->second));
+    }
+  }
+
+  void divergences() {
+    const std::vector<std::string> gone = only_of(before_, now_);
+    const std::vector<std::string> came = only_of(now_, before_);
+    for (const std::string& id : gone) {
+      const Seen& seen = before_.divergences.at(id);
+      say(is_renamed(seen, now_, came) ? Change::Kind::other : Change::Kind::mended,
+          fmt::format("{} was seen in {} of {}, and now in none of {}", id, seen.cases,
+                      before_.cases, now_.cases));
+    }
+    for (const std::string& id : came) {
+      const Seen& seen = now_.divergences.at(id);
+      const bool was_new = std::any_of(seen.laws.begin(), seen.laws.end(), [&](const auto& law) {
+        const auto mark = before_.marks.find(law);
+        return mark != before_.marks.end() && mark->second == Mark::fresh;
+      });
+      say(was_new || is_renamed(seen, before_, gone) ? Change::Kind::other : Change::Kind::broken,
+          fmt::format("{} is seen in {} of {}, and was in none of {}", id, seen.cases, now_.cases,
+                      before_.cases));
+    }
+  }
+
+  void marks() {
+    for (const auto& [law, mark] : now_.marks) {
+      const auto found = before_.marks.find(law);
+      if (found == before_.marks.end()) continue;
+      const Mark earlier = found->second;
+      const bool was_judged = earlier >= Mark::kept;
+      if (mark == Mark::fresh && earlier != Mark::fresh) {
+        say(Change::Kind::broken,
+            fmt::format("{} is violated in a new way, and was {}", law, to_string(earlier)));
+      } else if (earlier == Mark::fresh && mark != Mark::fresh) {
+        say(mark == Mark::kept ? Change::Kind::mended : Change::Kind::other,
+            fmt::format("{} was violated in a new way, and is {}", law, to_string(mark)));
+      } else if (was_judged != (mark >= Mark::kept)) {
+        say(Change::Kind::other,
+            fmt::format("{} is {}, and was {}", law, to_string(mark), to_string(earlier)));
+      }
+    }
+  }
+
+  std::string subject_;
+  const Side& before_;
+  const Side& now_;
+  std::vector<Change>& changes_;
+};
+
+}  // namespace
+
+std::vector<Change> changes_since(std::string_view earlier, const Page& page) {
+  const std::map<std::string, Side> before = read_page(earlier);
+  std::vector<Change> changes;
+  std::set<std::string> here;
+  for (const Column& column : page.columns) {
+    here.insert(column.subject);
+    const auto found = before.find(column.subject);
+    if (found == before.end()) {
+      changes.push_back({Change::Kind::other, column.subject, "was not on the earlier page"});
+    } else {
+      const Side now = side_of(column);
+      Comparison(column.subject, found->second, now, changes).run();
+    }
+  }
+  for (const auto& [subject, side] : before) {
+    if (!here.contains(subject)) {
+      changes.push_back({Change::Kind::other, subject, "was on the earlier page only"});
+    }
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return a.kind < b.kind; });
+  return changes;
+}
+
+}  // namespace rematch::conform

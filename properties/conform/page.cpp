@@ -1,0 +1,121 @@
+#include "properties/conform/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace rematch::conform {
+namespace {
+
+constexpr std::array<std::string_view, kMarks> kNames{"n/a",          "not observed", "kept",
+                                                      "not promised", "known",        "new"};
+
+Mark mark_of(const Profile& profile, std::size_t entry) {
+  if (entry == kUnexplained) return Mark::fresh;
+  return profile.entries()[entry].promised ? Mark::known : Mark::not_promised;
+}
+
+std::vector<Cell> cells_of(const HuntOptions& options, const HuntResult& result) {
+  std::vector<Cell> cells(laws().size());
+  const auto add = [&](std::size_t law, Mark mark, std::uint64_t cases) {
+    cells[law].cases[static_cast<std::size_t>(mark)] += cases;
+  };
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto count = [&](Verdict v) { return result.verdicts[i][static_cast<std::size_t>(v)]; };
+    add(i, Mark::kept, count(Verdict::kept));
+    add(i, Mark::not_applicable, count(Verdict::not_applicable));
+    add(i, Mark::not_observed, count(Verdict::not_observed));
+  }
+  for (const auto& [by, cases] : result.violated) {
+    add(by.first, mark_of(options.profile, by.second), cases);
+  }
+  return cells;
+}
+
+Divergence divergence_of(const Finding& finding, std::uint64_t cases) {
+  Divergence d;
+  d.cases = cases;
+  d.violation = finding.violation;
+  d.smallest = finding.smallest;
+  d.index = finding.index;
+  return d;
+}
+
+}  // namespace
+
+std::string_view to_string(Mark mark) { return kNames[static_cast<std::size_t>(mark)]; }
+
+std::optional<Mark> mark_named(std::string_view name) {
+  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Mark>(found - kNames.begin());
+}
+
+std::uint64_t Cell::judged() const {
+  return of(Mark::kept) + of(Mark::not_promised) + of(Mark::known) + of(Mark::fresh);
+}
+
+Mark Cell::mark() const {
+  std::size_t mark = kMarks - 1;
+  while (mark > 0 && cases[mark] == 0) --mark;
+  return static_cast<Mark>(mark);
+}
+
+bool Column::has_new() const {
+  return std::any_of(divergences.begin(), divergences.end(),
+                     [](const Divergence& d) { return d.mark == Mark::fresh; });
+}
+
+Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result) {
+  Column column;
+  column.subject = subject;
+  column.versions = result.versions;
+  column.problem = result.error;
+  column.interrupted = result.interrupted;
+  column.cases = result.cases;
+  column.not_judged = result.not_judged;
+  column.why_not_judged = result.why_not_judged;
+  column.seconds = result.seconds;
+  column.shortfalls = result.shortfalls;
+  column.cells = cells_of(options, result);
+  std::map<std::string_view, int> new_of_law;
+  for (const Finding& finding : result.findings) {
+    Divergence d = divergence_of(finding, finding.count);
+    d.id = fmt::format("{}-{}", d.violation.law, ++new_of_law[d.violation.law]);
+    d.laws[std::string(finding.violation.law)] = finding.count;
+    column.divergences.push_back(std::move(d));
+  }
+  const auto first_known = static_cast<std::ptrdiff_t>(column.divergences.size());
+  for (const Finding& finding : result.known_findings) {
+    const KnownDivergence& entry = options.profile.entries()[*finding.known];
+    Divergence d = divergence_of(finding, finding.count);
+    d.mark = mark_of(options.profile, *finding.known);
+    d.id = entry.id;
+    d.why = entry.why;
+    d.link = entry.link;
+    for (const auto& [by, cases] : result.violated) {
+      if (by.second == finding.known) d.laws[std::string(laws()[by.first].name)] = cases;
+    }
+    column.divergences.push_back(std::move(d));
+  }
+  std::sort(column.divergences.begin() + first_known, column.divergences.end(),
+            [](const Divergence& a, const Divergence& b) {
+              return std::tuple(b.mark, b.cases, a.id) < std::tuple(a.mark, a.cases, b.id);
+            });
+  for (std::size_t i = 0; i < result.known.size(); ++i) {
+    if (result.known[i] == 0) column.unseen.push_back(options.profile.entries()[i].id);
+  }
+  return column;
+}
+
+std::string short_versions(const Versions& versions) {
+  std::string text;
+  for (const auto& [name, version] : versions) {
+    if (name == "python" || name == "numpy") continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, version);
+  }
+  return text;
+}
+
+}  // namespace rematch::conform

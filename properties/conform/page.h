@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "properties/hunt/hunt.h"
+#include "properties/hunt/profile.h"
+
+namespace rematch::conform {
+
+/// What a page says of a law and an implementation; a later one outweighs those before it.
+enum class Mark : std::uint8_t {
+  not_applicable,  ///< No case had anything to judge.
+  not_observed,    ///< The implementation does not show what the law reads.
+  kept,
+  not_promised,  ///< Violated, as the implementation says or as follows from what it says.
+  known,         ///< Violated in a way that its profile lists.
+  fresh,         ///< Violated in another way.
+};
+inline constexpr std::size_t kMarks = 6;
+/// "n/a", "not observed", "kept", "not promised", "known", "new".
+std::string_view to_string(Mark mark);
+std::optional<Mark> mark_named(std::string_view name);
+
+/// The cases behind a mark. A violating case counts once for each law.
+struct Cell {
+  std::array<std::uint64_t, kMarks> cases{};
+  std::uint64_t of(Mark mark) const { return cases[static_cast<std::size_t>(mark)]; }
+  std::uint64_t judged() const;
+  Mark mark() const;
+};
+
+/// One way in which an implementation violates laws.
+struct Divergence {
+  Mark mark = Mark::fresh;
+  /// Of the profile's entry; of a new one its law and a number: "outputs-1".
+  std::string id;
+  std::string why;   ///< Of the entry; of a new one empty.
+  std::string link;  ///< May be empty.
+  std::uint64_t cases = 0;
+  /// In how many cases it violates each law.
+  std::map<std::string, std::uint64_t, std::less<>> laws;
+  /// Of the smallest case.
+  Violation violation;
+  Case smallest;
+  std::uint64_t index = 0;  ///< Of the first case in the hunt.
+  /// Files below the page's folder, and command lines; empty where there is none.
+  std::string file;
+  std::string script;
+  std::string replay;
+  std::string unshrunk;
+};
+
+/// What came of the hunt of one subject.
+struct Column {
+  std::string subject;
+  Versions versions;
+  /// Why it was not judged, or not to the end, and what to do; empty if all is well.
+  std::string problem;
+  bool interrupted = false;
+  std::uint64_t cases = 0;
+  std::uint64_t not_judged = 0;
+  std::string why_not_judged;
+  double seconds = 0;
+  std::vector<std::string> shortfalls;
+  /// By law, in the order of laws(); empty if nothing was judged.
+  std::vector<Cell> cells;
+  /// New ones first, then those with most cases.
+  std::vector<Divergence> divergences;
+  /// Entries of the profile that no case showed.
+  std::vector<std::string> unseen;
+
+  double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
+  bool has_new() const;
+};
+
+/// What differs from an earlier page, in a sentence.
+struct Change {
+  enum class Kind : std::uint8_t { broken, mended, other };
+  Kind kind = Kind::other;
+  std::string subject;
+  std::string text;
+};
+
+struct Page {
+  std::uint64_t seed = 0;
+  std::string mix;
+  std::vector<Column> columns;
+  /// nullopt: no earlier page was given.
+  std::optional<std::vector<Change>> changes;
+};
+
+/// "broken", "mended", "other".
+std::string_view to_string(Change::Kind kind);
+
+/// What a hunt with keep_going found. Files and command lines are left to whoever writes them.
+Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result);
+
+/// "torch 2.15.0": without what every subject in Python has.
+std::string short_versions(const Versions& versions);
+
+std::string page_json(const Page& page);
+std::string page_markdown(const Page& page);
+/// One page that needs nothing but itself and the files that it links to: no network, no script.
+std::string page_html(const Page& page);
+
+}  // namespace rematch::conform

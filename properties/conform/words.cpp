@@ -1,0 +1,95 @@
+#include "properties/conform/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "properties/output/terminal.h"
+
+namespace rematch::conform {
+
+using cli::counted;
+
+Summary summary_of(const Page& page) {
+  Summary s;
+  for (const Column& c : page.columns) {
+    for (const Divergence& d : c.divergences) {
+      (d.mark == Mark::fresh ? s.fresh : d.mark == Mark::known ? s.known : s.not_promised) += 1;
+    }
+    if (!c.problem.empty() || !c.shortfalls.empty()) ++s.problems;
+  }
+  if (page.changes) {
+    s.broken = static_cast<std::uint64_t>(
+        std::count_if(page.changes->begin(), page.changes->end(),
+                      [](const Change& c) { return c.kind == Change::Kind::broken; }));
+  }
+  return s;
+}
+
+std::string headline(const Page& page) {
+  const Summary s = summary_of(page);
+  return fmt::format("Activation checkpointing: {}, {}",
+                     counted(page.columns.size(), "implementation"),
+                     s.fresh == 0 ? "nothing new" : counted(s.fresh, "new divergence"));
+}
+
+std::string subtitle(const Page& page) {
+  const Summary s = summary_of(page);
+  std::uint64_t cases = 0;
+  for (const Column& c : page.columns) cases += c.cases;
+  std::string text =
+      fmt::format("{} of the {} mix, seed {}. {} and {} that were never promised were seen.",
+                  counted(cases, "random case"), page.mix, page.seed,
+                  counted(s.known, "known divergence"), counted(s.not_promised, "limit"));
+  if (s.problems > 0) {
+    text += fmt::format(" Not judged as intended: {}.", counted(s.problems, "implementation"));
+  }
+  return text;
+}
+
+std::string meaning_of(Mark mark) {
+  switch (mark) {
+    case Mark::fresh:
+      return "violated in a way that was not known";
+    case Mark::known:
+      return "violated, as is known";
+    case Mark::not_promised:
+      return "violated, within a limit that is stated or follows from what is";
+    case Mark::kept:
+      return "in all cases that were judged";
+    case Mark::not_observed:
+      return "it does not show what the law reads";
+    case Mark::not_applicable:
+      return "no case had anything to judge";
+  }
+  return {};
+}
+
+std::string hunt_text(const Column& c) {
+  std::string versions;
+  for (const auto& [name, version] : c.versions) {
+    versions += fmt::format(", {} {}", name, version);
+  }
+  std::string text = fmt::format(
+      "{} in {} ({} cases/s){}{}.", counted(c.cases, "case"), cli::seconds_text(c.seconds),
+      cli::number_text(c.cases_per_second()), c.interrupted ? ", interrupted" : "", versions);
+  if (c.not_judged > 0) {
+    text += fmt::format(" {} could not be run; the first: {}", counted(c.not_judged, "case"),
+                        c.why_not_judged);
+  }
+  return text;
+}
+
+std::string unseen_text(const Column& c) {
+  std::string text;
+  for (const std::string& id : c.unseen) text += (text.empty() ? "" : ", ") + id;
+  return "Known, but seen in no case: " + text + ".";
+}
+
+bool is_shown(const Page& page, std::size_t law) {
+  return std::any_of(page.columns.begin(), page.columns.end(), [law](const Column& c) {
+    return !c.cells.empty() && c.cells[law].mark() > Mark::not_observed;
+  });
+}
+
+}  // namespace rematch::conform

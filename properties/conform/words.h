@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "properties/conform/page.h"
+
+namespace rematch::conform {
+
+/// How much of each kind a page has.
+struct Summary {
+  std::uint64_t fresh = 0;
+  std::uint64_t known = 0;
+  std::uint64_t not_promised = 0;
+  /// Subjects that were not judged, or not as they should have been.
+  std::uint64_t problems = 0;
+  std::uint64_t broken = 0;
+};
+Summary summary_of(const Page& page);
+
+/// Sentences that every format has, without markup.
+std::string headline(const Page& page);
+std::string subtitle(const Page& page);
+std::string meaning_of(Mark mark);
+/// Cases, rate and versions of one hunt.
+std::string hunt_text(const Column& column);
+std::string unseen_text(const Column& column);
+
+/// Whether any subject shows what the law reads: on a page of CPUs, no law about devices.
+bool is_shown(const Page& page, std::size_t law);
+
+}  // namespace rematch::conform
