@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from rematch.adapters.promises import broken, promise_for
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
-from rematch.case import Case, Choice
+from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
@@ -98,12 +99,14 @@ class Framework(Subject):
     observed: frozenset[str] = SEEN
     checkpoint: str = ""
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
+    promises: Sequence[Callable[..., Any]] = ()
+    """What no case can say (`promises.py`)."""
+    checkpoint_function: str = ""
+    """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
     by_keyword: bool = False
     """Segments are called with keyword arguments."""
-    closures: bool = False
-    """Segments are functions within the model, and use its parameters without being given them."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -119,6 +122,15 @@ class Framework(Subject):
     enter_line: str = "enter({layer})"
     made_line: str = ""
     """Behind each layer; `{outputs}` are the names of what it returned."""
+    drew_line: str = "drew({layer}, {x}, {y})"
+    """Behind a layer that draws; of its operand and its output."""
+    nested_functions: bool = False
+    """Functions stand within one another, and use parameters as names around them."""
+    modules_are_arguments: bool = False
+    """Functions take modules, as `m3`, in the place of their parameters."""
+    state: str = ""
+    """The name of a mapping of layers to their `m.state`, which functions take and return, as does
+    the call of a module: it returns its output and the new mapping."""
     sees_draws: bool = False
     """Whether an output can be looked at where it is made; draws are then part of the record."""
 
@@ -127,8 +139,10 @@ class Framework(Subject):
         self.modules_by_declaration = dict(zip(self.layers, self.modules, strict=True))
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
-        exec(self.imports, self.names)
+        exec(f"import numpy as np\n{self.imports}", self.names)
         self.run_type: type[Run] = Run
+        self._wrong: dict[Callable[..., Any], str] = {}
+        """What became of promises that were tried."""
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
@@ -150,6 +164,15 @@ class Framework(Subject):
             reentrant=choice.reentrant,
             preserve_rng=choice.preserve_rng,
         )
+
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        """The expression that runs a chain of functions on `x` under that plan, by the framework's
+        own function for it; nothing: segments are called one by one."""
+        return ""
+
+    def handed_on(self, segment: Segment) -> str:
+        """How the segment's function returns `{x}` that it was given, for layers behind it."""
+        return "{x}"
 
     # What the framework does. Arrays are the framework's, unless NumPy's are named.
 
@@ -180,27 +203,36 @@ class Framework(Subject):
         raise NotImplementedError
 
     def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds."""
+        return ()
+
+    def script_lines(self, request: Request) -> Sequence[str]:
         """Lines after the one that seeds, in scripts."""
-        return self.script_setup
+        return [*self.script_setup, *self.setup(request)]
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
         raise NotImplementedError
 
+    def given(self, run: Run, x: np.ndarray) -> list[Any]:
+        """The values of `run.arguments`."""
+        return [self.array(x), *run.parameters]
+
     def differentiate(
-        self, run: Run, objective: Callable[..., Any], arguments: list[Any], trained: list[int]
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
     ) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-        """The helper of that name; overridden by what compiles first, which `run.key` names."""
+        """The helper of that name; overridden by what compiles first, which `run.key` names: what
+        a compiled step may not remember is in `objective.args`, beside `arguments`."""
         return self.names["differentiate"](objective, arguments, trained)
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         """Runs a forward and, as most frameworks know no difference, its backward."""
-        given, trained = [self.array(x), *run.parameters], run.trained
+        given, trained = self.given(run, x), run.trained
         extras = [run.names[e] for e in self.extras]
         objective = partial(run.objective, self.array(target), extras)
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
         found = dict(zip(trained, gradients, strict=True))
-        every = [found.get(i) for i in range(len(given))]
+        every = [found.get(i) for i in range(len(run.parameters) + 1)]
         return Pending(place, outputs, loss, None, every)
 
     def backward(self, run: Run, pending: Pending) -> Any:
@@ -218,8 +250,19 @@ class Framework(Subject):
             raise
         except Exception as error:
             record.error(type(error).__name__, self.message(error))
+        else:
+            self._keep_promise(request, record)
         finally:
             self.place = None
+
+    def _keep_promise(self, request: Request, record: Record) -> None:
+        promise = promise_for(self, request.case.seed) if request.checkpointed else None
+        if promise is None:
+            return
+        if promise not in self._wrong:
+            self._wrong[promise] = broken(self, promise)
+        if self._wrong[promise]:
+            record.error("BrokenPromise", self._wrong[promise])
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.adapters.script import export
@@ -254,7 +297,7 @@ class Run:
             if f"m{info.layer}" not in self.modules:
                 self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
+        self.arguments, self._signature = source.arguments(), source.signature()
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")
@@ -270,16 +313,23 @@ class Run:
     @property
     def key(self) -> str:
         """The same in all runs that may share what was compiled."""
-        return self.source
+        case = self.request.case
+        modes = case.protocol.train, [layer.eval for layer in case.layers]
+        return repr((self.source, case.protocol.loss, self.trained, modes))
 
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""
         protocol = self.request.case.protocol
-        exec(self.framework.seed(self.request.case.seed % 2**31), self.names)
+        self.seed()
         for step in range(protocol.steps):
             self._step(step)
         if protocol.reevaluate:
             self._reevaluate(protocol.steps - 1)
+
+    def seed(self) -> None:
+        """Random states as they are before the first step."""
+        lines = [self.framework.seed(self.request.case.seed % 2**31)]
+        exec("\n".join([*lines, *self.framework.setup(self.request)]), self.names)
 
     def add_gradient(self, index: int, gradient: Any) -> None:
         """`gradient`: an array, of a module a list of them."""
@@ -300,14 +350,18 @@ class Run:
         trained = [0] if request.case.protocol.input_requires_grad else []
         return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
 
-    def objective(self, target: Any, extras: Sequence[Any], x: Any, *parameters: Any) -> Any:
+    def objective(self, target: Any, extras: Sequence[Any], *arguments: Any) -> Any:
         """The loss of a forward, and its outputs."""
-        taken = [parameters[i] for i in self.used]
-        if self.framework.closes_over_parameters:
-            self.names.update(zip(self.parameter_names, parameters, strict=True))
-            taken = []
-        outputs = self.model(x, *extras, *taken)
+        outputs = self.call(extras, *arguments)
         return self.loss(outputs[0], target), outputs
+
+    def call(self, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The model's outputs."""
+        values = dict(zip(self.framework.extras, extras, strict=True))
+        values.update(zip(self.arguments, arguments, strict=True))
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, arguments[1:], strict=True))
+        return self.model(*(values[name] for name in self._signature))
 
     def loss(self, output: Any, target: Any) -> Any:
         """The loss of the model's first output."""
@@ -389,12 +443,19 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
+        self._note_draws(place)
+
+    def _note_draws(self, place: Place) -> None:
+        where = {"step": place.step, "microbatch": place.microbatch}
         for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
-            is_mask = self.request.case.layers[layer].kind == "dropout"
+            spec = self.request.case.layers[layer]
             # What was added is known up to rounding, which the operand decides.
-            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
-            self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
+            noise = np.round(y - self.framework.numpy(operand), 3) + 0
+            drawn = y != 0 if spec.kind == "dropout" else noise
+            more = {"execution": execution, "stream": spec.stream, **where}
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
+        place.draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):
@@ -409,11 +470,8 @@ class Run:
         assert x is not None, "reevaluate without an input for it"
         model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
-        given = (
-            [] if self.framework.closes_over_parameters else [self.parameters[i] for i in self.used]
-        )
         extras = [self.names[e] for e in self.framework.extras]
-        output = model(self.framework.array(x), *extras, *given)[0]
+        output = self.call(extras, *self.framework.given(self, x))[0]
         self.record.observe("reevaluation", self.framework.numpy(output), step=step)
 
     def _state(self, layer: int, role: str) -> np.ndarray:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rematch.adapters.source import Source, parameter_names
+from rematch.adapters.promises import script_of
+from rematch.adapters.source import ANNOTATION, Source, parameter_names
 from rematch.protocol import Request, Unsupported
 
 if TYPE_CHECKING:
@@ -50,9 +51,6 @@ ASPECTS: dict[str, tuple[str, ...]] = {
 }
 """What differs in a script for a finding of each law."""
 
-# Scripts have none.
-_ANNOTATION = re.compile(r"(?<=\w): (Any|bool|int|str|list\[Any\])(?=[,)])| -> [\w.\[\], ]+(?=:\n)")
-
 _TAIL = """\
 plain_results, results = run(plain), run(checkpointed)
 different = []
@@ -79,6 +77,8 @@ class Style:
 
 def export(framework: Framework, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
+    if "BrokenPromise" in finding:
+        return script_of(framework, finding)
     law = finding.partition(":")[0].strip()
     law = law if law in ASPECTS else ""
     parts = dict(re.findall(r"^(\w+): (.*)$", finding, re.MULTILINE))
@@ -189,7 +189,7 @@ class _Script:
         found: list[str] = []
         for helper in reversed(self._framework.helpers):
             if re.search(rf"\b{helper.__name__}\(", text):
-                source = _ANNOTATION.sub("", inspect.getsource(helper).rstrip())
+                source = ANNOTATION.sub("", inspect.getsource(helper).rstrip())
                 found.insert(0, source)
                 text += source
         return "".join(f"{source}\n\n\n" for source in found)
@@ -231,12 +231,10 @@ class _Script:
         lines += ["    runs.clear()"] if self._style.counts else []
         lines += [
             f"    {framework.seed(0)}",
-            *(f"    {line}" for line in framework.setup(self._request)),
+            *(f"    {line}" for line in framework.script_lines(self._request)),
             "",
         ]
-        used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
-        names = ["x", *self._names]
-        taken = ["x", *framework.extras, *(self._names[i] for i in used)]
+        names, taken = self._plain.arguments(), self._plain.signature()
         if framework.closes_over_parameters:
             names, taken = ["x", "*_"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
@@ -251,7 +249,7 @@ class _Script:
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
         backwards = self._request.case.protocol.backwards
         more = f", {backwards}" if backwards > 1 else ""
-        arguments = ", ".join(["x", *self._names])
+        arguments = ", ".join(self._plain.arguments())
         call = f"{framework.differentiator}(objective, [{arguments}], {trained}{more})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
         lines += self._results(trained)
@@ -260,6 +258,9 @@ class _Script:
     def _results(self, trained: list[int]) -> list[str]:
         framework = self._framework
         lines = ['    results = {"loss": loss}']
+        if framework.state and self._modules:
+            lines.append(f"    *outputs, {framework.state} = outputs")
+            lines += [f"    {m}.state = {framework.state}[{m[1:]}]" for m in self._modules]
         lines.append('    results |= {f"output {i}": y for i, y in enumerate(outputs)}')
         for at, argument in enumerate(trained):
             name = ["x", *self._names][argument]
