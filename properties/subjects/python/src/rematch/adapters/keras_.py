@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
+from rematch.adapters.keras_promises import GRADIENT, PROMISES  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
+from rematch.protocol import Request  # noqa: E402
 
 
 class Network(keras.layers.Layer):
@@ -57,7 +60,8 @@ def of_tensorflow(objective: Any, arguments: Any, trained: Any) -> Any:
     import tensorflow as tf
 
     sources = value_of([arguments[i] for i in trained])
-    with tf.GradientTape() as tape:
+    # Without the variables of frozen layers.
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         loss, outputs = in_layer(objective, arguments)
     gradients = tape.gradient(loss, sources)
@@ -232,6 +236,8 @@ SCOPES = {
 class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
     imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
+    promises = PROMISES
+    checkpoint_function = "keras.remat"
     helpers = (Network, scoped, in_layer, whole, value_of, parameters_of, state_of, set_mode)
     helpers += (built, Block, rows, attended, last)
     kinds = KINDS
@@ -282,6 +288,12 @@ class Keras(Framework):
 
     def seed(self, seed: int) -> str:
         return f"keras.utils.set_random_seed({seed}), seeds.state.assign([0, {seed}])"
+
+    def export(self, request: Request, finding: str) -> str:
+        shown = copy(self)
+        if "BrokenPromise" in finding:
+            shown.imports += "\nimport numpy as np\n\n" + GRADIENT
+        return Framework.export(shown, request, finding)
 
     def random_state(self) -> bytes:
         return self.numpy(self.names["seeds"].state).tobytes()
