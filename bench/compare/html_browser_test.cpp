@@ -2,24 +2,20 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
-#include "bench/compare/html_charts.h"
 #include "bench/compare/report.h"
 #include "bench/compare/testing/example.h"
 #include "bench/compare/words.h"
-#include "properties/testing/shell.h"
+#include "properties/testing/browser.h"
 
 namespace rematch::compare {
 namespace {
 
-using testing::Outcome;
-using testing::run_line;
-using testing::ScratchFolder;
-using testing::text_of;
+using testing::browser;
 
 /// What is measured in the page, once folded and once with every fold open.
 constexpr std::string_view kScript = R"js(
-const look = (frame) => {
-  const page = frame.contentDocument, root = page.documentElement, width = root.clientWidth;
+(frame) => {
+  const page = frame.document, root = page.documentElement, width = root.clientWidth;
   const measure = () => ({
     width,
     overflow: root.scrollWidth - width,
@@ -32,46 +28,18 @@ const look = (frame) => {
     visible_rows: [...page.querySelectorAll('.row')].filter(e => e.checkVisibility()).length,
     figures: page.querySelectorAll('figure').length,
     smallest_text: Math.min(...[...page.querySelectorAll('span, li, td, p')]
-      .map(e => parseFloat(frame.contentWindow.getComputedStyle(e).fontSize))),
-    colours: [frame.contentWindow.getComputedStyle(page.body).backgroundColor,
-              frame.contentWindow.getComputedStyle(page.body).color],
+      .map(e => parseFloat(frame.getComputedStyle(e).fontSize))),
+    colours: [frame.getComputedStyle(page.body).backgroundColor,
+              frame.getComputedStyle(page.body).color],
   });
   const folded = measure();
   page.querySelectorAll('details').forEach(e => { e.open = true; });
   return {folded, open: measure()};
-};
-addEventListener('load', () => {
-  const found = [...document.querySelectorAll('iframe')].map(look);
-  document.body.textContent = 'FOUND' + JSON.stringify(found) + 'END';
-});
+}
 )js";
 
-std::string browser() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-    if (run_line(std::string("command -v ") + name).status == 0) return name;
-  }
-  return "";
-}
-
 nlohmann::json looked_at(const std::string& page, const std::string& options) {
-  const ScratchFolder folder;
-  std::string frames;
-  for (const int width : {360, 768, 1280}) {
-    frames += "<iframe style=\"border:0;height:900px;width:" + std::to_string(width) +
-              "px\" srcdoc=\"" + escaped(page) + "\"></iframe>\n";
-  }
-  folder.write("frames.html", "<!DOCTYPE html><meta charset=\"utf-8\"><body>" + frames +
-                                  "<script>" + std::string(kScript) + "</script>");
-  const Outcome o =
-      run_line(browser() + " --headless --no-sandbox --disable-gpu --hide-scrollbars --dump-dom " +
-                   options + " --user-data-dir=profile frames.html 2>browser.log",
-               folder.path());
-  const std::size_t from = o.out.find("FOUND");
-  const std::size_t to = o.out.rfind("END");
-  INFO(o.out.substr(0, 2000) << text_of(folder.path() / "browser.log"));
-  REQUIRE(from != std::string::npos);
-  REQUIRE(to != std::string::npos);
-  return nlohmann::json::parse(o.out.substr(from + 5, to - from - 5));
+  return nlohmann::json::parse(testing::looked_at(page, kScript, {360, 768, 1280}, options));
 }
 
 std::string whole_page(const Comparison& c) {

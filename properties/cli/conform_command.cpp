@@ -256,6 +256,13 @@ int status_of(const Page& page) {
   return is_short ? kBroken : kHeld;
 }
 
+void write_page(const ConformArguments& a, const Page& page) {
+  if (a.out.empty()) return;
+  write_text(fs::path(a.out) / "conform.json", conform::page_json(page));
+  write_text(fs::path(a.out) / "conform.md", conform::page_markdown(page));
+  write_text(fs::path(a.out) / "conform.html", conform::page_html(page));
+}
+
 int conform_all(const ConformArguments& a) {
   const std::vector<std::string> subjects = subjects_of(a);
   check_python(subjects);
@@ -282,14 +289,12 @@ int conform_all(const ConformArguments& a) {
                                                       : fmt::format("{} ({} of {}): ", subjects[i],
                                                                     i + 1, subjects.size());
       page.columns.push_back(judge(a, subjects[i], page.seed, before, status));
+      // What comes next takes long, and may not end well.
+      write_page(a, page);
     }
   }
   if (!a.against.empty()) page.changes = conform::changes_since(earlier, page);
-  if (!a.out.empty()) {
-    write_text(fs::path(a.out) / "conform.json", conform::page_json(page));
-    write_text(fs::path(a.out) / "conform.md", conform::page_markdown(page));
-    write_text(fs::path(a.out) / "conform.html", conform::page_html(page));
-  }
+  write_page(a, page);
   if (a.json) {
     print_out(conform::page_json(page));
   } else {

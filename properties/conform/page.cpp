@@ -79,9 +79,10 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
   column.seconds = result.seconds;
   column.shortfalls = result.shortfalls;
   column.cells = cells_of(options, result);
+  std::map<std::string_view, int> new_of_law;
   for (const Finding& finding : result.findings) {
     Divergence d = divergence_of(finding, finding.count);
-    d.id = fmt::format("new-{}", column.divergences.size() + 1);
+    d.id = fmt::format("{}-{}", d.violation.law, ++new_of_law[d.violation.law]);
     d.laws[std::string(finding.violation.law)] = finding.count;
     column.divergences.push_back(std::move(d));
   }

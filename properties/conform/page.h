@@ -38,7 +38,7 @@ struct Cell {
 /// One way in which an implementation violates laws.
 struct Divergence {
   Mark mark = Mark::fresh;
-  /// Of the profile's entry; of a new one "new-1", "new-2", ...
+  /// Of the profile's entry; of a new one its law and a number: "outputs-1".
   std::string id;
   std::string why;   ///< Of the entry; of a new one empty.
   std::string link;  ///< May be empty.

@@ -44,7 +44,7 @@ std::string number(std::uint64_t cases) { return grouped(static_cast<std::int64_
 
 std::string header(const Page& page) {
   const Summary s = summary_of(page);
-  const char* style = s.fresh > 0 || s.broken > 0 ? " new" : s.problems > 0 ? " unsure" : "";
+  const char* style = s.fresh > 0 || s.broken > 0 ? " bad" : s.problems > 0 ? " unsure" : "";
   return fmt::format(
       "<header class=\"verdict{}\"><h1>{}</h1>\n<p>{}</p></header>\n"
       "<ul class=\"legend\">\n{}</ul>\n",

@@ -36,8 +36,10 @@ pre { margin: .25rem 0 .75rem; padding: .5rem .75rem; background: var(--card); o
   overflow-wrap: normal; }
 pre.wrapped { white-space: pre-wrap; overflow-wrap: anywhere; }
 .dim { color: var(--dim); font-size: .9rem; }
-.verdict { border-left: .4rem solid var(--good); padding: .75rem 1rem; background: var(--card); }
-.verdict.new { border-color: var(--bad); }
+.verdict { border-left: .4rem solid var(--good); padding: .75rem 1rem; margin-bottom: .75rem;
+  background: var(--card); }
+.verdict p { margin-bottom: 0; }
+.verdict.bad { border-color: var(--bad); }
 .verdict.unsure { border-color: var(--open); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); }
 table { border-collapse: separate; border-spacing: 0; font-size: .875rem; }

@@ -38,12 +38,11 @@ std::string subtitle(const Page& page) {
   std::uint64_t cases = 0;
   for (const Column& c : page.columns) cases += c.cases;
   std::string text =
-      fmt::format("{} of the {} mix, seed {}. {} and {} that nothing promises were seen.",
+      fmt::format("{} of the {} mix, seed {}. {} and {} that were never promised were seen.",
                   counted(cases, "random case"), page.mix, page.seed,
                   counted(s.known, "known divergence"), counted(s.not_promised, "limit"));
   if (s.problems > 0) {
-    text += fmt::format(" {} not judged as it should be.",
-                        s.problems == 1 ? "1 was" : fmt::format("{} were", s.problems));
+    text += fmt::format(" Not judged as intended: {}.", counted(s.problems, "implementation"));
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "properties/case/describe.h"
+#include "properties/case/json.h"
 #include "properties/forecast/engine_facts.h"
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/hunt/gather.h"
@@ -122,6 +123,27 @@ TEST_CASE("of a segment that keeps what it should drop the bytes tell, whatever 
   const HuntResult result = hunt(options);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].violation.law == "saved-bytes");
+}
+
+TEST_CASE("a segment that is differentiated as a whole is recomputed whatever its layers save") {
+  // Neither of the two saves anything.
+  Case c = case_from_json(R"({"format": 1, "input": [2, 4], "layers": [{"kind": "flatten"},
+      {"kind": "add", "from": [0, 0]}, {"kind": "relu"}],
+      "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant", "early_stop": false}]},
+      "protocol": {"input_requires_grad": true}})");
+  const auto executions = [&](bool whole) {
+    const Geometry geometry = validate(c);
+    Facts facts;
+    engine_facts(c, geometry, true, facts);
+    if (whole) save_in_every_layer(facts);
+    Forecast f;
+    forecast(c, geometry, facts, f);
+    return f.executions;
+  };
+  CHECK(executions(false) == std::vector<int>{1, 1, 1});
+  CHECK(executions(true) == std::vector<int>{2, 2, 1});
+  c.protocol.input_requires_grad = false;
+  CHECK(executions(true) == std::vector<int>{1, 1, 1});
 }
 
 }  // namespace rematch

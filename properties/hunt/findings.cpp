@@ -63,7 +63,10 @@ Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, S
   };
   Finding finding{violating.violation, violating.index, violating.c,
                   violating.c,         violating.count, violating.known};
-  finding.smallest = shrink(violating.c, still_fails, options.shrink, scope_of(subject));
+  ShrinkBudget budget = options.shrink;
+  // Most steps compile another model.
+  if (subject.cases_per_shape() > 1) budget.seconds *= 4;
+  finding.smallest = shrink(violating.c, still_fails, budget, scope_of(subject));
   // A case that violates only in its worker (state shared between threads, say) does not do so
   // here: then the violation that was seen stands, for the case as it was.
   if (std::optional<Violation> violation = violation_of(finding.smallest)) {

@@ -14,6 +14,12 @@ ADAPTERS = {
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
     "transformers": "rematch.adapters.transformers",
+    "megatron": "rematch.adapters.megatron",
+    "transformer_engine": "rematch.adapters.transformer_engine",
+    "jax": "rematch.adapters.jax_",
+    "nnx": "rematch.adapters.nnx",
+    "equinox": "rematch.adapters.equinox_",
+    "paddle": "rematch.adapters.paddle_",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

@@ -28,16 +28,14 @@ NORMS = (
 )
 
 
+# A module that holds what the function closes over that it calls: fairscale asks parameters whether
+# they require grad, and patches BatchNorm.
 class Holder(nn.Module):
-    """A module that calls a function. It holds what the function closes over: fairscale asks
-    parameters whether they require grad, and patches BatchNorm."""
-
     def __init__(self, held: list[Any]) -> None:
         super().__init__()
-        for i, part in enumerate(held):
-            if not isinstance(part, nn.Module):
-                part = nn.Parameter(part.detach(), part.requires_grad)
-            setattr(self, f"part{i}", part)
+        weights = [part for part in held if isinstance(part, Tensor)]
+        self.weights = nn.ParameterList(nn.Parameter(w.detach(), w.requires_grad) for w in weights)
+        self.parts = nn.ModuleList(part for part in held if isinstance(part, nn.Module))
 
     def forward(self, function: Any, *inputs: Tensor) -> Any:
         return function(*inputs)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from rematch.adapters.promises import broken, promise_for
 from rematch.adapters.source import Module, Source, Template, evaluation, parameter_names
-from rematch.case import Case, Choice
+from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record, hash64
 
@@ -50,6 +51,7 @@ class Place:
     step: int
     microbatch: int
     executions: list[int]
+    draws: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 @dataclass
@@ -95,10 +97,12 @@ class Framework(Subject):
     observed: frozenset[str] = SEEN
     checkpoint: str = ""
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
+    promises: Sequence[Callable[..., Any]] = ()
+    """What no case can say (`promises.py`)."""
+    checkpoint_function: str = ""
+    """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
-    closures: bool = False
-    """Segments are functions within the model, and use its parameters without being given them."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -106,10 +110,23 @@ class Framework(Subject):
     detach: str = "{x}"
     script_array: str = "{array}"
     """The framework's array, of NumPy's `{array}`."""
+    script_parameter: str = ""
+    """Likewise a parameter, `{frozen}` or not; an array unless it is said."""
     script_setup: Sequence[str] = ()
     """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
+    made_line: str = ""
+    """Behind each layer; `{outputs}` are the names of what it returned."""
+    drew_line: str = "drew({layer}, {x}, {y})"
+    """Behind a layer that draws; of its operand and its output."""
+    nested_functions: bool = False
+    """Functions stand within one another, and use parameters as names around them."""
+    modules_are_arguments: bool = False
+    """Functions take modules, as `m3`, in the place of their parameters."""
+    state: str = ""
+    """The name of a mapping of layers to their `m.state`, which functions take and return, as does
+    the call of a module: it returns its output and the new mapping."""
     sees_draws: bool = False
     """Whether an output can be looked at where it is made; draws are then part of the record."""
 
@@ -118,7 +135,10 @@ class Framework(Subject):
         self.modules_by_declaration = dict(zip(self.layers, self.modules, strict=True))
         self.exports = True
         self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
-        exec(self.imports, self.names)
+        exec(f"import numpy as np\n{self.imports}", self.names)
+        self.run_type: type[Run] = Run
+        self._wrong: dict[Callable[..., Any], str] = {}
+        """What became of promises that were tried."""
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
 
@@ -140,6 +160,15 @@ class Framework(Subject):
             preserve_rng=choice.preserve_rng,
         )
 
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        """The expression that runs a chain of functions on `x` under that plan, by the framework's
+        own function for it; nothing: segments are called one by one."""
+        return ""
+
+    def handed_on(self, segment: Segment) -> str:
+        """How the segment's function returns `{x}` that it was given, for layers behind it."""
+        return "{x}"
+
     # What the framework does. Arrays are the framework's, unless NumPy's are named.
 
     def array(self, a: np.ndarray) -> Any:
@@ -148,40 +177,57 @@ class Framework(Subject):
     def numpy(self, a: Any) -> np.ndarray:
         return np.asarray(a)
 
+    def message(self, error: Exception) -> str:
+        """Of an error, without what changes from run to run."""
+        return str(error)
+
+    def requires_grad(self, a: Any) -> bool:
+        """For subjects that observe "grad_flags"."""
+        return False
+
+    def parameter(self, a: np.ndarray, frozen: bool) -> Any:
+        """What the model gets as a parameter of that value."""
+        return self.array(a)
+
+    def bound(self, module: Any, values: Sequence[np.ndarray]) -> list[Any]:
+        """What the model gets as the parameters of a module."""
+        return [self.array(a) for a in values]
+
     def seed(self, seed: int) -> str:
         """The line that seeds the framework."""
         raise NotImplementedError
+
+    def setup(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds."""
+        return ()
+
+    def script_lines(self, request: Request) -> Sequence[str]:
+        """Lines after the one that seeds, in scripts."""
+        return [*self.script_setup, *self.setup(request)]
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
         raise NotImplementedError
 
+    def given(self, run: Run, x: np.ndarray) -> list[Any]:
+        """The values of `run.arguments`."""
+        return [self.array(x), *run.parameters]
+
     def differentiate(
-        self, run: Run, objective: Callable[..., Any], arguments: list[Any], trained: list[int]
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
     ) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-        """The helper of that name; overridden by what compiles first, which `run.key` names."""
+        """The helper of that name; overridden by what compiles first, which `run.key` names: what
+        a compiled step may not remember is in `objective.args`, beside `arguments`."""
         return self.names["differentiate"](objective, arguments, trained)
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         """Runs a forward and, as most frameworks know no difference, its backward."""
-        request, protocol = run.request, run.request.case.protocol
-        trained = [0] if protocol.input_requires_grad else []
-        trained += [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
-        given = [self.array(x), *run.parameters]
-        model, loss_of, rows = run.model, run.loss, self.array(target)
-        names, extras = run.names, self.extras
-
-        def objective(x: Any, *parameters: Any) -> Any:
-            taken = parameters
-            if self.closes_over_parameters:
-                names.update(zip(run.parameter_names, parameters, strict=True))
-                taken = ()
-            outputs = model(x, *[names[e] for e in extras], *[taken[i] for i in run.used])
-            return loss_of(outputs[0], rows), outputs
-
+        given, trained = self.given(run, x), run.trained
+        extras = [run.names[e] for e in self.extras]
+        objective = partial(run.objective, self.array(target), extras)
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
         found = dict(zip(trained, gradients, strict=True))
-        every = [found.get(i) for i in range(len(given))]
+        every = [found.get(i) for i in range(len(run.parameters) + 1)]
         return Pending(place, outputs, loss, None, every)
 
     def backward(self, run: Run, pending: Pending) -> Any:
@@ -192,15 +238,26 @@ class Framework(Subject):
         return pending.gradients[0]
 
     def run(self, request: Request, record: Record) -> None:
-        run = Run(self, request, record)
+        run = self.run_type(self, request, record)
         try:
             run.go()
         except Unsupported:
             raise
         except Exception as error:
-            record.error(type(error).__name__, str(error))
+            record.error(type(error).__name__, self.message(error))
+        else:
+            self._keep_promise(request, record)
         finally:
             self.place = None
+
+    def _keep_promise(self, request: Request, record: Record) -> None:
+        promise = promise_for(self, request.case.seed) if request.checkpointed else None
+        if promise is None:
+            return
+        if promise not in self._wrong:
+            self._wrong[promise] = broken(self, promise)
+        if self._wrong[promise]:
+            record.error("BrokenPromise", self._wrong[promise])
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.adapters.script import export
@@ -231,8 +288,11 @@ class Run:
         self.source = source.text()
         self._evaluated = evaluation(source)
         self.modules = self._make(source.modules())
+        for info, buffer in zip(model.buffers, arrays.buffers, strict=True):
+            if f"m{info.layer}" not in self.modules:
+                self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
+        self.arguments, self._signature = source.arguments(), source.signature()
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")
@@ -244,21 +304,27 @@ class Run:
         self.model = self._function(self.source, "model")
         self._set_modes(case.protocol.train)
         self._optimizer = _Optimizer(case)
-        self._draws: list[tuple[Any, ...]] = []
 
     @property
     def key(self) -> str:
         """The same in all runs that may share what was compiled."""
-        return self.source
+        case = self.request.case
+        modes = case.protocol.train, [layer.eval for layer in case.layers]
+        return repr((self.source, case.protocol.loss, self.trained, modes))
 
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""
         protocol = self.request.case.protocol
-        exec(self.framework.seed(self.request.case.seed % 2**31), self.names)
+        self.seed()
         for step in range(protocol.steps):
             self._step(step)
         if protocol.reevaluate:
             self._reevaluate(protocol.steps - 1)
+
+    def seed(self) -> None:
+        """Random states as they are before the first step."""
+        lines = [self.framework.seed(self.request.case.seed % 2**31)]
+        exec("\n".join([*lines, *self.framework.setup(self.request)]), self.names)
 
     def add_gradient(self, index: int, gradient: Any) -> None:
         """`gradient`: an array, of a module a list of them."""
@@ -270,6 +336,27 @@ class Run:
         self.gradients[index] = (
             new if old is None else [a + b for a, b in zip(old, new, strict=True)]
         )
+
+    @property
+    def trained(self) -> list[int]:
+        """The arguments of the objective to differentiate by: 0 is the input, 1 the first
+        parameter."""
+        request = self.request
+        trained = [0] if request.case.protocol.input_requires_grad else []
+        return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
+
+    def objective(self, target: Any, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The loss of a forward, and its outputs."""
+        outputs = self.call(extras, *arguments)
+        return self.loss(outputs[0], target), outputs
+
+    def call(self, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The model's outputs."""
+        values = dict(zip(self.framework.extras, extras, strict=True))
+        values.update(zip(self.arguments, arguments, strict=True))
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, arguments[1:], strict=True))
+        return self.model(*(values[name] for name in self._signature))
 
     def loss(self, output: Any, target: Any) -> Any:
         """The loss of the model's first output."""
@@ -297,8 +384,14 @@ class Run:
             self.names["set_mode"](module, train and not layer.eval)
 
     def _to_framework(self, index: int) -> Any:
-        parts = [self.framework.array(a) for a in self.values[index]]
-        return parts if self.is_module[index] else parts[0]
+        info = self.request.model.parameters[index]
+        if self.is_module[index]:
+            return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
+        return self.framework.parameter(self.values[index][0], info.frozen)
+
+    def _update(self, index: int) -> None:
+        """After the optimizer has changed the values of a parameter."""
+        self.parameters[index] = self._to_framework(index)
 
     def _step(self, step: int) -> None:
         protocol, arrays, record = self.request.case.protocol, self.request.arrays, self.record
@@ -313,7 +406,9 @@ class Run:
             )
             where = {"step": step, "microbatch": microbatch}
             for index, output in enumerate(pending.outputs):
-                record.observe("output", framework.numpy(output), index=index, **where)
+                flag = framework.requires_grad(output)
+                found = framework.numpy(output)
+                record.observe("output", found, index=index, requires_grad=flag, **where)
             record.observe("loss", np.asarray(framework.numpy(pending.loss)), **where)
             self._note_random_state("after_forward", **where)
             waiting.append(pending)
@@ -343,19 +438,25 @@ class Run:
         self.record.observe("input_gradient", found, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
-        for layer, execution, operand, output in self._draws:
+        self._note_draws(place)
+
+    def _note_draws(self, place: Place) -> None:
+        where = {"step": place.step, "microbatch": place.microbatch}
+        for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
-            is_mask = self.request.case.layers[layer].kind == "dropout"
+            spec = self.request.case.layers[layer]
             # What was added is known up to rounding, which the operand decides.
-            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
-            self.record.draw(layer, y.size, hash64(drawn.tobytes()), execution=execution, **where)
-        self._draws.clear()
+            noise = np.round(y - self.framework.numpy(operand), 3) + 0
+            drawn = y != 0 if spec.kind == "dropout" else noise
+            more = {"execution": execution, "stream": spec.stream, **where}
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
+        place.draws.clear()
 
     def _train(self) -> None:
         for index, gradient in enumerate(self.gradients):
             if gradient is not None:
                 self._optimizer.step(index, self.values[index], gradient)
-                self.parameters[index] = self._to_framework(index)
+                self._update(index)
         self._optimizer.count += 1
         self.gradients = [None] * len(self.gradients)
 
@@ -364,11 +465,8 @@ class Run:
         assert x is not None, "reevaluate without an input for it"
         model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
-        given = (
-            [] if self.framework.closes_over_parameters else [self.parameters[i] for i in self.used]
-        )
         extras = [self.names[e] for e in self.framework.extras]
-        output = model(self.framework.array(x), *extras, *given)[0]
+        output = self.call(extras, *self.framework.given(self, x))[0]
         self.record.observe("reevaluation", self.framework.numpy(output), step=step)
 
     def _state(self, layer: int, role: str) -> np.ndarray:
@@ -391,7 +489,7 @@ class Run:
     def _drew(self, layer: int, operand: Any, output: Any) -> None:
         place = self.framework.place
         if place is not None:
-            self._draws.append((layer, place.executions[layer] - 1, operand, output))
+            place.draws.append((layer, place.executions[layer] - 1, operand, output))
 
 
 def _to_one(parts: Sequence[np.ndarray], is_module: bool) -> np.ndarray:

@@ -6,11 +6,6 @@ from torch import Tensor, nn
 
 
 def held_by(function):
-    held = []
-    for cell in function.__closure__ or ():
-        part = cell.cell_contents
-        if isinstance(part, (Tensor, nn.Module)):
-            held.append(part)
-        elif hasattr(part, "__closure__"):
-            held += held_by(part)
-    return held
+    parts = [cell.cell_contents for cell in function.__closure__ or ()]
+    within = [held_by(part) for part in parts if hasattr(part, "__closure__")]
+    return sum(within, [part for part in parts if isinstance(part, (Tensor, nn.Module))])

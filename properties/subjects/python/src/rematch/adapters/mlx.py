@@ -12,6 +12,7 @@ import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
 from rematch.adapters.framework import COMMON, SEEN, Framework
+from rematch.adapters.mlx_promises import PROMISES
 from rematch.adapters.source import Module
 from rematch.case import Layer
 
@@ -57,7 +58,8 @@ def set_mode(m: Any, train: bool) -> None:
 def _conv2d(layer: Layer, train: bool) -> str:
     bias = " + {bias}.reshape(1, -1, 1, 1)" if layer.bias else ""
     return (
-        "dense(mx.conv2d({x}.transpose(0, 2, 3, 1), {weight}.transpose(0, 2, 3, 1), {stride}, {padding})"
+        "dense(mx.conv2d({x}.transpose(0, 2, 3, 1), {weight}.transpose(0, 2, 3, 1), "
+        "{stride}, {padding})"
         ".transpose(0, 3, 1, 2)" + bias + ")"
     )
 
@@ -75,12 +77,12 @@ def _images(module: str) -> str:
 
 
 KINDS = {
-    "linear": lambda l, t: "{x} @ {weight}.T" + (" + {bias}" if l.bias else ""),
+    "linear": lambda layer, train: "{x} @ {weight}.T" + (" + {bias}" if layer.bias else ""),
     "conv2d": _conv2d,
     "relu": "nn.relu({x})",
     "max_pool2d": _pool("MaxPool2d"),
     "avg_pool2d": _pool("AvgPool2d"),
-    "dropout": lambda l, t: "nn.Dropout({p})({x})" if t and l.p else "{x}",
+    "dropout": lambda layer, train: "nn.Dropout({p})({x})" if train and layer.p else "{x}",
     "layer_norm": "mx.fast.layer_norm({x}, {weight}, {bias}, 1e-5)",
     "rms_norm": "mx.fast.rms_norm({x}, {weight}, 1e-5)",
     "gelu": "nn.gelu({x})",
@@ -88,8 +90,8 @@ KINDS = {
     "tanh": "mx.tanh({x})",
     "sigmoid": "mx.sigmoid({x})",
     "softmax": "mx.softmax({x}, -1)",
-    "gaussian_noise": lambda l, t: (
-        "{x} + {p} * mx.random.normal({x}.shape)" if t and l.p else "{x}"
+    "gaussian_noise": lambda layer, train: (
+        "{x} + {p} * mx.random.normal({x}.shape)" if train and layer.p else "{x}"
     ),
     "flatten": "mx.flatten({x}, 1)",
     "add": "{x} + {y}",
@@ -146,7 +148,10 @@ MODULES = (
 class Mlx(Framework):
     name = f"mlx {version('mlx')}"
     versions = {"mlx": version("mlx"), "numpy": np.__version__}
-    imports = "import mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
+    imports = (
+        "import mlx.core as mx\nimport mlx.nn as nn\n"
+        "from mlx.utils import tree_flatten, tree_unflatten"
+    )
     helpers = (bound, dense, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS
     modules = MODULES
@@ -157,6 +162,8 @@ class Mlx(Framework):
     features = COMMON
     observed = SEEN | {"rng_state", "executions"}
     whole_segments = True
+    promises = PROMISES
+    checkpoint_function = "mx.checkpoint"
     checkpoint = "mx.checkpoint({function})({arguments})"
     bind = "bound({m}, {w})"
     detach = "mx.stop_gradient({x})"
@@ -188,5 +195,5 @@ def subject(arguments: list[str]) -> Framework:
     )
     words = parser.parse_args(arguments)
     mlx = Mlx()
-    mlx.closures = words.closure
+    mlx.nested_functions = words.closure
     return mlx

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rematch.adapters.source import Source, parameter_names
+from rematch.adapters.promises import script_of
+from rematch.adapters.source import ANNOTATION, Source, parameter_names
 from rematch.protocol import Request, Unsupported
 
 if TYPE_CHECKING:
@@ -50,9 +51,6 @@ ASPECTS: dict[str, tuple[str, ...]] = {
 }
 """What differs in a script for a finding of each law."""
 
-# Scripts have none.
-_ANNOTATION = re.compile(r"(?<=\w): (Any|bool|int|str|list\[Any\])(?=[,)])| -> [\w.\[\], ]+(?=:\n)")
-
 _TAIL = """\
 plain_results, results = run(plain), run(checkpointed)
 different = []
@@ -79,6 +77,8 @@ class Style:
 
 def export(framework: Framework, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
+    if "BrokenPromise" in finding:
+        return script_of(framework, finding)
     law = finding.partition(":")[0].strip()
     law = law if law in ASPECTS else ""
     parts = dict(re.findall(r"^(\w+): (.*)$", finding, re.MULTILINE))
@@ -152,6 +152,11 @@ class _Script:
         )
         self._names = parameter_names(case, model)
         self._modules = self._plain.modules()
+        self._buffers = {
+            f"{info.role}{info.layer}": array
+            for info, array in zip(model.buffers, request.arrays.buffers, strict=True)
+            if f"m{info.layer}" not in self._modules
+        }
         self._random = np.random.default_rng(style.seed)
 
     def text(self, finding: str) -> str:
@@ -163,8 +168,10 @@ class _Script:
             self._names, self._request.model.parameters, arrays.parameters, strict=True
         ):
             if f"m{info.layer}" not in self._modules:
-                data.append(f"{name} = {self._array(array)}")
+                data.append(f"{name} = {self._parameter(array, info.frozen)}")
         body = [self._plain.text(), "\n", self._checkpointed.text(), "\n", self._run()]
+        # Scripts count, and look at nothing else.
+        body = [re.sub(r"^ +(drew|made)\(.*\n", "", part, flags=re.MULTILINE) for part in body]
         if self._style.counts:
             body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n\n\n")
         rest = "\n".join(data) + "\n\n\n" + "".join(body) + "\n\n" + self._tail()
@@ -182,24 +189,29 @@ class _Script:
         found: list[str] = []
         for helper in reversed(self._framework.helpers):
             if re.search(rf"\b{helper.__name__}\(", text):
-                source = _ANNOTATION.sub("", inspect.getsource(helper).rstrip())
+                source = ANNOTATION.sub("", inspect.getsource(helper).rstrip())
                 found.insert(0, source)
                 text += source
         return "".join(f"{source}\n\n\n" for source in found)
 
     def _array(self, array: np.ndarray, free: bool = True) -> str:
+        return self._framework.script_array.format(array=self._written(array, free))
+
+    def _written(self, array: np.ndarray, free: bool = True) -> str:
         dtype = f"np.{array.dtype}"
         if self._style.exact or not free or array.size <= FEW:
             if array.size > MOST:
                 raise OverflowError
             if free and not self._style.exact:
                 array = np.round(self._random.standard_normal(array.shape), 1)
-            written = f"np.array({np.round(array, 9).tolist()}, {dtype})"
-        else:
-            seed = int(self._random.integers(100))
-            drawn = f"np.random.default_rng({seed}).standard_normal({array.shape})"
-            written = f"{drawn}.astype({dtype})"
-        return self._framework.script_array.format(array=written)
+            return f"np.array({np.round(array, 9).tolist()}, {dtype})"
+        seed = int(self._random.integers(100))
+        drawn = f"np.random.default_rng({seed}).standard_normal({array.shape})"
+        return f"{drawn}.astype({dtype})"
+
+    def _parameter(self, array: np.ndarray, frozen: bool) -> str:
+        form = self._framework.script_parameter or self._framework.script_array
+        return form.format(array=self._written(array), frozen=frozen)
 
     def _run(self) -> str:
         framework, model = self._framework, self._request.model
@@ -214,17 +226,17 @@ class _Script:
         for info, name in zip(model.parameters, self._names, strict=True):
             if f"m{info.layer}" in self._modules:
                 lines.append(f"    {name} = parameters_of(m{info.layer})")
+        for name, array in self._buffers.items():
+            lines += [f"    global {name}", f"    {name} = {self._array(array, free=False)}"]
         lines += ["    runs.clear()"] if self._style.counts else []
         lines += [
             f"    {framework.seed(0)}",
-            *(f"    {line}" for line in framework.script_setup),
+            *(f"    {line}" for line in framework.script_lines(self._request)),
             "",
         ]
-        used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
-        names = ["x", *self._names]
-        taken = ["x", *framework.extras, *(self._names[i] for i in used)]
+        names, taken = self._plain.arguments(), self._plain.signature()
         if framework.closes_over_parameters:
-            names, taken = ["x"], ["x"]
+            names, taken = ["x", "*_"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
         lines += [
             f"    def objective({', '.join(names)}):",
@@ -235,7 +247,9 @@ class _Script:
         ]
         trained = [0] if self._request.case.protocol.input_requires_grad else []
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
-        call = f"differentiate(objective, [{', '.join(['x', *self._names])}], {trained})"
+        backwards = self._request.case.protocol.backwards
+        more = f", {backwards}" if backwards > 1 else ""
+        call = f"differentiate(objective, [{', '.join(self._plain.arguments())}], {trained}{more})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
         lines += self._results(trained)
         return "\n".join(lines) + "\n"
@@ -243,6 +257,9 @@ class _Script:
     def _results(self, trained: list[int]) -> list[str]:
         framework = self._framework
         lines = ['    results = {"loss": loss}']
+        if framework.state and self._modules:
+            lines.append(f"    *outputs, {framework.state} = outputs")
+            lines += [f"    {m}.state = {framework.state}[{m[1:]}]" for m in self._modules]
         lines.append('    results |= {f"output {i}": y for i, y in enumerate(outputs)}')
         for at, argument in enumerate(trained):
             name = ["x", *self._names][argument]
@@ -250,6 +267,7 @@ class _Script:
         for name in self._modules:
             if "state_of" in framework.names:
                 lines.append(f'    results["state of {name}"] = state_of({name})')
+        lines += [f'    results["state of {name}"] = {name}' for name in self._buffers]
         if framework.script_random_state:
             lines.append(f'    results["random state"] = {framework.script_random_state}')
         if self._style.counts:

@@ -12,57 +12,47 @@ from typing import Any
 import torch
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
-from torch import Tensor, nn
+from torch import Tensor
 from torch._dynamo.exc import InternalTorchDynamoError
 from torch._dynamo.exc import Unsupported as GraphBreak
 from torch._dynamo.utils import counters
+from torch._functorch.partitioners import default_partition
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch.fx.traceback import annotate, get_current_meta
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
 from rematch.case import Case, Segment
 from rematch.protocol import Request, Unsupported
-from rematch.pytorch import MODULES, TorchSubject
-from rematch.pytorch.custom import CustomLayer
+from rematch.pytorch import TorchSubject
 from rematch.pytorch.layers import Dense
 from rematch.pytorch.model import Forward, TorchModel, Values, Wiring
+from rematch.pytorch.modules import BREAKING, IN_PLACE, MODULES
 from rematch.pytorch.policy import FACTORIES, kept_layers
 from rematch.pytorch.watch import Watch
 from rematch.record import Record
 
-BACKENDS = ("aot_eager", "inductor")
 KEPT = 16
 """So many models stay compiled, the plain and the checkpointed ones of the last structures."""
 
-_BREAKING = {
-    *("rnn", "gru_dropout", "lstm", "batch_norm_average", "seeded_noise", "inner_backward"),
-    # Numbers that are in no tensor are compiled into the function.
-    *("warmup", "numpy_noise", "python_noise"),
-}
-"""Modules that cannot be compiled, or not for several cases."""
-_LAYERS = [layer for layer in MODULES if layer.name not in _BREAKING]
+LAYERS = (*(layer for layer in MODULES if layer.name not in BREAKING), IN_PLACE)
 NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}
 """Features that are judged in eager runs only."""
-IN_PLANS = {
-    "reentrant",
-    "mixed_variants",
-    "preserve_rng_off",
-    "fresh_draws",
-    "selective",
-    "kept_draw_before_draw",
-    "no_check",
-    "early_stop_off",
-    "sequential",
-    "nested_2",
-    "nested_3",
-    "nested_4",
-}
-"""Those that mean nothing where a budget takes the place of the plan."""
+OF_PLANS = ("reentrant", "mixed", "preserve", "fresh", "selective", "kept_draw", "no_check")
+OF_PLANS += ("early_stop_off", "sequential", "nested")
+"""How features begin that mean nothing where a budget takes the place of the plan."""
 UNSEEN = {"grad_flags", "injected_failures"}
 """What of a cheap look cannot be seen from outside of a compiled function."""
+
+
+class _SaveAll(CustomPartitionerFn):
+    """Nothing is recomputed."""
+
+    def __call__(self, graph: Any, inputs: Any, *, compiler: str = "", **options: Any) -> Any:
+        return default_partition(graph, inputs, **options)
+
+    def uuid(self) -> str:
+        return "saves all"
 
 
 @dataclass(frozen=True)
@@ -78,43 +68,56 @@ class Compilation:
     around: bool = False
     budget: float | None = None
 
-    def compile(self, run: Callable[..., Values], budgeted: bool) -> Callable[..., Values]:
-        """`run` as one graph, whose first call compiles it. Nothing is looked at in further calls:
-        whatever is compiled into it must be the same.
+    def compile(self, run: Callable[..., Values], checkpointed: bool) -> Callable[..., Values]:
+        """`run` as one graph, whose first call compiles it. Further calls fail as that one did, and
+        look at nothing: whatever is compiled into it must be the same. The backward of a plain run
+        reads what the forward saved; by default, compiled functions recompute what is cheap.
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """
         # What is compiled belongs to a code object, which methods of equal models would share.
-        own = FunctionType(
-            run.__code__.replace(), run.__globals__, run.__name__, None, run.__closure__
-        )
+        code, scope = run.__code__.replace(), run.__globals__
+        own = FunctionType(code, scope, closure=run.__closure__)
         options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-        compiled = torch.compile(
-            own, backend=self.backend, fullgraph=True, dynamic=False, options=options
-        )
-        known = False
+        saves_all = not checkpointed and self.backend == "aot_eager"
+        backend = "aot_eager_default_partitioner" if saves_all else self.backend
+        compiled = torch.compile(own, backend=backend, fullgraph=True, options=options)
+        ended: list[Exception | None] = []
 
         def call(*tensors: Any) -> Values:
-            nonlocal known
-            if known:
-                return compiled(*tensors)
-            before = counters["stats"]["unique_graphs"]
-            budget = self.budget if budgeted else 1.0
-            try:
-                with functorch_config.patch(activation_memory_budget=budget):
-                    outputs = compiled(*tensors)
-            except GraphBreak as error:
-                raise Unsupported(f"cannot be compiled: {error}") from error
-            except InternalTorchDynamoError as error:
-                if "RecursionError" not in str(error):
+            if not ended:
+                try:
+                    outputs = self._call_first(compiled, checkpointed, tensors)
+                except Exception as error:
+                    ended.append(error)
                     raise
-                raise Unsupported("segments are nested too deeply to be compiled") from error
-            if counters["stats"]["unique_graphs"] != before + 1:
-                raise Unsupported("nothing was compiled: the function computes nothing")
-            known = True
-            return outputs
+                ended.append(None)
+                return outputs
+            if ended[0] is not None:
+                raise ended[0]
+            return compiled(*tensors)
 
         return call
+
+    def _call_first(self, compiled: Callable[..., Values], checkpointed: bool, on: Any) -> Values:
+        before = counters["stats"]["unique_graphs"]
+        budget = self.budget if self.budget is not None and checkpointed else 1.0
+        partition = None if checkpointed else _SaveAll()
+        try:
+            with (
+                functorch_config.patch(activation_memory_budget=budget),
+                inductor_config.patch(custom_partitioner_fn=partition),
+            ):
+                outputs = compiled(*on)
+        except GraphBreak as error:
+            raise Unsupported(f"cannot be compiled: {str(error).splitlines()[0]}") from error
+        except InternalTorchDynamoError as error:
+            if "RecursionError" in str(error):
+                raise Unsupported("segments are nested too deeply") from error
+            raise
+        if counters["stats"]["unique_graphs"] != before + 1:
+            raise Unsupported("nothing was compiled: the function computes nothing")
+        return outputs
 
 
 @dataclass
@@ -139,7 +142,9 @@ class CompiledModel(TorchModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._calls = {index: _function(own.layer) for index, own in self._custom.items()}
+        layers = {index: own.layer for index, own in self._custom.items()}
+        # Functions without eval() in them, which cannot be compiled.
+        self._calls = {i: eval(f"lambda m, x: {own.call}", own.names) for i, own in layers.items()}
         self._functions: dict[Hashable, Callable[..., Values]] = {}
         self._made = self._segments()
 
@@ -162,22 +167,20 @@ class CompiledModel(TorchModel):
             if layer < segment.begin:
                 values = self._call(layer, segment.begin, (), *values)
             layer = segment.end
-            nested = segment.nested if checkpointed else ()
-            run = partial(self._call, segment.begin, segment.end, nested)
+            run = partial(self._call, segment.begin, segment.end, ())
             values = checkpoint(run, *values, **segment.options) if checkpointed else run(*values)
         return self._call(layer, end, (), *values) if layer < end else values
 
     def _call(self, begin: int, end: int, segments: Segments, *values: Tensor) -> Values:
         """Runs the layers [begin, end) in a compiled function."""
-        budgeted = self.request.checkpointed and self.compilation.budget is not None
         flags = tuple(value.requires_grad for value in values)
-        key = (begin, end, bool(segments), budgeted, flags, torch.is_grad_enabled())
+        key = (begin, end, bool(segments), flags, torch.is_grad_enabled())
         if key not in self._functions:
 
             def run(*values: Tensor) -> Values:
                 return self._run_range(begin, end, segments, None, values)
 
-            self._functions[key] = self.compilation.compile(run, budgeted)
+            self._functions[key] = self.compilation.compile(run, self.request.checkpointed)
         return self._functions[key](*values)
 
     def _run_layer(self, index: int, state: Any, values: Values) -> Values:
@@ -190,9 +193,8 @@ class CompiledModel(TorchModel):
                 run = self._layers[layer.kind]
                 outputs = run(layer, operands, weights, buffers, self.train)
             else:
-                train = self.train and not layer.eval
-                if own.module.training != train:
-                    own.module.train(train)
+                if own.module.training != (self.train and not layer.eval):
+                    own.module.train(self.train and not layer.eval)
                 # A copy, since the harness knows of it that it makes a new value.
                 outputs = (self._calls[index](own.module, Dense.apply(operands[0])).clone(),)
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
@@ -219,20 +221,13 @@ class CompiledModel(TorchModel):
         if not choice.preserve_rng:
             options["preserve_rng_state"] = False
         if not choice.reentrant:
-            options |= {"early_stop": choice.early_stop}
-            if choice.determinism == "none":
-                options["determinism_check"] = "none"
+            check = "none" if choice.determinism == "none" else "default"
+            options |= {"early_stop": choice.early_stop, "determinism_check": check}
             if choice.keep:
                 kept = kept_layers(self, choice, segment.begin, segment.end)
-                contexts = partial(create_selective_checkpoint_contexts, partial(_policy, kept))
-                options["context_fn"] = contexts
-        nested = tuple(map(self._with_options, segment.nested))
-        return _Segment(segment.begin, segment.end, options, nested)
-
-
-def _function(layer: CustomLayer) -> Callable[[nn.Module, Tensor], Tensor]:
-    """How the layer is called, as a function without eval()."""
-    return eval(f"lambda m, x: {layer.call}", layer.names)
+                options["context_fn"] = partial(contexts_of, partial(_policy, kept))
+        nested = map(self._with_options, segment.nested)
+        return _Segment(segment.begin, segment.end, options, tuple(nested))
 
 
 def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -247,13 +242,14 @@ class CompiledSubject(TorchSubject):
     """PyTorch on the CPU, compiled, on one thread. `variant` as in TorchSubject."""
 
     def __init__(self, compilation: Compilation, variant: str = "both") -> None:
-        words = [str(compilation.backend), "around" if compilation.around else ""]
-        if compilation.budget is not None:
-            words.append(f"budget {compilation.budget:g}")
-        version = torch.__version__.split("+")[0]
-        name = " ".join(["torch", version, *filter(None, words)])
-        super().__init__(name, variant=variant, observe="cheap", layers=_LAYERS)
-        self.exports = False
+        budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"
+        words = f"{compilation.backend}{' around' if compilation.around else ''}{budget}"
+        name = f"torch {torch.__version__.split('+')[0]} {words}"
+        super().__init__(name, variant=variant, observe="cheap", layers=LAYERS)
+        # In a script, the forward is compiled as a whole and its checkpoint() with it.
+        self.exports = not compilation.around and compilation.budget is None
+        # To compile kernels takes longest.
+        self.cases_per_shape = 100 if compilation.backend == "inductor" else 20
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
         inductor_config.fallback_random = True
@@ -267,35 +263,38 @@ class CompiledSubject(TorchSubject):
         logging.getLogger("torch").setLevel(logging.ERROR)
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        lacking = NOT_COMPILED | (IN_PLANS if self._compilation.budget is not None else set())
-        if self._compilation.around:
-            # A policy is a dispatch mode, under which nothing is compiled.
-            lacking |= {"selective", "kept_draw_before_draw"}
-        return [feature for feature in super().implements(features) if feature not in lacking]
+        found = [f for f in super().implements(features) if f not in NOT_COMPILED]
+        if self._compilation.budget is not None:
+            return [f for f in found if not f.startswith(OF_PLANS)]
+        # A policy is a dispatch mode, under which nothing is compiled. Nesting is for graphs.
+        apart = ("selective", "kept_draw", "nested") if self._compilation.around else ()
+        return [f for f in found if not f.startswith(apart)]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         return [o for o in super().observes(observables) if o not in UNSEEN]
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        protocol = replace(case.protocol, learning_rate=0)
-        structure = (
-            replace(case, seed=0, protocol=protocol),
-            request.model,
-            request.checkpointed,
-            request.detached_layers,
-        )
-        model = CompiledModel(
-            request, wirings, watch, custom=self._custom, compilation=self._compilation
-        )
+        alike = replace(case, seed=0, protocol=replace(case.protocol, learning_rate=0))
+        structure = alike, request.model, request.checkpointed, request.detached_layers
+        how = self._compilation
+        model = CompiledModel(request, wirings, watch, custom=self._custom, compilation=how)
         first = self._compiled.pop(structure, None)
         if first is not None:
             model = first.take_over(model)
         # The one that was used last comes last.
         self._compiled[structure] = model
-        if len(self._compiled) > KEPT:
-            del self._compiled[next(iter(self._compiled))]
+        for gone in list(self._compiled)[:-KEPT]:
+            del self._compiled[gone]
         return model
+
+    def export(self, request: Request, finding: str) -> str:
+        from rematch.pytorch.export import export
+
+        backend = self._compilation.backend
+        options = ', options={"fallback_random": True}' if backend == "inductor" else ""
+        decorator = f'@torch.compile(backend="{backend}", fullgraph=True{options})'
+        return export(request, finding, "", self._custom, decorator)
 
     def _keep_promise(self, case: Case, record: Record) -> None:
         """Those are kept by eager runs."""

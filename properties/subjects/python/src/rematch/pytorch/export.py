@@ -27,7 +27,8 @@ FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
 MOST = 4096
 LONGEST = 60
-"""So many lines a script with custom layers has at most: more is not read."""
+"""So many lines a script with custom layers has at most beside those that make the checkpoint()
+available: more is not read."""
 _SECONDS = 40
 """An export takes no longer; the harness waits for 60 seconds."""
 
@@ -100,22 +101,27 @@ class _Attempt:
 
 
 def export(
-    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None
+    request: Request,
+    finding: str,
+    own: str = "",
+    layers: Mapping[str, CustomLayer] | None = None,
+    compiled: str = "",
 ) -> str:
     """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.
-    `layers`: the subject's own, by their declarations. Raises Unsupported with a sentence when
-    there is none."""
+    `layers`: the subject's own, by their declarations. `compiled`: the decorator that compiles the
+    forward. Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
     deadline = time.monotonic() + _SECONDS
     customs = customs_of(request, layers or {})
     if not found.law:
-        return _plain_script(request, found, own, customs, deadline)
+        return _plain_script(request, found, own, customs, compiled, deadline)
     _refuse(request, found)
-    attempts = list(_attempts(request, found, own, customs))
+    attempts = list(_attempts(request, found, own, customs, compiled))
     if not attempts:
         raise Unsupported("the case has too many numbers to be written down")
     if customs:
-        attempts = [a for a in attempts if len(a.script.splitlines()) <= LONGEST]
+        longest = LONGEST + len(own.splitlines())
+        attempts = [a for a in attempts if len(a.script.splitlines()) <= longest]
         if not attempts:
             raise Unsupported(f"its script would have more than {LONGEST} lines")
     for attempt in attempts:
@@ -153,10 +159,11 @@ def _plain_script(
     found: Finding,
     own: str,
     customs: Mapping[int, CustomText],
+    compiled: str,
     deadline: float,
 ) -> str:
     """The case as it is, where there is nothing to be shown."""
-    style = Style(exact=True, compare="nan", nan=_has_rrelu(request))
+    style = Style(exact=True, compare="nan", nan=_has_rrelu(request), compiled=compiled)
     if _numbers(request) > MOST:
         style = replace(style, literal=False)
     title = "Runs a model plain and with checkpointing, and compares them"
@@ -173,12 +180,13 @@ def _plain_script(
 
 
 def _attempts(
-    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText]
+    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText], compiled: str
 ) -> Iterator[_Attempt]:
     title = _header((TITLES | script_counts.TITLES)[found.law], found)
     known: set[str] = set()
     for aspects in _aspects_of(found):
         for style in _styles(request, aspects):
+            style = replace(style, compiled=compiled)
             try:
                 text = Script(request, style, aspects, own, customs)
                 question = None

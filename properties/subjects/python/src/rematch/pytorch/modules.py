@@ -207,3 +207,25 @@ MODULES = (
     *_UNUSUAL,
     *_OTHERS,
 )
+
+BREAKING = frozenset(
+    {
+        *("rnn", "gru_dropout", "lstm", "batch_norm_average", "moving_average", "seeded_noise"),
+        *("inner_backward", "numpy_noise", "python_noise", "warmup"),
+    }
+)
+"""Those that cannot be compiled, or only with numbers of one case in them."""
+
+_WRITTEN = """\
+class Average(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+
+    def forward(self, x):
+        if self.training:
+            self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return x - self.mean
+"""
+IN_PLACE = CustomLayer("moving_average_in_place", "N C -> N C", "Average(C)", setup=_WRITTEN)
+"""For segments of compiled functions, where a buffer can be written, but not replaced."""

@@ -263,6 +263,7 @@ class Script(ModelText):
         p, outputs = self._protocol, self._outputs()
         made, step = self._optimizer_lines()
         lines = [
+            *filter(None, [self._style.compiled]),
             "def forward(x):",
             *indented(self._model()),
             f"{INDENT}return {', '.join(outputs)}",

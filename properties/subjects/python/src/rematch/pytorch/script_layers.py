@@ -43,6 +43,8 @@ class Style:
     """Memory that nobody wrote to is NaN."""
     whole_ops: bool = False
     """A policy lists operators; otherwise it keeps whatever the named layers compute."""
+    compiled: str = ""
+    """The decorator that compiles the forward."""
 
 
 def draws(layer: Layer, train: bool) -> bool:

@@ -67,7 +67,10 @@ class ModelText:
         self._input_grad = self._protocol.input_requires_grad or style.input_grad
         p = self._protocol
         self._many = not self._fails and (
-            p.steps * p.microbatches > 1 or self._trial or "reevaluation" in aspects
+            p.steps * p.microbatches > 1
+            or self._trial
+            or "reevaluation" in aspects
+            or bool(style.compiled)
         )
         self._segments = self._top_segments()
         self._calls = _count(self._segments)
@@ -194,9 +197,9 @@ class ModelText:
         if choice.determinism == "none":
             options.append('determinism_check="none"')
         if not choice.early_stop:
-            if self._own:
+            if self._own and "**options" not in self._own:
                 raise Unsupported("a function of a user's need not know the option early_stop")
-            if "early_stop" not in signature(checkpoint).parameters:
+            if not self._own and "early_stop" not in signature(checkpoint).parameters:
                 raise Unsupported("checkpoint() of this PyTorch has no option early_stop")
             options.append("early_stop=False")
         if choice.keep:

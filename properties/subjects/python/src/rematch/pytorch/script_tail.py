@@ -165,4 +165,4 @@ def imports_of(text: str, own: str = "") -> list[str]:
     used = [name.rstrip("(") for name in names if name in text]
     if used:
         lines.append(f"from torch.utils.checkpoint import {', '.join(used)}")
-    return [*lines, *own.splitlines()]
+    return [*lines, *(line for line in own.splitlines() if not line or line not in lines)]

@@ -1,0 +1,102 @@
+// `rematch conform` as a whole, with subjects that are known well.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+Outcome run(const std::string& arguments, const ScratchFolder& folder,
+            const std::string& before = "") {
+  return run_line(before + REMATCH_PROGRAM " " + arguments, folder.path());
+}
+
+json page_in(const std::filesystem::path& folder) {
+  return json::parse(text_of(folder / "conform.json"));
+}
+
+}  // namespace
+
+TEST_CASE("a page has a column for each subject, and a file for each divergence") {
+  const ScratchFolder folder;
+  const Outcome o = run("conform engine engine:S1 --cases 300 --seed 3 --out page", folder);
+  INFO(o.out);
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, "NEW engine:S1: buffers-after-step"));
+  const std::filesystem::path page = folder.path() / "page";
+  for (const char* file : {"conform.html", "conform.md"}) {
+    CHECK(contains(text_of(page / file), "engine:S1"));
+  }
+  const json found = page_in(page);
+  REQUIRE(found["subjects"].size() == 2);
+  CHECK(found["subjects"][0]["divergences"].empty());
+  REQUIRE_FALSE(found["subjects"][1]["divergences"].empty());
+  for (const json& d : found["subjects"][1]["divergences"]) {
+    CHECK(json::parse(text_of(page / d["file"].get<std::string>())) == d["smallest"]["case"]);
+    CHECK(run_line(d["replay"].get<std::string>(), folder.path()).status == 1);
+    CHECK(run_line(d["unshrunk"].get<std::string>(), folder.path()).status == 1);
+  }
+}
+
+TEST_CASE("without anything new the page is well, also beside an earlier one") {
+  const ScratchFolder folder;
+  CHECK(run("conform engine --cases 300 --out first --quiet", folder).status == 0);
+  const Outcome o =
+      run("conform engine --cases 300 --seed 2 --against first/conform.json --json", folder);
+  INFO(o.out);
+  CHECK(o.status == 0);
+  CHECK(json::parse(o.out)["changes"].empty());
+}
+
+TEST_CASE("a subject that cannot be judged is a column that says so") {
+  const ScratchFolder folder;
+  const std::string none = "env -u REMATCH_PYTHON -u REMATCH_PYTHON_PYTORCH XDG_CACHE_HOME=/none ";
+  const Outcome o =
+      run("conform pytorch 'exit 7 #' engine --cases 200 --out page --quiet", folder, none);
+  INFO(o.out);
+  CHECK(o.status == 0);
+  const json found = page_in(folder.path() / "page");
+  CHECK(contains(found["subjects"][0]["problem"].get<std::string>(),
+                 "ci/setup --frameworks pytorch"));
+  CHECK(contains(found["subjects"][1]["problem"].get<std::string>(), "exit status 7"));
+  CHECK(found["subjects"][2]["cases"] == 200);
+  // If nothing at all was judged, nothing is well.
+  CHECK(run("conform 'exit 7 #' --cases 9", folder).status == 2);
+}
+
+TEST_CASE("an interrupt keeps what was found, and the page is written") {
+  const ScratchFolder folder;
+  const std::string out = (folder.path() / "page").string();
+  const Outcome o = run_interrupted({REMATCH_PROGRAM, "conform", "engine", "engine:S1", "--for",
+                                     "1h", "--jobs", "1", "--out", out});
+  INFO(o.out);
+  CHECK(o.status == 130);
+  const json found = page_in(out);
+  CHECK(found["subjects"][0]["interrupted"] == true);
+  CHECK(found["subjects"][0]["cases"] > 0);
+  CHECK(contains(found["subjects"][1]["problem"].get<std::string>(), "interrupted"));
+}
+
+TEST_CASE("a mistake in the call is refused before anything is judged") {
+  const ScratchFolder folder;
+  const auto refused = [&](const std::string& arguments, const char* message,
+                           const std::string& before = "") {
+    const Outcome o = run("conform " + arguments, folder, before);
+    INFO(arguments << ": " << o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, message));
+  };
+  refused("nobody", "no subject named \"nobody\"");
+  refused("engine --cases 0", "--cases");
+  refused("engine --mix narrow", "--mix");
+  refused("engine --against none.json", "cannot read none.json");
+  refused("engine --out /proc/none", "--out");
+  refused("all", "REMATCH_PYTHON is one Python", "REMATCH_PYTHON=python3 ");
+}
+
+}  // namespace rematch

@@ -1,0 +1,178 @@
+#include "properties/conform/page.h"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "properties/conform/testing/example_page.h"
+#include "properties/faults/fault.h"
+#include "properties/subjects/engine_subject.h"
+#include "properties/testing/shell.h"
+
+namespace rematch::conform {
+namespace {
+
+using namespace testing;
+using rematch::testing::contains;
+
+/// A hunt of the engine with fault S1, which updates running statistics twice. Where the profile
+/// has an entry for it, that is said not to be promised.
+HuntOptions hunt_of_updates(bool known) {
+  HuntOptions o;
+  o.seed = 11;
+  o.cases = 400;
+  o.keep_going = true;
+  o.shrunk_per_law = 3;
+  o.make_subject = [] { return std::make_unique<EngineSubject>(find_fault("S1")->make); };
+  if (!known) return o;
+  KnownDivergence entry;
+  entry.id = "twice";
+  entry.laws = {"buffers-after-step"};
+  entry.why = "It is so.";
+  entry.promised = false;
+  KnownDivergence other = entry;
+  other.id = "never";
+  other.laws = {"survives"};
+  o.profile = Profile({entry, other});
+  return o;
+}
+
+/// The first tag that is not closed as it was opened; empty if there is none.
+std::string unbalanced(const std::string& html) {
+  std::vector<std::string> open;
+  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const std::size_t end = html.find('>', at);
+    if (end == std::string::npos) return html.substr(at, 40);
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" \n"));
+    if (name == "!DOCTYPE" || name == "meta") continue;
+    if (name.front() != '/') {
+      open.push_back(name);
+    } else if (open.empty() || open.back() != name.substr(1)) {
+      return tag;
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty() ? "" : open.back();
+}
+
+}  // namespace
+
+TEST_CASE("a mark is the worst of what the cases show") {
+  Cell cell;
+  CHECK(cell.mark() == Mark::not_applicable);
+  for (std::size_t i = 1; i < kMarks; ++i) {
+    cell.cases[i] = 1;
+    CHECK(cell.mark() == static_cast<Mark>(i));
+    CHECK(mark_named(to_string(cell.mark())) == cell.mark());
+  }
+  CHECK(cell.judged() == 4);
+}
+
+TEST_CASE("the cells of a law add up to the cases, and a violation counts for its entry") {
+  const HuntOptions o = hunt_of_updates(true);
+  const HuntResult result = hunt(o);
+  const Column column = column_of("mine", o, result);
+  for (const Cell& cell : column.cells) {
+    CHECK(std::accumulate(cell.cases.begin(), cell.cases.end(), std::uint64_t{0}) == 400);
+  }
+  const Cell& buffers = column.cells[law("buffers-after-step")];
+  CHECK(buffers.mark() == Mark::not_promised);
+  CHECK(buffers.of(Mark::not_promised) >= result.known[0]);
+  // The evaluation afterwards shows the same fault, which the profile does not say.
+  CHECK(column.cells[law("reevaluation")].mark() == Mark::fresh);
+  REQUIRE(column.divergences.size() >= 2);
+  CHECK(column.divergences.front().mark == Mark::fresh);
+  const Divergence& limit = column.divergences.back();
+  CHECK(limit.id == "twice");
+  CHECK(limit.why == "It is so.");
+  CHECK(limit.laws.at("buffers-after-step") == buffers.of(Mark::not_promised));
+  CHECK(column.unseen == std::vector<std::string>{"never"});
+}
+
+TEST_CASE("what no profile explains is new") {
+  const HuntOptions o = hunt_of_updates(false);
+  const Column column = column_of("mine", o, hunt(o));
+  CHECK(column.has_new());
+  CHECK(column.divergences.front().id == "buffers-after-step-1");
+  CHECK(column.cells[law("buffers-after-step")].mark() == Mark::fresh);
+}
+
+TEST_CASE("equal hunts give equal pages, but for times") {
+  const auto page = [](int jobs) {
+    HuntOptions o = hunt_of_updates(true);
+    o.jobs = jobs;
+    Page p;
+    p.columns = {column_of("mine", o, hunt(o))};
+    p.columns[0].seconds = 1;
+    return page_json(p) + page_html(p) + page_markdown(p);
+  };
+  CHECK(page(1) == page(2));
+}
+
+TEST_CASE("every format says what each implementation does with each law") {
+  const Page page = example_page();
+  const std::string html = page_html(page);
+  CHECK(unbalanced(html).empty());
+  CHECK(contains(html, "new 40"));
+  CHECK(contains(html, "of 1,000"));
+  CHECK(contains(html, "not judged"));
+  CHECK(contains(html, "<a href=\"https://example.org/1\">"));
+  CHECK(contains(html, "<a href=\"scripts/one-slow.py\">"));
+  CHECK(contains(html, "ci/setup --frameworks missing"));
+  const std::string markdown = page_markdown(page);
+  CHECK(contains(markdown, "| outputs | **new 40 of 1,000** | not judged |"));
+  CHECK(contains(markdown, "| losses | not promised 10 of 1,000 | not judged |"));
+  CHECK(contains(markdown, "| survives | kept 1,000 | not judged |"));
+  const auto json = nlohmann::json::parse(page_json(page));
+  const auto& laws = json["subjects"][0]["laws"];
+  CHECK(laws["outputs"]["mark"] == "new");
+  CHECK(laws["outputs"]["known"] == 60);
+  CHECK(laws["input-gradients"]["mark"] == "not observed");
+  CHECK(json["subjects"][1]["problem"] == page.columns[1].problem);
+}
+
+TEST_CASE("a page loads nothing, and a law that no implementation shows has no row") {
+  const std::string html = page_html(example_page());
+  for (const char* loads : {"<script", "<link", "<img", "@import", "url(", "<iframe"}) {
+    CHECK_FALSE(contains(html, loads));
+  }
+  CHECK_FALSE(contains(html, "law-cross-device"));
+  CHECK_FALSE(contains(html, "law-input-gradients"));
+}
+
+TEST_CASE("no text of a subject or a profile becomes markup") {
+  Page page = example_page();
+  const std::string hostile = "<script>alert(1)</script>\"'&|`*_[x](y)\n# no";
+  for (Column& c : page.columns) {
+    c.subject = hostile;
+    c.problem = hostile;
+    c.versions = {{hostile, hostile}};
+    c.why_not_judged = hostile;
+    c.not_judged = 1;
+    c.shortfalls = {hostile};
+    c.unseen = {hostile};
+    for (Divergence& d : c.divergences) {
+      d.id = d.why = hostile;
+      d.link = "javascript:alert(1)//" + hostile;
+      d.violation.place = d.violation.expected = d.violation.got = hostile;
+      d.replay = d.unshrunk = hostile;
+    }
+  }
+  page.changes = {{Change::Kind::broken, hostile, hostile}};
+  const std::string html = page_html(page);
+  CHECK(unbalanced(html).empty());
+  CHECK_FALSE(contains(html, "<script"));
+  CHECK_FALSE(contains(html, "href=\"javascript"));
+  CHECK(contains(html, "&lt;script&gt;"));
+  const std::string markdown = page_markdown(page);
+  CHECK_FALSE(contains(markdown, "\n# no"));
+  // In code and in the words of a case, markup is none.
+  CHECK(contains(markdown, "\\<script\\>"));
+  CHECK(contains(markdown, "\\|"));
+  CHECK(nlohmann::json::parse(page_json(page))["subjects"][0]["name"] == hostile);
+}
+
+}  // namespace rematch::conform

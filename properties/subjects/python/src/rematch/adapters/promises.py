@@ -1,0 +1,89 @@
+"""What no case can say: small functions whose checkpointed twin must do the same.
+
+A promise takes `checkpoint`, which turns a function into one that is checkpointed, and returns
+numbers. Called with a `checkpoint` that changes nothing it must return the same, and its docstring
+says what that means. Its source becomes the script that shows it broken.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rematch.adapters.source import ANNOTATION
+from rematch.protocol import Unsupported
+
+if TYPE_CHECKING:
+    from rematch.adapters.framework import Framework
+
+Promise = Callable[[Callable[..., Any]], Any]
+
+_ONE_OF = 8
+"""So many checkpointed runs try one promise, by the seeds of their cases."""
+
+_SCRIPT = """\
+{imports}
+import numpy as np
+
+
+{source}
+
+
+def outcome(wrap):
+    try:
+        return np.array({name}(wrap))
+    except Exception as error:
+        return f"{{type(error).__name__}}: {{error}}"
+
+
+plain, checkpointed = outcome(lambda function: function), outcome({checkpoint})
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+print("same" if np.array_equal(plain, checkpointed) else "DIFFERENT")
+"""
+
+
+def promise_for(framework: Framework, seed: int) -> Promise | None:
+    """The promise that the case of that seed tries."""
+    if not framework.promises or seed % _ONE_OF:
+        return None
+    return framework.promises[seed // _ONE_OF % len(framework.promises)]
+
+
+def broken(framework: Framework, promise: Promise) -> str:
+    """What became of it, "" if it was kept."""
+    checkpoint = eval(framework.checkpoint_function, framework.names)
+    plain, got = _outcome(promise, lambda function: function), _outcome(promise, checkpoint)
+    if np.array_equal(plain, got):
+        return ""
+    sentence = " ".join(inspect.cleandoc(promise.__doc__ or "").split())
+    return f"{sentence} Not so ({promise.__name__}): {_text(got)}, plain {_text(plain)}"
+
+
+def script_of(framework: Framework, finding: str) -> str:
+    """The script for a finding that quotes broken(). Raises Unsupported for any other."""
+    for promise in framework.promises:
+        if f"({promise.__name__})" in finding:
+            text = _SCRIPT.format(
+                imports=framework.imports,
+                source=ANNOTATION.sub("", inspect.getsource(promise).rstrip()),
+                name=promise.__name__,
+                checkpoint=framework.checkpoint_function,
+            )
+            comment = "".join(f"# {line}".rstrip() + "\n" for line in finding.splitlines())
+            return f"{comment}# {framework.name}; run: python this_file.py\n{text}"
+    raise Unsupported("the finding names no promise that the adapter knows")
+
+
+def _outcome(promise: Promise, checkpoint: Callable[..., Any]) -> Any:
+    try:
+        return np.array(promise(checkpoint))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _text(outcome: Any) -> str:
+    return outcome if isinstance(outcome, str) else str(outcome.tolist())
