@@ -14,6 +14,7 @@ ADAPTERS = {
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
     "transformers": "rematch.adapters.transformers",
+    "autograd": "rematch.adapters.autograd_",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

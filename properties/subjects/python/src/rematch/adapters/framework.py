@@ -172,11 +172,11 @@ class Framework(Subject):
         names, extras = run.names, self.extras
 
         def objective(x: Any, *parameters: Any) -> Any:
-            taken = parameters
+            taken = [parameters[i] for i in run.used]
             if self.closes_over_parameters:
                 names.update(zip(run.parameter_names, parameters, strict=True))
-                taken = ()
-            outputs = model(x, *[names[e] for e in extras], *[taken[i] for i in run.used])
+                taken = []
+            outputs = model(x, *[names[e] for e in extras], *taken)
             return loss_of(outputs[0], rows), outputs
 
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
