@@ -56,12 +56,12 @@ def stream_state(stream: int) -> int:
     return zlib.crc32(str(state[0]).split(maxsplit=4)[4].encode())
 
 
-def from_stream(stream: int, draw: Callable[[], Any]) -> Any:
+def from_stream(stream: int, draw: Any) -> Any:
     with get_rng_state_tracker().rng_state(str(stream)):
         return draw()
 
 
-def clear(tensors: Sequence[Any], prior: bool) -> None:
+def clear(tensors: Any, prior: bool) -> None:
     for t in tensors:
         for part in t if isinstance(t, list) else [t]:
             part.grad = paddle.ones_like(part) if prior else None
@@ -93,7 +93,7 @@ def set_mode(m: Any, train: bool) -> None:
     m.train() if train else m.eval()
 
 
-def twice(x: Any, y: Any) -> tuple[Any, Any]:
+def twice(x: Any, y: Any) -> Any:
     """Where both are one, what comes back to them is added up here in every run, and not here or
     at the border of a segment."""
     return (x, y) if x is not y else (x.clone(),) * 2
