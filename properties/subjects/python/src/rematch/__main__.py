@@ -11,12 +11,17 @@ from rematch.protocol import Subject, serve
 ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "mlx": "rematch.adapters.mlx",
-    "paddle": "rematch.adapters.paddle_",
+    "tensorflow": "rematch.adapters.tensorflow_",
+    "keras": "rematch.adapters.keras_start",
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
     "transformers": "rematch.adapters.transformers",
     "megatron": "rematch.adapters.megatron",
     "transformer_engine": "rematch.adapters.transformer_engine",
+    "jax": "rematch.adapters.jax_",
+    "nnx": "rematch.adapters.nnx",
+    "equinox": "rematch.adapters.equinox_",
+    "paddle": "rematch.adapters.paddle_",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
 that follow the name."""

@@ -87,6 +87,8 @@ class Framework(Subject):
     Their source becomes part of scripts, so they use nothing but `imports` and one another, each
     those above it.
     """
+    differentiator: str = "differentiate"
+    """Of the helpers, the one that scripts call in its place."""
     kinds: Mapping[str, Template] = {}
     """How the framework computes each kind of layer."""
     losses: Mapping[str, str] = {}
@@ -103,8 +105,8 @@ class Framework(Subject):
     """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
     """Functions use parameters as names around them; otherwise they are arguments."""
-    closures: bool = False
-    """Segments are functions within the model, and use its parameters without being given them."""
+    by_keyword: bool = False
+    """Segments are called with keyword arguments."""
     extras: Sequence[str] = ()
     """Further arguments of each function, which keep their names (a key, say)."""
     bind: str = "{m}"
@@ -120,6 +122,15 @@ class Framework(Subject):
     enter_line: str = "enter({layer})"
     made_line: str = ""
     """Behind each layer; `{outputs}` are the names of what it returned."""
+    drew_line: str = "drew({layer}, {x}, {y})"
+    """Behind a layer that draws; of its operand and its output."""
+    nested_functions: bool = False
+    """Functions stand within one another, and use parameters as names around them."""
+    modules_are_arguments: bool = False
+    """Functions take modules, as `m3`, in the place of their parameters."""
+    state: str = ""
+    """The name of a mapping of layers to their `m.state`, which functions take and return, as does
+    the call of a module: it returns its output and the new mapping."""
     sees_draws: bool = False
     """Whether an output can be looked at where it is made; draws are then part of the record."""
 
@@ -146,6 +157,7 @@ class Framework(Subject):
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
         """The expression that runs a function of the source, checkpointed."""
+        arguments = [f"{a}={a}" for a in arguments] if self.by_keyword else arguments
         return self.checkpoint.format(
             function=function,
             arguments=", ".join(arguments),
@@ -202,20 +214,25 @@ class Framework(Subject):
         """For subjects that observe "rng_state"."""
         raise NotImplementedError
 
+    def given(self, run: Run, x: np.ndarray) -> list[Any]:
+        """The values of `run.arguments`."""
+        return [self.array(x), *run.parameters]
+
     def differentiate(
-        self, run: Run, objective: Callable[..., Any], arguments: list[Any], trained: list[int]
+        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
     ) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-        """The helper of that name; overridden by what compiles first, which `run.key` names."""
+        """The helper of that name; overridden by what compiles first, which `run.key` names: what
+        a compiled step may not remember is in `objective.args`, beside `arguments`."""
         return self.names["differentiate"](objective, arguments, trained)
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         """Runs a forward and, as most frameworks know no difference, its backward."""
-        given, trained = [self.array(x), *run.parameters], run.trained
+        given, trained = self.given(run, x), run.trained
         extras = [run.names[e] for e in self.extras]
         objective = partial(run.objective, self.array(target), extras)
         loss, outputs, gradients = self.differentiate(run, objective, given, trained)
         found = dict(zip(trained, gradients, strict=True))
-        every = [found.get(i) for i in range(len(given))]
+        every = [found.get(i) for i in range(len(run.parameters) + 1)]
         return Pending(place, outputs, loss, None, every)
 
     def backward(self, run: Run, pending: Pending) -> Any:
@@ -280,7 +297,7 @@ class Run:
             if f"m{info.layer}" not in self.modules:
                 self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
         self.parameter_names = parameter_names(case, model)
-        self.used = list(dict.fromkeys(p for used in model.layer_parameters for p in used))
+        self.arguments, self._signature = source.arguments(), source.signature()
         self.values: list[list[np.ndarray]] = []
         for info, array in zip(model.parameters, arrays.parameters, strict=True):
             own = self.modules.get(f"m{info.layer}")
@@ -296,7 +313,9 @@ class Run:
     @property
     def key(self) -> str:
         """The same in all runs that may share what was compiled."""
-        return self.source
+        case = self.request.case
+        modes = case.protocol.train, [layer.eval for layer in case.layers]
+        return repr((self.source, case.protocol.loss, self.trained, modes))
 
     def go(self) -> None:
         """Runs all steps. Whatever the framework raises comes through."""
@@ -331,14 +350,18 @@ class Run:
         trained = [0] if request.case.protocol.input_requires_grad else []
         return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
 
-    def objective(self, target: Any, extras: Sequence[Any], x: Any, *parameters: Any) -> Any:
+    def objective(self, target: Any, extras: Sequence[Any], *arguments: Any) -> Any:
         """The loss of a forward, and its outputs."""
-        taken = [parameters[i] for i in self.used]
-        if self.framework.closes_over_parameters:
-            self.names.update(zip(self.parameter_names, parameters, strict=True))
-            taken = []
-        outputs = self.model(x, *extras, *taken)
+        outputs = self.call(extras, *arguments)
         return self.loss(outputs[0], target), outputs
+
+    def call(self, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The model's outputs."""
+        values = dict(zip(self.framework.extras, extras, strict=True))
+        values.update(zip(self.arguments, arguments, strict=True))
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, arguments[1:], strict=True))
+        return self.model(*(values[name] for name in self._signature))
 
     def loss(self, output: Any, target: Any) -> Any:
         """The loss of the model's first output."""
@@ -428,8 +451,8 @@ class Run:
             y = self.framework.numpy(output)
             spec = self.request.case.layers[layer]
             # What was added is known up to rounding, which the operand decides.
-            is_mask = spec.kind == "dropout"
-            drawn = y != 0 if is_mask else np.round(y - self.framework.numpy(operand), 3) + 0
+            noise = np.round(y - self.framework.numpy(operand), 3) + 0
+            drawn = y != 0 if spec.kind == "dropout" else noise
             more = {"execution": execution, "stream": spec.stream, **where}
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
         place.draws.clear()
@@ -445,13 +468,10 @@ class Run:
     def _reevaluate(self, step: int) -> None:
         x = self.request.arrays.reevaluation
         assert x is not None, "reevaluate without an input for it"
-        model = self._function(self._evaluated.text(), "model")
+        self.model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
-        given = (
-            [] if self.framework.closes_over_parameters else [self.parameters[i] for i in self.used]
-        )
         extras = [self.names[e] for e in self.framework.extras]
-        output = model(self.framework.array(x), *extras, *given)[0]
+        output = self.call(extras, *self.framework.given(self, x))[0]
         self.record.observe("reevaluation", self.framework.numpy(output), step=step)
 
     def _state(self, layer: int, role: str) -> np.ndarray:

@@ -195,5 +195,5 @@ def subject(arguments: list[str]) -> Framework:
     )
     words = parser.parse_args(arguments)
     mlx = Mlx()
-    mlx.closures = words.closure
+    mlx.nested_functions = words.closure
     return mlx

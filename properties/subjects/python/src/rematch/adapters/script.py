@@ -234,9 +234,7 @@ class _Script:
             *(f"    {line}" for line in framework.script_lines(self._request)),
             "",
         ]
-        used = list(dict.fromkeys(p for layer in model.layer_parameters for p in layer))
-        names = ["x", *self._names]
-        taken = ["x", *framework.extras, *(self._names[i] for i in used)]
+        names, taken = self._plain.arguments(), self._plain.signature()
         if framework.closes_over_parameters:
             names, taken = ["x", "*_"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
@@ -251,7 +249,8 @@ class _Script:
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
         backwards = self._request.case.protocol.backwards
         more = f", {backwards}" if backwards > 1 else ""
-        call = f"differentiate(objective, [{', '.join(['x', *self._names])}], {trained}{more})"
+        arguments = ", ".join(self._plain.arguments())
+        call = f"{framework.differentiator}(objective, [{arguments}], {trained}{more})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
         lines += self._results(trained)
         return "\n".join(lines) + "\n"
@@ -259,6 +258,9 @@ class _Script:
     def _results(self, trained: list[int]) -> list[str]:
         framework = self._framework
         lines = ['    results = {"loss": loss}']
+        if framework.state and self._modules:
+            lines.append(f"    *outputs, {framework.state} = outputs")
+            lines += [f"    {m}.state = {framework.state}[{m[1:]}]" for m in self._modules]
         lines.append('    results |= {f"output {i}": y for i, y in enumerate(outputs)}')
         for at, argument in enumerate(trained):
             name = ["x", *self._names][argument]

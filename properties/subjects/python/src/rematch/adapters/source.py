@@ -34,8 +34,8 @@ class Module:
     """A layer of the framework's library.
 
     `shapes` and `traits` are those of its declaration (PROTOCOL.md): "N C -> N 2C", "parameters,
-    draws". `make` is an expression of the letters, `call` one of the module `m` and its operand
-    `x`.
+    draws". `make` is an expression of the letters, `call` one of the module `m`, its operand `x`
+    and its number in the model, `LAYER`.
     """
 
     name: str
@@ -109,8 +109,12 @@ class Source:
 
     def __post_init__(self) -> None:
         self._names = parameter_names(self.case, self.model)
-        self._functions: list[str] = []
+        if self.framework.modules_are_arguments:
+            self._names = [re.sub("^w(?=[0-9])", "m", name) for name in self._names]
+        self._functions: list[list[str]] = []
+        self._segments: set[str] = set()
         self._operands = dict(self.model.custom_operands)
+        self._state = self.framework.state if self._operands else ""
 
     def text(self) -> str:
         """The functions, the model's last: `model(x, ...)` takes the input and, unless the
@@ -122,14 +126,26 @@ class Source:
         layers = len(self.case.layers)
         whole = self._whole_call() if self.checkpointed else ""
         lines = [whole] if whole else self._range(0, layers, segments)
-        given = ["x", *self.framework.extras, *self._taken(range(layers))]
-        if self.framework.closures:
-            inner = "\n".join(self._functions).splitlines()
-            self._functions.clear()
-            lines = [*inner, *lines]
+        given = self.signature()
         outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
-        self._define(self.name, given, lines, f"({outputs.rstrip()})")
-        return "\n\n".join(self._functions) + "\n"
+        if self._state:
+            made = ", ".join(f"{m[1:]}: {m}.state" for m in self.modules())
+            lines.insert(0, f"{self._state} = {{{made}}}")
+            outputs += self._state
+        self._functions.append(self._define(self.name, given, lines, f"({outputs.rstrip()})"))
+        return "\n\n\n".join("\n".join(lines) for lines in self._functions) + "\n"
+
+    def signature(self) -> list[str]:
+        """The names of what the model takes."""
+        return ["x", *self.framework.extras, *self._taken(range(len(self.case.layers)))]
+
+    def arguments(self) -> list[str]:
+        """The names of what a loss is a function of: the input, all parameters and, where modules
+        are arguments, what else may change."""
+        names = ["x", *self._names]
+        if self.framework.modules_are_arguments:
+            names += [*self.modules(), *self.framework.extras]
+        return list(dict.fromkeys(names))
 
     def modules(self) -> dict[str, str]:
         """The names of the library's layers in the source, and the expressions that make them."""
@@ -147,7 +163,7 @@ class Source:
         call = self.framework.sequential_call(plan, names, self.case.seed)
         for index, name in enumerate(names) if call else ():
             given, made = name_of(live[index][0]), name_of(live[index + 1][0])
-            self._define(name, [given], self._layer(index), made)
+            self._functions.append(self._define(name, [given], self._layer(index), made))
         return f"{name_of(live[-1][0])} = {call}" if call else ""
 
     def _cut(self, layers: int) -> list[Segment]:
@@ -161,48 +177,64 @@ class Source:
             Segment(b, e, plan.choice) for b, e in zip(begins, ends, strict=True) if e <= stored
         ]
 
-    def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> None:
-        body = "".join(f"    {line}".rstrip() + "\n" for line in [*lines, f"return {returned}"])
-        self._functions.append(f"def {name}({', '.join(given)}):\n{body}")
+    def _define(
+        self, name: str, given: Iterable[str], lines: list[str], returned: str
+    ) -> list[str]:
+        """The lines of a function."""
+        body = [f"    {line}" for line in [*lines, f"return {returned}"]]
+        return [f"def {name}({', '.join(given)}):", *body]
 
     def _taken(self, layers: Iterable[int]) -> list[str]:
         """The parameters that a function of these layers takes, each once."""
         if self.framework.closes_over_parameters:
             return []
-        used = [p for layer in layers for p in self.model.layer_parameters[layer]]
-        return [self._names[p] for p in dict.fromkeys(used)]
+        used = []
+        for layer in layers:
+            used += [self._names[p] for p in self.model.layer_parameters[layer]]
+            if self.framework.modules_are_arguments and layer in self._operands:
+                used.append(f"m{layer}")
+        return list(dict.fromkeys(used))
 
     def _range(self, begin: int, end: int, segments: Sequence[Segment]) -> list[str]:
         lines, layer = [], begin
         for segment in segments:
             for index in range(layer, segment.begin):
                 lines += self._layer(index)
-            lines.append(self._segment(segment))
+            lines += self._segment(segment)
             layer = segment.end
         for index in range(layer, end):
             lines += self._layer(index)
         return lines
 
-    def _segment(self, segment: Segment) -> str:
-        """Defines the segment's function, and returns the line that calls it."""
+    def _segment(self, segment: Segment) -> list[str]:
+        """Defines the segment's function, and returns the lines that call it."""
         begin, end = segment.begin, segment.end
         inside = self._range(begin, end, segment.nested)
         name = f"{self._prefix()}segment_{begin}_{end}"
-        while any(f.startswith(f"def {name}(") for f in self._functions):
+        while name in self._segments:
             name += "_"  # What is nested may be as long as what it is nested in.
-        live = dict.fromkeys(name_of(v) for v in self.model.live[begin])
-        given = [*live]
-        if not self.framework.closures:
+        self._segments.add(name)
+        live = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
+        given = list(live)
+        if not self.framework.nested_functions:
             given += [*self.framework.extras, *self._taken(range(begin, end))]
         # What is handed on comes first: where it comes back in a backward, too.
-        out = sorted(
+        made = sorted(
             dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live
         )
         handed_on = self.framework.handed_on(segment)
-        returned = [handed_on.format(x=n) if n in live else n for n in out]
-        self._define(name, given, inside, ", ".join(returned))
+        returned = [handed_on.format(x=n) if n in live else n for n in made]
+        if self._state:
+            given.append(self._state)
+            returned.append(self._state)
+            made.append(self._state)
+        definition = self._define(name, given, inside, ", ".join(returned))
         call = self.framework.checkpoint_call(name, given, segment.choice)
-        return f"{', '.join(out)} = {call}"
+        call = f"{', '.join(made)} = {call}"
+        if self.framework.nested_functions:
+            return [*definition, call]
+        self._functions.append(definition)
+        return [call]
 
     def _prefix(self) -> str:
         return "" if self.name == "model" else f"{self.name}_"
@@ -219,12 +251,16 @@ class Source:
         live = self.model.live[index]
         operands = [name_of(live[0]), *(name_of(v) for v in layer.operands)]
         outputs = [name_of((index, i)) for i in range(OUTPUTS.get(layer.kind, 1))]
+        if self._state and layer.kind == "custom":
+            outputs.append(self._state)
         expression = self._expression(index, layer, operands)
         lines = [f"{', '.join(outputs)} = {expression}"]
         if self.observed:
-            lines.insert(0, self.framework.enter_line.format(layer=index))
+            if self.framework.enter_line:
+                lines.insert(0, self.framework.enter_line.format(layer=index))
             if self.framework.sees_draws and draws(layer, self.train):
-                lines.append(f"drew({index}, {operands[0]}, {outputs[0]})")
+                names = {"layer": index, "x": operands[0], "y": outputs[0]}
+                lines.append(self.framework.drew_line.format_map(names))
             if self.framework.made_line:
                 names = ", ".join(outputs)
                 lines.append(self.framework.made_line.format(layer=index, outputs=names))
@@ -238,8 +274,8 @@ class Source:
         if layer.kind == "custom":
             weights = next(iter(names.values()), "[]")
             module = self.framework.bind.format(m=f"m{index}", w=weights)
-            words = {"m": module, "x": operands[0]}
-            return re.sub(r"\b[mx]\b", lambda w: words[w[0]], self._module(index).call)
+            words = {"m": module, "x": operands[0], "LAYER": str(index)}
+            return re.sub(r"\b(m|x|LAYER)\b", lambda w: words[w[0]], self._module(index).call)
         template = self.framework.kinds[layer.kind]
         text = template if isinstance(template, str) else template(layer, self.train)
         protocol = self.case.protocol
