@@ -100,7 +100,8 @@ MODULES = modules_of(
     alpha_dropout | N C -> N C | draws | nn.AlphaDropout(0.5)
     feature_alpha_dropout | N C H W -> N C H W | draws | nn.FeatureAlphaDropout(0.5)
     rrelu | N C -> N C | draws | nn.RReLU()
-    gumbel_softmax | N C -> N C | draws | nn.Identity() | F.gumbel_softmax(m(x))
+    gumbel_softmax | N C -> N C | draws | nn.Identity()
+        | (F.gumbel_softmax(m(x)) if m.training else F.softmax(m(x)))
     maxout | N 2C -> N C |  | nn.Identity() | F.maxout(m(x)[:, :, None, None], 2).flatten(1)
     lstm | N C -> N C | parameters | nn.LSTM(C, C) | m(x[:, None])[0][:, 0]
     gru | N C -> N C | parameters | nn.GRU(C, C) | m(x[None])[0][0]
