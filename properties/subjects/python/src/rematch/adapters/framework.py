@@ -468,7 +468,7 @@ class Run:
     def _reevaluate(self, step: int) -> None:
         x = self.request.arrays.reevaluation
         assert x is not None, "reevaluate without an input for it"
-        model = self._function(self._evaluated.text(), "model")
+        self.model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
         extras = [self.names[e] for e in self.framework.extras]
         output = self.call(extras, *self.framework.given(self, x))[0]
