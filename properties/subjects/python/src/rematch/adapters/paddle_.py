@@ -20,6 +20,7 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
+from rematch.adapters.paddle_promises import PROMISES, RETAINED
 from rematch.adapters.source import modules_of
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Layer, Segment, Sequential
@@ -236,6 +237,12 @@ class Paddle(Tape):
     def __init__(self, variant: str = "") -> None:
         other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
         self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
+        reentrant = variant != "non_reentrant"
+        self.promises = [p for p in PROMISES if not (reentrant and p in RETAINED)]
+        self.checkpoint_function = (
+            "lambda function: lambda *tensors, **named: "
+            f"recompute(function, *tensors, use_reentrant={reentrant}, **named)"
+        )
         if other:
             self.features = self.features - {other, "mixed_variants"}
         paddle.set_device("cpu")

@@ -1,0 +1,71 @@
+"""TensorFlow's tf.recompute_grad() under Hypothesis, with layers of Keras:
+hypothesis_tensorflow.py --help"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from gradients import SAFE, Case, Layer, Meeting, Peer, main  # noqa: E402
+
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+nn = tf.keras.layers
+
+
+def make(layer: Layer) -> tf.keras.layers.Layer:
+    return {
+        "linear": lambda: nn.Dense(layer.outputs),
+        "conv": lambda: nn.Conv2D(layer.outputs, 3, padding="same"),
+        "relu": nn.ReLU,
+        "gelu": lambda: nn.Activation("gelu"),
+        "tanh": lambda: nn.Activation("tanh"),
+        "layer_norm": nn.LayerNormalization,
+        "pool": lambda: nn.MaxPool2D(2),
+        "flatten": nn.Flatten,
+        "dropout": lambda: nn.Dropout(0.25),
+        "tf_dropout": lambda: nn.Lambda(lambda x: tf.nn.dropout(x, 0.25)),
+        "batch_norm": nn.BatchNormalization,
+    }[layer.kind]()
+
+
+def run(case: Case, checkpointed: bool) -> list[np.ndarray]:
+    tf.keras.utils.set_random_seed(case.seed)
+    layers = [make(layer) for layer in case.layers]
+    value = case.input()
+    if value.ndim == 4:
+        value = value.transpose(0, 2, 3, 1)
+    x = leaf = tf.constant(value)
+    # Layers of Keras make their weights in their first call.
+    for layer in layers:
+        x = layer(x, training=False)
+    variables = [v for layer in layers for v in layer.trainable_variables]
+    with tf.GradientTape() as tape:
+        tape.watch(leaf)
+        x = leaf
+        for begin, end in case.segments:
+
+            def segment(x, layers=layers[begin:end]):
+                for layer in layers:
+                    x = layer(x, training=True)
+                return x
+
+            x = tf.recompute_grad(segment)(x) if checkpointed else segment(x)
+        loss = tf.reduce_sum(x**2)
+    gradients = tape.gradient(loss, [leaf, *variables])
+    return [t.numpy() for t in (loss, *gradients) if t is not None]
+
+
+main(
+    Peer(
+        {"tensorflow": tf.__version__, "keras": tf.keras.__version__},
+        run,
+        [*SAFE, "dropout", "batch_norm"],
+        {},
+        {
+            "drawn-again": Meeting(["dropout"]),
+            "statistics-twice": Meeting(["batch_norm"]),
+        },
+    )
+)
