@@ -182,8 +182,8 @@ MODULES = modules_of(
         | m(x[None])[0][0]
     attention | N 2C -> N 2C | parameters, draws | nn.MultiHeadAttention(2 * C, 2, dropout=0.5)
         | m(x[None])[0]
-    transformer_layer | N 2C -> N 2C | parameters, draws | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25)
-        | m(x[None])[0]
+    transformer_layer | N 2C -> N 2C | parameters, draws
+        | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25) | m(x[None])[0]
     transformer_in_place | N C -> N C | parameters, draws | nn.Linear(C, C)
         | F.dropout(F.relu_(m(x)), 0.5, training=m.training)
     fused_dropout_add | N C -> N C | draws | inn.FusedDropoutAdd(0.5) | m(x, x * 0.5)
