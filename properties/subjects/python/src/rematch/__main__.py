@@ -11,6 +11,8 @@ from rematch.protocol import Subject, serve
 ADAPTERS = {
     "pytorch": "rematch.pytorch.start",
     "mlx": "rematch.adapters.mlx",
+    "tensorflow": "rematch.adapters.tensorflow_",
+    "keras": "rematch.adapters.keras_start",
     "fairscale": "rematch.adapters.fairscale",
     "deepspeed": "rematch.adapters.deepspeed",
     "transformers": "rematch.adapters.transformers",

@@ -13,7 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.adapters.jax_layers import HELPERS, IMPORTS, MODULES, REFERENCES, Steps, kinds
+from rematch.adapters.jax_layers import (
+    HELPERS,
+    IMPORTS,
+    MODULES,
+    REFERENCES,
+    SAME_ROUNDING,
+    Steps,
+    kinds,
+)
 from rematch.case import Choice
 
 POLICIES = (
@@ -79,11 +87,11 @@ class Jax(Framework):
     ) -> None:
         chosen = {"jit": jit, "nested": nested, "policies": policies, "scan": scan}
         self.name = " ".join([f"jax {jax.__version__}", *(n for n, c in chosen.items() if c)])
-        self.imports = f"{IMPORTS}\n" + (
-            "compiled = jax.jit" if jit else f"compiled = lambda step: step"
-        )
+        step = "jax.jit" if jit else "lambda step: step"
+        self.imports = f"{'' if jit else SAME_ROUNDING}{IMPORTS}\ncompiled = {step}"
         self.features = COMMON | {"float64"}
         if jit:
+            self.rounds = "differently"
             self.cases_per_shape = 128
             self.modules = MODULES
             self.sees_draws = not policies

@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, Steps, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.source import Module
 
 
@@ -78,7 +78,8 @@ MODULES = (
     Module(
         "sequential",
         _ROWS,
-        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), nnx.Dropout(0.5, {_RNGS}))",
+        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), "
+        f"nnx.Dropout(0.5, {_RNGS}))",
         "parameters, draws elsewhere, state",
     ),
 )
@@ -88,7 +89,7 @@ class Nnx(Framework):
     """`plain_checkpoint`: by `jax.checkpoint()`, which takes modules as well."""
 
     versions = {"flax": version("flax"), "jax": jax.__version__, "numpy": np.__version__}
-    imports = f"{IMPORTS}\nfrom flax import nnx"
+    imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
     losses = {

@@ -20,6 +20,7 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
+from rematch.adapters.paddle_promises import PROMISES, RETAINED
 from rematch.adapters.source import modules_of
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Layer, Segment, Sequential
@@ -181,8 +182,8 @@ MODULES = modules_of(
         | m(x[None])[0][0]
     attention | N 2C -> N 2C | parameters, draws | nn.MultiHeadAttention(2 * C, 2, dropout=0.5)
         | m(x[None])[0]
-    transformer_layer | N 2C -> N 2C | parameters, draws | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25)
-        | m(x[None])[0]
+    transformer_layer | N 2C -> N 2C | parameters, draws
+        | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25) | m(x[None])[0]
     transformer_in_place | N C -> N C | parameters, draws | nn.Linear(C, C)
         | F.dropout(F.relu_(m(x)), 0.5, training=m.training)
     fused_dropout_add | N C -> N C | draws | inn.FusedDropoutAdd(0.5) | m(x, x * 0.5)
@@ -236,6 +237,12 @@ class Paddle(Tape):
     def __init__(self, variant: str = "") -> None:
         other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
         self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
+        reentrant = variant != "non_reentrant"
+        self.promises = [p for p in PROMISES if not (reentrant and p in RETAINED)]
+        self.checkpoint_function = (
+            "lambda function: lambda *tensors, **named: "
+            f"recompute(function, *tensors, use_reentrant={reentrant}, **named)"
+        )
         if other:
             self.features = self.features - {other, "mixed_variants"}
         paddle.set_device("cpu")

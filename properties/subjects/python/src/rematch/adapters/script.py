@@ -249,7 +249,8 @@ class _Script:
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
         backwards = self._request.case.protocol.backwards
         more = f", {backwards}" if backwards > 1 else ""
-        call = f"differentiate(objective, [{', '.join(self._plain.arguments())}], {trained}{more})"
+        arguments = ", ".join(self._plain.arguments())
+        call = f"{framework.differentiator}(objective, [{arguments}], {trained}{more})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
         lines += self._results(trained)
         return "\n".join(lines) + "\n"

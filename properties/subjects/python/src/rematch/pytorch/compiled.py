@@ -16,8 +16,6 @@ from torch import Tensor
 from torch._dynamo.exc import InternalTorchDynamoError
 from torch._dynamo.exc import Unsupported as GraphBreak
 from torch._dynamo.utils import counters
-from torch._functorch.partitioners import default_partition
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch.fx.traceback import annotate, get_current_meta
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
@@ -45,16 +43,6 @@ UNSEEN = {"grad_flags", "injected_failures"}
 """What of a cheap look cannot be seen from outside of a compiled function."""
 
 
-class _SaveAll(CustomPartitionerFn):
-    """Nothing is recomputed."""
-
-    def __call__(self, graph: Any, inputs: Any, *, compiler: str = "", **options: Any) -> Any:
-        return default_partition(graph, inputs, **options)
-
-    def uuid(self) -> str:
-        return "saves all"
-
-
 @dataclass(frozen=True)
 class Compilation:
     """How models are compiled.
@@ -70,8 +58,8 @@ class Compilation:
 
     def compile(self, run: Callable[..., Values], checkpointed: bool) -> Callable[..., Values]:
         """`run` as one graph, whose first call compiles it. Further calls fail as that one did, and
-        look at nothing: whatever is compiled into it must be the same. The backward of a plain run
-        reads what the forward saved; by default, compiled functions recompute what is cheap.
+        look at nothing: whatever is compiled into it must be the same. `checkpointed` says whether
+        the budget applies.
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """
@@ -79,9 +67,7 @@ class Compilation:
         code, scope = run.__code__.replace(), run.__globals__
         own = FunctionType(code, scope, closure=run.__closure__)
         options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-        saves_all = not checkpointed and self.backend == "aot_eager"
-        backend = "aot_eager_default_partitioner" if saves_all else self.backend
-        compiled = torch.compile(own, backend=backend, fullgraph=True, options=options)
+        compiled = torch.compile(own, backend=self.backend, fullgraph=True, options=options)
         ended: list[Exception | None] = []
 
         def call(*tensors: Any) -> Values:
@@ -102,12 +88,8 @@ class Compilation:
     def _call_first(self, compiled: Callable[..., Values], checkpointed: bool, on: Any) -> Values:
         before = counters["stats"]["unique_graphs"]
         budget = self.budget if self.budget is not None and checkpointed else 1.0
-        partition = None if checkpointed else _SaveAll()
         try:
-            with (
-                functorch_config.patch(activation_memory_budget=budget),
-                inductor_config.patch(custom_partitioner_fn=partition),
-            ):
+            with functorch_config.patch(activation_memory_budget=budget):
                 outputs = compiled(*on)
         except GraphBreak as error:
             raise Unsupported(f"cannot be compiled: {str(error).splitlines()[0]}") from error

@@ -117,10 +117,11 @@ class TorchModel:
         case, model, arrays = self.request.case, self.request.model, self.request.arrays
         self.train = case.protocol.train
         self._custom = instances_of(self.request, self.custom)
-        self.parameters = [torch.from_numpy(a.copy()) for a in arrays.parameters]
+        # Not from_numpy(): kernels round by how memory is aligned, and this is PyTorch's.
+        self.parameters = [torch.tensor(a) for a in arrays.parameters]
         for parameter, info in zip(self.parameters, model.parameters, strict=True):
             parameter.requires_grad_(not info.frozen)
-        self.buffers = [torch.from_numpy(a.copy()) for a in arrays.buffers]
+        self.buffers = [torch.tensor(a) for a in arrays.buffers]
         self.generators = generators_of(case.layers, case.seed)
         self._parameters_of = [
             [

@@ -153,7 +153,7 @@ class Run:
         target = request.arrays.targets[at] if target is None else target
         place = {"step": step, "microbatch": microbatch}
         state = Forward(step, microbatch, [0] * len(request.case.layers))
-        state.input = torch.from_numpy(input.copy())
+        state.input = torch.tensor(input)
         state.input.requires_grad_(protocol.input_requires_grad)
         wanted = torch.from_numpy(target)
         wanted = wanted if wanted.is_floating_point() else wanted.long()

@@ -1,0 +1,48 @@
+"""Laws of the adapter of Keras, on each backend that is here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+from cases import run_of
+from conftest import observed
+from harness import Harness
+
+pytest.importorskip("keras", exc_type=ImportError)
+
+BACKENDS = [name for name in ("tensorflow", "torch") if find_spec(name)]
+SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
+CASE = {"format": 1, "seed": 7, "input": [2, 4], "plan": {"segments": [{"begin": 0, "end": 2}]}}
+CASE["plan"]["segments"][0].update(SEGMENT)  # type: ignore[index]
+
+
+@pytest.fixture(scope="module", params=[(b, m) for b in BACKENDS for m in (None, "full")])
+def keras(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    backend, scope = request.param
+    options = ["--scope", scope] if scope else []
+    with Harness(
+        sys.executable, "-m", "rematch", "keras", "--backend", backend, *options
+    ) as harness:
+        harness.hello()
+        yield harness
+
+
+def test_a_segment_has_the_same_gradients_checkpointed(keras: Harness) -> None:
+    given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
+    plain = keras.record(**run_of(given), checkpointed=False)
+    assert "error" not in plain, plain
+    checkpointed = keras.record(checkpointed=True)
+    assert {"output", "loss", "parameter_gradient"} <= {key[0] for key in observed(plain)}
+    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+
+
+def test_a_recomputation_is_seen_to_draw(keras: Harness) -> None:
+    layers = [{"kind": "dropout", "p": 0.5}, {"kind": "tanh"}]
+    given = {**CASE, "layers": layers, "protocol": {"input_requires_grad": True}}
+    plain = keras.record(**run_of(given), checkpointed=False)
+    checkpointed = keras.record(checkpointed=True)
+    assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
+    assert checkpointed["draws"][0] == plain["draws"][0]
