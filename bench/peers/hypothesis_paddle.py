@@ -39,10 +39,27 @@ def make(layer: Layer) -> nn.Layer:
         "dropout": lambda: nn.Dropout(0.25),
         "batch_norm": lambda: (nn.BatchNorm2D if layer.is_image else nn.BatchNorm1D)(i),
         "spectral_norm": lambda: nn.utils.spectral_norm(nn.Linear(i, i)),
-        "rrelu": nn.RReLU,
+        "identity": nn.Identity,
         "numpy_dropout": NumpyDropout,
         "own_dropout": OwnDropout,
     }[layer.kind]()
+
+
+def apply(case: Case, layers: list[nn.Layer], x: paddle.Tensor, checkpointed: bool):
+    segment, outputs, nested = (
+        nn.Sequential(*layers),
+        case.options["outputs"],
+        case.options["nested"],
+    )
+    options = {name: case.options[name] for name in ("use_reentrant", "preserve_rng_state")}
+
+    def function(x: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
+        within = checkpointed and nested
+        y = recompute(segment, x, use_reentrant=nested == "reentrant") if within else segment(x)
+        return (y,) * outputs if outputs > 1 else y
+
+    found = recompute(function, x, **options) if checkpointed else function(x)
+    return found[0] + 2 * found[1] if outputs > 1 else found
 
 
 def run(case: Case, checkpointed: bool) -> list[np.ndarray]:
@@ -52,12 +69,11 @@ def run(case: Case, checkpointed: bool) -> list[np.ndarray]:
     leaf = paddle.to_tensor(case.input(), stop_gradient=False)
     x = leaf
     for begin, end in case.segments:
-        segment = nn.Sequential(*layers[begin:end])
-        x = recompute(segment, x, **case.options) if checkpointed else segment(x)
+        x = apply(case, layers[begin:end], x, checkpointed)
     loss = x.square().sum()
     loss.backward()
     gradients = [leaf.grad] + [p.grad for layer in layers for p in layer.parameters()]
-    return [t.numpy() for t in (loss, *gradients) if t is not None]
+    return [np.zeros(0) if t is None else t.numpy() for t in (loss, *gradients)]
 
 
 main(
@@ -65,9 +81,24 @@ main(
         {"paddlepaddle": paddle.__version__},
         run,
         [*SAFE, "dropout", "batch_norm"],
-        {"use_reentrant": [True, False]},
         {
-            "running-statistics-twice": Meeting(["batch_norm"]),
+            "use_reentrant": [True, False],
+            "preserve_rng_state": [True],
+            "outputs": [1],
+            "nested": ["", "reentrant"],
+        },
+        {
+            "running-statistics-twice": Meeting(["batch_norm", "spectral_norm"]),
+            "other-generators": Meeting(["own_dropout"]),
+            "generators-not-preserved": Meeting(["numpy_dropout"], {"preserve_rng_state": [False]}),
+            "returns-its-input": Meeting(["identity"]),
+            "returns-one-tensor-twice": Meeting(options={"outputs": [2]}),
+            "nested-in-non-reentrant": Meeting(
+                options={"use_reentrant": [False], "nested": ["non_reentrant"]}
+            ),
+            "reentrant-in-non-reentrant": Meeting(
+                options={"use_reentrant": [False], "nested": ["reentrant"]}
+            ),
         },
     )
 )

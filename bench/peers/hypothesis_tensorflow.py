@@ -25,7 +25,6 @@ def make(layer: Layer) -> tf.keras.layers.Layer:
         "pool": lambda: nn.MaxPool2D(2),
         "flatten": nn.Flatten,
         "dropout": lambda: nn.Dropout(0.25),
-        "tf_dropout": lambda: nn.Lambda(lambda x: tf.nn.dropout(x, 0.25)),
         "batch_norm": nn.BatchNormalization,
     }[layer.kind]()
 
@@ -51,10 +50,13 @@ def run(case: Case, checkpointed: bool) -> list[np.ndarray]:
                     x = layer(x, training=True)
                 return x
 
-            x = tf.recompute_grad(segment)(x) if checkpointed else segment(x)
+            call = tf.recompute_grad(segment) if checkpointed else segment
+            if checkpointed and case.options["nested"]:
+                call = tf.recompute_grad(call)
+            x = call(x)
         loss = tf.reduce_sum(x**2)
     gradients = tape.gradient(loss, [leaf, *variables])
-    return [t.numpy() for t in (loss, *gradients) if t is not None]
+    return [np.zeros(0) if t is None else t.numpy() for t in (loss, *gradients)]
 
 
 main(
@@ -62,10 +64,11 @@ main(
         {"tensorflow": tf.__version__, "keras": tf.keras.__version__},
         run,
         [*SAFE, "dropout", "batch_norm"],
-        {},
+        {"nested": [False, True]},
         {
             "drawn-again": Meeting(["dropout"]),
             "statistics-twice": Meeting(["batch_norm"]),
+            "needless-recomputation": Meeting(options={"nested": [True]}),
         },
     )
 )
