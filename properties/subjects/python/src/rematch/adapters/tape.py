@@ -30,15 +30,15 @@ class Tape(Framework):
     made_line = "made({layer}, {outputs})"
     detach = "{x}.detach()"
     sees_draws = True
-    features = COMMON | set(
-        "reentrant mixed_variants frozen_first_block preserve_rng_off fresh_draws forwards_first "
-        "prior_gradients gradients_kept retain_graph injected_failure failure_in_segment".split()
-    )
-    observed = SEEN | set(
-        "absent_gradients grad_flags rng_state recomputed_values executions hooks "
-        "saved_tensors "
-        "injected_failures".split()
-    )
+    features = COMMON | {
+        *("reentrant", "mixed_variants", "frozen_first_block", "preserve_rng_off", "fresh_draws"),
+        *("forwards_first", "prior_gradients", "gradients_kept", "retain_graph"),
+        *("injected_failure", "failure_in_segment"),
+    }
+    observed = SEEN | {
+        *("absent_gradients", "grad_flags", "rng_state", "recomputed_values", "executions"),
+        *("hooks", "saved_tensors", "injected_failures"),
+    }
 
     def __init__(self) -> None:
         super().__init__()
