@@ -14,6 +14,17 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 nn = tf.keras.layers
 
 
+class Traced(nn.Dense):
+    """Compiled by the user, as a part that is called often."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__(units)
+        self.traced = tf.function(super().call)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.traced(x)
+
+
 def make(layer: Layer) -> tf.keras.layers.Layer:
     return {
         "linear": lambda: nn.Dense(layer.outputs),
@@ -25,6 +36,8 @@ def make(layer: Layer) -> tf.keras.layers.Layer:
         "pool": lambda: nn.MaxPool2D(2),
         "flatten": nn.Flatten,
         "dropout": lambda: nn.Dropout(0.25),
+        "spectral_norm": lambda: nn.SpectralNormalization(nn.Dense(layer.outputs)),
+        "traced": lambda: Traced(layer.outputs),
         "batch_norm": nn.BatchNormalization,
     }[layer.kind]()
 
@@ -68,6 +81,8 @@ main(
         {
             "drawn-again": Meeting(["dropout"]),
             "statistics-twice": Meeting(["batch_norm"]),
+            "state-read-after-it-moved": Meeting(["spectral_norm"]),
+            "variables-of-a-traced-function": Meeting(["traced"]),
             "needless-recomputation": Meeting(options={"nested": [True]}),
         },
     )
