@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
+from rematch.adapters.keras_promises import GRADIENT, PROMISES  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
+from rematch.protocol import Request  # noqa: E402
 
 
 class Network(keras.layers.Layer):
     """A layer that calls a function, in the place of an activation."""
 
-    def __init__(self, function: Any, name: Any = None):
-        super().__init__(name=name)
+    def __init__(self, function: Any):
+        super().__init__(name="segment")
         self.activation = function
 
     def call(self, *values: Any) -> Any:
@@ -30,7 +33,7 @@ class Network(keras.layers.Layer):
 
 def scoped(function: Any, **scope: Any) -> Any:
     with keras.RematScope(**scope):
-        return Network(function, name="segment")
+        return Network(function)
 
 
 def in_layer(objective: Any, arguments: Any) -> Any:
@@ -57,7 +60,8 @@ def of_tensorflow(objective: Any, arguments: Any, trained: Any) -> Any:
     import tensorflow as tf
 
     sources = value_of([arguments[i] for i in trained])
-    with tf.GradientTape() as tape:
+    # Without the variables of frozen layers.
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         loss, outputs = in_layer(objective, arguments)
     gradients = tape.gradient(loss, sources)
@@ -74,7 +78,8 @@ def of_torch(objective: Any, arguments: Any, trained: Any) -> Any:
         loss.backward()
     sources = value_of([arguments[i] for i in trained])
     found = [[p.grad for p in s] if isinstance(s, list) else s.grad for s in sources]
-    return loss, outputs, [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    gradients = [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    return loss.detach(), [y.detach() for y in outputs], gradients
 
 
 def parameters_of(m: Any) -> list[Any]:
@@ -232,6 +237,8 @@ SCOPES = {
 class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
     imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
+    promises = PROMISES
+    checkpoint_function = "keras.remat"
     helpers = (Network, scoped, in_layer, whole, value_of, parameters_of, state_of, set_mode)
     helpers += (built, Block, rows, attended, last)
     kinds = KINDS
@@ -282,6 +289,12 @@ class Keras(Framework):
 
     def seed(self, seed: int) -> str:
         return f"keras.utils.set_random_seed({seed}), seeds.state.assign([0, {seed}])"
+
+    def export(self, request: Request, finding: str) -> str:
+        shown = copy(self)
+        if "BrokenPromise" in finding:
+            shown.imports += "\nimport numpy as np\n\n" + GRADIENT
+        return Framework.export(shown, request, finding)
 
     def random_state(self) -> bytes:
         return self.numpy(self.names["seeds"].state).tobytes()

@@ -56,8 +56,8 @@ def promise_for(framework: Framework, seed: int) -> Promise | None:
 def broken(framework: Framework, promise: Promise) -> str:
     """What became of it, "" if it was kept."""
     checkpoint = eval(framework.checkpoint_function, framework.names)
-    plain = _outcome(promise, lambda function, **options: function)
-    got = _outcome(promise, checkpoint)
+    plain = _outcome(framework, promise, lambda function, **options: function)
+    got = _outcome(framework, promise, checkpoint)
     if np.array_equal(plain, got):
         return ""
     sentence = " ".join(inspect.cleandoc(promise.__doc__ or "").split())
@@ -79,11 +79,11 @@ def script_of(framework: Framework, finding: str) -> str:
     raise Unsupported("the finding names no promise that the adapter knows")
 
 
-def _outcome(promise: Promise, checkpoint: Callable[..., Any]) -> Any:
+def _outcome(framework: Framework, promise: Promise, checkpoint: Callable[..., Any]) -> Any:
     try:
         return np.array(promise(checkpoint))
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {framework.message(error)}"
 
 
 def _text(outcome: Any) -> str:

@@ -14,6 +14,7 @@ from tensorflow.python.eager import context  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
+from rematch.adapters.tensorflow_promises import PROMISES  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 
 
@@ -216,6 +217,8 @@ class TensorFlow(Framework):
     features = COMMON | {"retain_graph", "forwards_first"}
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
     whole_segments = True
+    promises = PROMISES
+    checkpoint_function = "tf.recompute_grad"
     checkpoint = "tf.recompute_grad({function})({arguments})"
     detach = "tf.stop_gradient({x})"
     sees_draws = True
