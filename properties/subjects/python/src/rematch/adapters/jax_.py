@@ -102,11 +102,11 @@ class Jax(Framework):
         self._steps = Steps()
         self._run: Run | None = None
         super().__init__()
-        self.names["drawn"] = self._drawn
+        self.names |= {"drawn": self._drawn, "np": np}
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
         """What segments have as options depends on where they begin."""
-        begin = int(function.split("_")[1])
+        begin = int(function.partition("segment_")[2].split("_")[0])
         options = ", prevent_cse=False" if self._scan or begin % 2 else ""
         if self._policies:
             policy = POLICIES[begin % len(POLICIES)]
@@ -120,7 +120,7 @@ class Jax(Framework):
         return jnp.asarray(a)
 
     def seed(self, seed: int) -> str:
-        return f"key = jax.random.key({seed})"
+        return f"key = jax.random.key({seed}); np.random.seed({seed})"
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         self._run = run

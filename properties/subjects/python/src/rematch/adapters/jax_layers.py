@@ -197,7 +197,7 @@ MODULES = (
     _rows("checkpointed", "jax.checkpoint(lambda x: jnp.tanh(x @ m[0]))(x)", "(C, C)"),
 )
 REFERENCES = (
-    _rows("host_dropout", "host_dropout(m, x)", traits="draws elsewhere"),
+    _rows("host_dropout", "host_dropout(m, x)", traits="draws"),
     Module(
         "running",
         "N C -> N C",

@@ -23,8 +23,8 @@ from rematch.protocol import Request  # noqa: E402
 class Network(keras.layers.Layer):
     """A layer that calls a function, in the place of an activation."""
 
-    def __init__(self, function: Any, name: Any = None):
-        super().__init__(name=name)
+    def __init__(self, function: Any):
+        super().__init__(name="segment")
         self.activation = function
 
     def call(self, *values: Any) -> Any:
@@ -33,7 +33,7 @@ class Network(keras.layers.Layer):
 
 def scoped(function: Any, **scope: Any) -> Any:
     with keras.RematScope(**scope):
-        return Network(function, name="segment")
+        return Network(function)
 
 
 def in_layer(objective: Any, arguments: Any) -> Any:
@@ -78,7 +78,8 @@ def of_torch(objective: Any, arguments: Any, trained: Any) -> Any:
         loss.backward()
     sources = value_of([arguments[i] for i in trained])
     found = [[p.grad for p in s] if isinstance(s, list) else s.grad for s in sources]
-    return loss, outputs, [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    gradients = [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    return loss.detach(), [y.detach() for y in outputs], gradients
 
 
 def parameters_of(m: Any) -> list[Any]:

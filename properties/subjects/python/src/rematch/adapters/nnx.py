@@ -56,7 +56,7 @@ MODULES = (
     Module("layer_norm", _ROWS, f"nnx.LayerNorm(C, {_RNGS})", "parameters"),
     Module("linear", _ROWS, f"nnx.Linear(C, C, {_RNGS})", "parameters"),
     Module("dropout", _ROWS, "nnx.Dropout(0.5)", "draws", "m(x, rngs=rngs)"),
-    Module("dropout_with_rngs", _ROWS, f"nnx.Dropout(0.5, {_RNGS})", "draws elsewhere, state"),
+    Module("dropout_with_rngs", _ROWS, f"nnx.Dropout(0.5, {_RNGS})", "state"),
     Module(
         "dropout_rows", _ROWS, "nnx.Dropout(0.5, broadcast_dims=(1,))", "draws", "m(x, rngs=rngs)"
     ),
@@ -80,7 +80,7 @@ MODULES = (
         _ROWS,
         f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), "
         f"nnx.Dropout(0.5, {_RNGS}))",
-        "parameters, draws elsewhere, state",
+        "parameters, state",
     ),
 )
 

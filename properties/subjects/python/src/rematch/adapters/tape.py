@@ -190,8 +190,9 @@ class TapeRun(Run):
             if all(g is None for g in found):
                 self.gradients[index] = None
                 continue
+            # A reentrant segment's unused output brings zeros, which change the sign of others.
             self.gradients[index] = [
-                np.full_like(value, np.nan) if g is None else self.framework.numpy(g)
+                np.full_like(value, np.nan) if g is None else self.framework.numpy(g) + 0
                 for g, value in zip(found, self.values[index], strict=True)
             ]
 
