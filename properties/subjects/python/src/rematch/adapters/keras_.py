@@ -13,6 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
+from rematch.adapters.keras_promises import PROMISES, gradients  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 
@@ -244,6 +245,9 @@ class Keras(Framework):
     features = COMMON
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
     checkpoint = "keras.remat({function})({arguments})"
+    promises = PROMISES
+    promise_helpers = (gradients,)
+    checkpoint_function = "keras.remat"
     nested_functions = True
     sees_draws = True
     script_array = "keras.ops.convert_to_tensor({array})"
@@ -262,6 +266,7 @@ class Keras(Framework):
             # not seen here.
             self.observed = self.observed - {"executions"}
         if scope:
+            self.promises = ()
             self.checkpoint = f"scoped({{function}}, {SCOPES[scope]})({{arguments}})"
         super().__init__()
         self.names["differentiate"] = of_backend

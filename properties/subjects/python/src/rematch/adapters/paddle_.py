@@ -20,6 +20,7 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
+from rematch.adapters.paddle_promises import PROMISES, non_reentrant, reentrant
 from rematch.adapters.source import modules_of
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Layer, Segment, Sequential
@@ -238,6 +239,8 @@ class Paddle(Tape):
         self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
         if other:
             self.features = self.features - {other, "mixed_variants"}
+            self.promises, self.checkpoint_function = PROMISES, variant
+            self.promise_helpers = (reentrant if variant == "reentrant" else non_reentrant,)
         paddle.set_device("cpu")
         # Every segment that needs no gradient is warned of.
         logger.setLevel("ERROR")

@@ -2,7 +2,8 @@
 
 A promise takes `checkpoint`, which turns a function into one that is checkpointed, and returns
 numbers. Called with a `checkpoint` that changes nothing it must return the same, and its docstring
-says what that means. Its source becomes the script that shows it broken.
+says what that means. What has no plain twin returns a pair: what is expected, and what came. Its
+source becomes the script that shows it broken.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ _SCRIPT = """\
 import numpy as np
 
 
-{source}
+{helpers}{source}
 
 
 def outcome(wrap):
     try:
-        return np.array({name}(wrap))
+        found = {name}(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{{type(error).__name__}}: {{error}}"
 
 
 plain, checkpointed = outcome(lambda function: function), outcome({checkpoint})
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
 print("plain        ", plain)
 print("checkpointed ", checkpointed)
 print("same" if np.array_equal(plain, checkpointed) else "DIFFERENT")
@@ -56,11 +59,16 @@ def promise_for(framework: Framework, seed: int) -> Promise | None:
 def broken(framework: Framework, promise: Promise) -> str:
     """What became of it, "" if it was kept."""
     checkpoint = eval(framework.checkpoint_function, framework.names)
-    plain, got = _outcome(promise, lambda function: function), _outcome(promise, checkpoint)
+    plain = _outcome(framework, promise, lambda function: function)
+    got = _outcome(framework, promise, checkpoint)
+    plain, got = map(np.array, got) if isinstance(got, tuple) else (plain, got)
     if np.array_equal(plain, got):
         return ""
     sentence = " ".join(inspect.cleandoc(promise.__doc__ or "").split())
-    return f"{sentence} Not so ({promise.__name__}): {_text(got)}, plain {_text(plain)}"
+    return (
+        f"{sentence} Not so ({promise.__name__}) with {framework.checkpoint_function}: "
+        f"{_text(got)}, plain {_text(plain)}"
+    )
 
 
 def script_of(framework: Framework, finding: str) -> str:
@@ -69,7 +77,8 @@ def script_of(framework: Framework, finding: str) -> str:
         if f"({promise.__name__})" in finding:
             text = _SCRIPT.format(
                 imports=framework.imports,
-                source=ANNOTATION.sub("", inspect.getsource(promise).rstrip()),
+                helpers="".join(f"{_source(h)}\n\n\n" for h in framework.promise_helpers),
+                source=_source(promise),
                 name=promise.__name__,
                 checkpoint=framework.checkpoint_function,
             )
@@ -78,12 +87,17 @@ def script_of(framework: Framework, finding: str) -> str:
     raise Unsupported("the finding names no promise that the adapter knows")
 
 
-def _outcome(promise: Promise, checkpoint: Callable[..., Any]) -> Any:
+def _outcome(framework: Framework, promise: Promise, checkpoint: Callable[..., Any]) -> Any:
     try:
-        return np.array(promise(checkpoint))
+        found = promise(checkpoint)
+        return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {framework.message(error)}"
+
+
+def _source(function: Callable[..., Any]) -> str:
+    return ANNOTATION.sub("", inspect.getsource(function).rstrip())
 
 
 def _text(outcome: Any) -> str:
-    return outcome if isinstance(outcome, str) else str(outcome.tolist())
+    return str(outcome.tolist() if isinstance(outcome, np.ndarray) else outcome)

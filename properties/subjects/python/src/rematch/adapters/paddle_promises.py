@@ -1,0 +1,561 @@
+"""What users of Paddle's `recompute()` rely on beside equal gradients of float tensors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn as nn
+from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
+from paddle.distributed.fleet.utils import recompute
+from paddle.incubate.distributed.fleet import recompute_sequential
+
+
+def reentrant(function: Callable[..., Any]) -> Any:
+    return lambda *given, **named: recompute(function, *given, use_reentrant=True, **named)
+
+
+def non_reentrant(function: Callable[..., Any]) -> Any:
+    return lambda *given, **named: recompute(function, *given, use_reentrant=False, **named)
+
+
+def keyword_only(checkpoint: Callable[..., Any]) -> Any:
+    """A parameter that takes keywords alone gets its gradient."""
+    x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
+
+    def scaled(x, *, w):
+        return x * w * w
+
+    return [g.item() for g in paddle.grad(checkpoint(scaled)(x, w=w), [x, w])]
+
+
+def any_keyword(checkpoint: Callable[..., Any]) -> Any:
+    """A function may take any keywords, as **options."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, **options: x * options["w"])(x, w=paddle.to_tensor([3.0])).backward()
+    return x.grad
+
+
+def any_arguments(checkpoint: Callable[..., Any]) -> Any:
+    """Keywords stay keywords where a function takes any arguments, as a wrapper does."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y = checkpoint(lambda x, *more, **options: x * options.get("w", 1.0) + len(more))(x, w=3.0)
+    y.backward()
+    return [y.item(), x.grad.item()]
+
+
+def defaults(checkpoint: Callable[..., Any]) -> Any:
+    """Keywords may come in any order, defaults may be left out."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)(
+        scale=3.0, x=x
+    ).backward()
+    return x.grad
+
+
+def list_of_tensors(checkpoint: Callable[..., Any]) -> Any:
+    """Tensors in a list get their gradients."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda pair: pair[0] * pair[1])([x * 1, x * x]).backward()
+    return x.grad
+
+
+def dictionary_of_tensors(checkpoint: Callable[..., Any]) -> Any:
+    """Tensors in a dictionary get their gradients."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, named: x * named["square"])(x, {"square": x * x}).backward()
+    return x.grad
+
+
+def mixed_tuple(checkpoint: Callable[..., Any]) -> Any:
+    """A tuple may have a tensor that trains and one, a mask for example, that does not."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda pair: pair[0] * pair[1])((x * x, paddle.ones([1]))).backward()
+    return x.grad
+
+
+def tuple_with_none(checkpoint: Callable[..., Any]) -> Any:
+    """A tuple may have a tensor and None, as the cache of an attention has."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, cache: x * cache[0])(x, (x * x, None)).backward()
+    return x.grad
+
+
+def empty_tuple(checkpoint: Callable[..., Any]) -> Any:
+    """A tuple may be empty."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, masks: x * x + len(masks))(x, ()).backward()
+    return x.grad
+
+
+def closed_over(checkpoint: Callable[..., Any]) -> Any:
+    """What a function closes over gets its gradient."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    square = x * x
+    checkpoint(lambda x: x * square)(x).backward()
+    return x.grad
+
+
+def closed_over_alone(checkpoint: Callable[..., Any]) -> Any:
+    """A frozen input is no reason not to train what the function closes over."""
+    w = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x: x * w * w)(paddle.ones([1])).backward()
+    return w.grad
+
+
+def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor given twice gets the sum of both gradients."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda a, b: a * b * b)(x, x).backward()
+    return x.grad
+
+
+def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return one tensor twice; both gradients count."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+
+    def twice(x):
+        y = x * x
+        return y, y
+
+    a, b = checkpoint(twice)(x)
+    (2 * a + 5 * b).backward()
+    return x.grad
+
+
+def input_handed_on(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return its input beside its result."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    a, b = checkpoint(lambda x: (x * x, x))(x * 1)
+    (2 * a + 5 * b).backward()
+    return x.grad
+
+
+def none_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return None beside a tensor, as attention without weights does."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y, none = checkpoint(lambda x: (x * x, None))(x)
+    y.backward()
+    return [x.grad.item(), none is None]
+
+
+def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return a dictionary of tensors."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x: {"y": x * x})(x)["y"].backward()
+    return x.grad
+
+
+def list_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A list that a function returns is a list."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    made = checkpoint(lambda x: [x * x, x * 3])(x)
+    (made[0] * made[1]).backward()
+    return [x.grad.item(), isinstance(made, list)]
+
+
+def integer_tensor(checkpoint: Callable[..., Any]) -> Any:
+    """A function may take integers, the tokens of an embedding for example."""
+    table = paddle.to_tensor([[1.0], [2.0], [3.0]], stop_gradient=False)
+    checkpoint(lambda table, tokens: table[tokens].sum())(
+        table, paddle.to_tensor([2, 0, 2])
+    ).backward()
+    return table.grad
+
+
+def other_arguments(checkpoint: Callable[..., Any]) -> Any:
+    """Arguments may be numbers, strings and None."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    power = checkpoint(lambda x, n, name, none: x**n if name == "power" and none is None else x)
+    power(x, 3, "power", None).backward()
+    return x.grad
+
+
+def detached_stays_detached(checkpoint: Callable[..., Any]) -> Any:
+    """A result that needs no gradient, a mask or detached, needs none outside."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    square, detached, sign = checkpoint(lambda x: (x * x, x.detach() * 1, x > 0))(x)
+    return [square.stop_gradient, detached.stop_gradient, sign.stop_gradient]
+
+
+def frozen_needs_no_gradient(checkpoint: Callable[..., Any]) -> Any:
+    """Where nothing requires a gradient, the result does not."""
+    return [checkpoint(lambda x: x * x)(paddle.ones([1])).stop_gradient]
+
+
+def no_grad(checkpoint: Callable[..., Any]) -> Any:
+    """Under paddle.no_grad() nothing is differentiated, nor run twice."""
+    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+    with paddle.no_grad():
+        y = checkpoint(lambda x: runs.append(1) or x * x)(x)
+    return [y.item(), y.stop_gradient, len(runs)]
+
+
+def no_grad_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A part of a function under paddle.no_grad() gets no gradient."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+
+    def half(x):
+        with paddle.no_grad():
+            constant = x * x
+        return constant * x
+
+    checkpoint(half)(x).backward()
+    return x.grad
+
+
+def auto_cast(checkpoint: Callable[..., Any]) -> Any:
+    """The recomputation runs under the auto_cast of the forward."""
+    x, seen = paddle.ones([2, 2]), []
+    x.stop_gradient = False
+
+    def product(x):
+        y = paddle.matmul(x, x)
+        seen.append(str(y.dtype))
+        return y
+
+    with paddle.amp.auto_cast(level="O1", dtype="bfloat16"):
+        y = checkpoint(product)(x)
+    y.sum().backward()
+    return [str(y.dtype), seen[-1]]
+
+
+def auto_cast_off(checkpoint: Callable[..., Any]) -> Any:
+    """An auto_cast that is in effect at the backward alone does not change the recomputation."""
+    x = paddle.to_tensor([[1.0 + 2**-12]], stop_gradient=False)
+    y = checkpoint(lambda x: paddle.matmul(x, x) * x)(x)
+    with paddle.amp.auto_cast(level="O1", dtype="bfloat16"):
+        y.sum().backward()
+    return x.grad
+
+
+def written_argument(checkpoint: Callable[..., Any]) -> Any:
+    """What a function writes to its argument it does not write twice."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+
+    def double(x):
+        x.scale_(2.0)
+        return x * x
+
+    y = x * 1
+    checkpoint(double)(y).backward()
+    return [x.grad.item(), y.item()]
+
+
+def changed_before_the_backward(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor that is written to before the backward is refused."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y = x * 1
+    made = checkpoint(lambda y: y * y * y)(y)
+    with paddle.no_grad():
+        y.scale_(10.0)
+    try:
+        made.backward()
+    except RuntimeError:
+        return [True]
+    return [False]
+
+
+def hook_on_input(checkpoint: Callable[..., Any]) -> Any:
+    """A hook on what a function is given runs once, and its result counts."""
+    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+    y = x * 1
+    y.register_hook(lambda g: runs.append(g.item()) or g * 10)
+    checkpoint(lambda y: y * y)(y).backward()
+    return [x.grad.item(), *runs]
+
+
+def hook_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A hook on a tensor within a function runs once, and its result counts."""
+    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+
+    def hooked(x):
+        y = x * x
+        y.register_hook(lambda g: runs.append(g.item()) or g * 10)
+        return y * 3
+
+    checkpoint(hooked)(x).backward()
+    return [x.grad.item(), *runs]
+
+
+def hook_of_forward(checkpoint: Callable[..., Any]) -> Any:
+    """A forward hook of a layer may change its output."""
+    layer = nn.Linear(1, 1, paddle.nn.initializer.Constant(3.0), False)
+    layer.register_forward_post_hook(lambda layer, inputs, output: output * output)
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(layer)(x).backward()
+    return [x.grad.item(), layer.weight.grad.item()]
+
+
+def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of a gradient is right."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y = checkpoint(lambda x: x * x * x)(x)
+    (first,) = paddle.grad(y, x, create_graph=True)
+    first.backward()
+    return [first.item(), x.grad.item()]
+
+
+def gradient_by_input_alone(checkpoint: Callable[..., Any]) -> Any:
+    """paddle.grad() by an input does not add to the gradients of parameters."""
+    x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
+    layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
+    (found,) = paddle.grad(checkpoint(layer)(x * w), x)
+    return [found.item(), layer.weight.grad is None]
+
+
+def gradient_by_parameter(checkpoint: Callable[..., Any]) -> Any:
+    """paddle.grad() by a parameter is its gradient."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
+    return paddle.grad(checkpoint(layer)(x), layer.weight)[0]
+
+
+def custom_layer(checkpoint: Callable[..., Any]) -> Any:
+    """A PyLayer within a function is differentiated by its own backward."""
+
+    class Tenfold(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 10 * ctx.saved_tensor()[0]
+
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x: Tenfold.apply(x * x))(x).backward()
+    return x.grad
+
+
+def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
+    """An error comes through as it is, and leaves nothing behind."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+
+    def fails(x):
+        raise KeyError("mine")
+
+    try:
+        checkpoint(fails)(x)
+    except KeyError as error:
+        said = str(error) == "'mine'"
+    return [said, paddle.is_grad_enabled(), (x * x).stop_gradient]
+
+
+def error_in_recomputation(checkpoint: Callable[..., Any]) -> Any:
+    """An error in a recomputation leaves the grad mode and the random state as they were."""
+    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+
+    def fails(x):
+        runs.append(1)
+        if len(runs) == 2:
+            raise ValueError("no memory, say")
+        return x * x * paddle.rand([1])
+
+    paddle.seed(3)
+    y = checkpoint(fails)(x)
+    try:
+        y.backward()
+    except Exception:
+        runs.append(1)
+    enabled, drawn = paddle.is_grad_enabled(), paddle.rand([1]).item()
+    paddle.set_grad_enabled(True)
+    return [enabled, drawn]
+
+
+def recomputation_of_drawn(checkpoint: Callable[..., Any]) -> Any:
+    """What NumPy, Python and Paddle draw in a recomputation is what they drew in the forward."""
+    x, seen = paddle.to_tensor([2.0], stop_gradient=False), []
+
+    def draw(x):
+        drawn = [np.random.rand(), random.random(), paddle.rand([1]).item()]
+        seen.append(drawn)
+        return x * x * sum(drawn)
+
+    paddle.seed(3), np.random.seed(3), random.seed(3)
+    checkpoint(draw)(x).backward()
+    after = [np.random.rand(), random.random(), paddle.rand([1]).item()]
+    return [seen[0] == seen[-1], *after]
+
+
+def tracked_stream(checkpoint: Callable[..., Any]) -> Any:
+    """Streams of the tracker, which parallel layers draw from, are restored."""
+    x, seen = paddle.to_tensor([2.0], stop_gradient=False), []
+    get_rng_state_tracker().reset()
+    get_rng_state_tracker().add("local", 5)
+
+    def draw(x):
+        with get_rng_state_tracker().rng_state("local"):
+            seen.append(paddle.rand([1]).item())
+        return x * x * seen[-1]
+
+    checkpoint(draw)(x).backward()
+    with get_rng_state_tracker().rng_state("local"):
+        after = paddle.rand([1]).item()
+    get_rng_state_tracker().reset()
+    return [seen[0] == seen[-1], after]
+
+
+def random_state_not_preserved(checkpoint: Callable[..., Any]) -> Any:
+    """With preserve_rng_state=False a function that draws nothing is the same."""
+    options = {} if checkpoint(len) is len else {"preserve_rng_state": False}
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x: x * x)(x, **options).backward()
+    return x.grad
+
+
+def nested(checkpoint: Callable[..., Any]) -> Any:
+    """A checkpointed function may call another."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    inner = checkpoint(lambda x: x * x * x)
+    checkpoint(lambda x: inner(x) * x)(x).backward()
+    return x.grad
+
+
+def backward_of_each_output(checkpoint: Callable[..., Any]) -> Any:
+    """A backward of one output, then one of the other, add up."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    a, b = checkpoint(lambda x: (x * x, x * x * x))(x)
+    (a + 0 * b).backward(retain_graph=True)
+    return x.grad
+
+
+def unused_output(checkpoint: Callable[..., Any]) -> Any:
+    """An output that nothing uses adds nothing, even where its gradient is no number."""
+    x = paddle.to_tensor([0.0], stop_gradient=False)
+    used, _ = checkpoint(lambda x: (x * 2, x.sqrt()))(x)
+    used.backward()
+    return x.grad
+
+
+def backward_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A function may differentiate within itself, for a gradient penalty for example."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+
+    def slope(x):
+        with paddle.enable_grad():
+            y = x.detach()
+            y.stop_gradient = False
+            (g,) = paddle.grad(y * y, y)
+        return g * x
+
+    checkpoint(slope)(x).backward()
+    return x.grad
+
+
+def bound_method(checkpoint: Callable[..., Any]) -> Any:
+    """A method of an object may be checkpointed."""
+    layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(layer.forward)(x).backward()
+    return [x.grad.item(), layer.weight.grad.item()]
+
+
+def accumulated(checkpoint: Callable[..., Any]) -> Any:
+    """Gradients of a parameter accumulate over backwards of two forwards."""
+    layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    for scale in (1.0, 10.0):
+        (checkpoint(lambda x: layer(layer(x)))(x) * scale).backward()
+    return [x.grad.item(), layer.weight.grad.item()]
+
+
+def given_a_parameter(checkpoint: Callable[..., Any]) -> Any:
+    """A function gets the parameters that it is given, and not copies of them."""
+    weight, same = paddle.create_parameter([1], "float32"), []
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, w: same.append(w.data_ptr() == weight.data_ptr()) or x * w)(
+        x, weight
+    ).backward()
+    return [all(same), weight.grad.item()]
+
+
+def sequential(checkpoint: Callable[..., Any]) -> Any:
+    """recompute_sequential() in two segments computes what the layers do."""
+    x = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
+    layers = [lambda x: x * x, lambda x: x - x.mean(), lambda x: x * x, lambda x: x + 1]
+    if checkpoint(len) is len:
+        for layer in layers:
+            x = layer(x)
+        return x
+    return recompute_sequential({"segments": 2}, layers, x)
+
+
+def drops(checkpoint: Callable[..., Any]) -> Any:
+    """What a function computes in between is not kept until the backward."""
+    x = paddle.ones([2**20])
+    x.stop_gradient = False
+
+    def allocated(function):
+        before = paddle.base.core.host_memory_stat_current_value("Allocated", 0)
+        made = checkpoint(function)(x)
+        after = paddle.base.core.host_memory_stat_current_value("Allocated", 0)
+        made.sum().backward()
+        return round((after - before) / 2**22)
+
+    return ([1, 1], [allocated(lambda x: x * x * x * x), allocated(lambda x: x.exp().tanh().exp())])
+
+
+def runs_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A function runs once in the forward and once more in the backward, whatever it returns."""
+    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+    a, b = checkpoint(lambda x: runs.append(1) or (x * x * x, (x * x).log()))(x)
+    (a * b).backward()
+    return (2, len(runs))
+
+
+PROMISES = (
+    keyword_only,
+    any_keyword,
+    any_arguments,
+    defaults,
+    list_of_tensors,
+    dictionary_of_tensors,
+    mixed_tuple,
+    tuple_with_none,
+    empty_tuple,
+    closed_over,
+    closed_over_alone,
+    same_argument_twice,
+    returns_same_twice,
+    input_handed_on,
+    none_returned,
+    dictionary_returned,
+    list_returned,
+    integer_tensor,
+    other_arguments,
+    detached_stays_detached,
+    frozen_needs_no_gradient,
+    no_grad,
+    no_grad_inside,
+    auto_cast,
+    auto_cast_off,
+    written_argument,
+    changed_before_the_backward,
+    hook_on_input,
+    hook_inside,
+    hook_of_forward,
+    second_derivative,
+    gradient_by_input_alone,
+    gradient_by_parameter,
+    custom_layer,
+    error_in_forward,
+    error_in_recomputation,
+    recomputation_of_drawn,
+    tracked_stream,
+    random_state_not_preserved,
+    nested,
+    backward_of_each_output,
+    unused_output,
+    backward_inside,
+    bound_method,
+    accumulated,
+    given_a_parameter,
+    sequential,
+    drops,
+    runs_twice,
+)
