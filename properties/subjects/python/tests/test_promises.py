@@ -18,9 +18,11 @@ SUBJECTS = [
     ("tensorflow", "keras_start", "keras", []),
     ("torch", "keras_start", "keras_torch", ["--backend", "torch"]),
 ]
+SOURCE = Path(__file__).parents[1] / "src"
 # The backend of Keras is chosen once in a process.
 TRY = """
 import importlib, json, sys
+sys.path.insert(0, sys.argv.pop(1))
 from rematch.adapters.promises import broken, script_of
 framework = importlib.import_module("rematch.adapters." + sys.argv[1]).subject(sys.argv[2:])
 found = {p.__name__: broken(framework, p) for p in framework.promises}
@@ -37,7 +39,7 @@ def test_promises_are_kept_but_for_those_that_the_profile_knows(
     if find_spec(package) is None or (module == "keras_start" and find_spec("keras") is None):
         pytest.skip(f"needs {package}")
     done = subprocess.run(
-        [sys.executable, "-c", TRY, module, *arguments], capture_output=True, text=True
+        [sys.executable, "-c", TRY, SOURCE, module, *arguments], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     known = json.loads((PROFILES / f"{profile}.json").read_text())["known"]

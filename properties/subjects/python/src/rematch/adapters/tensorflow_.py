@@ -13,9 +13,9 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
+from rematch.adapters import tensorflow_promises  # noqa: E402
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
-from rematch.adapters.tensorflow_promises import PROMISES  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 
 
@@ -219,7 +219,8 @@ class TensorFlow(Framework):
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
     whole_segments = True
     checkpoint = "tf.recompute_grad({function})({arguments})"
-    promises = PROMISES
+    promises = tensorflow_promises.PROMISES
+    promise_helpers = (tensorflow_promises.gradient,)
     checkpoint_function = "tf.recompute_grad"
     detach = "tf.stop_gradient({x})"
     sees_draws = True
