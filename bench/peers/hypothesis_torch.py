@@ -1,99 +1,118 @@
-"""Random models through torch.utils.checkpoint, the way a user would do it with Hypothesis.
+"""PyTorch's checkpoint() under Hypothesis: hypothesis_torch.py --help"""
 
-The same kind of case as `rematch check --mix standard`: half small MLPs, half small CNNs, one
-plain and one checkpointed run, gradients and RNG state compared. Prints cases per second as JSON.
+import contextlib
+from functools import partial
 
-Usage: hypothesis_torch.py [CASES] [THREADS]
-"""
-import json
-import sys
-import time
-import warnings
-
+import numpy as np
 import torch
-from hypothesis import HealthCheck, given, seed, settings, strategies as st
+from gradients import SAFE, Case, Layer, Meeting, Peer, main
 from torch import nn
-from torch.utils.checkpoint import checkpoint_sequential
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-warnings.filterwarnings("ignore")
-CASES = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-torch.set_num_threads(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
-done = 0
+torch.set_num_threads(1)
 
 
-def mlp(draw):
-    width = draw(st.integers(1, 32))
-    x = torch.randn(draw(st.integers(1, 8)), width)
-    layers = []
-    for _ in range(draw(st.integers(1, 10))):
-        kind = draw(st.sampled_from(["linear", "relu", "dropout", "layernorm", "gelu", "tanh"]))
-        if kind == "linear":
-            out = draw(st.integers(1, 32))
-            layers.append(nn.Linear(width, out))
-            width = out
-        elif kind == "dropout":
-            layers.append(nn.Dropout(draw(st.sampled_from([0.1, 0.25, 0.5]))))
-        elif kind == "layernorm":
-            layers.append(nn.LayerNorm(width))
-        else:
-            layers.append({"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}[kind]())
-    return layers, x
+class Last(nn.Module):
+    """Of what a recurrent module returns, the output."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)[0]
 
 
-def cnn(draw):
-    channels, side = draw(st.integers(1, 4)), draw(st.sampled_from([4, 8]))
-    x = torch.randn(draw(st.integers(1, 8)), channels, side, side)
-    layers = []
-    for _ in range(draw(st.integers(1, 5))):
-        kind = draw(st.sampled_from(["conv", "relu", "pool", "batchnorm", "dropout"]))
-        if kind == "conv":
-            out = draw(st.integers(1, 8))
-            layers.append(nn.Conv2d(channels, out, 3, padding=1))
-            channels = out
-        elif kind == "relu":
-            layers.append(nn.ReLU())
-        elif kind == "pool" and side >= 4:
-            layers.append(nn.MaxPool2d(2))
-            side //= 2
-        elif kind == "batchnorm":
-            layers.append(nn.BatchNorm2d(channels))
-        else:
-            layers.append(nn.Dropout(0.25))
-    return layers + [nn.Flatten(), nn.Linear(channels * side * side, 4)], x
+class Lookup(nn.Embedding):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x.argmax(-1))
 
 
-@st.composite
-def cases(draw):
-    number = draw(st.integers(0, 2**31 - 1))
-    torch.manual_seed(number)
-    layers, x = (mlp if draw(st.booleans()) else cnn)(draw)
-    return number, nn.Sequential(*layers), x, draw(st.integers(1, len(layers)))
+class NativeDropout(nn.Module):
+    """One operator, so that a policy can keep its mask."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.native_dropout(x, 0.25, True)[0]
 
 
-@seed(1)
-@settings(max_examples=CASES, deadline=None, database=None,
-          suppress_health_check=list(HealthCheck))
-@given(cases())
-def rematch(case):
-    global done
-    number, model, x, segments = case
-
-    def run(checkpointed):
-        torch.manual_seed(number)
-        model.zero_grad(set_to_none=True)
-        leaf = x.clone().requires_grad_()
-        y = checkpoint_sequential(model, segments, leaf) if checkpointed else model(leaf)
-        y.square().sum().backward()
-        return [leaf.grad] + [p.grad for p in model.parameters()], torch.get_rng_state()
-
-    (plain, state), (again, state_again) = run(False), run(True)
-    assert all(torch.equal(a, b) for a, b in zip(plain, again))
-    assert torch.equal(state, state_again)
-    done += 1
+class GaussianDropout(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (1 + 0.5 * torch.randn_like(x))
 
 
-start = time.perf_counter()
-rematch()
-seconds = time.perf_counter() - start
-print(json.dumps({"torch": torch.__version__, "cases": done, "seconds": round(seconds, 3),
-                  "cases_per_second": round(done / seconds, 1)}))
+class OwnDropout(nn.Module):
+    """Dropout with a generator of the user's, so that masks do not depend on other layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.empty_like(x).bernoulli_(0.5, generator=self.generator) * 2
+
+
+def make(layer: Layer) -> nn.Module:
+    i, o = layer.inputs, layer.outputs
+    return {
+        "linear": lambda: nn.Linear(i, o),
+        "conv": lambda: nn.Conv2d(i, o, 3, padding=1),
+        "relu": nn.ReLU,
+        "gelu": nn.GELU,
+        "tanh": nn.Tanh,
+        "layer_norm": lambda: nn.LayerNorm(i),
+        "pool": lambda: nn.MaxPool2d(2),
+        "flatten": nn.Flatten,
+        "dropout": lambda: nn.Dropout(0.25),
+        "batch_norm": lambda: (nn.BatchNorm2d if layer.is_image else nn.BatchNorm1d)(i),
+        "lstm": lambda: Last(nn.LSTM(i, i)),
+        "transformer": lambda: nn.TransformerEncoderLayer(i, 2, 8, dropout=0),
+        "rrelu": nn.RReLU,
+        "spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(i, i)),
+        "embedding": lambda: Lookup(i, i, max_norm=1),
+        "own_dropout": OwnDropout,
+        "native_dropout": NativeDropout,
+        "gaussian_dropout": GaussianDropout,
+    }[layer.kind]()
+
+
+KEPT = {"products": torch.ops.aten.addmm.default, "masks": torch.ops.aten.native_dropout.default}
+
+
+def run(case: Case, checkpointed: bool) -> list[np.ndarray]:
+    torch.manual_seed(case.seed)
+    layers = [make(layer) for layer in case.layers]
+    leaf = torch.from_numpy(case.input()).requires_grad_()
+    options = {"use_reentrant": case.options["use_reentrant"]}
+    if (kept := case.options["keep"]) and not options["use_reentrant"]:
+        options["context_fn"] = partial(create_selective_checkpoint_contexts, [KEPT[kept]])
+    autocast = torch.autocast("cpu") if case.options["autocast"] else contextlib.nullcontext()
+    x = leaf
+    with autocast:
+        for begin, end in case.segments:
+            segment = nn.Sequential(*layers[begin:end])
+            x = checkpoint(segment, x, **options) if checkpointed else segment(x)
+    loss = x.float().square().sum()
+    loss.backward()
+    gradients = [leaf.grad] + [p.grad for layer in layers for p in layer.parameters()]
+    return [np.asarray(t.detach()) for t in (loss, *gradients)]
+
+
+main(
+    Peer(
+        {"torch": torch.__version__},
+        run,
+        [*SAFE, "dropout", "batch_norm", "lstm"],
+        {"use_reentrant": [False, True], "keep": ["", *KEPT], "autocast": [False, True]},
+        {
+            "running-statistics-twice": Meeting(["batch_norm"]),
+            "state-read-after-it-advanced": Meeting(["spectral_norm"]),
+            "weight-rescaled-twice": Meeting(["embedding"]),
+            "kernels-by-grad-mode": Meeting(["lstm", "transformer"], {"use_reentrant": [True]}),
+            "rrelu-unfilled": Meeting(["rrelu"]),
+            "kept-draw-before-draw": Meeting(
+                ["native_dropout", "gaussian_dropout"], {"keep": ["masks"]}
+            ),
+            "other-generators": Meeting(["own_dropout"]),
+        },
+    )
+)

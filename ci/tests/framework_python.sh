@@ -1,9 +1,9 @@
-# Runs the Python that `ci/setup --frameworks pytorch` made, in the root of the sources:
-#   framework_python.sh MODULES ARGUMENT...
+# Runs the Python that `ci/setup --frameworks` made for a framework, in the root of the sources:
+#   framework_python.sh FRAMEWORK MODULES ARGUMENT...
 # Exit status 4: there is none that can import MODULES ("torch, pytest").
 set -eu
 cd "$(dirname "$0")/../.."
-python=$(ci/frameworks --print pytorch) || exit 4
-"$python" -c "import $1" 2>/dev/null || exit 4
-shift
+python=$(ci/frameworks --print "$1") || exit 4
+"$python" -c "import $2" 2>/dev/null || exit 4
+shift 2
 PYTHONPATH=$PWD/properties/subjects/python/src PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"

@@ -82,6 +82,7 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
                {"promised", entry.promised},
                {"why", entry.why},
                {"link", entry.link}};
+    if (r.needed[i]) known["first_case"] = *r.needed[i];
     for (const Finding& f : r.known_findings) {
       if (f.known == i) known["case"] = Json::parse(to_json(f.smallest));
     }
@@ -93,6 +94,7 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   j["errors"] = outcome.errors;
   j["interrupted"] = r.interrupted;
   j["seconds"] = r.seconds;
+  j["start_seconds"] = r.start_seconds;
   j["cases_per_second"] = r.cases_per_second();
   return j;
 }

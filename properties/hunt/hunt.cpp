@@ -111,6 +111,7 @@ class Campaign {
   }
   const Scope& scope() const { return scope_; }
   const Versions& versions() const { return versions_; }
+  double start_seconds() const { return start_seconds_; }
   bool interrupted() const { return interrupted_; }
   const std::vector<WorkerLost>& lost() const { return lost_; }
 
@@ -149,6 +150,7 @@ class Campaign {
 
   void note(const Scope& scope, Versions versions) {
     const std::lock_guard lock(mutex_);
+    if (start_seconds_ == 0) start_seconds_ = elapsed();
     scope_ = scope;
     versions_ = std::move(versions);
   }
@@ -226,6 +228,7 @@ class Campaign {
   /// What the subjects implement, each the same, and their versions.
   Scope scope_;
   Versions versions_;
+  double start_seconds_ = 0;
 };
 
 bool judged_anything(const Tally& tally, const LawSet& by) {
@@ -325,12 +328,15 @@ HuntResult hunt(const HuntOptions& options) {
   result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
+  result.start_seconds = campaign.start_seconds();
   // Where a worker was lost, that is why little was judged.
   if (campaign.lost().empty()) {
     result.shortfalls = shortfalls_of(options, total, campaign.scope());
   }
   result.known.resize(options.profile.entries().size());
   for (const auto& [entry, count] : total.known) result.known[entry] = count;
+  result.needed.resize(options.profile.entries().size());
+  for (const auto& [entry, index] : total.needed) result.needed[entry] = index;
   if (options.keep_going) {
     to_shrink.insert(to_shrink.end(), total.known_cases.begin(), total.known_cases.end());
   }

@@ -136,6 +136,8 @@ struct HuntResult {
   std::vector<Finding> findings;
   /// By entry of the profile: number of cases that show it and no new violation.
   std::vector<std::uint64_t> known;
+  /// By entry of the profile: the first case that would be a finding if the profile lacked it.
+  std::vector<std::optional<std::uint64_t>> needed;
   /// With keep_going: one for each entry that some case showed.
   std::vector<Finding> known_findings;
   /// Reasons why a hunt without a violation proves nothing: no case was run, no law had anything to
@@ -144,7 +146,9 @@ struct HuntResult {
   /// Sum over the cases of a hash of (index, both records): equal for equal cases on every
   /// machine, whatever the number of threads.
   std::uint64_t record_hash = 0;
+  /// Without shrinking. Of these, so many passed until the first subject was ready.
   double seconds = 0;
+  double start_seconds = 0;
   /// Stopped before all cases were judged, or before all violating cases were shrunk.
   bool interrupted = false;
   /// The error that ended the hunt after something had been found; before that, it would have been

@@ -84,8 +84,8 @@ bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& featur
 }  // namespace
 
 std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,
-                                             const FeatureSet& features) const {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
+                                             const FeatureSet& features, std::size_t from) const {
+  for (std::size_t i = from; i < entries_.size(); ++i) {
     const KnownDivergence& entry = entries_[i];
     const bool named =
         std::find(entry.laws.begin(), entry.laws.end(), violation.law) != entry.laws.end();

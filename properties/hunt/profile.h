@@ -43,9 +43,9 @@ class Profile {
   explicit Profile(std::vector<KnownDivergence> entries) : entries_(std::move(entries)) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
-  /// The first entry that explains a violation by a case of these features.
+  /// The first entry, from number `from` on, that explains a violation by a case of these features.
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,
-                                      const FeatureSet& features) const;
+                                      const FeatureSet& features, std::size_t from = 0) const;
   /// The first violation that no entry explains; nullptr when there is none.
   const Violation* first_new(const Verdicts& verdicts, const Case& c,
                              const FeatureSet& features) const;

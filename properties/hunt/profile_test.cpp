@@ -80,6 +80,23 @@ TEST_CASE("a known divergence does not end a hunt that ends at a finding") {
   CHECK(r.passed());
 }
 
+TEST_CASE("the first case that needs an entry is where a hunt without the entry ends") {
+  HuntOptions o = hunt_of_updates(twice());
+  o.keep_going = false;
+  const HuntResult with = hunt(o);
+  REQUIRE(with.needed.size() == 1);
+  REQUIRE(with.needed[0].has_value());
+  o.profile = {};
+  const HuntResult without = hunt(o);
+  REQUIRE(without.findings.size() == 1);
+  CHECK(without.findings[0].index == *with.needed[0]);
+
+  o.profile = Profile({twice(), twice()});
+  const HuntResult twofold = hunt(o);
+  CHECK_FALSE(twofold.needed[0]);
+  CHECK_FALSE(twofold.needed[1]);
+}
+
 TEST_CASE("what an entry does not say is new") {
   const auto is_new = [](const KnownDivergence& entry) {
     const HuntResult r = hunt(hunt_of_updates(entry));

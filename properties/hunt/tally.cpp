@@ -20,6 +20,7 @@ void Tally::add(Tally next, std::size_t kept_per_law) {
     if (known[*found.known] == 0) known_cases.push_back(std::move(found));
   }
   for (const auto& [entry, count] : next.known) known[entry] += count;
+  needed.merge(next.needed);
   for (const auto& [by, count] : next.violated) violated[by] += count;
   std::vector<std::uint64_t> kept(laws().size());
   for (const ViolatingCase& v : violating) ++kept[index_of(*find_law(v.violation.law))];

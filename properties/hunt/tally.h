@@ -31,6 +31,8 @@ struct Tally {
   /// By entry of the profile: cases that show it and nothing new, and the first of them.
   std::map<std::size_t, std::uint64_t> known;
   std::vector<ViolatingCase> known_cases;
+  /// By entry of the profile: the first case with a violation that no other entry explains.
+  std::map<std::size_t, std::uint64_t> needed;
 
   Tally();
   /// Adds what came of the cases that follow. At most `kept_per_law` violating cases of each law

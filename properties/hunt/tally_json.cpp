@@ -53,6 +53,7 @@ Json json_of(const Tally& t) {
          {"violated", Json::array()},
          {"violating", json_of(t.violating)},
          {"known", Json::array()},
+         {"needed", Json::array()},
          {"known_cases", json_of(t.known_cases)}};
   for (std::size_t i = 0; i < kFeatureCount; ++i) {
     if (t.features[i] == 0) continue;
@@ -68,6 +69,7 @@ Json json_of(const Tally& t) {
     j["violated"].push_back({laws()[by.first].name, entry, count});
   }
   for (const auto& [entry, count] : t.known) j["known"].push_back({entry, count});
+  for (const auto& [entry, index] : t.needed) j["needed"].push_back({entry, index});
   return j;
 }
 
@@ -244,13 +246,17 @@ Tally tally_from_json(const Json& json) {
     t.violated[{*law, by}] = count(cases, path);
   }
   read_cases(fields, "violating", t.violating);
-  const Json& known = fields.need("known");
-  need_array(kWhat, known, fields.path("known"), kMostCases);
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    const std::string path = indexed(fields.path("known"), i);
-    need_values(known[i], path, 2);
-    t.known[fields.integer<std::size_t>(known[i][0], path)] = count(known[i][1], path);
-  }
+  const auto read_by_entry = [&](const char* name, std::map<std::size_t, std::uint64_t>& to) {
+    const Json& list = fields.need(name);
+    need_array(kWhat, list, fields.path(name), kMostCases);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const std::string path = indexed(fields.path(name), i);
+      need_values(list[i], path, 2);
+      to[fields.integer<std::size_t>(list[i][0], path)] = count(list[i][1], path);
+    }
+  };
+  read_by_entry("known", t.known);
+  read_by_entry("needed", t.needed);
   read_cases(fields, "known_cases", t.known_cases);
   fields.finish();
   for (const ViolatingCase& v : t.known_cases) {

@@ -111,6 +111,9 @@ class LocalWorker final : public Worker {
     std::set<std::size_t> seen;
     for (const Violation& violation : verdicts.violations) {
       const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
+      if (!options_.profile.explains(violation, c, features, *entry + 1)) {
+        tally.needed.emplace(*entry, index);
+      }
       if (!seen.insert(*entry).second) continue;
       if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
     }

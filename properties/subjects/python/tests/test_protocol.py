@@ -229,3 +229,12 @@ def test_an_absent_gradient_has_neither_shape_nor_data():
     assert record.to_json()["observations"] == [
         {"quantity": "input_gradient", "step": 1, "present": False}
     ]
+
+
+def test_equal_bits_of_another_shape_are_sent_again() -> None:
+    first = Record()
+    first.observe("output", np.ones((1, 2), np.float32))
+    second = Record(first.bits)
+    second.observe("output", np.ones(2, np.float32))
+    (sent,) = second.to_json()["observations"]
+    assert "as" not in sent and list(sent["shape"]) == [2]

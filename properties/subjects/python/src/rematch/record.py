@@ -13,8 +13,8 @@ from rematch.arrays import bits_of, name_of
 FORMAT = 1
 """The version of the record that this module writes."""
 
-Bits = dict[tuple[str, int, int, int], bytes]
-"""The bits of observations, by quantity, step, microbatch and index."""
+Bits = dict[tuple[str, int, int, int], tuple[bytes, tuple[int, ...]]]
+"""The bits of observations and their shapes, by quantity, step, microbatch and index."""
 
 
 def hash64(data: bytes | bytearray | memoryview) -> str:
@@ -71,11 +71,11 @@ class Record:
         entry["shape"] = array.shape
         key = (quantity, step, microbatch, index)
         bits = bits_of(array)
-        if self._previous.get(key) == bits:
+        if self._previous.get(key) == (bits, array.shape):
             entry["as"] = True
         else:
             entry["data"] = base64.b64encode(bits).decode("ascii")
-        self.bits[key] = bits
+        self.bits[key] = (bits, array.shape)
         self._append("observations", entry)
 
     def draw(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, Steps, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.source import Module
 
 
@@ -144,7 +144,7 @@ MODULES = (
 class Equinox(Framework):
     name = f"equinox {version('equinox')}"
     versions = {"equinox": version("equinox"), "jax": jax.__version__, "numpy": np.__version__}
-    imports = f"{IMPORTS}\nimport equinox as eqx"
+    imports = f"{SAME_ROUNDING}{IMPORTS}\nimport equinox as eqx"
     helpers = (
         *(*FUNCTIONS, Made, parameters_of, state_of, set_mode, bound, rows, stateful),
         differentiate,

@@ -13,7 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.adapters.jax_layers import HELPERS, IMPORTS, MODULES, REFERENCES, Steps, kinds
+from rematch.adapters.jax_layers import (
+    HELPERS,
+    IMPORTS,
+    MODULES,
+    REFERENCES,
+    SAME_ROUNDING,
+    Steps,
+    kinds,
+)
 from rematch.case import Choice
 
 POLICIES = (
@@ -79,11 +87,11 @@ class Jax(Framework):
     ) -> None:
         chosen = {"jit": jit, "nested": nested, "policies": policies, "scan": scan}
         self.name = " ".join([f"jax {jax.__version__}", *(n for n, c in chosen.items() if c)])
-        self.imports = f"{IMPORTS}\n" + (
-            "compiled = jax.jit" if jit else f"compiled = lambda step: step"
-        )
+        step = "jax.jit" if jit else "lambda step: step"
+        self.imports = f"{'' if jit else SAME_ROUNDING}{IMPORTS}\ncompiled = {step}"
         self.features = COMMON | {"float64"}
         if jit:
+            self.rounds = "differently"
             self.cases_per_shape = 128
             self.modules = MODULES
             self.sees_draws = not policies
@@ -94,11 +102,11 @@ class Jax(Framework):
         self._steps = Steps()
         self._run: Run | None = None
         super().__init__()
-        self.names["drawn"] = self._drawn
+        self.names |= {"drawn": self._drawn, "np": np}
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
         """What segments have as options depends on where they begin."""
-        begin = int(function.split("_")[1])
+        begin = int(function.partition("segment_")[2].split("_")[0])
         options = ", prevent_cse=False" if self._scan or begin % 2 else ""
         if self._policies:
             policy = POLICIES[begin % len(POLICIES)]
@@ -112,7 +120,7 @@ class Jax(Framework):
         return jnp.asarray(a)
 
     def seed(self, seed: int) -> str:
-        return f"key = jax.random.key({seed})"
+        return f"key = jax.random.key({seed}); np.random.seed({seed})"
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
         self._run = run

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from rematch.adapters.source import Module, Template
 from rematch.case import Layer
 
-IMPORTS = """\
+SAME_ROUNDING = """\
 import os
 
 # Otherwise XLA rounds an operation by what else is compiled with it.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_disable_hlo_passes=fusion,algsimp,constant_folding"
 )
+"""
+"""Has to stand before the first array is made."""
+IMPORTS = """\
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -24,7 +31,6 @@ from jax.ad_checkpoint import checkpoint_name
 
 jax.config.update("jax_enable_x64", True)"""
 
-exec(IMPORTS)
 KEY = "jax.random.fold_in(key, LAYER)"
 
 
@@ -80,7 +86,7 @@ def kinds(key: str) -> Mapping[str, Template]:
         "relu": "jax.nn.relu({x})",
         "max_pool2d": pool + "-jnp.inf, lax.max)",
         "avg_pool2d": pool + "0, lax.add) * (1 / {kernel} ** 2)",
-        "dropout": lambda l, t: f"dropout({{x}}, {{p}}, {key})" if t and l.p else "{x}",
+        "dropout": lambda layer, t: f"dropout({{x}}, {{p}}, {key})" if t and layer.p else "{x}",
         "layer_norm": "normalized({x}, -1, {weight}, {bias})",
         "rms_norm": "{x} * lax.rsqrt(({x} * {x}).mean(-1, keepdims=True) + 1e-5) * {weight}",
         "gelu": "jax.nn.gelu({x}, approximate=False)",
@@ -88,7 +94,7 @@ def kinds(key: str) -> Mapping[str, Template]:
         "tanh": 'checkpoint_name(jnp.tanh({x}), "kept")',
         "sigmoid": "jax.nn.sigmoid({x})",
         "softmax": "jax.nn.softmax({x}, -1)",
-        "gaussian_noise": lambda l, t: noise if t and l.p else "{x}",
+        "gaussian_noise": lambda layer, t: noise if t and layer.p else "{x}",
         "flatten": "{x}.reshape(len({x}), -1)",
         "add": "{x} + {y}",
         "concat": "jnp.concatenate([{x}, {y}], 1)",
@@ -191,7 +197,7 @@ MODULES = (
     _rows("checkpointed", "jax.checkpoint(lambda x: jnp.tanh(x @ m[0]))(x)", "(C, C)"),
 )
 REFERENCES = (
-    _rows("host_dropout", "host_dropout(m, x)", traits="draws elsewhere"),
+    _rows("host_dropout", "host_dropout(m, x)", traits="draws"),
     Module(
         "running",
         "N C -> N C",

@@ -21,8 +21,8 @@ from rematch.case import Layer  # noqa: E402
 class Network(keras.layers.Layer):
     """A layer that calls a function, in the place of an activation."""
 
-    def __init__(self, function: Any, name: Any = None):
-        super().__init__(name=name)
+    def __init__(self, function: Any):
+        super().__init__(name="segment")
         self.activation = function
 
     def call(self, *values: Any) -> Any:
@@ -31,7 +31,7 @@ class Network(keras.layers.Layer):
 
 def scoped(function: Any, **scope: Any) -> Any:
     with keras.RematScope(**scope):
-        return Network(function, name="segment")
+        return Network(function)
 
 
 def in_layer(objective: Any, arguments: Any) -> Any:
@@ -58,7 +58,8 @@ def of_tensorflow(objective: Any, arguments: Any, trained: Any) -> Any:
     import tensorflow as tf
 
     sources = value_of([arguments[i] for i in trained])
-    with tf.GradientTape() as tape:
+    # Without the variables of frozen layers.
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         loss, outputs = in_layer(objective, arguments)
     gradients = tape.gradient(loss, sources)
@@ -75,7 +76,8 @@ def of_torch(objective: Any, arguments: Any, trained: Any) -> Any:
         loss.backward()
     sources = value_of([arguments[i] for i in trained])
     found = [[p.grad for p in s] if isinstance(s, list) else s.grad for s in sources]
-    return loss, outputs, [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    gradients = [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    return loss.detach(), [y.detach() for y in outputs], gradients
 
 
 def parameters_of(m: Any) -> list[Any]:
@@ -233,6 +235,9 @@ SCOPES = {
 class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
     imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
+    promises = PROMISES
+    promise_helpers = (gradients,)
+    checkpoint_function = "keras.remat"
     helpers = (Network, scoped, in_layer, whole, value_of, parameters_of, state_of, set_mode)
     helpers += (built, Block, rows, attended, last)
     kinds = KINDS
@@ -245,9 +250,6 @@ class Keras(Framework):
     features = COMMON
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
     checkpoint = "keras.remat({function})({arguments})"
-    promises = PROMISES
-    promise_helpers = (gradients,)
-    checkpoint_function = "keras.remat"
     nested_functions = True
     sees_draws = True
     script_array = "keras.ops.convert_to_tensor({array})"

@@ -298,7 +298,36 @@ def loss_inside(checkpoint: Callable[..., Any]) -> Any:
     return [found[0], len(layer.losses)]
 
 
+def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
+    """A layer within a layer sees the mask of its input in the recomputation, too."""
+
+    class Block(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.SimpleRNN(1, "tanh", True, "ones", "ones")
+
+        def call(self, x):
+            return self.inner(x)
+
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = Block()
+    masking = keras.layers.Masking()
+    x = keras.ops.convert_to_tensor(np.array([[[0.5], [0.25], [0.0]]], "float32"))
+    return np.round(gradients(lambda x: keras.ops.sum(layer(masking(x))), x), 4)
+
+
+def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
+    """A scope of activations takes any layer that has one."""
+    keras.utils.set_random_seed(0)
+    with keras.RematScope(mode=None if checkpoint(len) is len else "activations"):
+        layer = keras.layers.LSTM(2)
+    found = gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 3, 2)))
+    return np.round(found, 4)
+
+
 PROMISES = (
+    mask_of_a_sequence,
+    activations_of_lstm,
     keyword_tensor,
     closed_over,
     none_argument,

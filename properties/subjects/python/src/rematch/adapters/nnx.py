@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, Steps, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.source import Module
 
 
@@ -56,7 +56,7 @@ MODULES = (
     Module("layer_norm", _ROWS, f"nnx.LayerNorm(C, {_RNGS})", "parameters"),
     Module("linear", _ROWS, f"nnx.Linear(C, C, {_RNGS})", "parameters"),
     Module("dropout", _ROWS, "nnx.Dropout(0.5)", "draws", "m(x, rngs=rngs)"),
-    Module("dropout_with_rngs", _ROWS, f"nnx.Dropout(0.5, {_RNGS})", "draws elsewhere, state"),
+    Module("dropout_with_rngs", _ROWS, f"nnx.Dropout(0.5, {_RNGS})", "state"),
     Module(
         "dropout_rows", _ROWS, "nnx.Dropout(0.5, broadcast_dims=(1,))", "draws", "m(x, rngs=rngs)"
     ),
@@ -78,8 +78,9 @@ MODULES = (
     Module(
         "sequential",
         _ROWS,
-        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), nnx.Dropout(0.5, {_RNGS}))",
-        "parameters, draws elsewhere, state",
+        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), "
+        f"nnx.Dropout(0.5, {_RNGS}))",
+        "parameters, state",
     ),
 )
 
@@ -88,7 +89,7 @@ class Nnx(Framework):
     """`plain_checkpoint`: by `jax.checkpoint()`, which takes modules as well."""
 
     versions = {"flax": version("flax"), "jax": jax.__version__, "numpy": np.__version__}
-    imports = f"{IMPORTS}\nfrom flax import nnx"
+    imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
     losses = {

@@ -20,10 +20,10 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
-from rematch.adapters.paddle_promises import PROMISES, non_reentrant, reentrant
-from rematch.adapters.source import modules_of
+from rematch.adapters.paddle_layers import KINDS, MODULES, Jitter, add, concat, from_stream, twice
+from rematch.adapters.paddle_promises import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.adapters.tape import Tape
-from rematch.case import Case, Choice, Layer, Segment, Sequential
+from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Unsupported
 from rematch.record import Record
 
@@ -56,12 +56,7 @@ def stream_state(stream: int) -> int:
     return zlib.crc32(str(state[0]).split(maxsplit=4)[4].encode())
 
 
-def from_stream(stream: int, draw: Callable[[], Any]) -> Any:
-    with get_rng_state_tracker().rng_state(str(stream)):
-        return draw()
-
-
-def clear(tensors: Sequence[Any], prior: bool) -> None:
+def clear(tensors: Any, prior: bool) -> None:
     for t in tensors:
         for part in t if isinstance(t, list) else [t]:
             part.grad = paddle.ones_like(part) if prior else None
@@ -91,109 +86,6 @@ def state_of(m: Any) -> list[Any]:
 
 def set_mode(m: Any, train: bool) -> None:
     m.train() if train else m.eval()
-
-
-def twice(x: Any, y: Any) -> tuple[Any, Any]:
-    """Where both are one, what comes back to them is added up here in every run, and not here or
-    at the border of a segment."""
-    return (x, y) if x is not y else (x.clone(),) * 2
-
-
-def add(x: Any, y: Any) -> Any:
-    x, y = twice(x, y)
-    return x + y
-
-
-def concat(x: Any, y: Any) -> Any:
-    return paddle.concat(twice(x, y), 1)
-
-
-class Jitter(nn.Layer):
-    """With a random generator that neither Paddle nor NumPy knows of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = np.random.default_rng(0)
-
-    def forward(self, x: Any) -> Any:
-        return x * float(self.generator.random()) if self.training else x
-
-
-def _linear(layer: Layer, train: bool) -> str:
-    return "paddle.matmul({x}, {weight}, transpose_y=True)" + (" + {bias}" if layer.bias else "")
-
-
-def _conv2d(layer: Layer, train: bool) -> str:
-    bias = "{bias}" if layer.bias else "None"
-    return f"F.conv2d({{x}}, {{weight}}, {bias}, {{stride}}, {{padding}})"
-
-
-def _drawing(expression: str) -> Callable[[Layer, bool], str]:
-    def write(layer: Layer, train: bool) -> str:
-        if not train or layer.p == 0:
-            return "{x}"
-        if layer.stream:
-            return f"from_stream({layer.stream}, lambda: {expression})"
-        return expression
-
-    return write
-
-
-KINDS = {
-    "linear": _linear,
-    "conv2d": _conv2d,
-    "relu": lambda layer, train: "F.relu_({x})" if layer.in_place else "F.relu({x})",
-    "max_pool2d": "F.max_pool2d({x}, {kernel}, {stride}, {padding})",
-    "avg_pool2d": "F.avg_pool2d({x}, {kernel}, {stride}, {padding}, exclusive=False)",
-    "layer_norm": "F.layer_norm({x}, {weight}.shape, {weight}, {bias})",
-    "group_norm": "F.group_norm({x}, {groups}, 1e-5, {weight}, {bias})",
-    "gelu": "F.gelu({x})",
-    "silu": "F.silu({x})",
-    "tanh": "paddle.tanh({x})",
-    "sigmoid": "F.sigmoid({x})",
-    "softmax": "F.softmax({x}, -1)",
-    "dropout": _drawing("F.dropout({x}, {p})"),
-    "gaussian_noise": _drawing("{x} + {p} * paddle.randn({x}.shape, {x}.dtype)"),
-    "flatten": "({x} if {x}.ndim == 2 else {x}.flatten(1))",
-    "add": "add({x}, {y})",
-    "concat": "concat({x}, {y})",
-    "split": "paddle.split({x}, [{features}, -1], 1)",
-    "duplicate": "({x}, {x})",
-}
-
-MODULES = modules_of(
-    """
-    batch_norm_rows | N C -> N C | parameters, state | nn.BatchNorm1D(C)
-    batch_norm | N C H W -> N C H W | parameters, state | nn.BatchNorm2D(C)
-    instance_norm | N C H W -> N C H W | parameters | nn.InstanceNorm2D(C)
-    spectral_norm | N C -> N C | state | nn.SpectralNorm([C, C], power_iters=1)
-        | paddle.matmul(x, m(paddle.eye(x.shape[-1])))
-    dropout_axis | N C -> N C | draws | nn.Dropout(0.5, axis=1)
-    dropout_downscale | N C -> N C | draws | nn.Dropout(0.5, mode='downscale_in_infer')
-    dropout2d | N C H W -> N C H W | draws | nn.Dropout2D(0.5)
-    alpha_dropout | N C -> N C | draws | nn.AlphaDropout(0.5)
-    feature_alpha_dropout | N C H W -> N C H W | draws | nn.FeatureAlphaDropout(0.5)
-    rrelu | N C -> N C | draws | nn.RReLU()
-    gumbel_softmax | N C -> N C | draws | nn.Identity() | F.gumbel_softmax(m(x))
-    maxout | N 2C -> N C |  | nn.Identity() | F.maxout(m(x)[:, :, None, None], 2).flatten(1)
-    lstm | N C -> N C | parameters | nn.LSTM(C, C) | m(x[:, None])[0][:, 0]
-    gru | N C -> N C | parameters | nn.GRU(C, C) | m(x[None])[0][0]
-    rnn_dropout | N C -> N C | parameters, draws | nn.SimpleRNN(C, C, 2, dropout=0.5)
-        | m(x[None])[0][0]
-    attention | N 2C -> N 2C | parameters, draws | nn.MultiHeadAttention(2 * C, 2, dropout=0.5)
-        | m(x[None])[0]
-    transformer_layer | N 2C -> N 2C | parameters, draws | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25)
-        | m(x[None])[0]
-    transformer_in_place | N C -> N C | parameters, draws | nn.Linear(C, C)
-        | F.dropout(F.relu_(m(x)), 0.5, training=m.training)
-    fused_dropout_add | N C -> N C | draws | inn.FusedDropoutAdd(0.5) | m(x, x * 0.5)
-    numpy_noise | N C -> N C | draws elsewhere | nn.Identity()
-        | m(x) * paddle.to_tensor(np.random.rand(*x.shape), x.dtype)
-    numpy_generator | N C -> N C | draws elsewhere | Jitter()
-    layer_drop | N C -> N C | parameters, draws elsewhere | nn.Linear(C, C)
-        | (x + m(x) * float(random.random() < 0.5) if m.training else x + m(x))
-    """
-)
 
 
 RARELY = 8
@@ -237,10 +129,12 @@ class Paddle(Tape):
     def __init__(self, variant: str = "") -> None:
         other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
         self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
+        by_layer = variant != "non_reentrant"
+        self.promises = [p for p in PROMISES if not (by_layer and p in RETAINED)]
+        self.promise_helpers = (reentrant if by_layer else non_reentrant,)
+        self.checkpoint_function = self.promise_helpers[0].__name__
         if other:
             self.features = self.features - {other, "mixed_variants"}
-            self.promises, self.checkpoint_function = PROMISES, variant
-            self.promise_helpers = (reentrant if variant == "reentrant" else non_reentrant,)
         paddle.set_device("cpu")
         # Every segment that needs no gradient is warned of.
         logger.setLevel("ERROR")

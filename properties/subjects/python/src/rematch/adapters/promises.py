@@ -92,6 +92,7 @@ def _outcome(framework: Framework, promise: Promise, checkpoint: Callable[..., A
         found = promise(checkpoint)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
+        framework.put_back()
         return f"{type(error).__name__}: {framework.message(error)}"
 
 

@@ -52,6 +52,12 @@ ASPECTS: dict[str, tuple[str, ...]] = {
 """What differs in a script for a finding of each law."""
 
 _TAIL = """\
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value)
+
+
 plain_results, results = run(plain), run(checkpointed)
 different = []
 for name, expected in plain_results.items():
@@ -169,7 +175,7 @@ class _Script:
         ):
             if f"m{info.layer}" not in self._modules:
                 data.append(f"{name} = {self._parameter(array, info.frozen)}")
-        body = [self._plain.text(), "\n", self._checkpointed.text(), "\n", self._run()]
+        body = [self._plain.text(), "\n\n", self._checkpointed.text(), "\n\n", self._run()]
         # Scripts count, and look at nothing else.
         body = [re.sub(r"^ +(drew|made)\(.*\n", "", part, flags=re.MULTILINE) for part in body]
         if self._style.counts:
@@ -273,11 +279,7 @@ class _Script:
             lines.append(f'    results["random state"] = {framework.script_random_state}')
         if self._style.counts:
             lines.append('    results |= {f"runs of layer {i}": n for i, n in runs.items()}')
-        many = "isinstance(value, (list, tuple))"
-        lines.append(
-            "    return {name: np.concatenate([np.ravel(v) for v in value] or [[]])"
-            f" if {many} else np.array(value) for name, value in results.items()}}"
-        )
+        lines.append("    return {name: numbers(value) for name, value in results.items()}")
         return lines
 
     def _tail(self) -> str:

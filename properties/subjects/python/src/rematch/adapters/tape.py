@@ -30,15 +30,15 @@ class Tape(Framework):
     made_line = "made({layer}, {outputs})"
     detach = "{x}.detach()"
     sees_draws = True
-    features = COMMON | set(
-        "reentrant mixed_variants frozen_first_block preserve_rng_off fresh_draws forwards_first "
-        "prior_gradients gradients_kept retain_graph injected_failure failure_in_segment".split()
-    )
-    observed = SEEN | set(
-        "absent_gradients grad_flags rng_state recomputed_values executions hooks "
-        "saved_tensors "
-        "injected_failures".split()
-    )
+    features = COMMON | {
+        *("reentrant", "mixed_variants", "frozen_first_block", "preserve_rng_off", "fresh_draws"),
+        *("forwards_first", "prior_gradients", "gradients_kept", "retain_graph"),
+        *("injected_failure", "failure_in_segment"),
+    }
+    observed = SEEN | {
+        *("absent_gradients", "grad_flags", "rng_state", "recomputed_values", "executions"),
+        *("hooks", "saved_tensors", "injected_failures"),
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,8 @@ class Tape(Framework):
 
     def run(self, request: Request, record: Record) -> None:
         super().run(request, record)
-        if left := self.put_back():
+        left = self.put_back()
+        if left and "error" not in record.to_json():
             record.error("LeftBehind", f"the run leaves settings changed: {left}")
 
     def leaf(self, a: np.ndarray, trained: bool) -> Any:
@@ -189,8 +190,9 @@ class TapeRun(Run):
             if all(g is None for g in found):
                 self.gradients[index] = None
                 continue
+            # A reentrant segment's unused output brings zeros, which change the sign of others.
             self.gradients[index] = [
-                np.full_like(value, np.nan) if g is None else self.framework.numpy(g)
+                np.full_like(value, np.nan) if g is None else self.framework.numpy(g) + 0
                 for g, value in zip(found, self.values[index], strict=True)
             ]
 
@@ -248,11 +250,9 @@ class TapeRun(Run):
     def _enter(self, layer: int) -> None:
         super()._enter(layer)
         self._entered, self._saves = layer, -1
-        if self._trial.endswith("_throws") and layer == self.request.case.protocol.inject_layer:
-            if self._trial == (
-                "recomputation_throws" if self._recomputes(layer) else "forward_throws"
-            ):
-                raise TrialError(f"[trial] layer {layer} fails")
+        due = "recomputation_throws" if self._recomputes(layer) else "forward_throws"
+        if self._trial == due and layer == self.request.case.protocol.inject_layer:
+            raise TrialError(f"[trial] layer {layer} fails")
 
     def _recomputes(self, layer: int) -> bool:
         return self.framework.place is not None and self.framework.place.executions[layer] > 1
@@ -294,7 +294,8 @@ class TapeRun(Run):
     def _drew(self, layer: int, operand: Any, output: Any) -> None:
         # Now, since a later layer may write to the output.
         super()._drew(layer, operand, output)
-        self._note_draws(self.framework.place)
+        if self.framework.place is not None:
+            self._note_draws(self.framework.place)
 
     def _try(self) -> None:
         """The trial: only how it ends is of concern, and what it leaves behind."""

@@ -265,7 +265,16 @@ def runs_twice(checkpoint: Callable[..., Any]) -> Any:
     return ([1, 2], [forward, len(runs)])
 
 
+def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that is an argument, and closed over as well, gets both gradients."""
+    v = tf.Variable([2.0, 3.0])
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda w: w * v)(v)
+    return tape.gradient(y, v)
+
+
 PROMISES = (
+    variable_given_and_closed_over,
     *tensorflow_arguments.PROMISES,
     *tensorflow_traced.PROMISES,
     unused_argument,

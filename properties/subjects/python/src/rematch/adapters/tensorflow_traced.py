@@ -265,7 +265,22 @@ def distributed(checkpoint: Callable[..., Any]) -> Any:
     return strategy.run(step, [tf.constant(2.0)])
 
 
+def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of an unseeded dropout belongs to its own mask."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: tf.nn.dropout(x, 0.5))(x)
+        return y - tape.gradient(y, x)
+
+    tf.random.set_seed(0)
+    return step(tf.ones([64]))
+
+
 PROMISES = (
+    dropout_in_function,
     keyword_option_in_function,
     number_that_counts_in_function,
     flag_argument_in_function,
