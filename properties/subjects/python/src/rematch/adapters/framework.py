@@ -79,6 +79,8 @@ class Framework(Subject):
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
     promises: Sequence[Callable[..., Any]] = ()
     """What no case can say (`promises.py`)."""
+    promise_helpers: Sequence[Callable[..., Any]] = ()
+    """Functions that promises, or `checkpoint_function`, use."""
     checkpoint_function: str = ""
     """The expression of what promises get: it turns a function into a checkpointed one."""
     closes_over_parameters: bool = False
@@ -116,7 +118,8 @@ class Framework(Subject):
         self.layers = [module.declaration for module in self.modules]
         self.modules_by_declaration = dict(zip(self.layers, self.modules, strict=True))
         self.exports = True
-        self.names: dict[str, Any] = {f.__name__: f for f in self.helpers}
+        helpers = [*self.helpers, *self.promise_helpers]
+        self.names: dict[str, Any] = {f.__name__: f for f in helpers}
         exec(f"import numpy as np\n{self.imports}", self.names)
         self.run_type: type[Run] = Run
         self._wrong: dict[Callable[..., Any], str] = {}
@@ -191,6 +194,10 @@ class Framework(Subject):
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
         raise NotImplementedError
+
+    def put_back(self) -> str:
+        """Settings that an error left changed; what they are is returned."""
+        return ""
 
     def given(self, run: Run, x: np.ndarray) -> list[Any]:
         """The values of `run.arguments`."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
-from rematch.adapters.keras_promises import GRADIENT, PROMISES  # noqa: E402
+from rematch.adapters.keras_promises import PROMISES, gradients  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
-from rematch.protocol import Request  # noqa: E402
 
 
 class Network(keras.layers.Layer):
@@ -238,6 +236,7 @@ class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
     imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
     promises = PROMISES
+    promise_helpers = (gradients,)
     checkpoint_function = "keras.remat"
     helpers = (Network, scoped, in_layer, whole, value_of, parameters_of, state_of, set_mode)
     helpers += (built, Block, rows, attended, last)
@@ -269,6 +268,7 @@ class Keras(Framework):
             # not seen here.
             self.observed = self.observed - {"executions"}
         if scope:
+            self.promises = ()
             self.checkpoint = f"scoped({{function}}, {SCOPES[scope]})({{arguments}})"
         super().__init__()
         self.names["differentiate"] = of_backend
@@ -289,12 +289,6 @@ class Keras(Framework):
 
     def seed(self, seed: int) -> str:
         return f"keras.utils.set_random_seed({seed}), seeds.state.assign([0, {seed}])"
-
-    def export(self, request: Request, finding: str) -> str:
-        shown = copy(self)
-        if "BrokenPromise" in finding:
-            shown.imports += "\nimport numpy as np\n\n" + GRADIENT
-        return Framework.export(shown, request, finding)
 
     def random_state(self) -> bytes:
         return self.numpy(self.names["seeds"].state).tobytes()

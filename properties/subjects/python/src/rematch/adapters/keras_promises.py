@@ -1,148 +1,355 @@
-"""What Keras must keep in a `RematScope` and no case can say.
+"""What users of `keras.remat()` and of `keras.RematScope` rely on, on each backend.
 
-`checkpoint` is `keras.remat` or changes nothing; a layer is made in a scope of the same kind.
+Layers are made in a scope, which changes nothing where `checkpoint` does not: it then hands back
+the `len` that it is given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
-GRADIENTS = {
-    "tensorflow": """
-def gradient(call, x):
-    import tensorflow as tf
 
-    x = tf.constant(x)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = call(x)
-    return np.array(tape.gradient(y, x), np.float32)
-""",
-    "torch": """
-def gradient(call, x):
-    import torch
+def gradients(objective: Any, *values: Any) -> Any:
+    """Their numbers, one after another; None where there is none."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
 
-    x = torch.tensor(x, requires_grad=True)
-    call(x).sum().backward()
-    return np.array(x.grad, np.float32)
-""",
-}
-GRADIENT = (
-    GRADIENTS[keras.backend.backend()]
-    + """
-
-def made(checkpoint, make, mode="full"):
-    with keras.RematScope(None if checkpoint(made) is made else mode):
-        return make()
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = objective(*values)
+        found = tape.gradient(loss, values)
+    else:
+        for value in values:
+            value.requires_grad_(True)
+            value.grad = None
+        objective(*values).backward()
+        found = [value.grad for value in values]
+    flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
+    return sum(flat, [])
 
 
-class Block(keras.layers.Layer):
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def call(self, x):
-        return self.layer(x)
+def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor that is given by keyword gets its gradient."""
+    x, w = keras.ops.ones(1), keras.ops.ones(1)
+    return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x, w: x * w)(x, w=w)), x, w)
 
 
-class Counting(keras.layers.Layer):
-    runs = 0
-
-    def call(self, x):
-        self.runs += 1
-        return x * 1
-
-    def compute_output_shape(self, shape):
-        return shape
-"""
-)
-exec(GRADIENT, globals())
-gradient, made, Block, Counting = (
-    globals()[name] for name in ("gradient", "made", "Block", "Counting")
-)
+def closed_over(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor that a function closes over gets its gradient."""
+    x, w = keras.ops.ones(1), keras.ops.ones(1)
+    return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x: x * w)(x)), x, w)
 
 
-def input_by_keyword(checkpoint: Any) -> Any:
-    """A layer's input that is given by keyword gets its gradient."""
+def none_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be None, as a mask that there is not."""
+    x = keras.ops.ones(1)
+    call = checkpoint(lambda x, mask: x * 2 if mask is None else x)
+    return gradients(lambda x: keras.ops.sum(call(x, None)), x)
+
+
+def number_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be a number of Python."""
+    x = keras.ops.ones(1)
+    return gradients(lambda x: keras.ops.sum(checkpoint(lambda x, n: x**n)(x, 3)), x)
+
+
+def input_by_keyword(checkpoint: Callable[..., Any]) -> Any:
+    """A layer of a scope may get its input by keyword."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dense(1, kernel_initializer="ones")
+    x = keras.ops.ones((1, 2))
+    return gradients(lambda x: keras.ops.sum(layer(inputs=x)), x)
+
+
+def attention_to_itself(checkpoint: Callable[..., Any]) -> Any:
+    """Keys and values of an attention in a scope, given by keyword, get their gradients."""
     keras.utils.set_random_seed(0)
-    layer = made(checkpoint, lambda: keras.layers.Dense(2))
-    return gradient(lambda x: layer(inputs=x), np.ones((1, 2), np.float32))
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.MultiHeadAttention(1, 1, kernel_initializer="ones")
+    x = keras.ops.convert_to_tensor(np.array([[[1.0], [2.0]]], "float32"))
+    layer(x, value=x)
+    return np.round(gradients(lambda x: keras.ops.sum(layer(x * 1, value=x * 1)), x), 3)
 
 
-def value_by_keyword(checkpoint: Any) -> Any:
-    """Attention whose value is given by keyword gets the gradient of both."""
+def masked(checkpoint: Callable[..., Any]) -> Any:
+    """The mask of a sequence reaches layers of a scope, and those behind them."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        embedding = keras.layers.Embedding(3, 1, "ones", mask_zero=True)
+        recurrent = keras.layers.SimpleRNN(1, None, True, "ones", "ones", "ones")
+    tokens = keras.ops.convert_to_tensor(np.array([[1, 2, 0, 0]], "int32"))
+    return keras.ops.convert_to_numpy(recurrent(embedding(tokens)))
+
+
+def mixed_precision(checkpoint: Callable[..., Any]) -> Any:
+    """A layer of mixed precision has gradients of float32."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
+    x = keras.ops.ones((1, 2))
+    layer(x)
+    return gradients(lambda x: keras.ops.sum(keras.ops.cast(layer(x), "float32")), x)
+
+
+def training_of_the_call(checkpoint: Callable[..., Any]) -> Any:
+    """A layer in a layer of a scope runs in the mode of the call, also in the recomputation."""
+    seen = []
+
+    class Inner(keras.layers.Layer):
+        def call(self, x, training=None):
+            seen.append(bool(training))
+            return x * x if training else x
+
+    class Outer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def call(self, x):
+            return self.inner(x)
+
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = Outer()
+    found = gradients(lambda x: keras.ops.sum(layer(x, training=True)), keras.ops.ones((1, 1)))
+    return [len(set(seen)), *found]
+
+
+def trains_in_fit(checkpoint: Callable[..., Any]) -> Any:
+    """A model of a scope trains in fit()."""
     keras.utils.set_random_seed(0)
-    layer = made(checkpoint, lambda: keras.layers.MultiHeadAttention(1, 2))
-    return gradient(lambda x: layer(x, value=x), np.ones((1, 2, 2), np.float32))
-
-
-def mask_of_a_sequence(checkpoint: Any) -> Any:
-    """A layer within a layer sees the mask of its input in the recomputation, too."""
-    keras.utils.set_random_seed(0)
-    layer = made(checkpoint, lambda: Block(keras.layers.LSTM(2)))
-    masked = keras.layers.Masking()
-    return gradient(lambda x: layer(masked(x)), np.array([[[1, 2], [3, 5], [0, 0]]], np.float32))
-
-
-def mode_of_the_call(checkpoint: Any) -> Any:
-    """A layer within a layer is recomputed in the mode of its call."""
-    layer = made(checkpoint, lambda: Block(keras.layers.BatchNormalization()))
-    x = np.array([[1, 2], [3, 5], [8, 4]], np.float32)
-    return gradient(lambda x: layer(x, training=True) ** 2, x)
-
-
-def mixed_bfloat16(checkpoint: Any) -> Any:
-    """A layer of mixed precision is recomputed in the precision of its call."""
-    keras.utils.set_random_seed(0)
-    layer = made(checkpoint, lambda: keras.layers.Dense(2, dtype="mixed_bfloat16"))
-    x = np.array([[1, 2], [3, 5]], np.float32)
-    return gradient(lambda x: keras.ops.cast(layer(x), "float32") ** 2, x)
-
-
-def mixed_float16(checkpoint: Any) -> Any:
-    """A layer of half precision is recomputed in the precision of its call."""
-    keras.utils.set_random_seed(0)
-    layer = made(checkpoint, lambda: keras.layers.Dense(2, dtype="mixed_float16"))
-    x = np.array([[1, 2], [3, 5]], np.float32)
-    return gradient(lambda x: keras.ops.cast(layer(x), "float32") ** 2, x)
-
-
-def activations_of_lstm(checkpoint: Any) -> Any:
-    """The mode "activations" takes any layer that has an activation."""
-    keras.utils.set_random_seed(0)
-    layer = made(checkpoint, lambda: keras.layers.LSTM(2), "activations")
-    return gradient(layer, np.ones((1, 3, 2), np.float32))
-
-
-def small_outputs_are_kept(checkpoint: Any) -> Any:
-    """The mode "larger_than" recomputes no layer whose outputs are smaller."""
-    layer = made(checkpoint, Counting, "larger_than")
-    gradient(layer, np.ones((1, 2), np.float32))
-    return layer.runs
-
-
-def fits_a_model(checkpoint: Any) -> Any:
-    """A model that is made in a scope trains by fit()."""
-    keras.utils.set_random_seed(0)
-    shape = [keras.layers.Input((2,)), keras.layers.Dense(2), keras.layers.BatchNormalization()]
-    model = made(checkpoint, lambda: keras.Sequential(shape))
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "tanh")])
     model.compile("sgd", "mse")
-    rows = np.ones((4, 2), np.float32)
-    model.fit(rows, rows, verbose=0)
-    return model.layers[0].get_weights()[0]
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    return np.round(model.get_weights()[0], 5)
+
+
+def dropout_in_fit(checkpoint: Callable[..., Any]) -> Any:
+    """A layer of a scope that has a mode trains in fit()."""
+    keras.utils.set_random_seed(0)
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dropout(0.0)
+    model = keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    return np.round(model.get_weights()[0], 5)
+
+
+def dense_in_fit(checkpoint: Callable[..., Any]) -> Any:
+    """A layer of a scope that has no mode trains in fit()."""
+    keras.utils.set_random_seed(0)
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dense(1)
+    model = keras.Sequential([keras.Input((2,)), layer])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    return np.round(model.get_weights()[0], 5)
+
+
+def model_of_a_scope(checkpoint: Callable[..., Any]) -> Any:
+    """A functional model that is made of layers of a scope is the model of the same layers."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        x = keras.Input((2,))
+        y = keras.layers.Dense(2, "tanh", kernel_initializer="ones")(x)
+        model = keras.Model(x, keras.layers.Add()([x, y]))
+    return gradients(lambda x: keras.ops.sum(model(x)), keras.ops.zeros((1, 2)))
+
+
+def made_from_its_configuration(checkpoint: Callable[..., Any]) -> Any:
+    """A layer that is cloned or loaded recomputes as the layer of the scope does."""
+    runs = []
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            runs.append(1)
+            return x * x
+
+    with keras.RematScope(mode="full"):
+        layer = Counted()
+    clone = Counted.from_config(layer.get_config())
+    if checkpoint(len) is not len:
+        gradients(lambda x: keras.ops.sum(clone(x)), keras.ops.ones((1, 1)))
+    return (2, len(runs))
+
+
+def called_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
+    """A layer that was made before the scope is recomputed when it is called in it."""
+    runs = []
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            runs.append(1)
+            return x * x
+
+    def called(x):
+        with keras.RematScope(mode="full"):
+            return keras.ops.sum(layer(x))
+
+    layer = Counted()
+    gradients(called, keras.ops.ones((1, 1)))
+    return (2, len(runs))
+
+
+def made_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
+    """A layer that is made in a scope is recomputed."""
+    runs = []
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            runs.append(1)
+            return x * x
+
+    with keras.RematScope(mode="full"):
+        layer = Counted()
+    gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 1)))
+    return (2, len(runs))
+
+
+def larger_than(checkpoint: Callable[..., Any]) -> Any:
+    """In a scope of outputs larger than a size, a layer of a larger output is recomputed."""
+    runs = []
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            runs.append(1)
+            return x * x
+
+        def compute_output_shape(self, shape):
+            return shape
+
+    with keras.RematScope(mode="larger_than", output_size_threshold=2):
+        layer = Counted()
+    layer(keras.ops.ones((1, 4)))
+    runs.clear()
+    gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 4)))
+    return (2, len(runs))
+
+
+def activations(checkpoint: Callable[..., Any]) -> Any:
+    """In a scope of activations, that of a layer is recomputed."""
+    runs = []
+    with keras.RematScope(mode="activations"):
+        layer = keras.layers.Dense(1, lambda x: runs.append(1) or x * x)
+    layer(keras.ops.ones((1, 1)))
+    runs.clear()
+    gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 1)))
+    return (2, len(runs))
+
+
+def named_layer(checkpoint: Callable[..., Any]) -> Any:
+    """In a scope of a list of layers, the one that is named is recomputed, and no other."""
+    runs = []
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            runs.append(self.name)
+            return x * x
+
+    with keras.RematScope(mode="list_of_layers", layer_names=["a"]):
+        a, b = Counted(name="a"), Counted(name="b")
+    gradients(lambda x: keras.ops.sum(b(a(x))), keras.ops.ones((1, 1)))
+    return ([2, 1], [runs.count("a"), runs.count("b")])
+
+
+def frozen(checkpoint: Callable[..., Any]) -> Any:
+    """A frozen layer of a scope hands its gradient on, and does not train."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dense(1, kernel_initializer="ones")
+    layer.trainable = False
+    return gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 2)))
+
+
+def seed_moves_once(checkpoint: Callable[..., Any]) -> Any:
+    """A seed generator moves on once for each forward."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dropout(0.5, seed=1)
+    gradients(lambda x: keras.ops.sum(layer(x, training=True)), keras.ops.ones((1, 2)))
+    return keras.ops.convert_to_numpy(layer.seed_generator.state.value)
+
+
+def built_in_first_call(checkpoint: Callable[..., Any]) -> Any:
+    """A layer may be built in the first call of a checkpointed function."""
+    layer = keras.layers.Dense(1, kernel_initializer="ones")
+    x = keras.ops.ones((1, 2))
+    return gradients(lambda x: keras.ops.sum(checkpoint(lambda x: layer(x))(x)), x)
+
+
+def regularized(checkpoint: Callable[..., Any]) -> Any:
+    """A loss that a layer of a scope adds is added once."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.ActivityRegularization(l2=1.0)
+    gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 2)))
+    return [len(layer.losses)]
+
+
+def loss_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A loss that the call of a layer adds counts once, with its gradient."""
+
+    class Penalized(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.sum(x * x))
+            return x * x * x
+
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = Penalized()
+    found = gradients(lambda x: keras.ops.sum(layer(x)) + sum(layer.losses), keras.ops.ones((1, 1)))
+    return [found[0], len(layer.losses)]
+
+
+def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
+    """A layer within a layer sees the mask of its input in the recomputation, too."""
+
+    class Block(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.SimpleRNN(1, "tanh", True, "ones", "ones")
+
+        def call(self, x):
+            return self.inner(x)
+
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = Block()
+    masking = keras.layers.Masking()
+    x = keras.ops.convert_to_tensor(np.array([[[0.5], [0.25], [0.0]]], "float32"))
+    return np.round(gradients(lambda x: keras.ops.sum(layer(masking(x))), x), 4)
+
+
+def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
+    """A scope of activations takes any layer that has one."""
+    keras.utils.set_random_seed(0)
+    with keras.RematScope(mode=None if checkpoint(len) is len else "activations"):
+        layer = keras.layers.LSTM(2)
+    found = gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 3, 2)))
+    return np.round(found, 4)
 
 
 PROMISES = (
-    input_by_keyword,
-    value_by_keyword,
     mask_of_a_sequence,
-    mode_of_the_call,
-    mixed_bfloat16,
-    mixed_float16,
     activations_of_lstm,
-    small_outputs_are_kept,
-    fits_a_model,
+    keyword_tensor,
+    closed_over,
+    none_argument,
+    number_argument,
+    input_by_keyword,
+    attention_to_itself,
+    masked,
+    mixed_precision,
+    training_of_the_call,
+    trains_in_fit,
+    dropout_in_fit,
+    dense_in_fit,
+    model_of_a_scope,
+    made_from_its_configuration,
+    called_in_a_scope,
+    made_in_a_scope,
+    larger_than,
+    activations,
+    named_layer,
+    frozen,
+    seed_moves_once,
+    built_in_first_call,
+    regularized,
+    loss_inside,
 )

@@ -157,7 +157,9 @@ class Mlx(Framework):
     modules = MODULES
     losses = {
         "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
-        "cross_entropy": "nn.losses.cross_entropy(y, target, reduction='mean')",
+        "cross_entropy": (
+            "nn.losses.cross_entropy(y.reshape(len(target), -1), target, reduction='mean')"
+        ),
     }
     features = COMMON
     observed = SEEN | {"rng_state", "executions"}

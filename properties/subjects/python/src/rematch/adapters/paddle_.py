@@ -21,7 +21,7 @@ from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
 from rematch.adapters.paddle_layers import KINDS, MODULES, Jitter, add, concat, from_stream, twice
-from rematch.adapters.paddle_promises import PROMISES, RETAINED
+from rematch.adapters.paddle_promises import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Unsupported
@@ -129,12 +129,10 @@ class Paddle(Tape):
     def __init__(self, variant: str = "") -> None:
         other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
         self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
-        reentrant = variant != "non_reentrant"
-        self.promises = [p for p in PROMISES if not (reentrant and p in RETAINED)]
-        self.checkpoint_function = (
-            "lambda function: lambda *tensors, **named: "
-            f"recompute(function, *tensors, use_reentrant={reentrant}, **named)"
-        )
+        by_layer = variant != "non_reentrant"
+        self.promises = [p for p in PROMISES if not (by_layer and p in RETAINED)]
+        self.promise_helpers = (reentrant if by_layer else non_reentrant,)
+        self.checkpoint_function = self.promise_helpers[0].__name__
         if other:
             self.features = self.features - {other, "mixed_variants"}
         paddle.set_device("cpu")

@@ -2,7 +2,8 @@
 
 A promise takes `checkpoint`, which turns a function into one that is checkpointed, and returns
 numbers. Called with a `checkpoint` that changes nothing, whatever its options, it must return the
-same, and its docstring says what that means. Its source becomes the script that shows it broken.
+same, and its docstring says what that means. What has no plain twin returns a pair: what is
+expected, and what came. Its source becomes the script that shows it broken.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ _SCRIPT = """\
 import numpy as np
 
 
-{source}
+{helpers}{source}
 
 
 def outcome(wrap):
     try:
-        return np.array({name}(wrap))
+        found = {name}(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{{type(error).__name__}}: {{error}}"
 
 
 plain, checkpointed = outcome(lambda function, **options: function), outcome({checkpoint})
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
 print("plain        ", plain)
 print("checkpointed ", checkpointed)
 print("same" if np.array_equal(plain, checkpointed) else "DIFFERENT")
@@ -58,10 +61,14 @@ def broken(framework: Framework, promise: Promise) -> str:
     checkpoint = eval(framework.checkpoint_function, framework.names)
     plain = _outcome(framework, promise, lambda function, **options: function)
     got = _outcome(framework, promise, checkpoint)
+    plain, got = map(np.array, got) if isinstance(got, tuple) else (plain, got)
     if np.array_equal(plain, got):
         return ""
     sentence = " ".join(inspect.cleandoc(promise.__doc__ or "").split())
-    return f"{sentence} Not so ({promise.__name__}): {_text(got)}, plain {_text(plain)}"
+    return (
+        f"{sentence} Not so ({promise.__name__}) with {framework.checkpoint_function}: "
+        f"{_text(got)}, plain {_text(plain)}"
+    )
 
 
 def script_of(framework: Framework, finding: str) -> str:
@@ -70,7 +77,8 @@ def script_of(framework: Framework, finding: str) -> str:
         if f"({promise.__name__})" in finding:
             text = _SCRIPT.format(
                 imports=framework.imports,
-                source=ANNOTATION.sub("", inspect.getsource(promise).rstrip()),
+                helpers="".join(f"{_source(h)}\n\n\n" for h in framework.promise_helpers),
+                source=_source(promise),
                 name=promise.__name__,
                 checkpoint=framework.checkpoint_function,
             )
@@ -81,10 +89,16 @@ def script_of(framework: Framework, finding: str) -> str:
 
 def _outcome(framework: Framework, promise: Promise, checkpoint: Callable[..., Any]) -> Any:
     try:
-        return np.array(promise(checkpoint))
+        found = promise(checkpoint)
+        return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
+        framework.put_back()
         return f"{type(error).__name__}: {framework.message(error)}"
 
 
+def _source(function: Callable[..., Any]) -> str:
+    return ANNOTATION.sub("", inspect.getsource(function).rstrip())
+
+
 def _text(outcome: Any) -> str:
-    return outcome if isinstance(outcome, str) else str(outcome.tolist())
+    return str(outcome.tolist() if isinstance(outcome, np.ndarray) else outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -12,9 +13,9 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
+from rematch.adapters import tensorflow_promises  # noqa: E402
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
-from rematch.adapters.tensorflow_promises import PROMISES  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 
 
@@ -217,9 +218,10 @@ class TensorFlow(Framework):
     features = COMMON | {"retain_graph", "forwards_first"}
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
     whole_segments = True
-    promises = PROMISES
-    checkpoint_function = "tf.recompute_grad"
     checkpoint = "tf.recompute_grad({function})({arguments})"
+    promises = tensorflow_promises.PROMISES
+    promise_helpers = (tensorflow_promises.gradient,)
+    checkpoint_function = "tf.recompute_grad"
     detach = "tf.stop_gradient({x})"
     sees_draws = True
     script_array = "tf.constant({array})"
@@ -231,6 +233,7 @@ class TensorFlow(Framework):
         self.nested_functions = parameters != "arguments"
         if parameters != "variables":
             self.script_parameter = self.script_array
+            self.promises = ()
         if parameters == "arguments":
             # What a module trains is a variable, which segments close over.
             self.modules = [m for m in self.modules if "parameters" not in m.traits]
@@ -241,6 +244,11 @@ class TensorFlow(Framework):
 
     def array(self, a: np.ndarray) -> Any:
         return tf.constant(a)
+
+    def message(self, error: Exception) -> str:
+        """Of the many lines of an error in a tf.function, the one that says something."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return [*[s for s in lines if re.match(r"\w*Error: ", s)], *lines, ""][0]
 
     def parameter(self, a: np.ndarray, frozen: bool) -> Any:
         return eval(self.script_parameter.format(array="a", frozen=frozen))

@@ -35,6 +35,7 @@ class InFunction(TensorFlow):
     }
     helpers = (*TensorFlow.helpers, of_step, of_forward)
     modules = MODULES
+    promises = ()
     features = COMMON
     observed = SEEN | {"absent_gradients"}
     sees_draws = False

@@ -1,0 +1,183 @@
+"""What users of Paddle's `recompute()` rely on: what it takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+
+
+def keyword_only(checkpoint: Callable[..., Any]) -> Any:
+    """A parameter that takes keywords alone gets its gradient."""
+    x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
+
+    def scaled(x, *, w):
+        return x * w * w
+
+    return [g.item() for g in paddle.grad(checkpoint(scaled)(x, w=w), [x, w])]
+
+
+def any_keyword(checkpoint: Callable[..., Any]) -> Any:
+    """A function may take any keywords, as **options."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, **options: x * options["w"])(x, w=paddle.to_tensor([3.0])).backward()
+    return x.grad
+
+
+def any_arguments(checkpoint: Callable[..., Any]) -> Any:
+    """Keywords stay keywords where a function takes any arguments, as a wrapper does."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y = checkpoint(lambda x, *more, **options: x * options.get("w", 1.0) + len(more))(x, w=3.0)
+    y.backward()
+    return [y.item(), x.grad.item()]
+
+
+def defaults(checkpoint: Callable[..., Any]) -> Any:
+    """Keywords may come in any order, defaults may be left out."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)(
+        scale=3.0, x=x
+    ).backward()
+    return x.grad
+
+
+def list_of_tensors(checkpoint: Callable[..., Any]) -> Any:
+    """Tensors in a list get their gradients."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda pair: pair[0] * pair[1])([x * 1, x * x]).backward()
+    return x.grad
+
+
+def dictionary_of_tensors(checkpoint: Callable[..., Any]) -> Any:
+    """Tensors in a dictionary get their gradients."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, named: x * named["square"])(x, {"square": x * x}).backward()
+    return x.grad
+
+
+def mixed_tuple(checkpoint: Callable[..., Any]) -> Any:
+    """A tuple may have a tensor that trains and one, a mask for example, that does not."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda pair: pair[0] * pair[1])((x * x, paddle.ones([1]))).backward()
+    return x.grad
+
+
+def tuple_with_none(checkpoint: Callable[..., Any]) -> Any:
+    """A tuple may have a tensor and None, as the cache of an attention has."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, cache: x * cache[0])(x, (x * x, None)).backward()
+    return x.grad
+
+
+def empty_tuple(checkpoint: Callable[..., Any]) -> Any:
+    """A tuple may be empty."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x, masks: x * x + len(masks))(x, ()).backward()
+    return x.grad
+
+
+def closed_over(checkpoint: Callable[..., Any]) -> Any:
+    """What a function closes over gets its gradient."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    square = x * x
+    checkpoint(lambda x: x * square)(x).backward()
+    return x.grad
+
+
+def closed_over_alone(checkpoint: Callable[..., Any]) -> Any:
+    """A frozen input is no reason not to train what the function closes over."""
+    w = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x: x * w * w)(paddle.ones([1])).backward()
+    return w.grad
+
+
+def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor given twice gets the sum of both gradients."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda a, b: a * b * b)(x, x).backward()
+    return x.grad
+
+
+def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return one tensor twice; both gradients count."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+
+    def twice(x):
+        y = x * x
+        return y, y
+
+    a, b = checkpoint(twice)(x)
+    (2 * a + 5 * b).backward()
+    return x.grad
+
+
+def input_handed_on(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return its input beside its result."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    a, b = checkpoint(lambda x: (x * x, x))(x * 1)
+    (2 * a + 5 * b).backward()
+    return x.grad
+
+
+def none_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return None beside a tensor, as attention without weights does."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y, none = checkpoint(lambda x: (x * x, None))(x)
+    y.backward()
+    return [x.grad.item(), none is None]
+
+
+def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return a dictionary of tensors."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    checkpoint(lambda x: {"y": x * x})(x)["y"].backward()
+    return x.grad
+
+
+def list_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A list that a function returns is a list."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    made = checkpoint(lambda x: [x * x, x * 3])(x)
+    (made[0] * made[1]).backward()
+    return [x.grad.item(), isinstance(made, list)]
+
+
+def integer_tensor(checkpoint: Callable[..., Any]) -> Any:
+    """A function may take integers, the tokens of an embedding for example."""
+    table = paddle.to_tensor([[1.0], [2.0], [3.0]], stop_gradient=False)
+    checkpoint(lambda table, tokens: table[tokens].sum())(
+        table, paddle.to_tensor([2, 0, 2])
+    ).backward()
+    return table.grad
+
+
+def other_arguments(checkpoint: Callable[..., Any]) -> Any:
+    """Arguments may be numbers, strings and None."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    power = checkpoint(lambda x, n, name, none: x**n if name == "power" and none is None else x)
+    power(x, 3, "power", None).backward()
+    return x.grad
+
+
+PROMISES = (
+    keyword_only,
+    any_keyword,
+    any_arguments,
+    defaults,
+    list_of_tensors,
+    dictionary_of_tensors,
+    mixed_tuple,
+    tuple_with_none,
+    empty_tuple,
+    closed_over,
+    closed_over_alone,
+    same_argument_twice,
+    returns_same_twice,
+    input_handed_on,
+    none_returned,
+    dictionary_returned,
+    list_returned,
+    integer_tensor,
+    other_arguments,
+)

@@ -1,0 +1,225 @@
+"""What users of `tf.recompute_grad()` rely on: what it takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def gradient(objective: Callable[..., Any], x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = objective(x)
+    return tape.gradient(y, x)
+
+
+def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor that is given by keyword gets its gradient."""
+    x, w = tf.constant(2.0), tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch([x, w])
+        y = checkpoint(lambda x, w: x * w * w)(x, w=w)
+    return [None if g is None else float(g) for g in tape.gradient(y, [x, w])]
+
+
+def keyword_option(checkpoint: Callable[..., Any]) -> Any:
+    """A keyword may be an option, as `training` is."""
+    return gradient(
+        lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True),
+        tf.constant(2.0),
+    )
+
+
+def closed_over_tensor(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor that a function closes over gets its gradient."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        square = x * x
+        y = checkpoint(lambda x: x * square)(x)
+    return tape.gradient(y, x)
+
+
+def closed_over_variable(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that a function closes over gets its gradient."""
+    x, v = tf.constant(2.0), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = checkpoint(lambda x: x * v * v)(x)
+    return [float(g) for g in tape.gradient(y, [x, v])]
+
+
+def variables_alone(checkpoint: Callable[..., Any]) -> Any:
+    """A function may have no arguments, and train what it closes over."""
+    v = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda: v * v)()
+    return tape.gradient(y, v)
+
+
+def untrainable_variable(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that is watched by hand gets its gradient, trainable or not."""
+    v = tf.Variable(3.0, trainable=False)
+    with tf.GradientTape() as tape:
+        tape.watch(v)
+        y = checkpoint(lambda x: x * v * v)(tf.constant(2.0))
+    return tape.gradient(y, v)
+
+
+def variable_argument(checkpoint: Callable[..., Any]) -> Any:
+    """A variable may be an argument, and gets its gradient."""
+    v = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda v: v * v)(v)
+    return tape.gradient(y, v)
+
+
+def variable_argument_stays_one(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that is an argument may be assigned to."""
+    v, x = tf.Variable(3.0), tf.constant(2.0)
+
+    def counted(x, v):
+        v.assign_add(1.0)
+        return x * x
+
+    return gradient(lambda x: checkpoint(counted)(x, v), x)
+
+
+def number_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be a number of Python."""
+    return gradient(lambda x: checkpoint(lambda x, n: x**n)(x, 3), tf.constant(2.0))
+
+
+def number_that_counts(checkpoint: Callable[..., Any]) -> Any:
+    """A number that is an argument may say how often a loop of Python runs."""
+    x = tf.constant(2.0)
+
+    def power(x, n):
+        y = x
+        for _ in range(n - 1):
+            y = y * x
+        return y
+
+    return gradient(lambda x: checkpoint(power)(x, 3), x)
+
+
+def flag_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be True or False."""
+    return gradient(
+        lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True),
+        tf.constant(2.0),
+    )
+
+
+def none_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be None, as a mask that there is not."""
+    return gradient(
+        lambda x: checkpoint(lambda x, mask: x * x if mask is None else x)(x, None),
+        tf.constant(2.0),
+    )
+
+
+def integer_argument(checkpoint: Callable[..., Any]) -> Any:
+    """A function may take integers, the tokens of an embedding for example."""
+    table = tf.Variable([[1.0], [2.0], [3.0]])
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(checkpoint(lambda i: tf.gather(table, i) ** 2)(tf.constant([2, 0, 2])))
+    return tf.convert_to_tensor(tape.gradient(y, table))
+
+
+def sparse_gradient(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of an embedding stays sparse."""
+    table = tf.Variable([[1.0], [2.0], [3.0]])
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(checkpoint(lambda i: tf.gather(table, i))(tf.constant([2])))
+    return [isinstance(tape.gradient(y, table), tf.IndexedSlices)]
+
+
+def tuple_argument(checkpoint: Callable[..., Any]) -> Any:
+    """Tensors in a tuple get their gradients."""
+    return gradient(
+        lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x, x * x)), tf.constant(2.0)
+    )
+
+
+def dictionary_argument(checkpoint: Callable[..., Any]) -> Any:
+    """Tensors in a dictionary get their gradients."""
+    return gradient(
+        lambda x: checkpoint(lambda named: named["a"] * named["b"])({"a": x, "b": x * x}),
+        tf.constant(2.0),
+    )
+
+
+def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return a dictionary of tensors."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        made = checkpoint(lambda x: {"a": x * x, "b": x})(x)
+        y = made["a"] * made["b"]
+    return tape.gradient(y, x)
+
+
+def none_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return None beside a tensor."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y, none = checkpoint(lambda x: (x * x, None))(x)
+    return [float(tape.gradient(y, x)), none is None]
+
+
+def integer_returned(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return integers beside its result."""
+    x = tf.constant([2.0, 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y, _ = checkpoint(lambda x: (x * x, tf.argmax(x)))(x)
+    return tape.gradient(y, x)
+
+
+def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A tensor given twice gets the sum of both gradients."""
+    return gradient(lambda x: checkpoint(lambda a, b: a * b * b)(x, x), tf.constant(2.0))
+
+
+def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A function may return one tensor twice, or its argument; all gradients count."""
+    x = tf.constant(2.0)
+
+    def several(x):
+        y = x * x
+        return y, y, x
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        a, b, c = checkpoint(several)(x)
+        y = 2 * a + 5 * b + 7 * c
+    return tape.gradient(y, x)
+
+
+PROMISES = (
+    keyword_tensor,
+    keyword_option,
+    closed_over_tensor,
+    closed_over_variable,
+    variables_alone,
+    untrainable_variable,
+    variable_argument,
+    variable_argument_stays_one,
+    number_argument,
+    number_that_counts,
+    flag_argument,
+    none_argument,
+    integer_argument,
+    sparse_gradient,
+    tuple_argument,
+    dictionary_argument,
+    dictionary_returned,
+    none_returned,
+    integer_returned,
+    same_argument_twice,
+    returns_same_twice,
+)

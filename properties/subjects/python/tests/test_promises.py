@@ -1,0 +1,56 @@
+"""Frameworks keep the promises of their checkpoint functions, but for those that profiles know."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+SUBJECTS = [
+    ("paddle", "paddle_", "paddle", ["--variant", "reentrant"]),
+    ("paddle", "paddle_", "paddle", ["--variant", "non_reentrant"]),
+    ("tensorflow", "tensorflow_", "tensorflow", []),
+    ("tensorflow", "keras_start", "keras", []),
+    ("torch", "keras_start", "keras_torch", ["--backend", "torch"]),
+]
+SOURCE = Path(__file__).parents[1] / "src"
+# The backend of Keras is chosen once in a process.
+TRY = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv.pop(1))
+from rematch.adapters.promises import broken, script_of
+framework = importlib.import_module("rematch.adapters." + sys.argv[1]).subject(sys.argv[2:])
+found = {p.__name__: broken(framework, p) for p in framework.promises}
+for finding in filter(None, found.values()):
+    compile(script_of(framework, finding), "<script>", "exec")
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(("package", "module", "profile", "arguments"), SUBJECTS)
+def test_promises_are_kept_but_for_those_that_the_profile_knows(
+    package, module, profile, arguments
+):
+    if find_spec(package) is None or (module == "keras_start" and find_spec("keras") is None):
+        pytest.skip(f"needs {package}")
+    done = subprocess.run(
+        [sys.executable, "-c", TRY, SOURCE, module, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    known = json.loads((PROFILES / f"{profile}.json").read_text())["known"]
+    quotes = [quote for entry in known for quote in entry.get("got", []) if quote[0] == "("]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found
+    unknown = {n: said for n, said in found.items() if said and not any(q in said for q in quotes)}
+    assert unknown == {}
+    kept = [n for n, said in found.items() if not said]
+    other = {"reentrant", "non_reentrant"} - set(arguments)
+    stale = [
+        n for n in kept for q in quotes if q[1:].split(")")[0] == n and q.split()[-1] not in other
+    ]
+    assert stale == []
