@@ -16,6 +16,9 @@ SUBJECTS = [
     ("paddle", "paddle_", "paddle", ["--variant", "non_reentrant"]),
     ("tensorflow", "tensorflow_", "tensorflow", []),
     ("tensorflow", "keras_start", "keras", []),
+    ("jax", "jax_", "jax", []),
+    ("flax", "nnx", "nnx", []),
+    ("equinox", "equinox_", "equinox", []),
     ("torch", "keras_start", "keras_torch", ["--backend", "torch"]),
 ]
 SOURCE = Path(__file__).parents[1] / "src"
