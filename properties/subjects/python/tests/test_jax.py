@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cases import run_of
 from conftest import observed
 from harness import Harness
+
+from rematch.__main__ import ADAPTERS
+from rematch.adapters.promises import broken
 
 jax = pytest.importorskip("jax")
 
@@ -97,3 +103,14 @@ def test_jax_checkpoint_loses_what_modules_of_nnx_change(start: Callable[..., Ha
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
     _, checkpointed = both(subject, case([layer], (0, 1)))
     assert "buffer" in differing(checkpointed)
+
+
+@pytest.mark.parametrize("name", ["jax", "nnx", "equinox"])
+def test_promises_are_kept_but_those_that_the_profile_knows(name: str) -> None:
+    pytest.importorskip(NEEDED.get(name, "jax"))
+    framework = importlib.import_module(ADAPTERS[name]).subject([])
+    profile = Path(__file__).parents[2] / "profiles" / f"{name}.json"
+    entries = json.loads(profile.read_text())["known"]
+    known = {text.strip("()") for entry in entries for text in entry.get("got", [])}
+    told = {promise.__name__: broken(framework, promise) for promise in framework.promises}
+    assert {promise for promise, wrong in told.items() if wrong} == known, told

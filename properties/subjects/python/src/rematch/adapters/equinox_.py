@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rematch.adapters.equinox_promises import PROMISES
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.source import Module
@@ -157,6 +158,8 @@ class Equinox(Framework):
     features = COMMON
     observed = SEEN
     modules = MODULES
+    promises = PROMISES
+    checkpoint_function = "eqx.filter_checkpoint"
     whole_segments = True
     extras = ("key",)
     state = "state"

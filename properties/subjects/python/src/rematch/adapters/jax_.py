@@ -22,6 +22,8 @@ from rematch.adapters.jax_layers import (
     Steps,
     kinds,
 )
+from rematch.adapters.jax_promises import PROMISES
+from rematch.adapters.jax_transformations import PROMISES as TRANSFORMATIONS
 from rematch.case import Choice
 
 POLICIES = (
@@ -62,7 +64,8 @@ class Pulled(Pending):
 class Jax(Framework):
     """`jit`: a step is one compiled function. `nested`: segments use their parameters as values
     around them. `policies`: segments have the policies in turn; what is drawn is then not looked
-    at, for that depends on what is kept. `scan`: each segment is the body of a loop."""
+    at, for that depends on what is kept. `scan`: each segment is the body of a loop. `remat3`: by
+    JAX's new implementation."""
 
     versions = {"jax": jax.__version__, "numpy": np.__version__}
     helpers = (*HELPERS, scanned, differentiate)
@@ -80,15 +83,25 @@ class Jax(Framework):
     drew_line = "jax.debug.callback(drawn, {layer}, {x}, {y})"
     script_array = "jnp.array({array})"
     modules = (*MODULES, *REFERENCES)
+    promises = (*PROMISES, *TRANSFORMATIONS)
+    checkpoint_function = "jax.checkpoint"
     cases_per_shape = 32
 
     def __init__(
-        self, jit: bool = False, nested: bool = False, policies: bool = False, scan: bool = False
+        self,
+        jit: bool = False,
+        nested: bool = False,
+        policies: bool = False,
+        scan: bool = False,
+        remat3: bool = False,
     ) -> None:
         chosen = {"jit": jit, "nested": nested, "policies": policies, "scan": scan}
+        chosen["remat3"] = remat3
         self.name = " ".join([f"jax {jax.__version__}", *(n for n, c in chosen.items() if c)])
         step = "jax.jit" if jit else "lambda step: step"
         self.imports = f"{'' if jit else SAME_ROUNDING}{IMPORTS}\ncompiled = {step}"
+        if remat3:
+            self.imports += '\njax.config.update("jax_remat3", True)'
         self.features = COMMON | {"float64"}
         if jit:
             self.rounds = "differently"
@@ -170,6 +183,11 @@ def subject(arguments: list[str]) -> Framework:
     parser.add_argument("--policies", action="store_true", help="segments have policies, in turn")
     parser.add_argument(
         "--scan", action="store_true", help="segments are the bodies of loops; with --jit"
+    )
+    parser.add_argument(
+        "--remat3",
+        action="store_true",
+        help="JAX's new jax.checkpoint(), which it has as an option",
     )
     given = parser.parse_args(arguments)
     if given.scan and not given.jit:

@@ -14,6 +14,8 @@ from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
 from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
+from rematch.adapters.linen_promises import PROMISES as LINEN
+from rematch.adapters.nnx_promises import PROMISES
 from rematch.adapters.source import Module
 
 
@@ -99,6 +101,8 @@ class Nnx(Framework):
     features = COMMON
     observed = SEEN | {"rng_state"}
     modules = MODULES
+    promises = (*PROMISES, *LINEN)
+    checkpoint_function = "nnx.remat"
     modules_are_arguments = True
     whole_segments = True
     extras = ("rngs",)
@@ -114,6 +118,7 @@ class Nnx(Framework):
         if plain_checkpoint:
             self.name += " by jax.checkpoint()"
             self.checkpoint = "jax.checkpoint({function})({arguments})"
+            self.promises = ()
         self._steps = Steps()
         super().__init__()
 

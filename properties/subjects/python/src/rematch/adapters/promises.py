@@ -1,9 +1,9 @@
 """What no case can say: small functions whose checkpointed twin must do the same.
 
 A promise takes `checkpoint`, which turns a function into one that is checkpointed, and returns
-numbers. Called with a `checkpoint` that changes nothing it must return the same, and its docstring
-says what that means. What has no plain twin returns a pair: what is expected, and what came. Its
-source becomes the script that shows it broken.
+numbers. Called with a `checkpoint` that changes nothing, whatever its options, it must return the
+same, and its docstring says what that means. What has no plain twin returns a pair: what is
+expected, and what came. Its source becomes the script that shows it broken.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def outcome(wrap):
         return f"{{type(error).__name__}}: {{error}}"
 
 
-plain, checkpointed = outcome(lambda function: function), outcome({checkpoint})
+plain, checkpointed = outcome(lambda function, **options: function), outcome({checkpoint})
 plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
 print("plain        ", plain)
 print("checkpointed ", checkpointed)
@@ -59,7 +59,7 @@ def promise_for(framework: Framework, seed: int) -> Promise | None:
 def broken(framework: Framework, promise: Promise) -> str:
     """What became of it, "" if it was kept."""
     checkpoint = eval(framework.checkpoint_function, framework.names)
-    plain = _outcome(framework, promise, lambda function: function)
+    plain = _outcome(framework, promise, lambda function, **options: function)
     got = _outcome(framework, promise, checkpoint)
     plain, got = map(np.array, got) if isinstance(got, tuple) else (plain, got)
     if np.array_equal(plain, got):

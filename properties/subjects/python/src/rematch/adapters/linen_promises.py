@@ -1,0 +1,221 @@
+"""What users of `nn.remat()` of flax.linen rely on; it wraps classes of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+
+def linen_names(checkpoint: Callable[..., Any]) -> Any:
+    """linen: a checkpointed layer has the name and the initial weights of the layer."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return remat(nn.Dense)(2)(x)
+
+    found = Block().init(jax.random.key(0), jnp.ones((1, 2)))["params"]
+    return [list(found) == ["Dense_0"], *jax.tree.leaves(found)[1].ravel()]
+
+
+def linen_masks(checkpoint: Callable[..., Any]) -> Any:
+    """linen: a checkpointed layer draws the mask of the layer."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return remat(nn.Dropout)(0.5, deterministic=False)(x)
+
+    return Block().apply({}, jnp.ones(9), rngs={"dropout": jax.random.key(1)})
+
+
+def linen_given_names(checkpoint: Callable[..., Any]) -> Any:
+    """linen: layers with names have the same initial weights, masks and gradients."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dropout(0.5, deterministic=False)(nn.Dense(2)(x))
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = remat(Layer)(name="a")(x)
+            return remat(Layer)(name="b")(nn.Dropout(0.5, deterministic=False)(x))
+
+    x, rngs = jnp.ones((3, 2)), {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    made = Block().init(rngs, x)
+    grad = jax.grad(lambda v: Block().apply(v, x, rngs={"dropout": jax.random.key(2)}).sum())
+    return [a.ravel()[0] for a in jax.tree.leaves((made, grad(made)))]
+
+
+def linen_method(checkpoint: Callable[..., Any]) -> Any:
+    """linen: a method that is checkpointed where it is defined has the same initial weights."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Block(nn.Module):
+        @remat
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(2)(x)
+
+    return Block().init(jax.random.key(0), jnp.ones((1, 2)))["params"]["Dense_0"]["kernel"]
+
+
+def linen_statistics(checkpoint: Callable[..., Any]) -> Any:
+    """linen: running statistics, and what is sown, are changed once."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            self.sow("intermediates", "seen", x.sum())
+            calls = self.variable("batch_stats", "calls", lambda: 0)
+            calls.value += 1
+            return nn.BatchNorm(use_running_average=False)(x)
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return remat(Layer)(name="a")(x)
+
+    x = jnp.array([[1.0, 2.0], [3.0, 8.0]])
+    made = Block().init(jax.random.key(0), x)
+    made.pop("intermediates", None)
+
+    def loss(x):
+        y, changed = Block().apply(made, x, mutable=["batch_stats", "intermediates"])
+        return y.sum(), changed
+
+    changed = jax.grad(loss, has_aux=True)(x)[1]
+    return [float(jnp.sum(a)) for a in jax.tree.leaves(changed)]
+
+
+def linen_flag(checkpoint: Callable[..., Any]) -> Any:
+    """linen: the flag `train` may be given by position."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x, train):
+            return x * 2 if train else x
+
+    return remat(Layer)().apply({}, jnp.ones(2), True)
+
+
+def linen_static_flag(checkpoint: Callable[..., Any]) -> Any:
+    """linen: so it may if it is static, and it has a default."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x, train=True):
+            return x * 2 if train else x
+
+    layer = remat(Layer, static_argnums=2)()
+    return [layer.apply({}, jnp.ones(2), False), layer.apply({}, jnp.ones(2))]
+
+
+def linen_static_keyword(checkpoint: Callable[..., Any]) -> Any:
+    """linen: it may be given by keyword if it is static."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x, train=True):
+            return x * 2 if train else x
+
+    return remat(Layer, static_argnums=2)().apply({}, jnp.ones(2), train=False)
+
+
+def linen_other_method(checkpoint: Callable[..., Any]) -> Any:
+    """linen: other methods of a checkpointed layer can be called."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Block(nn.Module):
+        def setup(self):
+            self.embed = remat(nn.Embed)(3, 2)
+
+        def __call__(self, tokens):
+            return self.embed.attend(self.embed(tokens)).sum()
+
+    made = Block().init(jax.random.key(0), jnp.array([0, 2]))
+    found = jax.grad(lambda v: Block().apply(v, jnp.array([0, 2])))(made)
+    return found["params"]["embed"]["embedding"]
+
+
+def linen_shared(checkpoint: Callable[..., Any]) -> Any:
+    """linen: a checkpointed layer may be called twice, and given to another layer."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Outer(nn.Module):
+        inner: nn.Module
+
+        def __call__(self, x):
+            return self.inner(x) * 2
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            layer = remat(nn.Dense)(2, name="a")
+            return remat(Outer)(layer, name="b")(layer(layer(x)))
+
+    made = Block().init(jax.random.key(0), jnp.ones((1, 2)))
+    found = jax.grad(lambda v: Block().apply(v, jnp.ones((1, 2))).sum())(made)
+    return jax.tree.leaves(found)[1]
+
+
+def linen_loop(checkpoint: Callable[..., Any]) -> Any:
+    """linen: nn.scan() runs a checkpointed layer, with weights and masks as without."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x, _):
+            return nn.Dropout(0.5, deterministic=False)(nn.Dense(2)(x)), None
+
+    over = {"params": 0}
+    rngs = {"params": True, "dropout": True}
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            layers = nn.scan(remat(Layer), variable_axes=over, split_rngs=rngs, length=3)
+            return layers(name="a")(x, None)[0]
+
+    keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    made = Block().init(keys, jnp.ones((3, 2)))
+    grad = jax.grad(lambda v: Block().apply(v, jnp.ones((3, 2)), rngs=keys).sum())(made)
+    return [round(float(a.sum()), 5) for a in jax.tree.leaves((made, grad))]
+
+
+PROMISES = tuple(v for v in list(globals().values()) if getattr(v, "__module__", "") == __name__)
