@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -313,17 +314,30 @@ FeatureSet features_of(const Case& c, const Geometry& geometry) {
 }
 
 bool sums_across_segments(const Case& c, const Geometry& geometry) {
-  std::map<ValueRef, std::vector<int>, decltype([](const ValueRef& a, const ValueRef& b) {
-             return std::pair(a.layer, a.output) < std::pair(b.layer, b.output);
-           })>
-      values;
+  using Name = std::pair<int, int>;
+  const auto name_of = [](const ValueRef& v) { return Name(v.layer, v.output); };
+  // What a layer hands on is its operand under another name.
+  std::map<Name, Name> origins;
+  const auto origin_of = [&](const ValueRef& v) {
+    const auto found = origins.find(name_of(v));
+    return found == origins.end() ? name_of(v) : found->second;
+  };
+  std::map<Name, std::vector<int>> values;
   std::map<int, std::vector<int>> parameters;
   for (int i = 0; i < static_cast<int>(c.layers.size()); ++i) {
-    values[geometry.live[static_cast<std::size_t>(i)].front()].push_back(i);
-    for (const ValueRef& v : c.layers[static_cast<std::size_t>(i)].from) values[v].push_back(i);
-    for (const int p : geometry.layer_parameters[static_cast<std::size_t>(i)]) {
-      parameters[p].push_back(i);
+    const auto at = static_cast<std::size_t>(i);
+    const LayerSpec& spec = c.layers[at];
+    const Layer& layer = layer_of(spec);
+    const ValueRef& operand = geometry.live[at].front();
+    const bool is_noise = spec.kind == LayerKind::dropout || spec.kind == LayerKind::gaussian_noise;
+    const bool is_idle_draw = is_noise && (!c.protocol.train || !layer.draws(spec));
+    if (layer.identity || is_idle_draw || spec.kind == LayerKind::flatten) {
+      for (int output = 0; output < 2; ++output) origins[{i, output}] = origin_of(operand);
+      continue;
     }
+    values[origin_of(operand)].push_back(i);
+    for (const ValueRef& v : spec.from) values[origin_of(v)].push_back(i);
+    for (const int p : geometry.layer_parameters[at]) parameters[p].push_back(i);
   }
   const auto crosses = [](const SegmentSpec& s, const std::vector<int>& uses) {
     const auto inside = std::count_if(uses.begin(), uses.end(),
@@ -334,6 +348,11 @@ bool sums_across_segments(const Case& c, const Geometry& geometry) {
   while (!segments.empty()) {
     const SegmentSpec segment = std::move(segments.back());
     segments.pop_back();
+    // What enters under two names gets two gradients.
+    std::set<Name> entering;
+    for (const ValueRef& v : geometry.live[static_cast<std::size_t>(segment.begin)]) {
+      if (!entering.insert(origin_of(v)).second) return true;
+    }
     for (const auto& [value, uses] : values) {
       if (crosses(segment, uses)) return true;
     }

@@ -107,6 +107,11 @@ TEST_CASE("a sum crosses a segment if what is summed is used within it and outsi
   CHECK(crosses(skip, 2, 3));
   CHECK_FALSE(crosses(skip, 1, 2));
   CHECK_FALSE(crosses(skip, 0, 3));
+  // So it is under another name, and what enters under two gets two gradients.
+  const std::string pair = R"({"kind": "duplicate"},)";
+  CHECK(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 1, 2));
+  CHECK(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 1, 3));
+  CHECK_FALSE(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 0, 3));
   // Two summands have one order, three have several.
   const std::string tied = R"({"kind": "linear", "features": 4, "tied_to": 0})";
   CHECK_FALSE(crosses(kLinear + "," + tied, 0, 1));

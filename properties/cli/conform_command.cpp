@@ -186,6 +186,8 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
     if (!o.cases && !o.seconds) o.cases = kDefaultCases;
     o.jobs = parse_jobs(a.jobs);
+    // A page has dozens of divergences; `check` shrinks further.
+    o.shrink.seconds = 1;
     o.stop = &stop;
     o.progress = [&](const HuntProgress& p) { show_progress(status, o, p, before); };
     column = conform::column_of(name, o, hunt(o));
