@@ -1,5 +1,5 @@
 # absent-gradients: Gradients are absent (None, not zero) exactly where they are in the plain run, and where the forecast says so.
-# at: step 1, gradient of parameter 0 (layer 0 custom all)
+# at: step 1, gradient of parameter 0 (layer 1 custom all)
 # expected: present (forecast: present)
 # got: absent
 # tensorflow 2.21.0; run: python this_file.py
@@ -56,41 +56,58 @@ class Owner(tf.Module):
 
 
 x = tf.constant(np.random.default_rng(85).standard_normal((4, 10)).astype(np.float32))
-target = tf.constant(np.array([3, 6, 1, 9], np.int32))
+target = tf.constant(np.array([1, 1, 0, 2], np.int32))
+weight4 = tf.Variable(np.random.default_rng(63).standard_normal((4, 20)).astype(np.float32), trainable=not False)
 
 
-def plain(x, w0):
-    v0 = m0.function(x)
-    return (v0,)
+def plain(x, w1, weight4):
+    v0 = tf.nn.softmax(x, -1)
+    v1 = m1.function(v0)
+    v2 = tf.concat([v1, v0], 1)
+    v3, v3_1 = (v2, v2)
+    v4 = v3 @ tf.transpose(weight4)
+    v5, v5_1 = tf.split(v4, [3, v4.shape[1] - 3], 1)
+    v6 = tf.nn.dropout(v5, 0.25)
+    return (v6, v3_1, v5_1,)
 
 
-def checkpointed(x, w0):
+def checkpointed(x, w1, weight4):
     def checkpointed_segment_0_1(x):
-        v0 = m0.function(x)
+        v0 = tf.nn.softmax(x, -1)
         return v0
     v0 = tf.recompute_grad(checkpointed_segment_0_1)(x)
-    return (v0,)
+    def checkpointed_segment_1_6(v0):
+        v1 = m1.function(v0)
+        v2 = tf.concat([v1, v0], 1)
+        v3, v3_1 = (v2, v2)
+        v4 = v3 @ tf.transpose(weight4)
+        v5, v5_1 = tf.split(v4, [3, v4.shape[1] - 3], 1)
+        return v5, v3_1, v5_1
+    v5, v3_1, v5_1 = tf.recompute_grad(checkpointed_segment_1_6)(v0)
+    v6 = tf.nn.dropout(v5, 0.25)
+    return (v6, v3_1, v5_1,)
 
 
 def run(model):
-    global m0
-    tf.random.set_seed(0), np.random.seed(0), tf.random.get_global_generator().reset_from_seed(0)
-    m0 = Owner(10)
-    set_mode(m0, False)
-    w0 = parameters_of(m0)
+    global m1
+    tf.random.set_seed(1), np.random.seed(1), tf.random.get_global_generator().reset_from_seed(1)
+    m1 = Owner(10)
+    set_mode(m1, False)
+    w1 = parameters_of(m1)
     tf.random.set_seed(0), np.random.seed(0), tf.random.get_global_generator().reset_from_seed(0)
 
-    def objective(x, w0):
-        outputs = model(x, w0)
+    def objective(x, w1, weight4):
+        outputs = model(x, w1, weight4)
         y = outputs[0]
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=tf.reshape(y, [y.shape[0], -1]))), outputs
 
-    loss, outputs, gradients = differentiate(objective, [x, w0], [1])
-    loss, outputs, gradients = differentiate(objective, [x, w0], [1])
+    loss, outputs, gradients = differentiate(objective, [x, w1, weight4], [1, 2])
+    loss, outputs, gradients = differentiate(objective, [x, w1, weight4], [1, 2])
     results = {"loss": loss}
     results |= {f"output {i}": y for i, y in enumerate(outputs)}
-    results["gradient of w0"] = gradients[0]
-    results["state of m0"] = state_of(m0)
+    results["gradient of w1"] = gradients[0]
+    results["gradient of weight4"] = gradients[1]
+    results["state of m1"] = state_of(m1)
     results["random state"] = [tf.random.uniform([]), tf.random.get_global_generator().state]
     return {name: numbers(value) for name, value in results.items()}
 
