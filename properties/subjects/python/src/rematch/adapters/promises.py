@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Promise = Callable[[Callable[..., Any]], Any]
 
-_ONE_OF = 8
+_ONE_OF = 3
 """So many checkpointed runs try one promise, by the seeds of their cases."""
 
 _SCRIPT = """\
