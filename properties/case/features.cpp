@@ -348,10 +348,12 @@ bool sums_across_segments(const Case& c, const Geometry& geometry) {
   while (!segments.empty()) {
     const SegmentSpec segment = std::move(segments.back());
     segments.pop_back();
-    // What enters under two names gets two gradients.
-    std::set<Name> entering;
-    for (const ValueRef& v : geometry.live[static_cast<std::size_t>(segment.begin)]) {
-      if (!entering.insert(origin_of(v)).second) return true;
+    // What enters or leaves under two names gets two gradients.
+    for (const int border : {segment.begin, segment.end}) {
+      std::set<Name> known;
+      for (const ValueRef& v : geometry.live[static_cast<std::size_t>(border)]) {
+        if (!known.insert(origin_of(v)).second) return true;
+      }
     }
     for (const auto& [value, uses] : values) {
       if (crosses(segment, uses)) return true;

@@ -112,6 +112,7 @@ TEST_CASE("a sum crosses a segment if what is summed is used within it and outsi
   CHECK(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 1, 2));
   CHECK(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 1, 3));
   CHECK_FALSE(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 0, 3));
+  CHECK(crosses(pair + kRelu + R"(, {"kind": "add", "from": [0, 1]})", 0, 1));
   // Two summands have one order, three have several.
   const std::string tied = R"({"kind": "linear", "features": 4, "tied_to": 0})";
   CHECK_FALSE(crosses(kLinear + "," + tied, 0, 1));

@@ -327,21 +327,6 @@ def sequential(checkpoint: Callable[..., Any]) -> Any:
     return recompute_sequential({"segments": 2}, layers, x)
 
 
-def drops(checkpoint: Callable[..., Any]) -> Any:
-    """What a function computes in between is not kept until the backward."""
-    x = paddle.ones([2**20])
-    x.stop_gradient = False
-
-    def allocated(function):
-        before = paddle.base.core.host_memory_stat_current_value("Allocated", 0)
-        made = checkpoint(function)(x)
-        after = paddle.base.core.host_memory_stat_current_value("Allocated", 0)
-        made.sum().backward()
-        return round((after - before) / 2**22)
-
-    return ([1, 1], [allocated(lambda x: x * x * x * x), allocated(lambda x: x.exp().tanh().exp())])
-
-
 def runs_twice(checkpoint: Callable[..., Any]) -> Any:
     """A function runs once in the forward and once more in the backward, whatever it returns."""
     x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
@@ -410,6 +395,5 @@ PROMISES = (
     accumulated,
     given_a_parameter,
     sequential,
-    drops,
     runs_twice,
 )
