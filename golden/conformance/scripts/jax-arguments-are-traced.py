@@ -1,9 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: Inside, NumPy arrays are NumPy arrays. Not so (numpy_argument) with jax.checkpoint: TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on traced array with shape float64[2]
-# The error occurred while tracing the function <lambda> at /work/main/properties/subjects/python/src/rematch/adapters/jax_promises.py:119 for checkpoint / remat. This concrete value was not available in Python because it depends on the value of the argument a.
-# See https://docs.jax.dev/en/latest/errors.html#jax.errors.TracerArrayConversionError, plain 5.0
+# got: BrokenPromise: A method can be checkpointed where it is defined. Not so (method) with jax.checkpoint: TypeError: Cannot interpret value of type <class 'rematch.adapters.jax_promises.method.<locals>.Layer'> as an abstract array; it does not have a dtype attribute, plain 6.0
 # jax 0.10.2; run: python this_file.py
 import os
 
@@ -21,15 +19,22 @@ compiled = lambda step: step
 import numpy as np
 
 
-def numpy_argument(checkpoint):
-    """Inside, NumPy arrays are NumPy arrays."""
-    block = checkpoint(lambda x, a: x * np.linalg.norm(a))
-    return jax.grad(lambda x: block(x, np.array([3.0, 4.0])))(1.0)
+def method(checkpoint):
+    """A method can be checkpointed where it is defined."""
+
+    class Layer:
+        scale = 3.0
+
+        @checkpoint
+        def __call__(self, x):
+            return x * x * self.scale
+
+    return jax.grad(lambda x: Layer()(x))(1.0)
 
 
 def outcome(wrap):
     try:
-        found = numpy_argument(wrap)
+        found = method(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

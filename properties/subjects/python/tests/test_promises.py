@@ -12,6 +12,7 @@ import pytest
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 SUBJECTS = [
+    ("mlx", "mlx", "mlx", []),
     ("paddle", "paddle_", "paddle", ["--variant", "reentrant"]),
     ("paddle", "paddle_", "paddle", ["--variant", "non_reentrant"]),
     ("tensorflow", "tensorflow_", "tensorflow", []),
