@@ -7,6 +7,7 @@ of a training step is done here, in NumPy, alike for plain and checkpointed runs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -164,8 +165,8 @@ class Framework(Subject):
         return np.asarray(a)
 
     def message(self, error: Exception) -> str:
-        """Of an error, without what changes from run to run."""
-        return str(error)
+        """Of an error, without what changes from run to run, and from machine to machine."""
+        return re.sub(r"/\S*/(?=site-packages/)", "", str(error))
 
     def requires_grad(self, a: Any) -> bool:
         """For subjects that observe "grad_flags"."""
