@@ -1,0 +1,66 @@
+# What a random layer draws in its recomputation is not what it drew before.
+# Found at step 0, microbatch 0, layer 1 (dropout), forward: expected 1 element from offset 0,
+# hash 0x4e842f2f50cc089e, got 1 element from offset 0, hash 0x06e0f1055650bd76
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from typing import Any
+
+import deepspeed
+
+
+def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
+    """`options` can say only that there is no determinism check."""
+    if use_reentrant:
+        return deepspeed.checkpointing.checkpoint(function, *inputs)
+    return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+
+
+def run(checkpointed):
+    inputs = [torch.tensor([[0.65]])]
+    entered = 0
+
+    def block(x):
+        nonlocal entered
+        entered += 1
+        if trial and entered > 1:
+            raise RuntimeError("fails")
+        return torch.relu(x)
+
+    torch.manual_seed(2)
+    def forward(x):
+        y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+        y = F.dropout(y)
+        return y
+
+    trial = True
+    x = torch.tensor([[-0.07]], requires_grad=True)
+    try:
+        y = forward(x)
+        loss = y.sum()
+        loss.backward()
+    except RuntimeError as error:
+        print("trial:", error)
+    trial = False
+    results = {}
+    for step in range(1):
+        for i in range(step, step + 1):
+            x = inputs[i].clone().requires_grad_()
+            y = forward(x)
+            loss = y.sum()
+            loss.backward()
+            results[f"step {step}, forward {i}: x.grad"] = x.grad
+    return results
+
+
+plain, checkpointed = run(checkpointed=False), run(checkpointed=True)
+different = [name for name in plain if not torch.equal(plain[name], checkpointed[name])]
+for name, expected in plain.items():
+    got = checkpointed[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    print("  difference   ", got - expected)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

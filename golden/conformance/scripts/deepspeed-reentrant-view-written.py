@@ -1,0 +1,51 @@
+# Checkpointing fails where the plain run does not, or the other way round.
+# Found at checkpointed run: expected no error, got RuntimeError: Output 0 of CheckpointFunction
+# is a view and is being modified inplace
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from typing import Any
+
+import deepspeed
+
+
+def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
+    """`options` can say only that there is no determinism check."""
+    if use_reentrant:
+        return deepspeed.checkpointing.checkpoint(function, *inputs)
+    return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+
+
+def run(checkpointed):
+    x = torch.tensor([[[[-0.36, 0.45]]]], requires_grad=True)
+    weight = torch.tensor([1.39], requires_grad=True)
+    bias = torch.tensor([0.09], requires_grad=True)
+    running_mean = torch.zeros(1)
+    running_var = torch.ones(1)
+
+    def block(x):
+        x = F.batch_norm(x, running_mean, running_var, weight, bias, training=True)
+        return x.flatten(1)
+
+    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+    y = torch.relu_(y)
+    y.sum().backward()
+
+
+def outcome(checkpointed):
+    try:
+        run(checkpointed)
+    except RuntimeError as error:
+        return f"RuntimeError: {error}"
+    return "no error"
+
+
+plain, checkpointed = outcome(checkpointed=False), outcome(checkpointed=True)
+print("plain:       ", plain)
+print("checkpointed:", checkpointed)
+different = (plain == "no error") != (checkpointed == "no error")
+print("DIFFERENT: only one of them fails" if different else "same")
+sys.exit(1 if different else 0)

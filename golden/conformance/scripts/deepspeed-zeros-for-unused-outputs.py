@@ -1,0 +1,55 @@
+# With checkpointing, the gradient of a parameter is another one.
+# Found at step 0, gradient of parameter 0 (layer 0 linear weight), element 4 (first of 2 that
+# differ, of 6): expected 0 (0x00000000), got -0 (0x80000000)
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from typing import Any
+
+import deepspeed
+
+
+def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
+    """`options` can say only that there is no determinism check."""
+    if use_reentrant:
+        return deepspeed.checkpointing.checkpoint(function, *inputs)
+    return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+
+
+def run(checkpointed):
+    x = torch.tensor([[-0.72, 0.22]])
+    target = torch.tensor([[0.2, -0.54, 0.67]])
+    weight = torch.tensor([[-0.36, 0.39], [0.48, -0.69], [0.05, 0.25]], requires_grad=True)
+    bias = torch.tensor([-0.27, -0.05, -0.34], requires_grad=True)
+
+    def block(x, b1):
+        x = F.dropout(x)
+        return x, b1
+
+    torch.manual_seed(0)
+    y = F.linear(x, weight, bias)
+    y, b1 = y, y
+    y, b1 = checkpoint(block, y, b1, use_reentrant=True) if checkpointed else block(y, b1)
+    F.mse_loss(y, target).backward()
+    return {"weight.grad": weight.grad, "bias.grad": bias.grad}
+
+
+def same(a, b):
+    if a is None or b is None:
+        return a is b
+    # To the bit: 0 is not -0.
+    return torch.equal(a.flatten().view(torch.uint8), b.flatten().view(torch.uint8))
+
+
+torch.set_printoptions(precision=9)
+plain, checkpointed = run(checkpointed=False), run(checkpointed=True)
+different = [name for name in plain if not same(plain[name], checkpointed[name])]
+for name, expected in plain.items():
+    got = checkpointed[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    print("  difference   ", "" if expected is None or got is None else got - expected)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

@@ -1,0 +1,63 @@
+# A recomputation gives other values than the forward.
+# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 3: expected aten::repeat,
+# bits with hash 4e842f2f50cc089e, got aten::repeat, bits with hash 73a7691cb2377399
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn as nn
+
+from functools import cache
+from typing import Any
+
+from fairscale.nn import checkpoint_wrapper
+from torch import Tensor
+
+
+class Holder(nn.Module):
+    def __init__(self, held: list[Any]) -> None:
+        super().__init__()
+        weights = [part for part in held if isinstance(part, Tensor)]
+        self.weights = nn.ParameterList(nn.Parameter(w.detach(), w.requires_grad) for w in weights)
+        self.parts = nn.ModuleList(part for part in held if isinstance(part, nn.Module))
+
+    def forward(self, function: Any, *inputs: Tensor) -> Any:
+        return function(*inputs)
+
+
+def held_by(function):
+    parts = [cell.cell_contents for cell in function.__closure__ or ()]
+    within = [held_by(part) for part in parts if hasattr(part, "__closure__")]
+    return sum(within, [part for part in parts if isinstance(part, (Tensor, nn.Module))])
+
+
+@cache
+def wrapped(function):
+    return checkpoint_wrapper(Holder(held_by(function)), False)
+
+
+def checkpoint(function, *inputs, use_reentrant):
+    return wrapped(function)(function, *inputs)
+
+
+def run(checkpointed):
+    torch.manual_seed(0)
+    x = torch.tensor([[[[0.95, -1.28]]]], requires_grad=True)
+    m0 = nn.InstanceNorm2d(1, affine=True, track_running_stats=True)
+
+    def block(x):
+        return m0(x)
+
+    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+    y.sum().backward()
+    return {"m0.running_mean": m0.running_mean, "m0.running_var": m0.running_var}
+
+
+plain, checkpointed = run(checkpointed=False), run(checkpointed=True)
+different = [name for name in plain if not torch.equal(plain[name], checkpointed[name])]
+for name, expected in plain.items():
+    got = checkpointed[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    print("  difference   ", got - expected)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

@@ -1,0 +1,106 @@
+# dropout-masks: Every recomputation of a random layer draws what its forward drew, and every forward what the plain run drew.
+# at: step 0, microbatch 0, layer 0 (dropout), draws
+# expected: 2
+# got: 1
+# keras 3.15.1 on torch; run: python this_file.py
+import sys
+
+import keras
+
+seeds = keras.random.SeedGenerator(0)
+import numpy as np
+
+
+class Network(keras.layers.Layer):
+    """A layer that calls a function, in the place of an activation."""
+
+    def __init__(self, function):
+        super().__init__(name="segment")
+        self.activation = function
+
+    def call(self, *values):
+        return self.activation(*values)
+
+
+def in_layer(objective, arguments):
+    """What runs within a layer takes its mode from the call of that layer."""
+    network = Network(lambda x: objective(x, *arguments[1:]))
+    return network(arguments[0], training=True)
+
+
+def whole(gradients, sources):
+    """With zeros for what is missing of a module's gradients, unless all are."""
+    if not isinstance(sources, list) or all(g is None for g in gradients):
+        return None if isinstance(sources, list) else gradients
+    pairs = zip(gradients, sources, strict=True)
+    return [keras.ops.zeros_like(s) if g is None else g for g, s in pairs]
+
+
+def value_of(argument):
+    if isinstance(argument, list):
+        return [value_of(part) for part in argument]
+    return argument.value if isinstance(argument, keras.Variable) else argument
+
+
+def of_torch(objective, arguments, trained):
+    for index, argument in enumerate(value_of(arguments)):
+        for part in argument if isinstance(argument, list) else [argument]:
+            part.requires_grad_(index in trained)
+            part.grad = None
+    loss, outputs = in_layer(objective, arguments)
+    if loss.requires_grad:
+        loss.backward()
+    sources = value_of([arguments[i] for i in trained])
+    found = [[p.grad for p in s] if isinstance(s, list) else s.grad for s in sources]
+    gradients = [whole(g, s) for g, s in zip(found, sources, strict=True)]
+    return loss.detach(), [y.detach() for y in outputs], gradients
+
+
+x = keras.ops.convert_to_tensor(np.array([[0.1]], np.float32))
+target = keras.ops.convert_to_tensor(np.array([[-0.4838615655899048]], np.float32))
+
+
+def plain(x):
+    v0 = keras.random.dropout(x, 0.5, seed=seeds)
+    return (v0,)
+
+
+def checkpointed(x):
+    def checkpointed_segment_0_1(x):
+        v0 = keras.random.dropout(x, 0.5, seed=seeds)
+        return v0
+    v0 = keras.remat(checkpointed_segment_0_1)(x)
+    return (v0,)
+
+
+def run(model):
+    keras.utils.set_random_seed(0), seeds.state.assign([0, 0])
+
+    def objective(x):
+        outputs = model(x)
+        y = outputs[0]
+        return keras.ops.mean((keras.ops.reshape(y, target.shape) - target) ** 2), outputs
+
+    loss, outputs, gradients = of_torch(objective, [x], [0])
+    results = {"loss": loss}
+    results |= {f"output {i}": y for i, y in enumerate(outputs)}
+    results["gradient of x"] = gradients[0]
+    results["random state"] = seeds.state
+    return {name: numbers(value) for name, value in results.items()}
+
+
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value)
+
+
+plain_results, results = run(plain), run(checkpointed)
+different = []
+for name, expected in plain_results.items():
+    got = results[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    if not np.array_equal(expected, got):
+        different.append(name)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)
