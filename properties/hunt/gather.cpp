@@ -7,6 +7,7 @@
 #include "engine/cuda/device.h"
 #include "properties/case/features.h"
 #include "properties/forecast/engine_facts.h"
+#include "properties/forecast/sums.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -39,7 +40,10 @@ class Gathering {
     w.geometry = validate(c_);
     Evidence e{c_, w.geometry, w.forecast, subject_.observes(), w.plain, w.checkpointed};
     e.rounds_differently = subject_.rounds_differently();
-    e.sums_differently = subject_.whole_segments() && sums_across_segments(c_, w.geometry);
+    if (subject_.whole_segments()) {
+      engine_facts(c_, w.geometry, true, w.facts);
+      e.sums_differently = sums_across_segments(c_, w.geometry, w.facts);
+    }
     // A crash must not leave an earlier case's record for this one's.
     w.plain.clear();
     w.checkpointed.clear();
