@@ -156,13 +156,13 @@ std::optional<std::string> framework_command(std::string_view name) {
 
 std::optional<fs::path> framework_profile(std::string_view name) {
   if (!known_frameworks().subjects.contains(name)) return std::nullopt;
-  std::string own(name);
-  std::replace(own.begin(), own.end(), ':', '_');
-  for (const std::string& stem : {own, std::string(name.substr(0, name.find(':')))}) {
-    const std::string file = "profiles/" + stem + ".json";
+  // That of the variant, or of what it is a variant of.
+  for (std::string stem(name);; stem.erase(stem.rfind(':'))) {
+    std::string file = "profiles/" + stem + ".json";
+    std::replace(file.begin(), file.end(), ':', '_');
     if (const auto found = beside_program(file, "subjects/" + file)) return found;
+    if (stem.find(':') == std::string::npos) return std::nullopt;
   }
-  return std::nullopt;
 }
 
 }  // namespace rematch

@@ -16,11 +16,11 @@ SUBJECTS = [
     ("paddle", "paddle_", "paddle", ["--variant", "reentrant"]),
     ("paddle", "paddle_", "paddle", ["--variant", "non_reentrant"]),
     ("tensorflow", "tensorflow_", "tensorflow", []),
-    ("tensorflow", "keras_start", "keras", []),
+    ("tensorflow", "keras_start", "keras_tensorflow", []),
     ("jax", "jax_", "jax", []),
     ("flax", "nnx", "nnx", []),
     ("equinox", "equinox_", "equinox", []),
-    ("torch", "keras_start", "keras_torch", ["--backend", "torch"]),
+    ("torch", "keras_start", "keras", ["--backend", "torch"]),
 ]
 SOURCE = Path(__file__).parents[1] / "src"
 # The backend of Keras is chosen once in a process.
@@ -36,6 +36,11 @@ print(json.dumps(found))
 """
 
 
+def entries_of(profile: str) -> list[dict]:
+    read = json.loads((PROFILES / profile).read_text())
+    return [*(entries_of(read["extends"]) if "extends" in read else []), *read["known"]]
+
+
 @pytest.mark.parametrize(("package", "module", "profile", "arguments"), SUBJECTS)
 def test_promises_are_kept_but_for_those_that_the_profile_knows(
     package, module, profile, arguments
@@ -46,7 +51,7 @@ def test_promises_are_kept_but_for_those_that_the_profile_knows(
         [sys.executable, "-c", TRY, SOURCE, module, *arguments], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    known = json.loads((PROFILES / f"{profile}.json").read_text())["known"]
+    known = entries_of(f"{profile}.json")
     quotes = [quote for entry in known for quote in entry.get("got", []) if quote[0] == "("]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found
