@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.adapters.equinox_promises import PROMISES
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
+from rematch.adapters.promises.equinox import PROMISES
 from rematch.adapters.source import Module
 
 

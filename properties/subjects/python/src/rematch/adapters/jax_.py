@@ -22,8 +22,8 @@ from rematch.adapters.jax_layers import (
     Steps,
     kinds,
 )
-from rematch.adapters.jax_promises import PROMISES
-from rematch.adapters.jax_transformations import PROMISES as TRANSFORMATIONS
+from rematch.adapters.promises.jax import PROMISES
+from rematch.adapters.promises.jax_transformations import PROMISES as TRANSFORMATIONS
 from rematch.case import Choice
 
 POLICIES = (

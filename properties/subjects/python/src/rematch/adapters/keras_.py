@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
-from rematch.adapters.keras_promises import PROMISES, gradients  # noqa: E402
+from rematch.adapters.promises.keras import PROMISES, gradients  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 

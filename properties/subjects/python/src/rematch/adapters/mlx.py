@@ -12,7 +12,7 @@ import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
 from rematch.adapters.framework import COMMON, SEEN, Framework
-from rematch.adapters.mlx_promises import PROMISES
+from rematch.adapters.promises.mlx import PROMISES
 from rematch.adapters.source import Module
 from rematch.case import Layer
 

@@ -14,8 +14,8 @@ from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
 from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
-from rematch.adapters.linen_promises import PROMISES as LINEN
-from rematch.adapters.nnx_promises import PROMISES
+from rematch.adapters.promises.linen import PROMISES as LINEN
+from rematch.adapters.promises.nnx import PROMISES
 from rematch.adapters.source import Module
 
 

@@ -21,7 +21,7 @@ from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
 from rematch.adapters.paddle_layers import KINDS, MODULES, Jitter, add, concat, from_stream, twice
-from rematch.adapters.paddle_promises import PROMISES, RETAINED, non_reentrant, reentrant
+from rematch.adapters.promises.paddle import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Segment, Sequential
 from rematch.protocol import Request, Unsupported

@@ -220,7 +220,9 @@ class Run:
         for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
             spec = self.request.case.layers[layer]
-            # What was added is known up to rounding, which the operand decides.
+            # y is x + noise rounded once, so the difference is the noise within half an ulp of y,
+            # less than 0.0001 for |y| < 1024. Three decimals hide that an operand differs in its
+            # last bits, which other laws judge, and tell any two draws apart.
             noise = np.round(y - self.framework.numpy(operand), 3) + 0
             drawn = y != 0 if spec.kind == "dropout" else noise
             more = {"execution": execution, "stream": spec.stream, **where}

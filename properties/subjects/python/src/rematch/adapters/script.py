@@ -49,7 +49,7 @@ ASPECTS: dict[str, tuple[str, ...]] = {
     "parameters-after-step": (_GRADIENTS,),
     "reevaluation": (_GRADIENTS, "state of "),
 }
-"""What differs in a script for a finding of each law."""
+"""What differs in a script for a finding of each law, what convinces most first."""
 
 _TAIL = """\
 def numbers(value):
@@ -91,15 +91,21 @@ def export(framework: Framework, request: Request, finding: str) -> str:
     if finding.strip() and not law:
         raise Unsupported("what the law compares does not show in the results of two runs")
     deadline = time.monotonic() + _SECONDS
+    found: dict[int, str] = {}
     for style in _styles(request, law):
+        if 0 in found or time.monotonic() > deadline:
+            break
         try:
             script = _Script(framework, request, style).text(finding)
         except OverflowError:
             continue
         if not law:
             return script
-        if _shows(script, law, parts, deadline):
-            return script
+        shown = _shown(script, law, parts, deadline)
+        if shown is not None:
+            found.setdefault(shown, script)
+    if found:
+        return found[min(found)]
     raise Unsupported("no script was found that shows it in the framework alone")
 
 
@@ -112,30 +118,33 @@ def _styles(request: Request, law: str) -> Iterator[Style]:
         yield replace(style, exact=True, forwards=forwards)
 
 
-def _shows(script: str, law: str, parts: dict[str, str], deadline: float) -> bool:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise Unsupported(f"no script was found within {_SECONDS} seconds")
+def _shown(script: str, law: str, parts: dict[str, str], deadline: float) -> int | None:
+    """Which of the law's aspects differ in the script: the place of the first; None without one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
         path.write_text(script)
         try:
             ended = subprocess.run(
-                [sys.executable, str(path)], capture_output=True, text=True, timeout=left
+                [sys.executable, str(path)],
+                capture_output=True,
+                text=True,
+                timeout=deadline - time.monotonic(),
             )
         except subprocess.TimeoutExpired:
-            return False
+            return None
     if law == "errors":
-        return ended.returncode == 1 and "DIFFERENT: error" in ended.stdout
-    last = ended.stdout.rstrip().rpartition("\n")[2]
-    names = last.removeprefix("DIFFERENT: ").split(", ") if last.startswith("DIFF") else []
+        return 0 if ended.returncode == 1 and "DIFFERENT: error" in ended.stdout else None
     if law == "executions":
         layer = re.search(r"layer (\d+)", parts.get("at", ""))
         name = f"runs of layer {layer[1]}" if layer else "runs of "
-        return (
-            f"{name}\n" in ended.stdout and f"  checkpointed  {parts.get('got')}\n" in ended.stdout
-        )
-    return any(name.startswith(aspect) for name in names for aspect in ASPECTS[law])
+        got = f"  checkpointed  {parts.get('got')}\n"
+        return 0 if f"{name}\n" in ended.stdout and got in ended.stdout else None
+    last = ended.stdout.rstrip().rpartition("\n")[2]
+    names = last.removeprefix("DIFFERENT: ").split(", ") if last.startswith("DIFF") else []
+    for place, aspect in enumerate(ASPECTS[law]):
+        if any(name.startswith(aspect) for name in names):
+            return place
+    return None
 
 
 class _Script:

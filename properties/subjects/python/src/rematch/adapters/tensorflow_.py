@@ -13,8 +13,8 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
-from rematch.adapters import tensorflow_promises  # noqa: E402
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
+from rematch.adapters.promises import tensorflow as tensorflow_promises  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 

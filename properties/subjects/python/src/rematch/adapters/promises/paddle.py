@@ -13,7 +13,7 @@ from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 from paddle.distributed.fleet.utils import recompute
 from paddle.incubate.distributed.fleet import recompute_sequential
 
-from rematch.adapters import paddle_arguments
+from rematch.adapters.promises import paddle_arguments
 
 
 def reentrant(function: Callable[..., Any]) -> Any:

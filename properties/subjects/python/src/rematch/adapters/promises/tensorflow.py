@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from rematch.adapters import tensorflow_arguments, tensorflow_traced
-from rematch.adapters.tensorflow_arguments import gradient
+from rematch.adapters.promises import tensorflow_arguments, tensorflow_traced
+from rematch.adapters.promises.tensorflow_arguments import gradient
 
 
 def unused_argument(checkpoint: Callable[..., Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from rematch.adapters.tensorflow_arguments import gradient
+from rematch.adapters.promises.tensorflow_arguments import gradient
 
 
 def keyword_option_in_function(checkpoint: Callable[..., Any]) -> Any:
