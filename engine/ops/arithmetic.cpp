@@ -37,8 +37,10 @@ class MulBackward final : public Node {
     b_.reset();
   }
   void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    if (needs(0)) grads_in[0] = product(grads_out[0], b_.get(name()));
-    if (needs(1)) grads_in[1] = product(grads_out[0], a_.get(name()));
+    const Tensor a = needs(1) ? a_.get(name()) : Tensor();
+    const Tensor b = needs(0) ? b_.get(name()) : Tensor();
+    if (needs(0)) grads_in[0] = product(grads_out[0], b);
+    if (needs(1)) grads_in[1] = product(grads_out[0], a);
   }
   static Tensor product(const Tensor& a, const Tensor& b) {
     Tensor y = Tensor::empty(a.shape(), a.dtype());

@@ -9,13 +9,13 @@
 
 namespace rematch {
 
-/// compute() for an op that draws a word per element of `x` from an ambient stream: body(generator
+/// compute() for an op that draws `words` words from an ambient stream: body(generator
 /// as it was before). The stream advances even when the results are recalled, or what the region
 /// draws next would be what this op drew; it does not when the op is refused or fails.
 template <class Body>
-auto compute_draw(const OpCall& call, const Tensor& x, int stream, Body&& body) {
+auto compute_draw(const OpCall& call, std::int64_t words, int stream, Body&& body) {
   const Generator before = ambient().streams.at(stream);
-  ambient().streams.at(stream).draw(x.elements());
+  ambient().streams.at(stream).draw(words);
   try {
     return compute(call, [&] { return body(before); });
   } catch (...) {

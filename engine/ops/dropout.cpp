@@ -41,7 +41,7 @@ Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
   if (is_bfloat16(x)) return dropout(upcast(x), p, options);
   require_floating("dropout", x);
   const OpCall call{"dropout", {&x}, attributes(p, options.stream)};
-  auto [y, mask] = compute_draw(call, x, options.stream, [&](const Generator& g) {
+  auto [y, mask] = compute_draw(call, x.elements(), options.stream, [&](const Generator& g) {
     std::array<Tensor, 2> out{Tensor::empty(x.shape(), x.dtype()),
                               Tensor::empty(x.shape(), DType::uint8)};
     for_floating(x.dtype(), "dropout", [&]<class T>() {

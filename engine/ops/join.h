@@ -6,11 +6,11 @@
 
 namespace rematch {
 
-/// a and b side by side along dimension 1; all other extents must agree. Saves nothing.
-Tensor concat(const Tensor& a, const Tensor& b);
+/// a and b side by side along a dimension; all other extents must agree. Saves nothing.
+Tensor concat(const Tensor& a, const Tensor& b, int dimension = 1);
 
-/// The first `first` slices along dimension 1, and the rest, as copies made by one node with two
+/// The first `first` slices along a dimension, and the rest, as copies made by one node with two
 /// outputs. 1 <= first < extent. Saves nothing.
-std::array<Tensor, 2> split(const Tensor& x, std::int64_t first);
+std::array<Tensor, 2> split(const Tensor& x, std::int64_t first, int dimension = 1);
 
 }  // namespace rematch

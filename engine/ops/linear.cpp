@@ -15,11 +15,12 @@ namespace {
 using math::BFloat16;
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const std::int64_t n = x.shape()[0];
-  const std::int64_t k = x.shape()[1];
+  const std::int64_t k = weight.shape()[1];
   const std::int64_t m = weight.shape()[0];
+  const std::int64_t n = x.elements() / k;
+  const Shape shape = x.shape().with_extent(x.shape().rank() - 1, m);
   if (multiplies_as_it_is(x, n * k * m)) {
-    Tensor y = Tensor::empty({n, m}, x.dtype());
+    Tensor y = Tensor::empty(shape, x.dtype());
     REMATCH_DEVICE_KERNEL(x, linear_forward<BFloat16>, x.data<BFloat16>(), weight.data<BFloat16>(),
                           bias.defined() ? bias.data<BFloat16>() : nullptr, y.data<BFloat16>(), n,
                           k, m);
@@ -29,7 +30,7 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return cast_values(forward(wide_values(x), wide_values(weight), wide_values(bias)),
                        DType::bfloat16);
   }
-  Tensor y = Tensor::empty({n, m}, x.dtype());
+  Tensor y = Tensor::empty(shape, x.dtype());
   for_floating(x.dtype(), "linear", [&]<class T>() {
     REMATCH_KERNEL(x, linear_forward<T>, x.data<T>(), weight.data<T>(),
                    bias.defined() ? bias.data<T>() : nullptr, y.data<T>(), n, k, m);
@@ -40,7 +41,11 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 class LinearBackward final : public Node {
  public:
   LinearBackward(const Tensor& x, const Tensor& weight, const Tensor& bias)
-      : Node(1), batch_(x.shape()[0]), in_(x.shape()[1]), out_(weight.shape()[0]) {
+      : Node(1),
+        shape_(x.shape()),
+        batch_(x.elements() / weight.shape()[1]),
+        in_(weight.shape()[1]),
+        out_(weight.shape()[0]) {
     connect(*this, {&x, &weight, &bias});
     if (needs(1)) x_.save(x);
     if (needs(0)) weight_.save(weight);
@@ -63,7 +68,7 @@ class LinearBackward final : public Node {
     for_floating(gy.dtype(), name(), [&]<class T>() {
       if (needs(0)) {
         const Tensor weight = wide_values(weight_.get(name()));
-        grads_in[0] = Tensor::empty({batch_, in_}, gy.dtype());
+        grads_in[0] = Tensor::empty(shape_, gy.dtype());
         REMATCH_KERNEL(gy, linear_grad_input<T>, gy.data<T>(), weight.data<T>(),
                        grads_in[0].data<T>(), batch_, in_, out_);
         grads_in[0] = cast_values(std::move(grads_in[0]), dtype);
@@ -90,7 +95,7 @@ class LinearBackward final : public Node {
   void multiply_as_it_is(const Tensor& gy, std::span<Tensor> grads_in) {
     if (needs(0)) {
       const Tensor weight = weight_.get(name());
-      grads_in[0] = Tensor::empty({batch_, in_}, gy.dtype());
+      grads_in[0] = Tensor::empty(shape_, gy.dtype());
       REMATCH_DEVICE_KERNEL(gy, linear_grad_input, gy.data<BFloat16>(), weight.data<BFloat16>(),
                             grads_in[0].data<BFloat16>(), batch_, in_, out_);
     }
@@ -102,6 +107,7 @@ class LinearBackward final : public Node {
     }
   }
 
+  Shape shape_;
   std::int64_t batch_;
   std::int64_t in_;
   std::int64_t out_;
@@ -123,9 +129,10 @@ Tensor apply(OpCall call, const Tensor& x, const Tensor& weight, const Tensor& b
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   constexpr std::string_view op = "linear";
-  require_rank(op, "input", x, 2);
+  require(x.shape().rank() >= 2, op,
+          [&] { return "input of rank 2 or more expected, got " + to_string(x.shape()); });
   require_rank(op, "weight", weight, 2);
-  require(x.shape()[1] == weight.shape()[1], op, [&] {
+  require(x.shape()[x.shape().rank() - 1] == weight.shape()[1], op, [&] {
     return "input of width " + std::to_string(weight.shape()[1]) + " expected, got " +
            to_string(x.shape());
   });

@@ -70,7 +70,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& o
   if (is_bfloat16(x)) return rrelu(upcast(x), lower, upper, options);
   require_floating("rrelu", x);
   const OpCall call{"rrelu", {&x}, attributes(lower, upper, options.stream)};
-  auto [y, noise] = compute_draw(call, x, options.stream, [&](const Generator& g) {
+  auto [y, noise] = compute_draw(call, x.elements(), options.stream, [&](const Generator& g) {
     std::array<Tensor, 2> out{Tensor::empty(x.shape(), x.dtype()),
                               Tensor::empty(x.shape(), x.dtype())};
     for_floating(x.dtype(), "rrelu", [&]<class T>() {
@@ -92,7 +92,7 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
   if (is_bfloat16(x)) return gaussian_noise(upcast(x), sigma, options);
   require_floating("gaussian_noise", x);
   const OpCall call{"gaussian_noise", {&x}, attributes(sigma, options.stream)};
-  auto [y] = compute_draw(call, x, options.stream, [&](const Generator& g) {
+  auto [y] = compute_draw(call, x.elements(), options.stream, [&](const Generator& g) {
     std::array<Tensor, 1> out{Tensor::empty(x.shape(), x.dtype())};
     for_floating(x.dtype(), "gaussian_noise", [&]<class T>() {
       REMATCH_KERNEL(x, gaussian_noise_forward<T>, x.elements(), x.data<T>(), static_cast<T>(sigma),

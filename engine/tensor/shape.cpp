@@ -19,6 +19,12 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
   }
 }
 
+Shape Shape::with_extent(int dimension, std::int64_t extent) const {
+  auto dims = dims_;
+  dims[static_cast<std::size_t>(dimension)] = extent;
+  return Shape(std::span<const std::int64_t>(dims.data(), static_cast<std::size_t>(rank_)));
+}
+
 std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (int i = 0; i < shape.rank(); ++i) {

@@ -28,6 +28,8 @@ class Shape {
   std::span<const std::int64_t> dims() const {
     return {dims_.data(), static_cast<std::size_t>(rank_)};
   }
+  /// The same with another extent along one dimension.
+  Shape with_extent(int dimension, std::int64_t extent) const;
 
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.rank_ == b.rank_ && a.dims_ == b.dims_;

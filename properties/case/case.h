@@ -223,7 +223,7 @@ struct Case {
   std::uint64_t seed = 0;
   DType dtype = DType::float32;
   DataKind data = DataKind::normal;
-  /// [batch, width] or [batch, channels, height, width].
+  /// [batch, width], [batch, tokens, width] or [batch, channels, height, width].
   std::vector<std::int64_t> input;
   std::vector<LayerSpec> layers;
   PlanSpec plan;

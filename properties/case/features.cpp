@@ -63,6 +63,7 @@ class FeatureScan {
 
   void scan_layers() {
     mark(Feature::images, c_.input.size() == 4);
+    mark(Feature::sequences, c_.input.size() == 3);
     for (int i = 0; i < layers(); ++i) {
       const LayerSpec& l = layer(i);
       found_.insert(feature_of(l.kind));

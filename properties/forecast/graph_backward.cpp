@@ -183,15 +183,16 @@ void SymbolicGraph::differentiate_product(const Node& node, std::size_t out, std
   const std::int64_t y = output_elements_[static_cast<std::size_t>(l.first_output)];
   const std::int64_t w = parameter_elements(node.layer, 0);
   const Block gradient = upcast(std::move(hands_[out].block), y);
-  const int saved_weight = node.first_saved + (needs(1) ? 1 : 0);
+  // Measured facts may lack what only this run saves; its bytes are unknown then.
+  const auto saved = [&](int i) { return i < node.saved ? get(node.first_saved + i) : Block(); };
   if (needs(0)) {
-    const Block weight = upcast(get(saved_weight), w);
+    const Block weight = upcast(saved(needs(1) ? 1 : 0), w);
     const Block scratch = workspace();
     make(0, x);
     round(0, x);
   }
   if (needs(1)) {
-    const Block operand = upcast(get(node.first_saved), x);
+    const Block operand = upcast(saved(0), x);
     const Block scratch = workspace();
     make(1, w);
     round(1, w);

@@ -111,10 +111,9 @@ class Measurement {
     const std::vector<std::uint64_t>& outputs = outputs_[index(layer)];
     SavedTensorFact fact;
     const auto output = std::find(outputs.begin(), outputs.end(), v.memory);
-    if (v.memory == 0) {
+    if (v.memory == 0 && !geometry_.layer_parameters[index(layer)].empty()) {
       // Of the model, or its input: it counts nothing, whichever it is.
-      fact.what =
-          geometry_.layer_parameters[index(layer)].empty() ? What::operand : What::parameter;
+      fact.what = What::parameter;
     } else if (const int operand = operand_in(layer, v.memory); operand >= 0) {
       fact.what = What::operand;
       fact.index = operand;

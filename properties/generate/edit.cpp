@@ -82,7 +82,7 @@ class Mender {
     const Shape& entering = walk.shape_of({l.tied_to - 1, 0});
     const bool fits = owner.kind == l.kind && owner.tied_to == -1 && owner.bias == l.bias &&
                       owner.kernel == l.kernel && owner.features == l.features &&
-                      owner.frozen == l.frozen && entering[1] == walk.x()[1];
+                      owner.frozen == l.frozen && entering[features_dimension(entering)] == walk.width();
     if (!fits) l.tied_to = -1;
   }
 

@@ -21,10 +21,11 @@ struct Row {
 
 /// Of all features but those of layer kinds, which promise for themselves, in their order.
 constexpr std::array<Row, kFeatureCount - kLayerKinds> kRows{{
-    {images, 25, 25},
+    {images, 25, 17},
+    {sequences, 0, 15},
     {multi_output_segment, 0, 21},
     {unused_output, 0, 18},
-    {long_skip, 0, 3},
+    {long_skip, 0, 4},
     {tied_weight, 0, 7.5},
     {tied_three_times, 0, 1.5},
     {same_tensor_twice, 0, 18},
@@ -33,7 +34,7 @@ constexpr std::array<Row, kFeatureCount - kLayerKinds> kRows{{
     {frozen_parameters, 0, 8.5},
     {frozen_prefix, 0, 3.5},
     {frozen_first_block, 0, 6.5},
-    {stateful_layer, 8.5, 8.5},
+    {stateful_layer, 8.5, 5.5},
     {in_place, 0, 5.5},
     {in_place_at_segment_end, 0, 2},
     {odd_size, 7.5, 10},

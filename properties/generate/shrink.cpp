@@ -61,8 +61,18 @@ class Descent {
       for (int end = layers; end - length >= 0; end -= stride) {
         if (offer(without_layers(c_, end - length, end))) return true;
       }
+      if (offer(begun_after(length))) return true;
     }
     return false;
+  }
+
+  /// Without the first layers, on an input like the value that they hand on.
+  Case begun_after(int layers) const {
+    const Geometry geometry = validate(c_);
+    const Shape& value = geometry.outputs[static_cast<std::size_t>(layers) - 1].front();
+    Case later = without_layers(c_, 0, layers);
+    later.input.assign(value.dims().begin(), value.dims().end());
+    return later;
   }
 
   const Case& c_;

@@ -191,6 +191,7 @@ bool drop_segments(const Case& c, const OfferCase& offer, int segments) {
 
 /// Makes a model of images one of rows.
 void make_rows(Case& c) {
+  if (c.input.size() == 3) c.input.erase(c.input.begin() + 1);
   c.input.resize(2);
   for (LayerSpec& l : c.layers) {
     const std::string_view other = layer_of(l).on_rows;
@@ -283,7 +284,7 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
 }
 
 bool simplify_layers(const Case& c, const OfferCase& offer) {
-  if (c.input.size() == 4 && offer_edited(c, offer, make_rows)) return true;
+  if (c.input.size() > 2 && offer_edited(c, offer, make_rows)) return true;
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     if (simplify_kind(c, offer, i) || simplify_details(c, offer, i)) return true;
   }
@@ -297,7 +298,8 @@ bool simplify_sizes(const Case& c, const OfferCase& offer) {
   // Skips and ties need equal widths, so these can only change together.
   for (const std::int64_t width : {1, 2, 3, 4}) {
     const auto narrow = [&](Case& e) {
-      e.input[1] = std::min(e.input[1], width);
+      std::int64_t& extent = e.input[e.input.size() == 3 ? 2 : 1];
+      extent = std::min(extent, width);
       for (LayerSpec& l : e.layers) l.features = std::min(l.features, width);
     };
     if (offer_edited(c, offer, narrow)) return true;

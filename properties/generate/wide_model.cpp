@@ -26,10 +26,15 @@ bool any(const Weights& weights) {
   return std::any_of(weights.begin(), weights.end(), [](int w) { return w > 0; });
 }
 
+enum class Form : std::uint8_t { rows, sequences, images };
+
+Form form_of(const Shape& x) { return static_cast<Form>(x.rank() - 2); }
+
 /// Few different sizes, so that skips and ties find partners; mostly no multiples of 4.
-std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, bool image) {
+std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, Form form) {
   const std::int64_t batch = draw.weighted(std::array{1, 2}) == 0 ? 1 : draw.range(2, 5);
-  if (!image) return {batch, width};
+  if (form == Form::rows) return {batch, width};
+  if (form == Form::sequences) return {batch, draw.range(1, 6), width};
   const std::int64_t channels = draw.range(1, 4);
   const std::int64_t height = draw.range(3, 7);
   return {batch, channels, height, draw.chance(70) ? height : draw.range(3, 7)};
@@ -64,22 +69,27 @@ bool loss_requires_grad(const Case& c) {
 }
 
 void draw_wide_model(DrawSource& draw, Case& c) {
-  const Weights on_rows = allowed(draw, &Layer::Weights::rows);
-  const Weights on_images = allowed(draw, &Layer::Weights::images);
+  const std::array weights{allowed(draw, &Layer::Weights::rows),
+                           allowed(draw, &Layer::Weights::sequences),
+                           allowed(draw, &Layer::Weights::images)};
   constexpr std::array ranges{std::pair{2, 5}, std::pair{6, 11}, std::pair{12, kMostLayers}};
   const auto [low, high] = ranges[draw.weighted(std::array{60, 30, 10})];
   const int layers = draw.range(low, high);
-  const bool rows = any(on_rows);
-  const bool image = (draw.chance(50, Feature::images) || !rows) && any(on_images);
-  if (!rows && !image) throw std::invalid_argument("[generate] no layer kind may be drawn");
+  const auto some = [&](Form form) { return any(weights[static_cast<std::size_t>(form)]); };
+  const bool rows = some(Form::rows);
+  Form form = Form::rows;
+  if ((draw.chance(50, Feature::images) || !rows) && some(Form::images)) form = Form::images;
+  if (draw.chance(30, Feature::sequences) && some(Form::sequences)) form = Form::sequences;
+  if (!some(form)) throw std::invalid_argument("[generate] no layer kind may be drawn");
   const bool several_streams = draw.chance(30, Feature::named_stream);
   const LayerKind flatten = layer_kind("flatten");
-  const int flatten_at = image && draw.chance(60) && rows && draw.may(feature_of(flatten))
+  const double flattened = form == Form::images ? 60 : form == Form::sequences ? 20 : 0;
+  const int flatten_at = draw.chance(flattened) && rows && draw.may(feature_of(flatten))
                              ? draw.range(1, layers - 1)
                              : -1;
   std::array<std::int64_t, 2> palette{};
   for (std::int64_t& width : palette) width = draw.range(1, 12);
-  c.input = draw_input(draw, palette[0], image);
+  c.input = draw_input(draw, palette[0], form);
   c.layers.reserve(static_cast<std::size_t>(layers));
   ModelDraw model(draw, c.input, c.layers, c.protocol.train);
   model.palette = palette;
@@ -89,8 +99,8 @@ void draw_wide_model(DrawSource& draw, Case& c) {
       model.append(flatten);
       continue;
     }
-    const auto kind =
-        static_cast<LayerKind>(draw.weighted(model.on_images() ? on_images : on_rows));
+    const auto at = static_cast<std::size_t>(form_of(model.x()));
+    const auto kind = static_cast<LayerKind>(draw.weighted(weights[at]));
     layer_of(kind).draw(model, kind);
   }
   freeze(draw, c);

@@ -16,11 +16,8 @@ constinit const Layer add_layer{
     .fits = [](const Shape& x, const Shape& other) { return x == other; },
     .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::share; },
     .overwritable = true,
-    .weights = {.rows = 24, .images = 22},
-    .draw =
-        [](ModelDraw& m, LayerKind kind) {
-          m.append_joined(kind, [](const Shape&, const Shape&) { return true; });
-        },
+    .weights = {.rows = 24, .sequences = 24, .images = 22},
+    .draw = [](ModelDraw& m, LayerKind kind) { m.append_joined(kind); },
     .wide_floor = 18,
 };
 

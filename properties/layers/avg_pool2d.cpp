@@ -11,7 +11,7 @@ constinit const Layer avg_pool2d_layer{
     .weights = {.images = 12},
     .draw = draw_pool,
     .standard_floor = 0,
-    .wide_floor = 4,
+    .wide_floor = 2.6,
     .repair = repair_pool,
     .on_rows = "relu",
 };

@@ -28,7 +28,7 @@ constinit const Layer batch_norm_layer{
           m.append(kind);
         },
     .standard_floor = 11,
-    .wide_floor = 11,
+    .wide_floor = 7.7,
 };
 
 }  // namespace rematch

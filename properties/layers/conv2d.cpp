@@ -70,7 +70,7 @@ constinit const Layer conv2d_layer{
         },
     .draw = draw,
     .standard_floor = 11,
-    .wide_floor = 15,
+    .wide_floor = 10,
     .repair =
         [](LayerSpec& l, const Shape& x) {
           if (x.rank() == 4) l.kernel = std::min(l.kernel, std::min(x[2], x[3]) + 2 * l.padding);

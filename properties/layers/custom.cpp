@@ -26,7 +26,7 @@ constinit const Layer custom_layer{
     .noise_depends_on_values = true,
     .has_parameters = true,
     .stateful = true,
-    .weights = {.rows = 25, .images = 25},
+    .weights = {.rows = 25, .sequences = 25, .images = 25},
     .draw =
         [](ModelDraw& m, LayerKind kind) {
           LayerSpec l;

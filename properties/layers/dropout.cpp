@@ -24,7 +24,7 @@ constinit const Layer dropout_layer{
           if (w.draw_unless(!w.train || w.spec.p == 0)) w.save_own(w.x.elements());
         },
     .draws = [](const LayerSpec& l) { return l.p > 0; },
-    .weights = {.perceptron = 1, .convolutional = 1, .rows = 26, .images = 22},
+    .weights = {.perceptron = 1, .convolutional = 1, .rows = 26, .sequences = 26, .images = 22},
     .draw_standard =
         [](ModelDraw& m, LayerSpec& l) {
           l.p = m.on_images() ? 0.25 : m.draw.pick(std::array{0.1, 0.25, 0.5});

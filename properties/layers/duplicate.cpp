@@ -13,7 +13,7 @@ constinit const Layer duplicate_layer{
     .ops = [](const LayerSpec&, bool) { return kNoOps; },
     .facts = [](FactsWriter& w) { w.f.identity = true; },
     .identity = true,
-    .weights = {.rows = 12, .images = 12},
+    .weights = {.rows = 12, .sequences = 12, .images = 12},
     .wide_floor = 11,
 };
 

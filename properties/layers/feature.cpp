@@ -11,6 +11,7 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
     REMATCH_LAYER_KINDS(REMATCH_KIND)
 #undef REMATCH_KIND
         "images",
+    "sequences",
     "multi_output_segment",
     "unused_output",
     "long_skip",

@@ -18,6 +18,8 @@ enum class Feature : std::uint8_t {
 #undef REMATCH_KIND
   /// The model input has rank 4.
   images,
+  /// The model input has rank 3.
+  sequences,
   /// More than one value crosses the end of a checkpointed segment.
   multi_output_segment,
   /// An output 1 that no layer uses.

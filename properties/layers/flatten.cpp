@@ -16,7 +16,7 @@ constinit const Layer flatten_layer{
           w.f.aliases_operand = true;
         },
     .view = true,
-    .weights = {.rows = 2},
+    .weights = {.rows = 2, .sequences = 2},
     .standard_floor = 25,
     .wide_floor = 16,
     .rank = 2,

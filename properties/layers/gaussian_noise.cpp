@@ -25,7 +25,7 @@ constinit const Layer gaussian_noise_layer{
         },
     .draws = [](const LayerSpec& l) { return l.p > 0; },
     .noise_depends_on_values = true,
-    .weights = {.rows = 8, .images = 8},
+    .weights = {.rows = 8, .sequences = 8, .images = 8},
     .draw =
         [](ModelDraw& m, LayerKind kind) {
           LayerSpec l;

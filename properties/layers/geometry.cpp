@@ -88,8 +88,8 @@ std::string ShapeWalk::place() const {
 }
 
 void ShapeWalk::check_input() {
-  if (dims_.size() != 2 && dims_.size() != 4) {
-    fail("[batch, width] or [batch, channels, height, width]",
+  if (dims_.size() < 2 || dims_.size() > 4) {
+    fail("[batch, width], [batch, tokens, width] or [batch, channels, height, width]",
          std::to_string(dims_.size()) + " extents");
   }
   for (const std::int64_t d : dims_) {
@@ -129,10 +129,7 @@ void ShapeWalk::output(std::span<const std::int64_t> dims) {
 }
 
 void ShapeWalk::output_of_width(std::int64_t width) {
-  std::array<std::int64_t, Shape::kMaxRank> dims{};
-  std::copy(x_.dims().begin(), x_.dims().end(), dims.begin());
-  dims[1] = width;
-  output(std::span(dims).first(static_cast<std::size_t>(x_.rank())));
+  output(x_.with_extent(features_dimension(x_), width).dims());
 }
 
 void ShapeWalk::need_rank(int rank) const {

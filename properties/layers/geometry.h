@@ -22,6 +22,9 @@ inline constexpr int kMaxStreams = 256;
 inline constexpr std::size_t kMaxOperands = 16;
 inline constexpr std::int64_t kMaxCaseElements = std::int64_t{1} << 31;
 
+/// The dimension of features: channels of images, the last one of rows and sequences.
+inline int features_dimension(const Shape& x) { return x.rank() == 3 ? 2 : 1; }
+
 /// One parameter or buffer tensor of the model.
 struct ParameterInfo {
   int layer = 0;
@@ -75,6 +78,8 @@ class ShapeWalk {
   bool train() const { return train_; }
   /// Operand 0.
   const Shape& x() const { return x_; }
+  /// Features of operand 0.
+  std::int64_t width() const { return x_[features_dimension(x_)]; }
   /// Operand i; complains where it is no earlier value.
   const Shape& operand(int i) const;
   const Shape& shape_of(ValueRef v) const { return g_.shape_of(v, input_); }
@@ -100,7 +105,7 @@ class ShapeWalk {
 
   void output(std::span<const std::int64_t> dims);
   void same_output() { output(x_.dims()); }
-  /// x with another extent along dimension 1.
+  /// x with another number of features.
   void output_of_width(std::int64_t width);
 
   [[noreturn]] void fail(const std::string& expected, const std::string& got) const;

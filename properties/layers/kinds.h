@@ -26,6 +26,8 @@
   KIND(gaussian_noise)            \
   KIND(flatten)                   \
   KIND(add)                       \
+  KIND(mul)                       \
+  KIND(attention)                 \
   KIND(concat)                    \
   KIND(split)                     \
   KIND(duplicate)                 \

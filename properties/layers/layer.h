@@ -57,11 +57,12 @@ struct Layer {
   bool exchangeable = false;
 
   /// Relative frequencies of this kind: in perceptrons and in convolutional models of the standard
-  /// mix, and in the wide mix after a value of rank 2 (rows) or rank 4 (images).
+  /// mix, and in the wide mix after a value of rank 2 (rows), 3 (sequences) or 4 (images).
   struct Weights {
     int perceptron = 0;
     int convolutional = 0;
     int rows = 0;
+    int sequences = 0;
     int images = 0;
   } weights;
   /// Chooses the fields for the standard mix; false: this kind does not fit here.

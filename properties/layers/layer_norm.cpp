@@ -15,7 +15,7 @@ constinit const Layer layer_norm_layer{
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1]); },
     .has_parameters = true,
     .overwritable = true,
-    .weights = {.perceptron = 1, .rows = 20, .images = 8},
+    .weights = {.perceptron = 1, .rows = 20, .sequences = 20, .images = 8},
     .standard_floor = 14,
     .wide_floor = 13,
 };

@@ -47,7 +47,7 @@ TEST_CASE("a kind that can do something has the field for it") {
     INFO(layer.name);
     CHECK(names.insert(layer.name).second);
     CHECK(layer_kind(layer.name) == spec.kind);
-    spec.p = layer.simple_p;
+    spec.p = layer.takes("p") ? 0.5 : 0;
     // Whether a custom layer draws, and from where, its declaration says.
     if (spec.kind != LayerKind::custom) CHECK(layer.draws(spec) == layer.takes("stream"));
     CHECK(layer.has_parameters == layer.takes("frozen"));

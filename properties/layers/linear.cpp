@@ -7,12 +7,12 @@ constinit const Layer linear_layer{
     .fields = {"features", "bias", "frozen", "tied_to"},
     .shape =
         [](ShapeWalk& s) {
-          s.need_rank(2);
+          if (s.x().rank() == 4) s.fail("an input of rank 2 or 3", to_string(s.x()));
           s.need_features();
-          const std::int64_t width = s.spec().features;
-          s.product_of(std::array{width, s.x()[1]});
-          s.weight_and_bias(Shape{width, s.x()[1]});
-          s.output_of_width(width);
+          const std::array sizes{s.spec().features, s.width()};
+          s.product_of(sizes);
+          s.weight_and_bias(Shape(sizes));
+          s.output_of_width(s.spec().features);
         },
     .facts =
         [](FactsWriter& w) {
@@ -23,7 +23,7 @@ constinit const Layer linear_layer{
     .low_precision = true,
     .has_parameters = true,
     .overwritable = true,
-    .weights = {.perceptron = 1, .rows = 85},
+    .weights = {.perceptron = 1, .rows = 85, .sequences = 85},
     .draw_standard =
         [](ModelDraw& m, LayerSpec& l) {
           l.features = m.draw.range(1, 32);

@@ -21,7 +21,7 @@ constinit const Layer max_pool2d_layer{
         },
     .draw = draw_pool,
     .standard_floor = 11,
-    .wide_floor = 4,
+    .wide_floor = 2.6,
     .repair = repair_pool,
     .on_rows = "relu",
 };

@@ -46,8 +46,9 @@ int ModelDraw::find_owner(const LayerSpec& layer) {
   int found = -1;
   for (int i = 0; i < layer_count(); ++i) {
     const LayerSpec& l = layers_[static_cast<std::size_t>(i)];
+    const Shape& operand = geometry_.shape_of({i - 1, 0}, input_);
     const bool fits = l.kind == layer.kind && l.tied_to == -1 && l.kernel == layer.kernel &&
-                      geometry_.shape_of({i - 1, 0}, input_)[1] == x()[1];
+                      operand[features_dimension(operand)] == width();
     if (fits) found = i;
   }
   return found;
@@ -78,7 +79,7 @@ void ModelDraw::draw_weight(LayerSpec& layer, std::int64_t features) {
   layer.tied_to = owner;
 }
 
-void ModelDraw::append_joined(LayerKind kind, Wanted wanted) {
+void ModelDraw::append_joined(LayerKind kind, Wanted wanted, Choose choose) {
   std::vector<ValueRef> partners;
   const auto consider = [&](ValueRef v) {
     const Shape& other = geometry_.shape_of(v, input_);
@@ -95,6 +96,7 @@ void ModelDraw::append_joined(LayerKind kind, Wanted wanted) {
   LayerSpec spec;
   spec.kind = kind;
   spec.from = {partners[chosen]};
+  choose(*this, spec, geometry_.shape_of(partners[chosen], input_));
   append(std::move(spec));
 }
 

@@ -28,6 +28,8 @@ class ModelDraw {
   /// The value that the next layer meets.
   const Shape& x() const { return geometry_.shape_of({layer_count() - 1, 0}, input_); }
   bool on_images() const { return x().rank() == 4; }
+  /// Its features.
+  std::int64_t width() const { return x()[features_dimension(x())]; }
 
   LayerSpec& append(LayerSpec spec);
   LayerSpec& append(LayerKind kind);
@@ -41,10 +43,13 @@ class ModelDraw {
   /// Draws the width and the bias of a layer with a weight, or takes over those of an earlier layer
   /// of its kind and window that it can share the weight with.
   void draw_weight(LayerSpec& layer, std::int64_t features);
-  /// Appends a layer with a second operand out of all values that fit and that `wanted` accepts, or
-  /// another layer if there is none.
+  /// Appends a layer with a second operand out of all values that fit and that `wanted` accepts,
+  /// and with further fields as `choose` draws them; or another layer if there is none.
   using Wanted = bool (*)(const Shape& x, const Shape& other);
-  void append_joined(LayerKind kind, Wanted wanted);
+  using Choose = void (*)(ModelDraw&, LayerSpec&, const Shape& other);
+  void append_joined(
+      LayerKind kind, Wanted wanted = [](const Shape&, const Shape&) { return true; },
+      Choose choose = [](ModelDraw&, LayerSpec&, const Shape&) {});
 
  private:
   int layer_count() const { return static_cast<int>(layers_.size()); }

@@ -18,7 +18,7 @@ constinit const Layer relu_layer{
           w.save(FactsWriter::What::output);
         },
     .exchangeable = true,
-    .weights = {.perceptron = 1, .convolutional = 1, .rows = 30, .images = 30},
+    .weights = {.perceptron = 1, .convolutional = 1, .rows = 30, .sequences = 30, .images = 30},
     .chained_in_tail = true,
     .standard_floor = 26,
     .wide_floor = 24,

@@ -14,7 +14,7 @@ constinit const Layer rms_norm_layer{
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1], false); },
     .has_parameters = true,
     .overwritable = true,
-    .weights = {.rows = 14, .images = 6},
+    .weights = {.rows = 14, .sequences = 14, .images = 6},
     .wide_floor = 9,
 };
 

@@ -22,7 +22,7 @@ constinit const Layer rrelu_layer{
         },
     .draws = [](const LayerSpec&) { return true; },
     .noise_depends_on_values = true,
-    .weights = {.rows = 8, .images = 8},
+    .weights = {.rows = 8, .sequences = 8, .images = 8},
     .draw =
         [](ModelDraw& m, LayerKind kind) {
           LayerSpec l;

@@ -6,7 +6,7 @@ constinit const Layer sigmoid_layer{
     .name = "sigmoid",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::output); },
     .exchangeable = true,
-    .weights = {.rows = 8, .images = 6},
+    .weights = {.rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,
     .wide_floor = 7,
 };

@@ -6,7 +6,7 @@ constinit const Layer silu_layer{
     .name = "silu",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
     .exchangeable = true,
-    .weights = {.rows = 8, .images = 6},
+    .weights = {.rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,
     .wide_floor = 7,
 };

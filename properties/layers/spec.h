@@ -38,6 +38,10 @@ struct LayerSpec {
   double p = 0;
   bool bias = true;
   bool in_place = false;
+  /// A query sees only the keys up to its place.
+  bool causal = false;
+  /// Saves less, and computes it again in the backward.
+  bool fused = false;
   /// Parameters do not require grad (layers with parameters only).
   bool frozen = false;
   /// Shares the parameters of this earlier layer of the same kind and shapes.
@@ -65,6 +69,8 @@ struct FieldsOf<LayerSpec> {
       Field<L, double>{"p", &L::p, Cost::one, "{}"},
       Field<L, bool>{"bias", &L::bias, Cost::one, "without bias"},
       Field<L, bool>{"in_place", &L::in_place, Cost::one, "in place"},
+      Field<L, bool>{"causal", &L::causal, Cost::one, "causal"},
+      Field<L, bool>{"fused", &L::fused, Cost::one, "fused"},
       Field<L, bool>{"frozen", &L::frozen, Cost::one, "frozen"},
       Field<L, int>{"tied_to", &L::tied_to, Cost::one, "tied to {}"},
       Field<L, int>{"stream", &L::stream, Cost::one, "from stream {}"},

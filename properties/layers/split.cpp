@@ -6,26 +6,26 @@ namespace rematch {
 
 constinit const Layer split_layer{
     .name = "split",
-    // Output 0 is the first `features` along dimension 1, output 1 the rest.
+    // Output 0 is the first `features` of the features, output 1 the rest.
     .fields = {"features"},
     .outputs = 2,
     .shape =
         [](ShapeWalk& s) {
-          const std::int64_t width = s.x()[1];
+          const std::int64_t width = s.width();
           const std::int64_t first = s.spec().features;
           if (first < 1 || first >= width) {
-            s.fail("features in 1.." + std::to_string(width - 1) + " (dimension 1 has extent " +
-                       std::to_string(width) + ")",
+            s.fail("features in 1.." + std::to_string(width - 1) + " (the input has " +
+                       std::to_string(width) + " features)",
                    std::to_string(first));
           }
           s.output_of_width(first);
           s.output_of_width(width - first);
         },
     .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::join; },
-    .weights = {.rows = 14, .images = 12},
+    .weights = {.rows = 14, .sequences = 14, .images = 12},
     .draw =
         [](ModelDraw& m, LayerKind kind) {
-          const std::int64_t width = m.x()[1];
+          const std::int64_t width = m.width();
           if (width < 2) return m.append_simple();
           LayerSpec l;
           l.kind = kind;
@@ -37,7 +37,8 @@ constinit const Layer split_layer{
     .wide_floor = 10,
     .repair =
         [](LayerSpec& l, const Shape& x) {
-          if (x[1] >= 2) l.features = std::min(l.features, x[1] - 1);
+          const std::int64_t width = x[features_dimension(x)];
+          if (width >= 2) l.features = std::min(l.features, width - 1);
         },
 };
 

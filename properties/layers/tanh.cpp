@@ -6,7 +6,7 @@ constinit const Layer tanh_layer{
     .name = "tanh",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::output); },
     .exchangeable = true,
-    .weights = {.perceptron = 1, .rows = 8, .images = 6},
+    .weights = {.perceptron = 1, .rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,
     .standard_floor = 14,
     .wide_floor = 7,

@@ -125,6 +125,7 @@ class Run {
                    spec,
                    train,
                    run.g_.shape_of({i - 1, 0}, Shape(run.c_.input)),
+                   spec.from.empty() ? Shape() : run.g_.shape_of(spec.from[0], Shape(run.c_.input)),
                    run.g_.outputs[index][0],
                    {values.back().front()},
                    {}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "properties/layers/attention.h"
 #include "properties/layers/layer.h"
 #include "properties/rounding/functions.h"
 
@@ -138,10 +139,10 @@ Vars batch_norm(LayerRun& l) {
 
 Vars linear(LayerRun& l) {
   Tape& t = l.tape;
-  const std::int64_t width = l.shape[1];
-  const std::int64_t features = l.output[1];
+  const std::int64_t width = l.shape[l.shape.rank() - 1];
+  const std::int64_t features = l.output[l.output.rank() - 1];
   Vars y;
-  for (std::int64_t row = 0; row < l.shape[0]; ++row) {
+  for (std::int64_t row = 0; row < l.shape.elements() / width; ++row) {
     for (std::int64_t o = 0; o < features; ++o) {
       for (std::int64_t i = 0; i < width; ++i) {
         t.plus_product(l.operands[0][at(row * width + i)], l.parameters[0][at(o * width + i)]);
@@ -254,10 +255,11 @@ Vars softmax(LayerRun& l) {
   return y;
 }
 
-/// Both operands one after the other, for each index of dimension 0.
+/// Both operands one after the other, for each index of the dimensions before the features.
 Vars concat(const LayerRun& l) {
   Vars y;
-  const auto rows = static_cast<std::size_t>(l.shape[0]);
+  const int features = features_dimension(l.shape);
+  const auto rows = static_cast<std::size_t>(l.shape.elements() / extent_from(l.shape, features));
   for (std::size_t row = 0; row < rows; ++row) {
     for (const Vars& x : l.operands) {
       const auto size = static_cast<std::ptrdiff_t>(x.size() / rows);
@@ -270,8 +272,9 @@ Vars concat(const LayerRun& l) {
 
 std::vector<Vars> split(const LayerRun& l) {
   std::vector<Vars> y(2);
-  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
-  const auto channels = static_cast<std::size_t>(l.shape[1]);
+  const int features = features_dimension(l.shape);
+  const auto plane = static_cast<std::size_t>(extent_from(l.shape, features + 1));
+  const auto channels = static_cast<std::size_t>(l.shape[features]);
   for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
     const bool first = static_cast<std::int64_t>(i / plane % channels) < l.spec.features;
     y[first ? 0 : 1].push_back(l.operands[0][i]);
@@ -283,6 +286,46 @@ Vars add(const LayerRun& l) {
   Vars y;
   for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
     y.push_back(l.tape.plus(l.operands[0][i]).plus(l.operands[1][i]).sum());
+  }
+  return y;
+}
+
+Vars mul(const LayerRun& l) {
+  Vars y;
+  for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
+    y.push_back(l.tape.plus_product(l.operands[0][i], l.operands[1][i]).sum());
+  }
+  return y;
+}
+
+/// Scores are sums of products times a constant, which rule 1 covers.
+Vars attention(const LayerRun& l) {
+  Tape& t = l.tape;
+  const math::AttentionShape s = attention_shape(l.spec, l.shape, l.other);
+  const auto factor = s.scale<double>();
+  Vars y(l.operands[0].size());
+  for (std::int64_t row = 0; row < s.rows(); ++row) {
+    const std::int64_t i = row % s.queries;
+    const std::int64_t h = row / s.queries % s.heads;
+    const std::int64_t b = row / s.queries / s.heads;
+    Vars scores;
+    for (std::int64_t j = 0; j < s.keys && s.sees(i, j); ++j) {
+      for (std::int64_t c = 0; c < s.size; ++c) {
+        t.plus_product(l.operands[0][at(s.query_at(b, i, h) + c)],
+                       l.operands[1][at(s.key_at(b, j, h) + c)], factor);
+      }
+      scores.push_back(t.sum());
+    }
+    const Exponentials e = exponentials(t, scores);
+    const Var scale = reciprocal(t, e.sum);
+    const Vars probabilities = map(e.x, [&](Var v) { return t.plus_product(v, scale).sum(); });
+    for (std::int64_t c = 0; c < s.size; ++c) {
+      for (std::size_t j = 0; j < probabilities.size(); ++j) {
+        const std::int64_t value = s.key_at(b, static_cast<std::int64_t>(j), h) + s.to_value();
+        t.plus_product(probabilities[j], l.operands[1][at(value + c)]);
+      }
+      y[at(s.query_at(b, i, h) + c)] = t.sum();
+    }
   }
   return y;
 }
@@ -342,6 +385,10 @@ std::vector<Vars> run(LayerRun& l) {
       return {x};
     case LayerKind::add:
       return {add(l)};
+    case LayerKind::mul:
+      return {mul(l)};
+    case LayerKind::attention:
+      return {attention(l)};
     case LayerKind::concat:
       return {concat(l)};
     case LayerKind::split:

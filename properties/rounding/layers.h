@@ -18,6 +18,8 @@ struct LayerRun {
   bool train = true;
   /// Of operand 0.
   Shape shape;
+  /// Of operand 1, if there is one.
+  Shape other;
   /// Of output 0.
   Shape output;
   std::vector<Vars> operands;

@@ -5,6 +5,7 @@
 
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/attention.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
@@ -70,10 +71,19 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
       return {flatten(x)};
     case LayerKind::add:
       return {add(x, operands[1])};
+    case LayerKind::mul:
+      return {mul(x, operands[1])};
+    case LayerKind::attention:
+      return {attention(x, operands[1],
+                        {.heads = spec.groups,
+                         .causal = spec.causal,
+                         .fused = spec.fused,
+                         .p = spec.p,
+                         .random = random})};
     case LayerKind::concat:
-      return {concat(x, operands[1])};
+      return {concat(x, operands[1], features_dimension(x.shape()))};
     case LayerKind::split: {
-      auto parts = split(x, spec.features);
+      auto parts = split(x, spec.features, features_dimension(x.shape()));
       return {std::move(parts[0]), std::move(parts[1])};
     }
     case LayerKind::duplicate:

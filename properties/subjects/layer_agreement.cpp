@@ -166,7 +166,7 @@ std::int64_t products_of(const Case& c, const Geometry& geometry, int layer) {
   const std::int64_t kernel = c.layers[index].kernel;
   const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
   const std::int64_t window = kernel > 0 ? kernel * kernel : 1;
-  return geometry.outputs[index][0].elements() * x[1] * window;
+  return geometry.outputs[index][0].elements() * x[features_dimension(x)] * window;
 }
 
 /// The number of products in each sum of a layer whose sums differ in their order from the CPU's; 0
@@ -183,16 +183,12 @@ std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::s
   }
   const Shape x = geometry.shape_of({layer - 1, 0}, Shape(c.input));
   const Shape& y = geometry.outputs[index][0];
-  std::int64_t window = 1;
-  std::int64_t positions = y[0];
-  if (is_convolution) {
-    window = spec.kernel * spec.kernel;
-    positions *= y[2] * y[3];
-  }
-  if (what.starts_with("output")) return x[1] * window + 1;
-  if (what.starts_with("gradient of operand 0")) return y[1] * window;
+  const std::int64_t window = is_convolution ? spec.kernel * spec.kernel : 1;
+  const std::int64_t features = y[features_dimension(y)];
+  if (what.starts_with("output")) return x[features_dimension(x)] * window + 1;
+  if (what.starts_with("gradient of operand 0")) return features * window;
   if (what.starts_with("gradient of operand")) return 0;
-  return positions;
+  return y.elements() / features;
 }
 
 /// What cuDNN may add to a sum of `terms` products: F(2x2, 3x3) of Winograd forms other products

@@ -29,6 +29,8 @@ class Layer:
     p: float = 0.0
     bias: bool = True
     in_place: bool = False
+    causal: bool = False
+    fused: bool = False
     frozen: bool = False
     tied_to: int = -1
     stream: int = 0

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rematch.case import Layer
+from rematch.protocol import Unsupported
+from rematch.pytorch.attention import attention
 
 Tensors = Sequence[Tensor]
 Run = Callable[[Layer, Tensors, Tensors, Tensors, bool], Tensors]
@@ -96,16 +98,29 @@ class Dense(torch.autograd.Function):
         return gradient.contiguous()
 
 
+def features_dimension(x: Tensor) -> int:
+    """The last one of sequences, the second of images and rows."""
+    return 2 if x.dim() == 3 else 1
+
+
 def _concat(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
     # What is named last hands on its gradient first, as it would without other names.
     second = Dense.apply(x[1])
-    return (torch.cat((Dense.apply(x[0]), second), 1),)
+    return (torch.cat((Dense.apply(x[0]), second), features_dimension(second)),)
 
 
 def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
     # Copies, as the reference makes them: what a layer saves is then of the size of its operand.
-    parts = [layer.features, x[0].shape[1] - layer.features]
-    return torch.split_with_sizes_copy(x[0], parts, 1)
+    dimension = features_dimension(x[0])
+    parts = [layer.features, x[0].shape[dimension] - layer.features]
+    return torch.split_with_sizes_copy(x[0], parts, dimension)
+
+
+def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    p = layer.p if train else 0.0
+    if layer.stream and p > 0:
+        raise Unsupported("attention that draws from another generator than the default one")
+    return (attention(*x, layer.groups, layer.causal, layer.fused, p),)
 
 
 def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
@@ -132,6 +147,8 @@ LAYERS: dict[str, Run] = {
     "gaussian_noise": _noise,
     "flatten": _flatten,
     "add": lambda layer, x, weights, buffers, train: (x[0] + x[1],),
+    "mul": lambda layer, x, weights, buffers, train: (x[0] * x[1],),
+    "attention": _attention,
     "concat": _concat,
     "split": _split,
     "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),

@@ -29,6 +29,7 @@ _ANSWERS = (
 they mean the same; layers take turns."""
 FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
 NOT_KEPT = {
+    "attention": "is several operators, one of which draws into what another made",
     "rrelu": "is written in place",
     "rms_norm": "is computed by several operators, one of which writes to what another made",
 }

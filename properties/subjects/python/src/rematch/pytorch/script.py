@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from inspect import getsource
+
 from rematch.protocol import Unsupported
+from rematch.pytorch.attention import attention
 from rematch.pytorch.layers import OUTPUTS
 from rematch.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
 from rematch.pytorch.script_counts import tail as counted
@@ -32,6 +35,8 @@ class Script(ModelText):
         lines = [*helpers_of(self._style, policy, flagged), *lines]
         if "saved bytes" in self._aspects:
             lines = [*KEPT.splitlines(), *lines]
+        if any(layer.kind == "attention" for layer in self._case.layers):
+            lines = [*getsource(attention).splitlines(), "", "", *lines]
         gap = [""] if lines[0].startswith("torch.") else ["", ""]
         customs = self._layers.customs.values()
         script = "\n".join(lines)

@@ -12,7 +12,7 @@ from rematch.case import Case, Layer
 from rematch.protocol import Request
 from rematch.pytorch.script_custom import CustomText
 
-RANDOM = ("dropout", "rrelu", "gaussian_noise")
+RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention")
 MODULES = {
     "linear": "linear",
     "conv2d": "conv",
@@ -288,6 +288,9 @@ class Layers:
             return call(f"F.{kind}", x[0], f"({width},)", *used, eps)
         return self._without_parameters(layer, index, x, train)
 
+    def _features_dimension(self, index: int) -> int:
+        return 2 if rank_of(self.case, index) == 3 else 1
+
     def _without_parameters(self, layer: Layer, index: int, x: list[str], train: bool) -> str:
         kind = layer.kind
         if kind in ("dropout", "gaussian_noise") and not draws(layer, train):
@@ -315,11 +318,20 @@ class Layers:
             return f"torch.softmax({x[0]}, -1)"
         if kind == "add":
             return f"{x[0]} + {x[1]}"
+        if kind == "mul":
+            return f"{x[0]} * {x[1]}"
+        if kind == "attention":
+            p = layer.p if train else 0
+            given = {"causal": layer.causal, "fused": layer.fused, "p": p}
+            options = [f"{name}={value}" for name, value in given.items() if value]
+            return call("attention", x[0], x[1], str(layer.groups), *options)
         if kind == "concat":
-            return f"torch.cat(({x[0]}, {x[1]}), 1)"
+            return f"torch.cat(({x[0]}, {x[1]}), {self._features_dimension(index)})"
         if kind == "split":
             first = layer.features
-            parts = f"{x[0]}.split(({first}, {x[0]}.shape[1] - {first}), 1)"
+            dimension = self._features_dimension(index)
+            rest = f"{x[0]}.shape[{dimension}] - {first}"
+            parts = f"{x[0]}.split(({first}, {rest}), {dimension})"
             return f"tuple(part.clone() for part in {parts})"
         if kind == "duplicate":
             return f"{x[0]}, {x[0]}"

@@ -27,6 +27,7 @@ OPS = {
     "sigmoid": ("sigmoid",),
     "softmax": ("_softmax",),
     "add": ("add.Tensor",),
+    "mul": ("mul.Tensor",),
     "concat": ("cat",),
     "layer_norm": ("native_layer_norm",),
     "group_norm": ("native_group_norm",),

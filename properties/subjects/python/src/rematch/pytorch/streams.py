@@ -47,4 +47,9 @@ def generators_of(layers: Sequence[Layer], seed: int) -> list[Generator]:
 
 def draws_elsewhere(layer: Layer, train: bool) -> bool:
     """Whether the layer, as it is run, draws from another generator than the default one."""
-    return layer.stream > 0 and train and (layer.kind == "rrelu" or layer.p > 0)
+    return (
+        layer.kind in DRAWS
+        and layer.stream > 0
+        and train
+        and (layer.kind == "rrelu" or layer.p > 0)
+    )

@@ -1,0 +1,253 @@
+#include "engine/cuda/attention.h"
+
+#include "engine/cuda/launch.h"
+#include "engine/cuda/random.h"
+#include "engine/cuda/reduce.h"
+
+namespace rematch::cuda {
+
+namespace {
+
+using math::AttentionShape;
+
+/// Where a score lies among the heads.
+struct Pair {
+  std::int64_t b;
+  std::int64_t h;
+  std::int64_t i;
+  std::int64_t j;
+};
+__device__ Pair pair_of(const AttentionShape& s, std::int64_t score) {
+  const std::int64_t row = math::quotient(score, s.keys);
+  const std::int64_t head = math::quotient(row, s.queries);
+  const std::int64_t b = math::quotient(head, s.heads);
+  return {b, head - b * s.heads, row - head * s.queries, score - row * s.keys};
+}
+
+/// A thread a pair: the product of `a` for the query with the keys, as a score, or with the values.
+template <bool kScore, typename T>
+__global__ void __launch_bounds__(kThreads)
+    pair_kernel(AttentionShape s, T scale, const T* a, const T* memory, T* out) {
+  for (std::int64_t n = global_thread(); n < s.scores(); n += global_threads()) {
+    const Pair p = pair_of(s, n);
+    const T* x = a + s.query_at(p.b, p.i, p.h);
+    const T* m = memory + s.key_at(p.b, p.j, p.h) + (kScore ? 0 : s.to_value());
+    T sum = 0;
+    for (std::int64_t c = 0; c < s.size; ++c) sum = std::fma(x[c], m[c], sum);
+    out[n] = kScore ? math::attention_score(s.sees(p.i, p.j), sum, scale) : sum;
+  }
+}
+
+template <typename Row, typename T>
+__global__ void __launch_bounds__(Row::kBlockThreads)
+    softmax_kernel(std::int64_t rows, std::int64_t keys, T* scores, T* logs) {
+  for_each_row<Row>(rows, [=](std::int64_t r) {
+    T* row = scores + r * keys;
+    const T top = Row::max(keys, row);
+    const T total = static_cast<T>(Row::template sum<T>(keys, [=](std::int64_t j) {
+      const T e = math::exp(row[j] - top);
+      row[j] = e;
+      return e;
+    }));
+    Row::each(keys, [=](std::int64_t j) { row[j] /= total; });
+    if (logs != nullptr)
+      Row::each(1, [=](std::int64_t) { logs[r] = math::log_sum_exp(top, total); });
+  });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    exponentials_kernel(std::int64_t n, std::int64_t keys, const T* logs, T* scores) {
+  for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
+    scores[i] = math::exp(scores[i] - logs[math::quotient(i, keys)]);
+  }
+}
+
+/// A thread a feature of a query: the sum over keys of pair by key, or by value.
+template <bool kValues, typename T>
+__global__ void __launch_bounds__(kThreads)
+    over_keys_kernel(AttentionShape s, const T* pairs, const T* memory, T* out) {
+  const std::int64_t n = s.rows() * s.size;
+  for (std::int64_t e = global_thread(); e < n; e += global_threads()) {
+    const std::int64_t row = math::quotient(e, s.size);
+    const std::int64_t c = e - row * s.size;
+    const Pair p = pair_of(s, row * s.keys);
+    const T* m = memory + s.key_at(p.b, 0, p.h) + (kValues ? s.to_value() : 0) + c;
+    T sum = 0;
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      sum = std::fma(pairs[row * s.keys + j], m[j * s.memory_width()], sum);
+    }
+    out[s.query_at(p.b, p.i, p.h) + c] = sum;
+  }
+}
+
+/// A thread a feature of a key, or a value: the sum over the heads that it serves, and over their
+/// queries.
+template <bool kValues, typename T>
+__global__ void __launch_bounds__(kThreads)
+    over_queries_kernel(AttentionShape s, const T* pairs, const T* features, T* out) {
+  const std::int64_t half = s.to_value();
+  const std::int64_t n = s.batch * s.keys * half;
+  const std::int64_t group = s.heads / s.memory_heads;
+  for (std::int64_t e = global_thread(); e < n; e += global_threads()) {
+    const std::int64_t place = math::quotient(e, half);
+    const std::int64_t feature = e - place * half;
+    const std::int64_t b = math::quotient(place, s.keys);
+    const std::int64_t j = place - b * s.keys;
+    const std::int64_t memory_head = math::quotient(feature, s.size);
+    const std::int64_t c = feature - memory_head * s.size;
+    T sum = 0;
+    for (std::int64_t h = memory_head * group; h < (memory_head + 1) * group; ++h) {
+      const T* pair = pairs + ((b * s.heads + h) * s.queries) * s.keys + j;
+      const T* x = features + s.query_at(b, 0, h) + c;
+      for (std::int64_t i = 0; i < s.queries; ++i) {
+        sum = std::fma(pair[i * s.keys], x[i * s.width()], sum);
+      }
+    }
+    out[place * s.memory_width() + (kValues ? half : 0) + feature] = sum;
+  }
+}
+
+/// Turns gradients of probabilities into those of products. `y` is null unless the sum of gradient
+/// by probability is that of gy by y.
+template <typename Row, typename T>
+__global__ void __launch_bounds__(Row::kBlockThreads)
+    score_gradient_kernel(AttentionShape s, T scale, const T* probabilities, const T* gy,
+                          const T* y, T* gradients) {
+  for_each_row<Row>(s.rows(), [=](std::int64_t r) {
+    const T* p = probabilities + r * s.keys;
+    T* g = gradients + r * s.keys;
+    double total = 0;
+    if (y != nullptr) {
+      const Pair at = pair_of(s, r * s.keys);
+      const std::int64_t first = s.query_at(at.b, at.i, at.h);
+      total = Row::template sum<T>(s.size,
+                                   [=](std::int64_t c) { return gy[first + c] * y[first + c]; });
+    } else {
+      total = Row::template sum<T>(s.keys, [=](std::int64_t j) { return g[j] * p[j]; });
+    }
+    const T dot = static_cast<T>(total);
+    Row::each(s.keys, [=](std::int64_t j) {
+      g[j] = math::attention_score_gradient(g[j], p[j], dot, scale);
+    });
+  });
+}
+
+/// Arrays for all scores, one after the other, in the workspace.
+template <typename T>
+struct Room {
+  T* probabilities = nullptr;
+  T* kept = nullptr;
+  T* gradients = nullptr;
+  std::uint8_t* mask = nullptr;
+
+  explicit Room(std::int64_t scores) {
+    const auto n = static_cast<std::size_t>(scores + 3) / 4 * 4;
+    probabilities = static_cast<T*>(workspace(n * (3 * sizeof(T) + 1)));
+    kept = probabilities + n;
+    gradients = kept + n;
+    mask = reinterpret_cast<std::uint8_t*>(gradients + n);
+  }
+};
+
+template <bool kScore, typename T>
+void pair_products(const AttentionShape& s, const T* a, const T* memory, T* out) {
+  pair_kernel<kScore>
+      <<<grid_for(s.scores()), kThreads, 0, stream()>>>(s, s.scale<T>(), a, memory, out);
+  check_launch("attention_pairs");
+}
+
+template <typename T>
+void softmax_rows(const AttentionShape& s, T* scores, T* logs) {
+  with_row(s.rows(), s.keys, [=](auto row, unsigned blocks, int threads) {
+    softmax_kernel<decltype(row)><<<blocks, threads, 0, stream()>>>(s.rows(), s.keys, scores, logs);
+  });
+  check_launch("attention_softmax");
+}
+
+/// Draws the mask, and what it leaves of the probabilities.
+template <typename T>
+void drop(const AttentionShape& s, const AttentionDropout& d, const T* probabilities,
+          std::uint8_t* mask, T* kept) {
+  const Generator& g = d.generator;
+  dropout_forward<T>(s.scores(), probabilities, d.p, g.seed, g.stream, g.offset, mask, kept);
+}
+
+template <bool kValues, typename T>
+void sum_over_keys(const AttentionShape& s, const T* pairs, const T* memory, T* out) {
+  over_keys_kernel<kValues>
+      <<<grid_for(s.rows() * s.size), kThreads, 0, stream()>>>(s, pairs, memory, out);
+  check_launch("attention_over_keys");
+}
+
+template <bool kValues, typename T>
+void sum_over_queries(const AttentionShape& s, const T* pairs, const T* features, T* out) {
+  over_queries_kernel<kValues>
+      <<<grid_for(s.batch * s.keys * s.to_value()), kThreads, 0, stream()>>>(s, pairs, features,
+                                                                             out);
+  check_launch("attention_over_queries");
+}
+
+}  // namespace
+
+template <typename T>
+void attention_forward(const AttentionShape& s, const T* q, const T* memory,
+                       const AttentionDropout& dropout, const AttentionState<T>& state, T* y) {
+  const Room<T> room(s.scores());
+  T* probabilities = state.probabilities != nullptr ? state.probabilities : room.probabilities;
+  pair_products<true>(s, q, memory, probabilities);
+  softmax_rows(s, probabilities, state.logs);
+  if (dropout.p > 0) {
+    drop(s, dropout, probabilities, state.mask != nullptr ? state.mask : room.mask, room.kept);
+    probabilities = room.kept;
+  }
+  sum_over_keys<true>(s, probabilities, memory, y);
+}
+
+template <typename T>
+void attention_backward(const AttentionShape& s, const T* gy, const T* q, const T* memory,
+                        const T* y, const AttentionDropout& dropout, const AttentionState<T>& state,
+                        T* gq, T* gmemory) {
+  const Room<T> room(s.scores());
+  const T* probabilities = state.probabilities;
+  if (probabilities == nullptr) {
+    pair_products<true>(s, q, memory, room.probabilities);
+    exponentials_kernel<<<grid_for(s.scores()), kThreads, 0, stream()>>>(
+        s.scores(), s.keys, static_cast<const T*>(state.logs), room.probabilities);
+    check_launch("attention_exponentials");
+    probabilities = room.probabilities;
+  }
+  const T* kept = probabilities;
+  const std::uint8_t* mask = state.mask;
+  if (dropout.p > 0 && mask != nullptr) {
+    dropout_backward<T>(s.scores(), probabilities, mask, dropout.p, room.kept);
+    kept = room.kept;
+  } else if (dropout.p > 0) {
+    drop(s, dropout, probabilities, room.mask, room.kept);
+    kept = room.kept;
+    mask = room.mask;
+  }
+  if (gmemory != nullptr) sum_over_queries<true>(s, kept, gy, gmemory);
+  pair_products<false>(s, gy, memory, room.gradients);
+  if (dropout.p > 0)
+    dropout_backward<T>(s.scores(), room.gradients, mask, dropout.p, room.gradients);
+  with_row(s.rows(), std::max(s.keys, s.size), [=](auto row, unsigned blocks, int threads) {
+    score_gradient_kernel<decltype(row)><<<blocks, threads, 0, stream()>>>(
+        s, s.scale<T>(), probabilities, gy, state.logs != nullptr ? y : nullptr, room.gradients);
+  });
+  check_launch("attention_score_gradients");
+  if (gq != nullptr) sum_over_keys<false>(s, static_cast<const T*>(room.gradients), memory, gq);
+  if (gmemory != nullptr)
+    sum_over_queries<false>(s, static_cast<const T*>(room.gradients), q, gmemory);
+}
+
+#define REMATCH_INSTANTIATE(T)                                                                    \
+  template void attention_forward(const AttentionShape&, const T*, const T*,                      \
+                                  const AttentionDropout&, const AttentionState<T>&, T*);         \
+  template void attention_backward(const AttentionShape&, const T*, const T*, const T*, const T*, \
+                                   const AttentionDropout&, const AttentionState<T>&, T*, T*);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cuda

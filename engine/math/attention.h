@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "engine/math/elementary.h"
+#include "engine/math/host_device.h"
+
+namespace rematch::math {
+
+/// What attention works on: queries[batch, queries, heads * size], and keys and values side by
+/// side in memory[batch, keys, 2 * memory_heads * size]. Head h reads the keys and values of head
+/// h / (heads / memory_heads).
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t queries = 1;
+  std::int64_t keys = 1;
+  std::int64_t heads = 1;
+  std::int64_t memory_heads = 1;
+  std::int64_t size = 1;
+  /// Query i sees keys 0 .. i + keys - queries, else all.
+  bool causal = false;
+
+  REMATCH_HD constexpr std::int64_t width() const { return heads * size; }
+  REMATCH_HD constexpr std::int64_t memory_width() const { return 2 * memory_heads * size; }
+  /// Rows of scores, each of `keys`: by batch, head and query.
+  REMATCH_HD constexpr std::int64_t rows() const { return batch * heads * queries; }
+  REMATCH_HD constexpr std::int64_t scores() const { return rows() * keys; }
+  REMATCH_HD constexpr bool sees(std::int64_t query, std::int64_t key) const {
+    return !causal || key <= query + keys - queries;
+  }
+  /// Where the first element of a head of a query is, or of its keys; its values follow the keys
+  /// of all heads.
+  REMATCH_HD constexpr std::int64_t query_at(std::int64_t b, std::int64_t i, std::int64_t h) const {
+    return (b * queries + i) * width() + h * size;
+  }
+  REMATCH_HD constexpr std::int64_t key_at(std::int64_t b, std::int64_t j, std::int64_t h) const {
+    return (b * keys + j) * memory_width() + h / (heads / memory_heads) * size;
+  }
+  REMATCH_HD constexpr std::int64_t to_value() const { return memory_heads * size; }
+
+  template <typename T>
+  T scale() const {
+    return static_cast<T>(1 / std::sqrt(static_cast<double>(size)));
+  }
+};
+
+/// The score of a pair with this product; minus infinity where the query does not see the key, so
+/// that its probability is zero.
+template <typename T>
+REMATCH_HD inline T attention_score(bool sees, T product, T scale) {
+  return sees ? product * scale : -std::numeric_limits<T>::infinity();
+}
+
+/// log(sum of exp(score)) of a row, from its largest score and the sum of exp(score - largest).
+template <typename T>
+REMATCH_HD inline T log_sum_exp(T top, T total) {
+  return top + log(total);
+}
+
+/// The gradient of a query's product with a key, from that of its probability; `dot` is the sum of
+/// gradient * probability over the row.
+template <typename T>
+REMATCH_HD inline T attention_score_gradient(T gradient, T probability, T dot, T scale) {
+  return probability * (gradient - dot) * scale;
+}
+
+}  // namespace rematch::math

@@ -1,0 +1,125 @@
+#include "properties/layers/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "properties/layers/layer.h"
+
+namespace rematch {
+namespace {
+
+bool fits(std::int64_t heads, const Shape& x, const Shape& memory) {
+  if (x.rank() != 3 || memory.rank() != 3 || x[0] != memory[0] || x[2] % heads != 0) return false;
+  const std::int64_t one_head = 2 * (x[2] / heads);
+  return memory[2] % one_head == 0 && heads % (memory[2] / one_head) == 0;
+}
+
+bool draws(const LayerSpec& l) { return l.p > 0; }
+
+/// The numbers of heads that the two can have.
+std::vector<std::int64_t> heads_for(const Shape& x, const Shape& memory) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t heads = 1; x.rank() == 3 && heads <= x[2]; ++heads) {
+    if (fits(heads, x, memory)) found.push_back(heads);
+  }
+  return found;
+}
+
+void draw_attention(ModelDraw& m, LayerKind kind) {
+  DrawSource& draw = m.draw;
+  // Queries for x as the memory.
+  if (m.width() % 2 == 0 && draw.chance(60, feature_of(LayerKind::linear))) {
+    const std::int64_t half = m.width() / 2;
+    const std::int64_t memory_heads = half % 2 == 0 ? draw.range(1, 2) : 1;
+    const std::int64_t size = half / memory_heads;
+    const std::int64_t most = std::max<std::int64_t>(1, ModelDraw::kWidest / half);
+    LayerSpec queries;
+    queries.kind = LayerKind::linear;
+    m.draw_weight(queries, memory_heads * size *
+                               draw.range(1, static_cast<int>(std::min<std::int64_t>(most, 3))));
+    m.append(queries);
+  }
+  m.append_joined(
+      kind, [](const Shape&, const Shape&) { return true; },
+      [](ModelDraw& model, LayerSpec& l, const Shape& memory) {
+        DrawSource& source = model.draw;
+        const auto heads = heads_for(model.x(), memory);
+        l.groups = heads[source.below(static_cast<std::uint32_t>(heads.size()))];
+        l.causal = source.chance(50) && memory[1] >= model.x()[1];
+        l.fused = source.chance(50);
+        l.p = source.pick(std::array{0.0, 0.0, 0.1, 0.5});
+        l.stream = model.draw_stream();
+      });
+}
+
+}  // namespace
+
+math::AttentionShape attention_shape(const LayerSpec& spec, const Shape& x, const Shape& memory) {
+  const std::int64_t size = x[2] / spec.groups;
+  return {.batch = x[0],
+          .queries = x[1],
+          .keys = memory[1],
+          .heads = spec.groups,
+          .memory_heads = memory[2] / (2 * size),
+          .size = size,
+          .causal = spec.causal};
+}
+
+constinit const Layer attention_layer{
+    .name = "attention",
+    // `groups` are heads. The first half of the second operand's features are keys, the other
+    // values, of as many heads as that makes.
+    .fields = {"groups", "causal", "fused", "p", "stream", "from"},
+    .operands = 2,
+    .shape =
+        [](ShapeWalk& s) {
+          s.need_rank(3);
+          const LayerSpec& l = s.spec();
+          const Shape& memory = s.operand(1);
+          if (!(l.p >= 0 && l.p < 1)) s.fail("p in [0, 1)", std::to_string(l.p));
+          if (l.groups < 1 || s.x()[2] % l.groups != 0) {
+            s.fail("groups that divide " + std::to_string(s.x()[2]) + " features",
+                   std::to_string(l.groups));
+          }
+          if (!fits(l.groups, s.x(), memory)) {
+            s.fail("a second operand of the same batch with keys and values for a divisor of " +
+                       std::to_string(l.groups) + " heads of " +
+                       std::to_string(s.x()[2] / l.groups) + " features",
+                   to_string(memory));
+          }
+          if (l.causal && memory[1] < s.x()[1]) {
+            s.fail("as many keys as queries where it is causal", to_string(memory));
+          }
+          s.product_of(std::array{s.x()[0], l.groups, s.x()[1], memory[1]});
+          s.same_output();
+        },
+    .fits = [](const Shape& x, const Shape& other) { return !heads_for(x, other).empty(); },
+    .facts =
+        [](FactsWriter& w) {
+          using What = FactsWriter::What;
+          const math::AttentionShape s = attention_shape(w.spec, w.x, w.operand(1));
+          const bool drops = w.train && draws(w.spec);
+          if (drops) w.f.drawn = s.scores();
+          w.save(What::operand, 0);
+          w.save(What::operand, 1);
+          if (w.spec.fused) {
+            w.save(What::output);
+            w.save_own(s.rows() * w.item);
+            return;
+          }
+          w.save_own(s.scores() * w.item);
+          // The mask, a byte a pair.
+          if (drops) w.save_own(s.scores());
+        },
+    .draws = draws,
+    .weights = {.sequences = 40},
+    .draw = draw_attention,
+    .wide_floor = 3.5,
+    .repair =
+        [](LayerSpec& l, const Shape& x) {
+          if (x.rank() == 3 && l.groups > 0 && x[2] % l.groups != 0) l.groups = 1;
+        },
+};
+
+}  // namespace rematch
