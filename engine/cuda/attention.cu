@@ -165,6 +165,14 @@ void softmax_rows(const AttentionShape& s, T* scores, T* logs) {
   check_launch("attention_softmax");
 }
 
+/// The probabilities again, from scores and log-sum-exps.
+template <typename T>
+void exponentials(const AttentionShape& s, const T* logs, T* scores) {
+  exponentials_kernel<<<grid_for(s.scores()), kThreads, 0, stream()>>>(s.scores(), s.keys, logs,
+                                                                       scores);
+  check_launch("attention_exponentials");
+}
+
 /// Draws the mask, and what it leaves of the probabilities.
 template <typename T>
 void drop(const AttentionShape& s, const AttentionDropout& d, const T* probabilities,
@@ -186,6 +194,16 @@ void sum_over_queries(const AttentionShape& s, const T* pairs, const T* features
       <<<grid_for(s.batch * s.keys * s.to_value()), kThreads, 0, stream()>>>(s, pairs, features,
                                                                              out);
   check_launch("attention_over_queries");
+}
+
+template <typename T>
+void to_score_gradients(const AttentionShape& s, const T* probabilities, const T* gy, const T* y,
+                        T* gradients) {
+  with_row(s.rows(), std::max(s.keys, s.size), [=](auto row, unsigned blocks, int threads) {
+    score_gradient_kernel<decltype(row)>
+        <<<blocks, threads, 0, stream()>>>(s, s.scale<T>(), probabilities, gy, y, gradients);
+  });
+  check_launch("attention_score_gradients");
 }
 
 }  // namespace
@@ -212,9 +230,7 @@ void attention_backward(const AttentionShape& s, const T* gy, const T* q, const 
   const T* probabilities = state.probabilities;
   if (probabilities == nullptr) {
     pair_products<true>(s, q, memory, room.probabilities);
-    exponentials_kernel<<<grid_for(s.scores()), kThreads, 0, stream()>>>(
-        s.scores(), s.keys, static_cast<const T*>(state.logs), room.probabilities);
-    check_launch("attention_exponentials");
+    exponentials(s, static_cast<const T*>(state.logs), room.probabilities);
     probabilities = room.probabilities;
   }
   const T* kept = probabilities;
@@ -231,11 +247,7 @@ void attention_backward(const AttentionShape& s, const T* gy, const T* q, const 
   pair_products<false>(s, gy, memory, room.gradients);
   if (dropout.p > 0)
     dropout_backward<T>(s.scores(), room.gradients, mask, dropout.p, room.gradients);
-  with_row(s.rows(), std::max(s.keys, s.size), [=](auto row, unsigned blocks, int threads) {
-    score_gradient_kernel<decltype(row)><<<blocks, threads, 0, stream()>>>(
-        s, s.scale<T>(), probabilities, gy, state.logs != nullptr ? y : nullptr, room.gradients);
-  });
-  check_launch("attention_score_gradients");
+  to_score_gradients(s, probabilities, gy, state.logs != nullptr ? y : nullptr, room.gradients);
   if (gq != nullptr) sum_over_keys<false>(s, static_cast<const T*>(room.gradients), memory, gq);
   if (gmemory != nullptr)
     sum_over_queries<false>(s, static_cast<const T*>(room.gradients), q, gmemory);

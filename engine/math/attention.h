@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "engine/math/elementary.h"
 #include "engine/math/host_device.h"
@@ -50,7 +49,7 @@ struct AttentionShape {
 /// that its probability is zero.
 template <typename T>
 REMATCH_HD inline T attention_score(bool sees, T product, T scale) {
-  return sees ? product * scale : -std::numeric_limits<T>::infinity();
+  return sees ? product * scale : -detail::kInfinity<T>;
 }
 
 /// log(sum of exp(score)) of a row, from its largest score and the sum of exp(score - largest).

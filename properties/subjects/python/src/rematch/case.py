@@ -127,6 +127,15 @@ class Case:
     plan: Plan = Plan()
     protocol: Protocol = Protocol()
 
+    def rank_of(self, index: int) -> int:
+        """How many dimensions the first operand of a layer has."""
+        flat = any(layer.kind == "flatten" for layer in self.layers[:index])
+        return 2 if flat else len(self.input)
+
+    def features_axis(self, index: int) -> int:
+        """That of channels of images, the last one of rows and sequences."""
+        return 2 if self.rank_of(index) == 3 else 1
+
     def choices(self) -> Iterator[Choice]:
         """The options of every checkpoint, nested ones included."""
         if self.plan.sequential is not None:

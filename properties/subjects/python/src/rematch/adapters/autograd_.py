@@ -155,6 +155,7 @@ class Autograd(Framework):
         ),
         "flatten": "rows({x})",
         "add": "({x} + {y})",
+        "mul": "({x} * {y})",
         "concat": "anp.concatenate(({x}, {y}), axis=1)",
         "split": "({x}[:, :{features}], {x}[:, {features}:])",
         "duplicate": "({x}, {x})",

@@ -102,7 +102,7 @@ class Jax(Framework):
         self.imports = f"{'' if jit else SAME_ROUNDING}{IMPORTS}\ncompiled = {step}"
         if remat3:
             self.imports += '\njax.config.update("jax_remat3", True)'
-        self.features = COMMON | {"float64"}
+        self.features = COMMON | {"float64", "sequences"}
         if jit:
             self.rounds = "differently"
             self.cases_per_shape = 128

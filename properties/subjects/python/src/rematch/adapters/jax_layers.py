@@ -97,8 +97,9 @@ def kinds(key: str) -> Mapping[str, Template]:
         "gaussian_noise": lambda layer, t: noise if t and layer.p else "{x}",
         "flatten": "{x}.reshape(len({x}), -1)",
         "add": "{x} + {y}",
-        "concat": "jnp.concatenate([{x}, {y}], 1)",
-        "split": "jnp.split({x}, [{features}], 1)",
+        "mul": "{x} * {y}",
+        "concat": "jnp.concatenate([{x}, {y}], {axis})",
+        "split": "jnp.split({x}, [{features}], {axis})",
         "duplicate": "({x}, {x})",
     }
 

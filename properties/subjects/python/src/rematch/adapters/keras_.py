@@ -158,6 +158,7 @@ KINDS = {
     "gaussian_noise": _draws("{x} + {p} * keras.random.normal({x}.shape, seed=seeds)"),
     "flatten": "keras.ops.reshape({x}, [{x}.shape[0], -1])",
     "add": "{x} + {y}",
+    "mul": "{x} * {y}",
     "concat": "keras.ops.concatenate([{x}, {y}], 1)",
     "split": "keras.ops.split({x}, [{features}], 1)",
     "duplicate": "({x}, {x})",

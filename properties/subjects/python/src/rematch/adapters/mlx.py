@@ -95,8 +95,9 @@ KINDS = {
     ),
     "flatten": "mx.flatten({x}, 1)",
     "add": "{x} + {y}",
-    "concat": "mx.concatenate([{x}, {y}], 1)",
-    "split": "mx.split({x}, [{features}], 1)",
+    "mul": "{x} * {y}",
+    "concat": "mx.concatenate([{x}, {y}], {axis})",
+    "split": "mx.split({x}, [{features}], {axis})",
     "duplicate": "({x}, {x})",
 }
 
@@ -161,7 +162,7 @@ class Mlx(Framework):
             "nn.losses.cross_entropy(y.reshape(len(target), -1), target, reduction='mean')"
         ),
     }
-    features = COMMON
+    features = COMMON | {"sequences"}
     observed = SEEN | {"rng_state", "executions"}
     whole_segments = True
     promises = PROMISES

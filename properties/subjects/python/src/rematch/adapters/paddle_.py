@@ -20,7 +20,16 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.adapters.forked import forked
-from rematch.adapters.paddle_layers import KINDS, MODULES, Jitter, add, concat, from_stream, twice
+from rematch.adapters.paddle_layers import (
+    KINDS,
+    MODULES,
+    Jitter,
+    add,
+    concat,
+    from_stream,
+    mul,
+    twice,
+)
 from rematch.adapters.promises.paddle import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.adapters.tape import Tape
 from rematch.case import Case, Choice, Segment, Sequential
@@ -113,6 +122,7 @@ class Paddle(Tape):
         set_mode,
         twice,
         add,
+        mul,
         concat,
         Jitter,
     )
@@ -122,7 +132,13 @@ class Paddle(Tape):
         "mse": "F.mse_loss(y.reshape(target.shape), target)",
         "cross_entropy": "F.cross_entropy(y.flatten(1), target)",
     }
-    features = Tape.features | {"in_place", "in_place_at_segment_end", "named_stream", "float64"}
+    features = Tape.features | {
+        "in_place",
+        "in_place_at_segment_end",
+        "named_stream",
+        "float64",
+        "sequences",
+    }
     script_array = "paddle.to_tensor({array})"
     script_random_state = "stream_state(0)"
 

@@ -30,8 +30,13 @@ def add(x: Any, y: Any) -> Any:
     return x + y
 
 
-def concat(x: Any, y: Any) -> Any:
-    return paddle.concat(twice(x, y), 1)
+def mul(x: Any, y: Any) -> Any:
+    x, y = twice(x, y)
+    return x * y
+
+
+def concat(x: Any, y: Any, axis: int) -> Any:
+    return paddle.concat(twice(x, y), axis)
 
 
 class Jitter(nn.Layer):
@@ -82,8 +87,9 @@ KINDS = {
     "gaussian_noise": _drawing("{x} + {p} * paddle.randn({x}.shape, {x}.dtype)"),
     "flatten": "({x} if {x}.ndim == 2 else {x}.flatten(1))",
     "add": "add({x}, {y})",
-    "concat": "concat({x}, {y})",
-    "split": "paddle.split({x}, [{features}, -1], 1)",
+    "mul": "mul({x}, {y})",
+    "concat": "concat({x}, {y}, {axis})",
+    "split": "paddle.split({x}, [{features}, -1], {axis})",
     "duplicate": "({x}, {x})",
 }
 

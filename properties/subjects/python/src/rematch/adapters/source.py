@@ -285,7 +285,7 @@ class Source:
         buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
         return text.format_map(
             {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}
-            | {"layer": index}
+            | {"layer": index, "axis": self.case.features_axis(index)}
         )
 
 

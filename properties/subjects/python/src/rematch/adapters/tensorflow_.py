@@ -166,8 +166,9 @@ KINDS = {
     ),
     "flatten": "tf.reshape({x}, [{x}.shape[0], -1])",
     "add": "{x} + {y}",
-    "concat": "tf.concat([{x}, {y}], 1)",
-    "split": "tf.split({x}, [{features}, {x}.shape[1] - {features}], 1)",
+    "mul": "{x} * {y}",
+    "concat": "tf.concat([{x}, {y}], {axis})",
+    "split": "tf.split({x}, [{features}, {x}.shape[{axis}] - {features}], {axis})",
     "duplicate": "({x}, {x})",
 }
 
@@ -215,7 +216,7 @@ class TensorFlow(Framework):
         "tf.nn.sparse_softmax_cross_entropy_with_logits("
         "labels=target, logits=tf.reshape(y, [y.shape[0], -1])))",
     }
-    features = COMMON | {"retain_graph", "forwards_first"}
+    features = COMMON | {"retain_graph", "forwards_first", "sequences"}
     observed = SEEN | {"rng_state", "executions", "absent_gradients"}
     whole_segments = True
     checkpoint = "tf.recompute_grad({function})({arguments})"

@@ -36,7 +36,7 @@ class InFunction(TensorFlow):
     helpers = (*TensorFlow.helpers, of_step, of_forward)
     modules = MODULES
     promises = ()
-    features = COMMON
+    features = COMMON | {"sequences"}
     observed = SEEN | {"absent_gradients"}
     sees_draws = False
     cases_per_shape = 64

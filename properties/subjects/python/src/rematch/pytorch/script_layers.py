@@ -53,12 +53,6 @@ def draws(layer: Layer, train: bool) -> bool:
     return train and (layer.kind == "rrelu" or (layer.kind in RANDOM and layer.p > 0))
 
 
-def rank_of(case: Case, index: int) -> int:
-    """How many dimensions the first operand of a layer has."""
-    flat = any(layer.kind == "flatten" for layer in case.layers[:index])
-    return 2 if flat else len(case.input)
-
-
 def _number(value: np.generic, exact: bool) -> str:
     if value.dtype.kind in "iu" or not np.isfinite(value):
         return repr(value.item()) if value.dtype.kind in "iu" else f'float("{value}")'
@@ -237,7 +231,7 @@ class Layers:
             made = call("nn.Conv2d", *sizes, *_window(layer), bias, double)
         elif layer.kind == "batch_norm":
             made = call(
-                f"nn.BatchNorm{'1d' if rank_of(self.case, index) == 2 else '2d'}",
+                f"nn.BatchNorm{'1d' if self.case.rank_of(index) == 2 else '2d'}",
                 str(shape[0]),
                 double,
             )
@@ -288,9 +282,6 @@ class Layers:
             return call(f"F.{kind}", x[0], f"({width},)", *used, eps)
         return self._without_parameters(layer, index, x, train)
 
-    def _features_dimension(self, index: int) -> int:
-        return 2 if rank_of(self.case, index) == 3 else 1
-
     def _without_parameters(self, layer: Layer, index: int, x: list[str], train: bool) -> str:
         kind = layer.kind
         if kind in ("dropout", "gaussian_noise") and not draws(layer, train):
@@ -309,7 +300,7 @@ class Layers:
                 return f"F.leaky_relu({x[0]}, (1 / 8 + 1 / 3) / 2)"
             return f"F.rrelu({x[0]}, training=True)"
         if kind == "flatten":
-            return x[0] if rank_of(self.case, index) == 2 else f"{x[0]}.flatten(1)"
+            return x[0] if self.case.rank_of(index) == 2 else f"{x[0]}.flatten(1)"
         if kind == "relu":
             return f"torch.relu{'_' if layer.in_place else ''}({x[0]})"
         if kind in ("gelu", "silu"):
@@ -326,10 +317,10 @@ class Layers:
             options = [f"{name}={value}" for name, value in given.items() if value]
             return call("attention", x[0], x[1], str(layer.groups), *options)
         if kind == "concat":
-            return f"torch.cat(({x[0]}, {x[1]}), {self._features_dimension(index)})"
+            return f"torch.cat(({x[0]}, {x[1]}), {self.case.features_axis(index)})"
         if kind == "split":
             first = layer.features
-            dimension = self._features_dimension(index)
+            dimension = self.case.features_axis(index)
             rest = f"{x[0]}.shape[{dimension}] - {first}"
             parts = f"{x[0]}.split(({first}, {rest}), {dimension})"
             return f"tuple(part.clone() for part in {parts})"
