@@ -103,6 +103,9 @@ class Jax(Framework):
         if remat3:
             self.imports += '\njax.config.update("jax_remat3", True)'
         self.features = COMMON | {"float64", "sequences"}
+        if remat3:
+            # It compiles what it wraps.
+            self.rounds = "differently"
         if jit:
             self.rounds = "differently"
             self.cases_per_shape = 128

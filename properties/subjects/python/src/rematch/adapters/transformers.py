@@ -166,8 +166,10 @@ class Blocks:
     def __init__(self, rows: nn.Module) -> None:
         self._rows = rows
         self._entered = self._recomputed = self._differentiated = False
-        for block in rows.model.modules():
-            if isinstance(block, GradientCheckpointingLayer):
+        for name, block in rows.model.named_modules():
+            # Where all blocks of a decoder are dropped, no gradient reaches those of the encoder.
+            last = not rows.model.config.is_encoder_decoder or "decoder" in name
+            if isinstance(block, GradientCheckpointingLayer) and last:
                 for part in block.children():
                     part.register_forward_pre_hook(self._runs)
         rows.last.register_forward_pre_hook(self._made)

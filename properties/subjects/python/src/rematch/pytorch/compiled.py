@@ -238,6 +238,7 @@ class CompiledSubject(TorchSubject):
         inductor_config.compile_threads = 1
         # Kernels are compiled in half the time, and round alike wherever they are fused.
         inductor_config.cpp.simdlen = 1
+        inductor_config.emulate_precision_casts = True
         # What is found must not depend on what was compiled before.
         inductor_config.fx_graph_cache = False
         functorch_config.enable_autograd_cache = False
