@@ -7,6 +7,7 @@
 #define REMATCH_EACH_STORY(STORY) \
   STORY(last_segment)             \
   STORY(memory_trade)             \
+  STORY(transformer_block)        \
   STORY(preserve_rng)             \
   STORY(frozen_first_block)       \
   STORY(frozen_embeddings)        \

@@ -17,6 +17,8 @@ using testing::ScratchFolder;
 using Json = nlohmann::json;
 
 constexpr const char* kCheck = "check --device cuda --mix wide --seed 1 --no-regressions --cases ";
+constexpr const char* kPooling =
+    R"({"format": 1, "input": [1, 1, 2, 2], "layers": [{"kind": "max_pool2d", "kernel": 2}]})";
 
 Outcome run(const std::string& variables, const std::string& arguments,
             const ScratchFolder& folder) {
@@ -98,9 +100,8 @@ TEST_CASE("where no case in flight loses the device alone, nothing is found and 
 
 TEST_CASE("a saved case that loses the device is a finding as it stands") {
   const ScratchFolder folder;
-  const Outcome shown = run("", "show --json --seed 1 --case 20", folder);
   std::filesystem::create_directory(folder.path() / "saved");
-  std::ofstream(folder.path() / "saved" / "pooling.json") << Json::parse(shown.out)["case"];
+  std::ofstream(folder.path() / "saved" / "pooling.json") << kPooling;
   const Outcome o = run("REMATCH_EMULATOR_LOSE_IN=max_pool",
                         "check --device cuda --cases 8 --regressions saved", folder);
   INFO(o.out);
@@ -116,8 +117,8 @@ TEST_CASE("without the law about survival, a lost device is an error and no find
   INFO(hunt.out);
   CHECK(hunt.status == 2);
   CHECK(contains(hunt.out, "the law survives is left out"));
-  const Outcome replay =
-      run(lost, "replay --device cuda --seed 1 --case 20 --without survives", folder);
+  std::ofstream(folder.path() / "pooling.json") << kPooling;
+  const Outcome replay = run(lost, "replay --device cuda pooling.json --without survives", folder);
   INFO(replay.out);
   CHECK(replay.status == 2);
   CHECK(contains(replay.out, "the device context is lost"));
@@ -126,8 +127,8 @@ TEST_CASE("without the law about survival, a lost device is an error and no find
 TEST_CASE("a violation whose shrinking loses the device is reported as it was found") {
   const ScratchFolder folder;
   const Outcome o =
-      run("REMATCH_EMULATOR_LOSE_AT=4000",
-          kCheck + std::string("8 --subject engine:R1 --keep-going --jobs 1"), folder);
+      run("REMATCH_EMULATOR_LOSE_AT=3000",
+          kCheck + std::string("16 --subject engine:R1 --keep-going --jobs 1"), folder);
   INFO(o.out);
   CHECK(o.status == 1);
   CHECK(contains(o.out, " was not shrunk: "));

@@ -3,6 +3,7 @@
 #include "engine/cuda/launch.h"
 #include "engine/cuda/random.h"
 #include "engine/cuda/reduce.h"
+#include "engine/random/draw.h"
 
 namespace rematch::cuda {
 
@@ -24,17 +25,31 @@ __device__ Pair pair_of(const AttentionShape& s, std::int64_t score) {
   return {b, head - b * s.heads, row - head * s.queries, score - row * s.keys};
 }
 
-/// A thread a pair: the product of `a` for the query with the keys, as a score, or with the values.
-template <bool kScore, typename T>
+/// What becomes of a product of a query with a key or a value.
+enum class Pairs : std::uint8_t {
+  scores,
+  probabilities,  ///< Again, from the log-sum-exps of their rows.
+  gradients,      ///< Of probabilities: products of gy with values, where the mask kept them.
+};
+
+/// A thread a pair.
+template <Pairs kPairs, typename T>
 __global__ void __launch_bounds__(kThreads)
-    pair_kernel(AttentionShape s, T scale, const T* a, const T* memory, T* out) {
+    pair_kernel(AttentionShape s, T factor, const T* a, const T* memory, const T* logs,
+                const std::uint8_t* mask, T* out) {
   for (std::int64_t n = global_thread(); n < s.scores(); n += global_threads()) {
     const Pair p = pair_of(s, n);
     const T* x = a + s.query_at(p.b, p.i, p.h);
-    const T* m = memory + s.key_at(p.b, p.j, p.h) + (kScore ? 0 : s.to_value());
+    const T* m = memory + s.key_at(p.b, p.j, p.h);
+    if constexpr (kPairs == Pairs::gradients) m += s.to_value();
     T sum = 0;
     for (std::int64_t c = 0; c < s.size; ++c) sum = std::fma(x[c], m[c], sum);
-    out[n] = kScore ? math::attention_score(s.sees(p.i, p.j), sum, scale) : sum;
+    if constexpr (kPairs == Pairs::gradients) {
+      out[n] = mask == nullptr ? sum : math::dropout(sum, factor, mask[n] != 0);
+    } else {
+      const T score = math::attention_score(s.sees(p.i, p.j), sum, factor);
+      out[n] = kPairs == Pairs::scores ? score : math::exp(score - logs[math::quotient(n, s.keys)]);
+    }
   }
 }
 
@@ -55,14 +70,6 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
   });
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    exponentials_kernel(std::int64_t n, std::int64_t keys, const T* logs, T* scores) {
-  for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
-    scores[i] = math::exp(scores[i] - logs[math::quotient(i, keys)]);
-  }
-}
-
 /// A thread a feature of a query: the sum over keys of pair by key, or by value.
 template <bool kValues, typename T>
 __global__ void __launch_bounds__(kThreads)
@@ -81,11 +88,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// A thread a feature of a key, or a value: the sum over the heads that it serves, and over their
-/// queries.
-template <bool kValues, typename T>
+/// A thread a feature of a key and of its value: the sums over the heads that they serve, and over
+/// their queries, of score gradient by query and of kept probability by gy.
+template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    over_queries_kernel(AttentionShape s, const T* pairs, const T* features, T* out) {
+    over_queries_kernel(AttentionShape s, const T* gradients, const T* q, const T* kept,
+                        const T* gy, T* out) {
   const std::int64_t half = s.to_value();
   const std::int64_t n = s.batch * s.keys * half;
   const std::int64_t group = s.heads / s.memory_heads;
@@ -96,15 +104,18 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t j = place - b * s.keys;
     const std::int64_t memory_head = math::quotient(feature, s.size);
     const std::int64_t c = feature - memory_head * s.size;
-    T sum = 0;
+    T key = 0;
+    T value = 0;
     for (std::int64_t h = memory_head * group; h < (memory_head + 1) * group; ++h) {
-      const T* pair = pairs + ((b * s.heads + h) * s.queries) * s.keys + j;
-      const T* x = features + s.query_at(b, 0, h) + c;
+      const std::int64_t pair = (b * s.heads + h) * s.queries * s.keys + j;
+      const std::int64_t x = s.query_at(b, 0, h) + c;
       for (std::int64_t i = 0; i < s.queries; ++i) {
-        sum = std::fma(pair[i * s.keys], x[i * s.width()], sum);
+        key = std::fma(gradients[pair + i * s.keys], q[x + i * s.width()], key);
+        value = std::fma(kept[pair + i * s.keys], gy[x + i * s.width()], value);
       }
     }
-    out[place * s.memory_width() + (kValues ? half : 0) + feature] = sum;
+    out[place * s.memory_width() + feature] = key;
+    out[place * s.memory_width() + half + feature] = value;
   }
 }
 
@@ -150,10 +161,11 @@ struct Room {
   }
 };
 
-template <bool kScore, typename T>
-void pair_products(const AttentionShape& s, const T* a, const T* memory, T* out) {
-  pair_kernel<kScore>
-      <<<grid_for(s.scores()), kThreads, 0, stream()>>>(s, s.scale<T>(), a, memory, out);
+template <Pairs kPairs, typename T>
+void pair_products(const AttentionShape& s, T factor, const T* a, const T* memory, const T* logs,
+                   const std::uint8_t* mask, T* out) {
+  pair_kernel<kPairs>
+      <<<grid_for(s.scores()), kThreads, 0, stream()>>>(s, factor, a, memory, logs, mask, out);
   check_launch("attention_pairs");
 }
 
@@ -163,14 +175,6 @@ void softmax_rows(const AttentionShape& s, T* scores, T* logs) {
     softmax_kernel<decltype(row)><<<blocks, threads, 0, stream()>>>(s.rows(), s.keys, scores, logs);
   });
   check_launch("attention_softmax");
-}
-
-/// The probabilities again, from scores and log-sum-exps.
-template <typename T>
-void exponentials(const AttentionShape& s, const T* logs, T* scores) {
-  exponentials_kernel<<<grid_for(s.scores()), kThreads, 0, stream()>>>(s.scores(), s.keys, logs,
-                                                                       scores);
-  check_launch("attention_exponentials");
 }
 
 /// Draws the mask, and what it leaves of the probabilities.
@@ -188,11 +192,11 @@ void sum_over_keys(const AttentionShape& s, const T* pairs, const T* memory, T* 
   check_launch("attention_over_keys");
 }
 
-template <bool kValues, typename T>
-void sum_over_queries(const AttentionShape& s, const T* pairs, const T* features, T* out) {
-  over_queries_kernel<kValues>
-      <<<grid_for(s.batch * s.keys * s.to_value()), kThreads, 0, stream()>>>(s, pairs, features,
-                                                                             out);
+template <typename T>
+void sum_over_queries(const AttentionShape& s, const T* gradients, const T* q, const T* kept,
+                      const T* gy, T* out) {
+  over_queries_kernel<<<grid_for(s.batch * s.keys * s.to_value()), kThreads, 0, stream()>>>(
+      s, gradients, q, kept, gy, out);
   check_launch("attention_over_queries");
 }
 
@@ -213,7 +217,7 @@ void attention_forward(const AttentionShape& s, const T* q, const T* memory,
                        const AttentionDropout& dropout, const AttentionState<T>& state, T* y) {
   const Room<T> room(s.scores());
   T* probabilities = state.probabilities != nullptr ? state.probabilities : room.probabilities;
-  pair_products<true>(s, q, memory, probabilities);
+  pair_products<Pairs::scores, T>(s, s.scale<T>(), q, memory, nullptr, nullptr, probabilities);
   softmax_rows(s, probabilities, state.logs);
   if (dropout.p > 0) {
     drop(s, dropout, probabilities, state.mask != nullptr ? state.mask : room.mask, room.kept);
@@ -229,13 +233,13 @@ void attention_backward(const AttentionShape& s, const T* gy, const T* q, const 
   const Room<T> room(s.scores());
   const T* probabilities = state.probabilities;
   if (probabilities == nullptr) {
-    pair_products<true>(s, q, memory, room.probabilities);
-    exponentials(s, static_cast<const T*>(state.logs), room.probabilities);
+    pair_products<Pairs::probabilities, T>(s, s.scale<T>(), q, memory, state.logs, nullptr,
+                                           room.probabilities);
     probabilities = room.probabilities;
   }
   const T* kept = probabilities;
-  const std::uint8_t* mask = state.mask;
-  if (dropout.p > 0 && mask != nullptr) {
+  const std::uint8_t* mask = dropout.p > 0 ? state.mask : nullptr;
+  if (mask != nullptr) {
     dropout_backward<T>(s.scores(), probabilities, mask, dropout.p, room.kept);
     kept = room.kept;
   } else if (dropout.p > 0) {
@@ -243,14 +247,12 @@ void attention_backward(const AttentionShape& s, const T* gy, const T* q, const 
     kept = room.kept;
     mask = room.mask;
   }
-  if (gmemory != nullptr) sum_over_queries<true>(s, kept, gy, gmemory);
-  pair_products<false>(s, gy, memory, room.gradients);
-  if (dropout.p > 0)
-    dropout_backward<T>(s.scores(), room.gradients, mask, dropout.p, room.gradients);
+  pair_products<Pairs::gradients, T>(s, math::dropout_factor<T>(dropout.p), gy, memory, nullptr,
+                                     mask, room.gradients);
   to_score_gradients(s, probabilities, gy, state.logs != nullptr ? y : nullptr, room.gradients);
-  if (gq != nullptr) sum_over_keys<false>(s, static_cast<const T*>(room.gradients), memory, gq);
-  if (gmemory != nullptr)
-    sum_over_queries<false>(s, static_cast<const T*>(room.gradients), q, gmemory);
+  const T* const gradients = room.gradients;
+  if (gq != nullptr) sum_over_keys<false>(s, gradients, memory, gq);
+  if (gmemory != nullptr) sum_over_queries(s, gradients, q, kept, gy, gmemory);
 }
 
 #define REMATCH_INSTANTIATE(T)                                                                    \

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "engine/cpu/attention.h"
 #include "engine/math/attention.h"
 
 namespace rematch::cuda {
@@ -11,8 +10,8 @@ namespace rematch::cuda {
 // and the order of sums are the CPU's, so all results have its bits (NaN payloads apart). What the
 // backward computes again, and gradients of probabilities, lie in the thread's workspace.
 
-using cpu::AttentionDropout;
-using cpu::AttentionState;
+using math::AttentionDropout;
+using math::AttentionState;
 
 template <typename T>
 void attention_forward(const math::AttentionShape& s, const T* q, const T* memory,

@@ -5,6 +5,7 @@
 
 #include "engine/math/elementary.h"
 #include "engine/math/host_device.h"
+#include "engine/random/generator.h"
 
 namespace rematch::math {
 
@@ -43,6 +44,23 @@ struct AttentionShape {
   T scale() const {
     return static_cast<T>(1 / std::sqrt(static_cast<double>(size)));
   }
+};
+
+/// Dropout of probabilities: element i of the scores takes word offset + i, as dropout_forward()
+/// does. p = 0: none.
+struct AttentionDropout {
+  double p = 0;
+  Generator generator;
+};
+
+/// What one forward leaves to its backward. Either all probabilities, before dropout, and its mask
+/// if there is one; or, where `logs` is given, the log-sum-exp of each row of scores, from which
+/// the backward computes the probabilities again, and draws the mask again.
+template <typename T>
+struct AttentionState {
+  T* probabilities = nullptr;
+  std::uint8_t* mask = nullptr;
+  T* logs = nullptr;
 };
 
 /// The score of a pair with this product; minus infinity where the query does not see the key, so

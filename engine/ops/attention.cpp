@@ -13,9 +13,9 @@ namespace rematch {
 namespace {
 
 constexpr std::string_view kName = "attention";
-using cpu::AttentionDropout;
-using cpu::AttentionState;
+using math::AttentionDropout;
 using math::AttentionShape;
+using math::AttentionState;
 
 /// What the backward needs beside the operands: probabilities and a mask, or log-sum-exps; those
 /// that are not there are undefined.
