@@ -23,4 +23,5 @@ def attention(q, memory, heads, causal=False, fused=False, p=0.0):
         scores = q @ k.transpose(2, 3) * size**-0.5
         scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
         y = F.dropout(scores.softmax(3), p) @ v
-    return y.transpose(1, 2).flatten(2)
+    # Dense also where heads have one feature, and the transpose would be flattened as a view.
+    return y.transpose(1, 2).contiguous().flatten(2)
