@@ -18,10 +18,11 @@ using math::AttentionShape;
 /// Scores that are worked on at a time, of one head.
 constexpr std::int64_t kScores = 1 << 17;
 
+/// A row may have more.
+std::int64_t block_scores(const AttentionShape& s) { return std::max(kScores, s.keys); }
+
 /// Some rows of scores of one head, and where the head's features begin.
 struct Block {
-  std::int64_t b;
-  std::int64_t h;
   std::int64_t first;
   std::int64_t rows;
   std::int64_t query;  ///< Of the first row.
@@ -35,7 +36,7 @@ void for_each_block(const AttentionShape& s, std::int64_t b, std::int64_t h, con
   const std::int64_t most = std::max<std::int64_t>(1, kScores / s.keys);
   for (std::int64_t first = 0; first < s.queries; first += most) {
     const std::int64_t rows = std::min(most, s.queries - first);
-    work(Block{b, h, first, rows, s.query_at(b, first, h), s.key_at(b, 0, h),
+    work(Block{first, rows, s.query_at(b, first, h), s.key_at(b, 0, h),
                (b * s.heads + h) * s.queries + first});
   }
 }
@@ -47,11 +48,11 @@ void pair_products(const AttentionShape& s, const Block& at, const T* a, const T
              false, out, s.keys);
 }
 
-/// Turns products into scores, then each row as `finish` says: finish(row of the block, scores).
-template <typename T, class Finish>
-void for_each_row(const AttentionShape& s, const Block& at, T* scores, const Finish& finish) {
+/// work(r, scores) for each row r of the block, on threads().
+template <typename T, class Work>
+void for_each_row(const AttentionShape& s, const Block& at, T* scores, const Work& work) {
   parallel(at.rows, kGrain / s.keys + 1, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) finish(r, scores + r * s.keys);
+    for (std::int64_t r = begin; r < end; ++r) work(r, scores + r * s.keys);
   });
 }
 
@@ -89,7 +90,7 @@ void exponentials(const AttentionShape& s, const Block& at, const T* logs, T* sc
 template <typename T>
 T* drop(const AttentionShape& s, const Block& at, const AttentionDropout& d, const T* probabilities,
         std::uint8_t* mask) {
-  T* const kept = scratch<T, 4>(kScores + s.keys);
+  T* const kept = scratch<T, 4>(block_scores(s));
   const Generator& g = d.generator;
   dropout_forward<T>(at.rows * s.keys, probabilities, d.p, g.seed, g.stream,
                      g.offset + static_cast<std::uint64_t>(at.row * s.keys), mask, kept);
@@ -97,7 +98,7 @@ T* drop(const AttentionShape& s, const Block& at, const AttentionDropout& d, con
 }
 
 std::uint8_t* mask_scratch(const AttentionShape& s) {
-  return scratch<std::uint8_t, 6>(kScores + s.keys);
+  return scratch<std::uint8_t, 6>(block_scores(s));
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ void attention_forward(const AttentionShape& s, const T* q, const T* memory,
     for_each_block(s, bh / s.heads, bh % s.heads, [&](const Block& at) {
       const std::int64_t first = at.row * s.keys;
       T* probabilities = state.probabilities != nullptr ? state.probabilities + first
-                                                        : scratch<T, 3>(kScores + s.keys);
+                                                        : scratch<T, 3>(block_scores(s));
       pair_products(s, at, q, memory + at.key, probabilities);
       softmax_rows(s, at, state.logs, probabilities);
       if (dropout.p > 0) {
@@ -144,7 +145,7 @@ struct BlockBackward {
     const T* kept = probabilities;
     const std::uint8_t* mask = state.mask != nullptr ? state.mask + first : nullptr;
     if (dropout.p > 0 && mask != nullptr) {
-      T* const again = scratch<T, 4>(kScores + s.keys);
+      T* const again = scratch<T, 4>(block_scores(s));
       dropout_backward<T>(at.rows * s.keys, probabilities, mask, dropout.p, again);
       kept = again;
     } else if (dropout.p > 0) {
@@ -155,7 +156,7 @@ struct BlockBackward {
     if (gmemory != nullptr) {
       sum_over_queries(at, kept, gy, resume, gmemory + at.key + s.to_value());
     }
-    T* const gradient = scratch<T, 5>(kScores + s.keys);
+    T* const gradient = scratch<T, 5>(block_scores(s));
     pair_products(s, at, gy, memory + at.key + s.to_value(), gradient);
     if (dropout.p > 0) {
       dropout_backward<T>(at.rows * s.keys, gradient, mask, dropout.p, gradient);
@@ -173,7 +174,7 @@ struct BlockBackward {
  private:
   const T* find_probabilities(const Block& at) const {
     if (state.probabilities != nullptr) return state.probabilities + at.row * s.keys;
-    T* const again = scratch<T, 3>(kScores + s.keys);
+    T* const again = scratch<T, 3>(block_scores(s));
     pair_products(s, at, q, memory + at.key, again);
     exponentials(s, at, static_cast<const T*>(state.logs), again);
     return again;

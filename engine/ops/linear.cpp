@@ -14,10 +14,17 @@ namespace {
 
 using math::BFloat16;
 
+/// All but the last dimension count as rows.
+std::int64_t rows_of(const Shape& shape) {
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
+  return rows;
+}
+
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t k = weight.shape()[1];
   const std::int64_t m = weight.shape()[0];
-  const std::int64_t n = x.elements() / k;
+  const std::int64_t n = rows_of(x.shape());
   const Shape shape = x.shape().with_extent(x.shape().rank() - 1, m);
   if (multiplies_as_it_is(x, n * k * m)) {
     Tensor y = Tensor::empty(shape, x.dtype());
@@ -43,7 +50,7 @@ class LinearBackward final : public Node {
   LinearBackward(const Tensor& x, const Tensor& weight, const Tensor& bias)
       : Node(1),
         shape_(x.shape()),
-        batch_(x.elements() / weight.shape()[1]),
+        batch_(rows_of(x.shape())),
         in_(weight.shape()[1]),
         out_(weight.shape()[0]) {
     connect(*this, {&x, &weight, &bias});

@@ -101,7 +101,7 @@ void write_text(const fs::path& file, const std::string& text) {
 
 /// What went wrong, as it may stand on a page that others read: without the command line, which
 /// begins with paths of this machine.
-std::string problem_of(const std::string& subject, std::string what) {
+std::string problem_of(std::string what) {
   constexpr std::string_view kBefore = "cannot be judged: ";
   if (const std::size_t at = what.find(kBefore); at != std::string::npos) {
     what.erase(0, at + kBefore.size());
@@ -110,10 +110,6 @@ std::string problem_of(const std::string& subject, std::string what) {
     for (std::size_t at = 0; (at = what.find(home, at)) != std::string::npos; ++at) {
       what.replace(at, std::strlen(home), "~");
     }
-  }
-  const auto found = known_frameworks().subjects.find(subject);
-  if (found != known_frameworks().subjects.end() && what.find("ci/setup") == std::string::npos) {
-    what += fmt::format("\nto install it: ci/setup --frameworks {}", found->second.environment);
   }
   return what;
 }
@@ -195,7 +191,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     throw;
   } catch (const std::exception& error) {
     column.interrupted = stop;
-    column.problem = problem_of(name, error.what());
+    column.problem = problem_of(error.what());
   }
   status.clear();
   save_divergences(a, o, check.subject, column);

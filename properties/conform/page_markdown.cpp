@@ -49,10 +49,14 @@ std::string cell(const Column& column, std::size_t law) {
   if (column.cells.empty()) return "not judged";
   const Cell& c = column.cells[law];
   const Mark mark = c.mark();
-  const std::string word(to_string(mark));
-  if (c.judged() == 0) return word;
+  if (c.judged() == 0) return std::string(to_string(mark));
   if (mark == Mark::kept) return "kept " + number(c.judged());
-  const std::string text = fmt::format("{} {} of {}", word, number(c.of(mark)), number(c.judged()));
+  std::string text;
+  for (const Mark seen : {Mark::fresh, Mark::known, Mark::not_promised}) {
+    if (c.of(seen) == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", to_string(seen), number(c.of(seen)));
+  }
+  text += " of " + number(c.judged());
   return mark == Mark::fresh ? "**" + text + "**" : text;
 }
 
@@ -107,6 +111,11 @@ std::string page_markdown(const Page& page) {
     out += "\n";
   }
   out += table(page);
+  for (const Mark mark : {Mark::fresh, Mark::known, Mark::not_promised, Mark::kept,
+                          Mark::not_observed, Mark::not_applicable}) {
+    out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
+  }
+  out += "\n";
   for (const Column& c : page.columns) {
     out += fmt::format("## {}\n\n", plain(c.subject));
     if (!c.problem.empty()) out += plain(c.problem) + "\n\n";

@@ -52,7 +52,7 @@ std::string meaning_of(Mark mark) {
     case Mark::fresh:
       return "violated in a way that was not known";
     case Mark::known:
-      return "violated, as is known";
+      return "violated as an entry of the profile says, which need not have been reported";
     case Mark::not_promised:
       return "violated, within a limit that is stated or follows from what is";
     case Mark::kept:

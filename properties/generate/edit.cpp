@@ -76,13 +76,14 @@ class Mender {
       const bool there = v.layer < index_ && walk.known(v);
       if (!there || !layer.fits(walk.x(), walk.shape_of(v))) v = {index_ - 1, 0};
     }
-    layer.repair(l, walk.x());
+    layer.repair(l, walk.x(), l.from.empty() ? walk.x() : walk.shape_of(l.from.back()));
     if (l.tied_to == -1) return;
     const LayerSpec& owner = c_.layers[static_cast<std::size_t>(l.tied_to)];
     const Shape& entering = walk.shape_of({l.tied_to - 1, 0});
     const bool fits = owner.kind == l.kind && owner.tied_to == -1 && owner.bias == l.bias &&
                       owner.kernel == l.kernel && owner.features == l.features &&
-                      owner.frozen == l.frozen && entering[features_dimension(entering)] == walk.width();
+                      owner.frozen == l.frozen &&
+                      entering[features_dimension(entering)] == walk.width();
     if (!fits) l.tied_to = -1;
   }
 

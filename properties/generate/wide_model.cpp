@@ -79,7 +79,11 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   const bool rows = some(Form::rows);
   Form form = Form::rows;
   if ((draw.chance(50, Feature::images) || !rows) && some(Form::images)) form = Form::images;
-  if (draw.chance(30, Feature::sequences) && some(Form::sequences)) form = Form::sequences;
+  const bool others = some(form);
+  if ((draw.chance(30, Feature::sequences) || (!others && draw.may(Feature::sequences))) &&
+      some(Form::sequences)) {
+    form = Form::sequences;
+  }
   if (!some(form)) throw std::invalid_argument("[generate] no layer kind may be drawn");
   const bool several_streams = draw.chance(30, Feature::named_stream);
   const LayerKind flatten = layer_kind("flatten");

@@ -39,7 +39,7 @@ bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, 
 double distance(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
   const std::size_t item = size_of(dtype);
   // Terms of about 1 may cancel, and leave their roundings alone.
-  double largest = 0x1p-6;
+  double largest = 0x1p-10;
   double difference = 0;
   for (std::size_t i = 0; i < expected.size(); i += item) {
     const double a = element_of(dtype, expected.data() + i);

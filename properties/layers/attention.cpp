@@ -45,7 +45,7 @@ void draw_attention(ModelDraw& m, LayerKind kind) {
       [](ModelDraw& model, LayerSpec& l, const Shape& memory) {
         DrawSource& source = model.draw;
         const auto heads = heads_for(model.x(), memory);
-        l.groups = heads[source.below(static_cast<std::uint32_t>(heads.size()))];
+        l.heads = heads[source.below(static_cast<std::uint32_t>(heads.size()))];
         l.causal = source.chance(50) && memory[1] >= model.x()[1];
         l.fused = source.chance(50);
         l.p = source.pick(std::array{0.0, 0.0, 0.1, 0.5});
@@ -56,11 +56,11 @@ void draw_attention(ModelDraw& m, LayerKind kind) {
 }  // namespace
 
 math::AttentionShape attention_shape(const LayerSpec& spec, const Shape& x, const Shape& memory) {
-  const std::int64_t size = x[2] / spec.groups;
+  const std::int64_t size = x[2] / spec.heads;
   return {.batch = x[0],
           .queries = x[1],
           .keys = memory[1],
-          .heads = spec.groups,
+          .heads = spec.heads,
           .memory_heads = memory[2] / (2 * size),
           .size = size,
           .causal = spec.causal};
@@ -68,9 +68,9 @@ math::AttentionShape attention_shape(const LayerSpec& spec, const Shape& x, cons
 
 constinit const Layer attention_layer{
     .name = "attention",
-    // `groups` are heads. The first half of the second operand's features are keys, the other
+    // The first half of the second operand's features are keys, the other
     // values, of as many heads as that makes.
-    .fields = {"groups", "causal", "fused", "p", "stream", "from"},
+    .fields = {"heads", "causal", "fused", "p", "stream", "from"},
     .operands = 2,
     .shape =
         [](ShapeWalk& s) {
@@ -78,20 +78,20 @@ constinit const Layer attention_layer{
           const LayerSpec& l = s.spec();
           const Shape& memory = s.operand(1);
           if (!(l.p >= 0 && l.p < 1)) s.fail("p in [0, 1)", std::to_string(l.p));
-          if (l.groups < 1 || s.x()[2] % l.groups != 0) {
-            s.fail("groups that divide " + std::to_string(s.x()[2]) + " features",
-                   std::to_string(l.groups));
+          if (l.heads < 1 || s.x()[2] % l.heads != 0) {
+            s.fail("heads that divide " + std::to_string(s.x()[2]) + " features",
+                   std::to_string(l.heads));
           }
-          if (!fits(l.groups, s.x(), memory)) {
+          if (!fits(l.heads, s.x(), memory)) {
             s.fail("a second operand of the same batch with keys and values for a divisor of " +
-                       std::to_string(l.groups) + " heads of " +
-                       std::to_string(s.x()[2] / l.groups) + " features",
+                       std::to_string(l.heads) + " heads of " + std::to_string(s.x()[2] / l.heads) +
+                       " features",
                    to_string(memory));
           }
           if (l.causal && memory[1] < s.x()[1]) {
             s.fail("as many keys as queries where it is causal", to_string(memory));
           }
-          s.product_of(std::array{s.x()[0], l.groups, s.x()[1], memory[1]});
+          s.count(std::array{s.x()[0], l.heads, s.x()[1], memory[1]});
           s.same_output();
         },
     .fits = [](const Shape& x, const Shape& other) { return !heads_for(x, other).empty(); },
@@ -117,9 +117,13 @@ constinit const Layer attention_layer{
     .draw = draw_attention,
     .wide_floor = 3.5,
     .repair =
-        [](LayerSpec& l, const Shape& x) {
-          if (x.rank() == 3 && l.groups > 0 && x[2] % l.groups != 0) l.groups = 1;
+        [](LayerSpec& l, const Shape& x, const Shape& memory) {
+          const auto heads = heads_for(x, memory);
+          const bool fits = std::find(heads.begin(), heads.end(), l.heads) != heads.end();
+          if (!fits && !heads.empty()) l.heads = heads.front();
+          if (memory.rank() == 3 && x.rank() == 3 && memory[1] < x[1]) l.causal = false;
         },
+    .on_rows = "mul",
 };
 
 }  // namespace rematch

@@ -72,7 +72,7 @@ constinit const Layer conv2d_layer{
     .standard_floor = 11,
     .wide_floor = 10,
     .repair =
-        [](LayerSpec& l, const Shape& x) {
+        [](LayerSpec& l, const Shape& x, const Shape&) {
           if (x.rank() == 4) l.kernel = std::min(l.kernel, std::min(x[2], x[3]) + 2 * l.padding);
         },
     .on_rows = "linear",

@@ -86,7 +86,7 @@ class Parser {
 
   void check_shapes(const CustomLayer& layer) const {
     for (const auto* shape : {&layer.operand, &layer.result}) {
-      if (shape->size() != 2 && shape->size() != 4) fail("two shapes of 2 or 4 extents");
+      if (shape->size() < 2 || shape->size() > 4) fail("two shapes of 2 to 4 extents");
     }
     const SymbolicExtent& batch = layer.operand.front();
     const SymbolicExtent& same = layer.result.front();

@@ -21,7 +21,7 @@ struct SymbolicExtent {
 ///     "gru: N C -> N 2C; parameters, draws"
 ///
 /// has the name, the shape that it takes, the shape that it returns, and what else the harness must
-/// know. Both shapes have rank 2 or 4 and begin with the same letter, the batch. Letters stand for
+/// know. Both shapes have rank 2 to 4 and begin with the same letter, the batch. Letters stand for
 /// any extent, and the same letter for the same extent; "2C" in the operand's shape takes even
 /// extents only.
 struct CustomLayer {

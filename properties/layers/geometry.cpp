@@ -112,7 +112,6 @@ std::int64_t ShapeWalk::product_of(std::span<const std::int64_t> dims) const {
   return product;
 }
 
-/// Adds a tensor to the case's total.
 void ShapeWalk::count(std::span<const std::int64_t> dims) {
   total_ += product_of(dims);
   if (total_ > kMaxCaseElements) too_large();

@@ -90,6 +90,8 @@ class ShapeWalk {
   void need_features() const;
   /// `product` elements of something must be within the limit.
   std::int64_t product_of(std::span<const std::int64_t> dims) const;
+  /// Adds a tensor of the layer to the case's total.
+  void count(std::span<const std::int64_t> dims);
   /// The output extents of a window that slides over the input.
   std::pair<std::int64_t, std::int64_t> window() const;
 
@@ -115,7 +117,6 @@ class ShapeWalk {
   std::string place() const;
   void check_input();
   void check_operands(const Layer& layer) const;
-  void count(std::span<const std::int64_t> dims);
   [[noreturn]] void too_large() const;
   void share(int owner, const Shape& weight);
 

@@ -9,6 +9,7 @@ constinit const Layer group_norm_layer{
     .fields = {"groups", "frozen"},
     .shape =
         [](ShapeWalk& s) {
+          if (s.x().rank() == 3) s.fail("an input of rank 2 or 4", to_string(s.x()));
           const std::int64_t channels = s.x()[1];
           const std::int64_t groups = s.spec().groups;
           if (groups < 1 || channels % groups != 0) {
@@ -31,7 +32,8 @@ constinit const Layer group_norm_layer{
           m.append(l);
         },
     .wide_floor = 8,
-    .repair = [](LayerSpec& l, const Shape& x) { l.groups = std::gcd(l.groups, x[1]); },
+    .repair = [](LayerSpec& l, const Shape& x,
+                 const Shape&) { l.groups = std::gcd(l.groups, x[1]); },
 };
 
 }  // namespace rematch

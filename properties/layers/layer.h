@@ -77,8 +77,10 @@ struct Layer {
   double standard_floor = 0;
   double wide_floor = 0;
 
-  /// Adjusts the fields after shrinking has changed the operand's shape.
-  void (*repair)(LayerSpec&, const Shape& x) = [](LayerSpec&, const Shape&) {};
+  /// Adjusts the fields after shrinking has changed the shapes of the operands; `other` is that of
+  /// the last.
+  void (*repair)(LayerSpec&, const Shape& x, const Shape& other) = [](LayerSpec&, const Shape&,
+                                                                      const Shape&) {};
   /// How complex this kind counts while shrinking: 0 is simplest.
   int rank = 3;
   /// Shrinking may replace kinds of a higher rank by this one, with `simple_p` as p.

@@ -29,7 +29,7 @@ inline void draw_pool(ModelDraw& m, LayerKind kind) {
   m.append(l);
 }
 
-inline void repair_pool(LayerSpec& l, const Shape& x) {
+inline void repair_pool(LayerSpec& l, const Shape& x, const Shape& /*other*/) {
   if (x.rank() == 4) l.kernel = std::min(l.kernel, std::min(x[2], x[3]) + 2 * l.padding);
   l.padding = std::min(l.padding, l.kernel / 2);
 }

@@ -34,11 +34,13 @@ struct LayerSpec {
   std::int64_t padding = 0;
   /// Parts that the channels are cut into.
   std::int64_t groups = 1;
+  /// Of attention's queries.
+  std::int64_t heads = 1;
   /// A probability or a standard deviation.
   double p = 0;
   bool bias = true;
   bool in_place = false;
-  /// A query sees only the keys up to its place.
+  /// Query i sees keys 0 .. i + keys - queries.
   bool causal = false;
   /// Saves less, and computes it again in the backward.
   bool fused = false;
@@ -66,6 +68,7 @@ struct FieldsOf<LayerSpec> {
       Field<L, std::int64_t>{"stride", &L::stride, Cost::amount, "stride {}"},
       Field<L, std::int64_t>{"padding", &L::padding, Cost::amount, "padding {}"},
       Field<L, std::int64_t>{"groups", &L::groups, Cost::amount, "of {} groups"},
+      Field<L, std::int64_t>{"heads", &L::heads, Cost::amount, "of {} heads"},
       Field<L, double>{"p", &L::p, Cost::one, "{}"},
       Field<L, bool>{"bias", &L::bias, Cost::one, "without bias"},
       Field<L, bool>{"in_place", &L::in_place, Cost::one, "in place"},

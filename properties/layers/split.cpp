@@ -36,7 +36,7 @@ constinit const Layer split_layer{
         },
     .wide_floor = 10,
     .repair =
-        [](LayerSpec& l, const Shape& x) {
+        [](LayerSpec& l, const Shape& x, const Shape&) {
           const std::int64_t width = x[features_dimension(x)];
           if (width >= 2) l.features = std::min(l.features, width - 1);
         },

@@ -75,7 +75,7 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
       return {mul(x, operands[1])};
     case LayerKind::attention:
       return {attention(x, operands[1],
-                        {.heads = spec.groups,
+                        {.heads = spec.heads,
                          .causal = spec.causal,
                          .fused = spec.fused,
                          .p = spec.p,

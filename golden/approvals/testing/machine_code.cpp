@@ -50,7 +50,13 @@ std::string plain_name(std::string_view symbol) {
       name.erase(at, part.size());
     }
   }
-  return name.substr(0, name.find('('));
+  // Before the arguments; a value of an enumeration is written with parentheses, too.
+  int depth = 0;
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    depth += name[at] == '<' ? 1 : name[at] == '>' ? -1 : 0;
+    if (name[at] == '(' && depth == 0) return name.substr(0, at);
+  }
+  return name;
 }
 
 /// Where the lines are: in which object of the library, for which card, in which kernel.

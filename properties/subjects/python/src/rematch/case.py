@@ -26,6 +26,7 @@ class Layer:
     stride: int = 1
     padding: int = 0
     groups: int = 1
+    heads: int = 1
     p: float = 0.0
     bias: bool = True
     in_place: bool = False

@@ -18,10 +18,13 @@ from rematch.adapters.source import Module
 
 
 class Made:
-    """A module, and its state if it has one."""
+    """A module, and its state if it has one, in float32 though float64 is enabled."""
 
     def __init__(self, make: Any) -> None:
-        self.module, self.state = eqx.nn.make_with_state(make)()
+        def single(a: Any) -> Any:
+            return a.astype(jnp.float32) if eqx.is_inexact_array(a) else a
+
+        self.module, self.state = jax.tree.map(single, eqx.nn.make_with_state(make)())
 
 
 def parameters_of(m: Any) -> Any:

@@ -120,7 +120,7 @@ def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bo
     p = layer.p if train else 0.0
     if layer.stream and p > 0:
         raise Unsupported("attention that draws from another generator than the default one")
-    return (attention(*x, layer.groups, layer.causal, layer.fused, p),)
+    return (attention(*x, layer.heads, layer.causal, layer.fused, p),)
 
 
 def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:

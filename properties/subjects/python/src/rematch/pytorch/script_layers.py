@@ -315,7 +315,7 @@ class Layers:
             p = layer.p if train else 0
             given = {"causal": layer.causal, "fused": layer.fused, "p": p}
             options = [f"{name}={value}" for name, value in given.items() if value]
-            return call("attention", x[0], x[1], str(layer.groups), *options)
+            return call("attention", x[0], x[1], str(layer.heads), *options)
         if kind == "concat":
             return f"torch.cat(({x[0]}, {x[1]}), {self.case.features_axis(index)})"
         if kind == "split":
