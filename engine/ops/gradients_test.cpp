@@ -61,6 +61,11 @@ TEST_CASE_METHOD(LedgerScope, "linear's gradient is right when input and weight 
                                   values_off_zero({3, 4}, 4), {0, 4 * 2.25, 8});
 }
 
+TEST_CASE_METHOD(LedgerScope, "a product of no features is its bias") {
+  const Tensor y = linear(tensor({}, {2, 0}), tensor({}, {3, 0}), tensor({1, 2, 3}, {3}));
+  CHECK(y.to_vector() == std::vector<double>{1, 2, 3, 1, 2, 3});
+}
+
 struct Convolution {
   Shape x;
   Shape w;
