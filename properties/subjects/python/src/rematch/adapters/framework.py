@@ -166,7 +166,8 @@ class Framework(Subject):
 
     def message(self, error: Exception) -> str:
         """Of an error, without what changes from run to run, and from machine to machine."""
-        return re.sub(r"/\S*/(?=(site-packages|rematch)/)", "", str(error))
+        text = re.sub(r"/\S*/(?=(site-packages|rematch)/)", "", str(error))
+        return re.sub(r"\b0x[0-9a-f]+", "0x...", text)
 
     def requires_grad(self, a: Any) -> bool:
         """For subjects that observe "grad_flags"."""

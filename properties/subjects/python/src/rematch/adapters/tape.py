@@ -306,7 +306,7 @@ class TapeRun(Run):
         try:
             self._fail()
         except Exception as error:
-            failed, message = True, str(error)
+            failed, message = True, self.framework.message(error)
         left = self.framework.put_back()
         self._trial, self.record = "", record
         for index in range(len(self._tensors)):
