@@ -1,11 +1,12 @@
 # A recomputation gives other values than the forward.
-# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 1: expected aten::add_,
-# bits with hash 3304bc7bb02905fd, got aten::add_, bits with hash 4b888eb4c97d4093
+# Found at step 0, microbatch 0, layer 2 (custom), execution 1, result 1: expected aten::mv, bits
+# with hash fb13a73dbed60f2f, got aten::mv, bits with hash e6fc99fae9d12278
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 from typing import Any
 
@@ -17,19 +18,33 @@ def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any)
     if use_reentrant:
         return deepspeed.checkpointing.checkpoint(function, *inputs)
     return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+from torch.nn.utils import parametrizations as P
 
 
 def run(checkpointed):
-    torch.manual_seed(0)
-    x = torch.tensor([[[[1.45, 0.21]]]], requires_grad=True)
-    m0 = nn.BatchNorm2d(1, momentum=None)
+    x = torch.tensor([[-0.9696014, 0.69449186]])
+    target = torch.tensor([[0.9166186, 0.23153508]])
+    weight = torch.tensor([0.9170694, 0.6461487], requires_grad=True)
+    bias = torch.tensor([0.45708036, -0.45241994], requires_grad=True)
+    torch.manual_seed(4127141258)
+    m2 = P.spectral_norm(nn.Linear(2, 2))
 
     def block(x):
-        return m0(x)
+        return m2(x)
 
-    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
-    y.sum().backward()
-    return {"m0.num_batches_tracked": m0.num_batches_tracked}
+    torch.manual_seed(4127141256)
+    y = torch.relu(x)
+    y = F.layer_norm(y, (2,), weight, bias)
+    y = checkpoint(block, y, use_reentrant=True) if checkpointed else block(y)
+    loss = F.mse_loss(y, target)
+    if loss.requires_grad:
+        loss.backward()
+    return {
+        "weight.grad": weight.grad,
+        "bias.grad": bias.grad,
+        "m2.bias.grad": m2.bias.grad,
+        "m2.parametrizations.weight.original.grad": m2.parametrizations.weight.original.grad,
+    }
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)

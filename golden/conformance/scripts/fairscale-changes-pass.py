@@ -1,9 +1,10 @@
 # Something changes before the recomputation, and no error is raised.
-# Found at trial of the checkpointed run, failure op_exchanged: expected an error, got none
+# Found at trial of the checkpointed run, failure weight_changed: expected an error, got none
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
 import torch
+import torch.nn.functional as F
 
 from functools import cache
 from typing import Any
@@ -40,18 +41,19 @@ def checkpoint(function, *inputs, use_reentrant):
 
 
 def run(checkpointed, change):
-    x = torch.tensor([[0.23]], requires_grad=True)
-    entered = 0
+    x = torch.tensor([[3.13]], requires_grad=True)
+    weight = torch.tensor([0.6], requires_grad=True)
 
     def block(x):
-        nonlocal entered
-        entered += 1
-        return torch.tanh(x) if change and entered > 1 else torch.relu(x)
+        return F.rms_norm(x, (1,), weight, 1e-5)
 
     y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
     loss = y.sum()
+    if change:
+        with torch.no_grad():
+            weight.mul_(-1.5).sub_(1)
     loss.backward()
-    return {"x.grad": x.grad}
+    return {"x.grad": x.grad, "weight.grad": weight.grad}
 
 
 def outcome(checkpointed):

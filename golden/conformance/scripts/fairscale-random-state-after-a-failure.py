@@ -1,6 +1,6 @@
 # What a random layer draws in its recomputation is not what it drew before.
-# Found at step 0, microbatch 0, layer 1 (dropout), forward: expected 1 element from offset 0,
-# hash 0x4e842f2f50cc089e, got 1 element from offset 0, hash 0x06e0f1055650bd76
+# Found at step 0, microbatch 0, layer 0 (dropout), forward: expected 2 elements from offset 0,
+# hash 0xca08ea5bca49cc18, got 2 elements from offset 0, hash 0x75ca910a4217e0df
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
@@ -42,9 +42,7 @@ def checkpoint(function, *inputs, use_reentrant):
 
 
 def run(checkpointed):
-    inputs = [torch.tensor([[-1.74]])]
-    weight = torch.tensor([[-0.11]], requires_grad=True)
-    bias = torch.tensor([-0.91], requires_grad=True)
+    inputs = [torch.tensor([[1.69, -0.16]])]
     entered = 0
 
     def block(x):
@@ -52,24 +50,21 @@ def run(checkpointed):
         entered += 1
         if trial and entered > 1:
             raise RuntimeError("fails")
-        return F.linear(x, weight, bias)
+        return F.dropout(x)
 
-    torch.manual_seed(2)
+    torch.manual_seed(0)
     def forward(x):
         y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
-        y = F.dropout(y)
         return y
 
     trial = True
-    x = torch.tensor([[1.26]], requires_grad=True)
+    x = torch.tensor([[-2.07, -1.12]], requires_grad=True)
     try:
         y = forward(x)
         loss = y.sum()
         loss.backward()
     except RuntimeError as error:
         print("trial:", error)
-    for p in (weight, bias,):
-        p.grad = None
     trial = False
     results = {}
     for step in range(1):
@@ -79,8 +74,6 @@ def run(checkpointed):
             loss = y.sum()
             loss.backward()
             results[f"step {step}, forward {i}: x.grad"] = x.grad
-        results[f"step {step}: weight.grad"] = None if weight.grad is None else weight.grad.clone()
-        results[f"step {step}: bias.grad"] = None if bias.grad is None else bias.grad.clone()
     return results
 
 

@@ -1,6 +1,6 @@
 # A recomputation gives other values than the forward.
-# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 3: expected aten::repeat,
-# bits with hash 4e842f2f50cc089e, got aten::repeat, bits with hash 73a7691cb2377399
+# Found at step 0, microbatch 0, layer 1 (custom), execution 1, result 1: expected aten::mv, bits
+# with hash a28bb3cabb257e6d, got aten::mv, bits with hash 2ed44e38aaccace2
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
@@ -38,19 +38,33 @@ def wrapped(function):
 
 def checkpoint(function, *inputs, use_reentrant):
     return wrapped(function)(function, *inputs)
+from torch.nn.utils import parametrizations as P
 
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[[[0.95, -1.28]]]], requires_grad=True)
-    m0 = nn.InstanceNorm2d(1, affine=True, track_running_stats=True)
+    x = torch.tensor([[-0.97, 0.69]])
+    m0 = nn.LSTM(2, 2, bidirectional=True)
+    m1 = P.spectral_norm(nn.Linear(4, 4))
 
     def block(x):
-        return m0(x)
+        return m1(x)
 
-    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+    y = m0(x)[0]
+    y = checkpoint(block, y, use_reentrant=True) if checkpointed else block(y)
     y.sum().backward()
-    return {"m0.running_mean": m0.running_mean, "m0.running_var": m0.running_var}
+    return {
+        "m0.weight_ih_l0.grad": m0.weight_ih_l0.grad,
+        "m0.weight_hh_l0.grad": m0.weight_hh_l0.grad,
+        "m0.bias_ih_l0.grad": m0.bias_ih_l0.grad,
+        "m0.bias_hh_l0.grad": m0.bias_hh_l0.grad,
+        "m0.weight_ih_l0_reverse.grad": m0.weight_ih_l0_reverse.grad,
+        "m0.weight_hh_l0_reverse.grad": m0.weight_hh_l0_reverse.grad,
+        "m0.bias_ih_l0_reverse.grad": m0.bias_ih_l0_reverse.grad,
+        "m0.bias_hh_l0_reverse.grad": m0.bias_hh_l0_reverse.grad,
+        "m1.bias.grad": m1.bias.grad,
+        "m1.parametrizations.weight.original.grad": m1.parametrizations.weight.original.grad,
+    }
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)

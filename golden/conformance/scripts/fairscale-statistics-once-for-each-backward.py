@@ -1,11 +1,12 @@
 # A recomputation gives other values than the forward.
-# Found at step 0, microbatch 0, layer 0 (custom), execution 2, result 4: expected aten::add_,
-# bits with hash 3304bc7bb02905fd, got aten::add_, bits with hash 4b888eb4c97d4093
+# Found at step 0, microbatch 0, layer 0 (linear), execution 1, result 1: expected aten::addmm,
+# bits with hash 604f2dc6da397f31, got aten::addmm, bits with hash a2641b05f738e91a
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 from functools import cache
 from typing import Any
@@ -42,17 +43,28 @@ def checkpoint(function, *inputs, use_reentrant):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[[[-0.26]]], [[[-0.04]]]], requires_grad=True)
-    m0 = nn.BatchNorm2d(1, momentum=None)
+    x = torch.tensor([[0.2], [0.27]], requires_grad=True)
+    target = torch.tensor([[0.03], [0.39]])
+    weight = torch.tensor([[0.24]], requires_grad=True)
+    bias = torch.tensor([0.48], requires_grad=True)
+    m1 = nn.BatchNorm1d(1)
 
     def block(x):
-        return m0(x)
+        return F.linear(x, weight, bias)
 
-    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
-    loss = y.sum()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+        y = m1(y)
+        loss = F.mse_loss(y.float(), target)
     loss.backward(retain_graph=True)
     loss.backward()
-    return {"m0.num_batches_tracked": m0.num_batches_tracked}
+    return {
+        "x.grad": x.grad,
+        "weight.grad": weight.grad,
+        "bias.grad": bias.grad,
+        "m1.weight.grad": m1.weight.grad,
+        "m1.bias.grad": m1.bias.grad,
+    }
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)

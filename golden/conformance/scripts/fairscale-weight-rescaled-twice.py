@@ -1,6 +1,6 @@
 # A recomputation gives other values than the forward.
 # Found at step 0, microbatch 0, layer 1 (gaussian_noise), execution 1, result 1: expected
-# aten::randn, bits with hash e671de87f1effcc9, got aten::randn, bits with hash 73985e069ca4348c
+# aten::randn, bits with hash 40b725df42e31f66, got aten::randn, bits with hash ba522785b022d6e9
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 from collections import defaultdict
@@ -43,13 +43,13 @@ def checkpoint(function, *inputs, use_reentrant):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
-    x = torch.tensor([[-0.17]])
+    generators = [torch.Generator().manual_seed(0) for _ in range(1)]
+    x = torch.tensor([[0.07]])
     m0 = nn.EmbeddingBag(2, 1, max_norm=0.5, mode='mean')
     drawn = defaultdict(list)
 
     def block(x):
-        x = x + 0.5 * torch.randn(x.shape, dtype=x.dtype, generator=generators[1])
+        x = x + 0.5 * torch.randn(x.shape, dtype=x.dtype, generator=generators[0])
         drawn['gaussian_noise 1'].append(x.detach())
         return x
 

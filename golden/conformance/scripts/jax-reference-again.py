@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: A reference may change before the backward, and gradients are still those of the output. Not so (read_reference) with jax.checkpoint: 7.0, plain 2.0
+# got: BrokenPromise: A reference that is counted up is counted up once. Not so (written_reference) with jax.checkpoint: [0.0, 3.0, 4.0], plain [0.0, 2.0, 3.0]
 # jax 0.10.2; run: python this_file.py
 import os
 
@@ -19,17 +19,21 @@ compiled = lambda step: step
 import numpy as np
 
 
-def read_reference(checkpoint):
-    """A reference may change before the backward, and gradients are still those of the output."""
-    scale = jax.new_ref(jnp.float32(2.0))
-    y, pull = jax.vjp(checkpoint(lambda x: jnp.sin(x) * scale[...]), jnp.float32(0))
-    scale[...] = 7.0
-    return pull(jnp.ones_like(y))[0]
+def written_reference(checkpoint):
+    """A reference that is counted up is counted up once."""
+    count = jax.new_ref(jnp.float32(2.0))
+
+    def block(x):
+        y = jnp.sin(x) * count[...]
+        count[...] = count[...] + 1
+        return y
+
+    return [*jax.value_and_grad(checkpoint(block))(0.0), count[...]]
 
 
 def outcome(wrap):
     try:
-        found = read_reference(wrap)
+        found = written_reference(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

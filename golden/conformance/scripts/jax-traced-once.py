@@ -1,7 +1,19 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: A static argument may be an object that changes between two calls. Not so (object_changes) with jax.checkpoint: [4.0, 4.0], plain [4.0, 10.0]
+# got: BrokenPromise: What a function leaves in a list can be used behind it. Not so (appended) with jax.checkpoint: UnexpectedTracerError: Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference to an intermediate value with type float64[] wrapped in a DynamicJaxprTracer to escape the scope of the transformation.
+# JAX transformations require that functions explicitly return their outputs, and disallow saving intermediate values to global state.
+# The function being traced when the value leaked was block at rematch/adapters/promises/jax.py:187 traced for checkpoint / remat.
+# ------------------------------
+# The leaked intermediate value was created on line rematch/adapters/promises/jax.py:188:20 (appended.<locals>.block).
+# ------------------------------
+# When the value was created, the final 5 stack frames (most recent last) excluding JAX-internal frames were:
+# ------------------------------
+# rematch/adapters/promises/jax.py:188:20 (appended.<locals>.block)
+# ------------------------------
+#
+# To catch the leak earlier, try setting the environment variable JAX_CHECK_TRACER_LEAKS or using the `jax.checking_leaks` context manager.
+# See https://docs.jax.dev/en/latest/errors.html#jax.errors.UnexpectedTracerError, plain 8.0
 # jax 0.10.2; run: python this_file.py
 import os
 
@@ -19,22 +31,20 @@ compiled = lambda step: step
 import numpy as np
 
 
-def object_changes(checkpoint):
-    """A static argument may be an object that changes between two calls."""
+def appended(checkpoint):
+    """What a function leaves in a list can be used behind it."""
+    kept = []
 
-    class Layer:
-        scale = 2.0
+    def block(x):
+        kept.append(x * x)
+        return x * 2
 
-    layer, found = Layer(), []
-    block = checkpoint(lambda layer, x: x * x * layer.scale, static_argnums=0)
-    for layer.scale in (2.0, 5.0):
-        found.append(jax.grad(block, 1)(layer, 1.0))
-    return found
+    return jax.grad(lambda x: checkpoint(block)(x) + kept[0])(3.0)
 
 
 def outcome(wrap):
     try:
-        found = object_changes(wrap)
+        found = appended(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

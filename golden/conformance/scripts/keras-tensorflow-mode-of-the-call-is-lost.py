@@ -1,13 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: A layer of a scope that has a mode trains in fit(). Not so (dropout_in_fit) with keras.remat: ValueError: Exception encountered when calling Dropout.call().
-#
-# [1mThe custom_gradient decorator currently supports keywords arguments only when eager execution is enabled.[0m
-#
-# Arguments received by Dropout.call():
-#   • inputs=tf.Tensor(shape=(None, 2), dtype=float32)
-#   • training=True, plain [[0.07428000122308731], [-0.5101400017738342]]
+# got: BrokenPromise: A layer of mixed precision has gradients of float32. Not so (mixed_precision) with keras.remat: InvalidArgumentError: cannot compute _MklMatMul as input #1(zero-based) was expected to be a bfloat16 tensor but is a float tensor [Op:MatMul] name: , plain [1.0, 1.0]
 # keras 3.15.1 on tensorflow; run: python this_file.py
 import keras
 
@@ -34,20 +28,18 @@ def gradients(objective, *values):
     return sum(flat, [])
 
 
-def dropout_in_fit(checkpoint):
-    """A layer of a scope that has a mode trains in fit()."""
-    keras.utils.set_random_seed(0)
+def mixed_precision(checkpoint):
+    """A layer of mixed precision has gradients of float32."""
     with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
-        layer = keras.layers.Dropout(0.0)
-    model = keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+        layer = keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
+    x = keras.ops.ones((1, 2))
+    layer(x)
+    return gradients(lambda x: keras.ops.sum(keras.ops.cast(layer(x), "float32")), x)
 
 
 def outcome(wrap):
     try:
-        found = dropout_in_fit(wrap)
+        found = mixed_precision(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

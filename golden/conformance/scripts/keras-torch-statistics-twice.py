@@ -1,7 +1,7 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
 # at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: 0.014211668632924557 (0x3f8d1b01e0000000)
-# got: 0.02828122116625309 (0x3f9cf5c0a0000000)
+# expected: -0.011416230350732803 (0xbf87616480000000)
+# got: -0.022718299180269241 (0xbf97437740000000)
 # keras 3.15.1 on torch; run: python this_file.py
 import sys
 
@@ -60,12 +60,6 @@ def built(layer, *shape, operands: int = 1):
     return layer
 
 
-def last(layer, x):
-    """The layer of images, with their channels last."""
-    y = layer(keras.ops.transpose(x, [0, 2, 3, 1]), training=layer.mode)
-    return keras.ops.transpose(y, [0, 3, 1, 2])
-
-
 def of_torch(objective, arguments, trained):
     for index, argument in enumerate(value_of(arguments)):
         for part in argument if isinstance(argument, list) else [argument]:
@@ -80,18 +74,18 @@ def of_torch(objective, arguments, trained):
     return loss.detach(), [y.detach() for y in outputs], gradients
 
 
-x = keras.ops.convert_to_tensor(np.array([[[[0.1]]]], np.float32))
-target = keras.ops.convert_to_tensor(np.array([[-0.7688683867454529]], np.float32))
+x = keras.ops.convert_to_tensor(np.array([[0.1]], np.float32))
+target = keras.ops.convert_to_tensor(np.array([[0.18327176570892334]], np.float32))
 
 
 def plain(x, w0):
-    v0 = last(m0, x)
+    v0 = m0(x, training=m0.mode)
     return (v0,)
 
 
 def checkpointed(x, w0):
     def checkpointed_segment_0_1(x):
-        v0 = last(m0, x)
+        v0 = m0(x, training=m0.mode)
         return v0
     v0 = keras.remat(checkpointed_segment_0_1)(x)
     return (v0,)
@@ -100,7 +94,7 @@ def checkpointed(x, w0):
 def run(model):
     global m0
     keras.utils.set_random_seed(0), seeds.state.assign([0, 0])
-    m0 = built(keras.layers.BatchNormalization(), 1, 1, 1, 1)
+    m0 = built(keras.layers.BatchNormalization(), 2, 1)
     set_mode(m0, True)
     w0 = parameters_of(m0)
     keras.utils.set_random_seed(0), seeds.state.assign([0, 0])

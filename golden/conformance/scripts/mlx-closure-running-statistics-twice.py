@@ -1,7 +1,7 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
-# at: step 0, buffer 0 (layer 1 all), element 0 (first of 2 that differ, of 2)
-# expected: 0.13429237902164459 (0x3fc1307e20000000)
-# got: 0.25515550374984741 (0x3fd05477c0000000)
+# at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
+# expected: 0.079776488244533539 (0x3fb46c3b60000000)
+# got: 0.15157532691955566 (0x3fc366d200000000)
 # mlx 0.32.4; run: python this_file.py
 import sys
 
@@ -16,6 +16,13 @@ def bound(module, parameters):
     names = [name for name, _ in tree_flatten(module.trainable_parameters())]
     module.update(tree_unflatten(list(zip(names, parameters, strict=True))))
     return module
+
+
+def dense(x):
+    # A gradient comes out of a segment in another layout, and a sum over it in another order.
+    same = mx.custom_function(lambda x: x)
+    same.vjp(lambda primals, cotangent, output: mx.contiguous(cotangent))
+    return same(x)
 
 
 def differentiate(objective, arguments, trained):
@@ -42,45 +49,42 @@ def set_mode(m, train):
     m.train(train)
 
 
-x = mx.array(np.array([[0.1], [-0.1]], np.float32))
-target = mx.array(np.array([[0.881447434425354], [0.5602151155471802]], np.float32))
-weight0 = mx.array(np.array([0.6], np.float32))
+x = mx.array(np.array([[[[0.1, -0.1]]]], np.float32))
+target = mx.array(np.array([[0.8123739957809448, -0.24310874938964844]], np.float32))
 
 
-def plain(x, weight0, w1):
-    v0 = mx.fast.rms_norm(x, weight0, 1e-5)
-    v1 = bound(m1, w1)(v0)
-    return (v1,)
+def plain(x, w0):
+    v0 = dense(bound(m0, w0)(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
+    return (v0,)
 
 
-def checkpointed(x, weight0, w1):
-    v0 = mx.fast.rms_norm(x, weight0, 1e-5)
-    def checkpointed_segment_1_2(v0):
-        v1 = bound(m1, w1)(v0)
-        return v1
-    v1 = mx.checkpoint(checkpointed_segment_1_2)(v0)
-    return (v1,)
+def checkpointed(x, w0):
+    def checkpointed_segment_0_1(x):
+        v0 = dense(bound(m0, w0)(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
+        return v0
+    v0 = mx.checkpoint(checkpointed_segment_0_1)(x)
+    return (v0,)
 
 
 def run(model):
-    global m1
-    mx.random.seed(1)
-    m1 = nn.BatchNorm(1)
-    set_mode(m1, True)
-    w1 = parameters_of(m1)
+    global m0
+    mx.random.seed(0)
+    m0 = nn.BatchNorm(1)
+    set_mode(m0, True)
+    w0 = parameters_of(m0)
     mx.random.seed(0)
 
-    def objective(x, weight0, w1):
-        outputs = model(x, weight0, w1)
+    def objective(x, w0):
+        outputs = model(x, w0)
         y = outputs[0]
         return ((y.reshape(target.shape) - target) ** 2).mean(), outputs
 
-    loss, outputs, gradients = differentiate(objective, [x, weight0, w1], [1, 2])
+    loss, outputs, gradients = differentiate(objective, [x, w0], [0, 1])
     results = {"loss": loss}
     results |= {f"output {i}": y for i, y in enumerate(outputs)}
-    results["gradient of weight0"] = gradients[0]
-    results["gradient of w1"] = gradients[1]
-    results["state of m1"] = state_of(m1)
+    results["gradient of x"] = gradients[0]
+    results["gradient of w0"] = gradients[1]
+    results["state of m0"] = state_of(m0)
     results["random state"] = mx.random.state[0]
     return {name: numbers(value) for name, value in results.items()}
 

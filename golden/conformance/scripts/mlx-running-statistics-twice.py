@@ -1,7 +1,7 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
 # at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: 0.09107004851102829 (0x3fb7505de0000000)
-# got: 0.17303308844566345 (0x3fc625f2c0000000)
+# expected: -0.019595468416810036 (0xbf9410d5a0000000)
+# got: -0.037231389433145523 (0xbfa30ffe20000000)
 # mlx 0.32.4; run: python this_file.py
 import sys
 
@@ -16,6 +16,13 @@ def bound(module, parameters):
     names = [name for name, _ in tree_flatten(module.trainable_parameters())]
     module.update(tree_unflatten(list(zip(names, parameters, strict=True))))
     return module
+
+
+def dense(x):
+    # A gradient comes out of a segment in another layout, and a sum over it in another order.
+    same = mx.custom_function(lambda x: x)
+    same.vjp(lambda primals, cotangent, output: mx.contiguous(cotangent))
+    return same(x)
 
 
 def differentiate(objective, arguments, trained):
@@ -42,17 +49,17 @@ def set_mode(m, train):
     m.train(train)
 
 
-x = mx.array(np.array([[0.1], [-0.1]], np.float32))
-target = mx.array(np.array([[0.881447434425354], [0.5602151155471802]], np.float32))
+x = mx.array(np.array([[[[0.1, -0.1]]]], np.float32))
+target = mx.array(np.array([[0.16955959796905518, -0.5352007150650024]], np.float32))
 
 
 def plain(x, w0):
-    v0 = bound(m0, w0)(x)
+    v0 = dense(bound(m0, w0)(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
     return (v0,)
 
 
 def checkpointed_segment_0_1(x, w0):
-    v0 = bound(m0, w0)(x)
+    v0 = dense(bound(m0, w0)(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
     return v0
 
 

@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: Static arguments of different types are told apart, also if they are equal. Not so (static_equal) with nnx.remat: [3.0, 3.0], plain [3.0, 2.0]
+# got: BrokenPromise: So are attributes of modules, also if they are equal. Not so (attribute_equal) with nnx.remat: [3.0, 3.0], plain [3.0, 2.0]
 # flax.nnx 0.12.8; run: python this_file.py
 import os
 
@@ -19,15 +19,20 @@ from flax import nnx
 import numpy as np
 
 
-def static_equal(checkpoint):
-    """Static arguments of different types are told apart, also if they are equal."""
-    block = checkpoint(lambda x, s: x * (2 if isinstance(s, float) else 3), static_argnums=1)
-    return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (1, 1.0)]
+def attribute_equal(checkpoint):
+    """So are attributes of modules, also if they are equal."""
+
+    class Block(nnx.Module):
+        def __init__(self, power):
+            self.power = power
+
+    block = checkpoint(lambda m, x: x * (2 if isinstance(m.power, float) else 3))
+    return [jax.grad(lambda x, s=s: block(Block(s), x))(1.0) for s in (1, 1.0)]
 
 
 def outcome(wrap):
     try:
-        found = static_equal(wrap)
+        found = attribute_equal(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

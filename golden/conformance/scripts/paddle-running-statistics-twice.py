@@ -1,7 +1,7 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
 # at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: -0.069393672049045563 (0xbfb1c3c8a0000000)
-# got: -0.13184797763824463 (0xbfc0e06500000000)
+# expected: -0.12709169089794159 (0xbfc0448a60000000)
+# got: -0.2414742112159729 (0xbfcee8a080000000)
 # paddle 3.3.1; run: python this_file.py
 import sys
 
@@ -66,7 +66,7 @@ def set_mode(m, train):
 
 
 x = paddle.to_tensor(np.array([[[[0.1]]], [[[-0.1]]]], np.float32))
-target = paddle.to_tensor(np.array([[0.7014426589012146], [-0.1652621626853943]], np.float32))
+target = paddle.to_tensor(np.array([[0.08890807628631592], [-0.6540549397468567]], np.float32))
 
 
 def plain(x):
@@ -80,7 +80,7 @@ def checkpointed_segment_0_1(x):
 
 
 def checkpointed(x):
-    v0 = recompute(checkpointed_segment_0_1, x, use_reentrant=True)
+    v0 = recompute(checkpointed_segment_0_1, x, use_reentrant=False)
     return (v0,)
 
 
@@ -99,11 +99,10 @@ def run(model):
         y = outputs[0]
         return F.mse_loss(y.reshape(target.shape), target), outputs
 
-    loss, outputs, gradients = differentiate(objective, [x, w0], [0, 1])
+    loss, outputs, gradients = differentiate(objective, [x, w0], [1])
     results = {"loss": loss}
     results |= {f"output {i}": y for i, y in enumerate(outputs)}
-    results["gradient of x"] = gradients[0]
-    results["gradient of w0"] = gradients[1]
+    results["gradient of w0"] = gradients[0]
     results["state of m0"] = state_of(m0)
     results["random state"] = stream_state(0)
     return {name: numbers(value) for name, value in results.items()}

@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: A tuple may have a tensor that trains and one, a mask for example, that does not. Not so (mixed_tuple) with reentrant: ValueError: Recompute receive a tuple containing tensor holds different stop gradient., plain [4.0]
+# got: BrokenPromise: A hook on a tensor within a function runs once, and its result counts. Not so (hook_inside) with reentrant: RuntimeError: Cannot register hook on a tensor that stop gradient., plain [120.0, 3.0]
 # paddle 3.3.1; run: python this_file.py
 import random
 import zlib
@@ -19,16 +19,22 @@ def reentrant(function):
     return lambda *given, **named: recompute(function, *given, use_reentrant=True, **named)
 
 
-def mixed_tuple(checkpoint):
-    """A tuple may have a tensor that trains and one, a mask for example, that does not."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda pair: pair[0] * pair[1])((x * x, paddle.ones([1]))).backward()
-    return x.grad
+def hook_inside(checkpoint):
+    """A hook on a tensor within a function runs once, and its result counts."""
+    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+
+    def hooked(x):
+        y = x * x
+        y.register_hook(lambda g: runs.append(g.item()) or g * 10)
+        return y * 3
+
+    checkpoint(hooked)(x).backward()
+    return [x.grad.item(), *runs]
 
 
 def outcome(wrap):
     try:
-        found = mixed_tuple(wrap)
+        found = hook_inside(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 def run(checkpointed, change):
-    x = torch.tensor([[0.74589205]], requires_grad=True)
-    target = torch.tensor([[-0.07301909]])
+    x = torch.tensor([[1.3301791]], requires_grad=True)
+    target = torch.tensor([[-0.21175802]])
     entered = 0
 
     def block(x):

@@ -1,7 +1,7 @@
 # dropout-masks: Every recomputation of a random layer draws what its forward drew, and every forward what the plain run drew.
-# at: step 0, microbatch 1, layer 0 (dropout), execution 1
-# expected: 4 elements from offset 0, hash 0x140cdbabd0a1b33f
-# got: 4 elements from offset 0, hash 0x512391c4c8097563
+# at: step 1, microbatch 0, layer 1 (dropout), forward
+# expected: 33 elements from offset 0, hash 0xcc673c7016705f6f
+# got: 33 elements from offset 0, hash 0xc86c71700493e784
 # tensorflow 2.21.0; run: python this_file.py
 import sys
 
@@ -32,35 +32,53 @@ def differentiate(objective, arguments, trained, backwards: int = 1):
     return loss, outputs, found[-1]
 
 
-x = tf.constant(np.array([[0.1, -0.1, 0.6, 0.1]], np.float32))
-target = tf.constant(np.array([[-0.4838615655899048, -0.46392178535461426, -0.6794847846031189, -0.5602455139160156]], np.float32))
+x = tf.constant(np.random.default_rng(85).standard_normal((3, 11)).astype(np.float32))
+target = tf.constant(np.array([1, 2, 4], np.int32))
+weight3 = tf.Variable(np.random.default_rng(63).standard_normal((5, 11)).astype(np.float32), trainable=not False)
 
 
-def plain(x):
-    v0 = tf.nn.dropout(x, 0.1)
-    return (v0,)
+def plain(x, weight3):
+    v0 = tf.nn.gelu(x)
+    v1 = tf.nn.dropout(v0, 0.9)
+    v2 = v1
+    v3 = v2 @ tf.transpose(weight3)
+    v4 = tf.tanh(v3)
+    v5 = v4
+    return (v5,)
 
 
-def checkpointed(x):
-    def checkpointed_segment_0_1(x):
-        v0 = tf.nn.dropout(x, 0.1)
-        return v0
-    v0 = tf.recompute_grad(checkpointed_segment_0_1)(x)
-    return (v0,)
+def checkpointed(x, weight3):
+    def checkpointed_segment_0_2(x):
+        v0 = tf.nn.gelu(x)
+        v1 = tf.nn.dropout(v0, 0.9)
+        return v1
+    v1 = tf.recompute_grad(checkpointed_segment_0_2)(x)
+    def checkpointed_segment_2_3(v1):
+        v2 = v1
+        return v2
+    v2 = tf.recompute_grad(checkpointed_segment_2_3)(v1)
+    def checkpointed_segment_3_6(v2):
+        v3 = v2 @ tf.transpose(weight3)
+        v4 = tf.tanh(v3)
+        v5 = v4
+        return v5
+    v5 = tf.recompute_grad(checkpointed_segment_3_6)(v2)
+    return (v5,)
 
 
 def run(model):
     tf.random.set_seed(0), np.random.seed(0), tf.random.get_global_generator().reset_from_seed(0)
 
-    def objective(x):
-        outputs = model(x)
+    def objective(x, weight3):
+        outputs = model(x, weight3)
         y = outputs[0]
-        return tf.reduce_mean((tf.reshape(y, target.shape) - target) ** 2), outputs
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=tf.reshape(y, [y.shape[0], -1]))), outputs
 
-    loss, outputs, gradients = differentiate(objective, [x], [0])
+    loss, outputs, gradients = differentiate(objective, [x, weight3], [0, 1])
     results = {"loss": loss}
     results |= {f"output {i}": y for i, y in enumerate(outputs)}
     results["gradient of x"] = gradients[0]
+    results["gradient of weight3"] = gradients[1]
     results["random state"] = [tf.random.uniform([]), tf.random.get_global_generator().state]
     return {name: numbers(value) for name, value in results.items()}
 

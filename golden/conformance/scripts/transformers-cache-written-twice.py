@@ -42,8 +42,8 @@ def numbers(model, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[-0.2]])
-    m0 = Rows(numbers, 1, 36, 8, 'roformer', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=9, embedding_size=8, is_decoder=True)
+    x = torch.randn(3, 10)
+    m0 = Rows(numbers, 10, 36, 8, 'roformer', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=9, embedding_size=8, is_decoder=True)
 
     def block(x):
         return m0(x)

@@ -42,8 +42,8 @@ def numbers(model, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[-0.91]], requires_grad=True)
-    m0 = Rows(numbers, 1, 36, 8, 'git', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=9, vision_config=dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, image_size=8, patch_size=4)).requires_grad_(False)
+    x = torch.tensor([[0.14, -2.9, 0.23, 1.25]], requires_grad=True)
+    m0 = Rows(numbers, 4, 36, 8, 'git', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=9, vision_config=dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, image_size=8, patch_size=4)).requires_grad_(False)
 
     def block(x):
         return m0(x)

@@ -1,6 +1,6 @@
 # With checkpointing, running statistics are not updated once per forward.
 # Found at step 0, buffer 0 (layer 0 all), element 2 (first of 34 that differ, of 274): expected
-# -0.015607476234436035 (0xbf8ff6d000000000), got -0.029654204845428467 (0xbf9e5dac00000000)
+# -0.027753753587603569 (0xbf9c6b7ae0000000), got -0.052732132375240326 (0xbfaaffb4c0000000)
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
@@ -43,8 +43,8 @@ def sound(model, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[-0.27]])
-    m0 = Rows(sound, 1, 40, 8, 'wav2vec2-conformer', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, conv_dim=[8], conv_kernel=[4], conv_stride=[4], num_feat_extract_layers=1, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, mask_time_prob=0.0, layerdrop=0.25, position_embeddings_type='rotary')
+    x = torch.randn(5, 2)
+    m0 = Rows(sound, 2, 40, 8, 'wav2vec2-conformer', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, conv_dim=[8], conv_kernel=[4], conv_stride=[4], num_feat_extract_layers=1, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, mask_time_prob=0.0, layerdrop=0.25, position_embeddings_type='rotary')
 
     def block(x):
         return m0(x)

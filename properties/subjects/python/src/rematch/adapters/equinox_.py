@@ -112,7 +112,7 @@ MODULES = (
     _module("layer_norm", _ROWS, "eqx.nn.LayerNorm(C)", "parameters"),
     _module("rms_norm", _ROWS, "eqx.nn.RMSNorm(C)", "parameters"),
     _module("group_norm", _IMAGES, "eqx.nn.GroupNorm(1, C)", "parameters"),
-    _module("prelu", _ROWS, "eqx.nn.PReLU()", "parameters"),
+    _module("prelu", _ROWS, "eqx.nn.PReLU()", "parameters", "(jax.vmap(m)(x), state)"),
     _module("conv", _IMAGES, f"eqx.nn.Conv2d(C, C, 3, padding=1, key={_KEY})", "parameters"),
     _module("max_pool", _IMAGES, "eqx.nn.MaxPool2d(3, 1, 1)"),
     _module(

@@ -1,0 +1,102 @@
+# executions: Every layer runs as often as the forecast says: once for the forward and once for each recomputation that reaches it. It computes each time, unless a policy kept its results.
+# at: step 0, microbatch 0, layer 1 (relu), checkpointed run
+# expected: 2
+# got: 3
+# autograd 1.9.1; run: python this_file.py
+import sys
+from collections import Counter
+
+import autograd.builtins
+import autograd.numpy as anp
+from autograd.extend import vspace
+from autograd.tracer import getval
+import numpy as np
+
+
+def checkpoint_of(function):
+    """autograd.checkpoint, of which a plain tuple as the result would have no gradient."""
+
+    def boxed(*arguments):
+        y = function(*arguments)
+        return autograd.builtins.tuple(y) if isinstance(y, tuple) else y
+
+    return autograd.checkpoint(boxed)
+
+
+def differentiate(objective, arguments, trained):
+    outputs = []
+
+    def loss_of(*arguments):
+        loss, values = objective(*arguments)
+        outputs.extend(getval(y) for y in values)
+        return loss
+
+    if not trained:
+        return loss_of(*arguments), outputs, []
+    gradients_of, loss = autograd.make_vjp(loss_of, tuple(trained))(*arguments)
+    return loss, outputs, gradients_of(vspace(loss).ones())
+
+
+x = np.array([[0.1, -0.1]], np.float64)
+target = np.array([[-0.544913699]], np.float64)
+
+
+runs = Counter()
+
+
+def enter(layer):
+    runs[layer] += 1
+
+
+def plain(x):
+    enter(0)
+    v0, v0_1 = (x[:, :1], x[:, 1:])
+    enter(1)
+    v1 = anp.where(v0 > 0, v0, 0.0)
+    return (v1, v0_1,)
+
+
+def checkpointed(x):
+    enter(0)
+    v0, v0_1 = (x[:, :1], x[:, 1:])
+    def checkpointed_segment_1_2(v0, v0_1):
+        enter(1)
+        v1 = anp.where(v0 > 0, v0, 0.0)
+        return v0_1, v1
+    v0_1, v1 = checkpoint_of(checkpointed_segment_1_2)(v0, v0_1)
+    return (v1, v0_1,)
+
+
+def run(model):
+    runs.clear()
+    anp.random.seed(0)
+
+    def objective(x):
+        outputs = model(x)
+        y = outputs[0]
+        return anp.mean((anp.reshape(y, target.shape) - target) ** 2), outputs
+
+    loss, outputs, gradients = differentiate(objective, [x], [0])
+    results = {"loss": loss}
+    results |= {f"output {i}": y for i, y in enumerate(outputs)}
+    results["gradient of x"] = gradients[0]
+    results["random state"] = anp.random.get_state()[1:3]
+    results |= {f"runs of layer {i}": n for i, n in runs.items()}
+    return {name: numbers(value) for name, value in results.items()}
+
+
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value)
+
+
+plain_results, results = run(plain), run(checkpointed)
+different = []
+for name, expected in plain_results.items():
+    got = results[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    if not np.array_equal(expected, got):
+        different.append(name)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

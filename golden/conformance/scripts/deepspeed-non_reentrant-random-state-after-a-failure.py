@@ -1,0 +1,70 @@
+# What a random layer draws in its recomputation is not what it drew before.
+# Found at step 0, microbatch 0, layer 0 (dropout), forward: expected 2 elements from offset 0,
+# hash 0xdf4e805ee0cb245f, got 2 elements from offset 0, hash 0x75ca910a4217e0df
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from typing import Any
+
+import deepspeed
+
+
+def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
+    """`options` can say only that there is no determinism check."""
+    if use_reentrant:
+        return deepspeed.checkpointing.checkpoint(function, *inputs)
+    return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+
+
+def run(checkpointed):
+    inputs = [torch.tensor([[1.5], [0.2]])]
+    entered = 0
+
+    def block(x):
+        nonlocal entered
+        entered += 1
+        if trial and entered > 1:
+            raise RuntimeError("fails")
+        return F.dropout(x)
+
+    torch.manual_seed(0)
+    def forward(x):
+        if checkpointed:
+            y = checkpoint(
+                block, x, use_reentrant=False, determinism_check="none", early_stop=False
+            )
+        else:
+            y = block(x)
+        return y
+
+    trial = True
+    x = torch.tensor([[0.84], [-1.51]], requires_grad=True)
+    try:
+        y = forward(x)
+        loss = y.sum()
+        loss.backward()
+    except RuntimeError as error:
+        print("trial:", error)
+    trial = False
+    results = {}
+    for step in range(1):
+        for i in range(step, step + 1):
+            x = inputs[i].clone().requires_grad_()
+            y = forward(x)
+            loss = y.sum()
+            loss.backward()
+            results[f"step {step}, forward {i}: x.grad"] = x.grad
+    return results
+
+
+plain, checkpointed = run(checkpointed=False), run(checkpointed=True)
+different = [name for name in plain if not torch.equal(plain[name], checkpointed[name])]
+for name, expected in plain.items():
+    got = checkpointed[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    print("  difference   ", got - expected)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)
