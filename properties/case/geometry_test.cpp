@@ -129,7 +129,8 @@ TEST_CASE("a sequential plan expands to floor(n/k) layers a segment") {
 TEST_CASE("a misfit of shapes is refused by the name of its layer") {
   rejects(model({2, 3}, {}), "layers: expected 1..4096 layers, got 0");
   rejects(model({2}, {layer("relu")}), "input: expected [batch, width]");
-  rejects(model({2, 3, 4}, {layer("batch_norm")}), "layer 0 (batch_norm): expected an input of rank");
+  rejects(model({2, 3, 4}, {layer("batch_norm")}),
+          "layer 0 (batch_norm): expected an input of rank");
   rejects(model({2, 0}, {layer("relu")}), "input: expected extents in 1..");
   rejects(model({2, 3}, {layer("relu"), window("conv2d", 2, 3)}),
           "layer 1 (conv2d): expected an input of rank 4, got [2, 3]");
