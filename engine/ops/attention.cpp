@@ -126,7 +126,7 @@ AttentionShape shape_of(const Tensor& q, const Tensor& memory, const AttentionOp
   return s;
 }
 
-/// The mask that a fused kernel draws and does not keep is drawn once more for who looks at it.
+/// A fused kernel does not keep the mask that it draws, so it is drawn once more for an observer.
 void report_draw_of(const AttentionShape& s, const AttentionDropout& d) {
   RunObserver* observer = ambient().observer;
   if (observer == nullptr) return;

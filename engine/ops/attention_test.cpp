@@ -9,6 +9,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/cpu/threads.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
 #include "engine/ops/join.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -84,6 +85,31 @@ TEST_CASE_METHOD(LedgerScope, "fused and unfused attention compute and draw the 
     return y.to_vector();
   };
   CHECK(forward(false) == forward(true));
+}
+
+TEST_CASE_METHOD(LedgerScope, "probabilities are dropped as dropout drops a tensor of all pairs") {
+  // Probabilities are 1/4, those that are kept 1/2, and all values 1.
+  constexpr std::int64_t kBatch = 2;
+  constexpr std::int64_t kHeads = 3;
+  constexpr std::int64_t kQueries = 5;
+  constexpr std::int64_t kKeys = 4;
+  const bool fused = GENERATE(false, true);
+  ambient().streams.seed(9);
+  const Tensor pairs = Tensor::ones({kBatch * kHeads * kQueries, kKeys}, DType::float64);
+  const std::vector<double> kept = dropout(pairs, 0.5, {}).to_vector();
+  ambient().streams.seed(9);
+  const std::vector<double> y = attention(Tensor::zeros({kBatch, kQueries, kHeads}, DType::float64),
+                                          Tensor::ones({kBatch, kKeys, 2}, DType::float64),
+                                          {.heads = kHeads, .fused = fused, .p = 0.5})
+                                    .to_vector();
+  for (std::size_t row = 0; row < y.size(); ++row) {
+    const std::size_t i = row % kQueries;
+    const std::size_t h = row / kQueries % kHeads;
+    const std::size_t b = row / kQueries / kHeads;
+    double sum = 0;
+    for (std::size_t j = 0; j < kKeys; ++j) sum += kept[row * kKeys + j] / 4;
+    CHECK(y[(b * kQueries + i) * kHeads + h] == sum);
+  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "attention has the same bits on every number of threads") {

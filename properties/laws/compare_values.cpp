@@ -38,7 +38,8 @@ bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, 
 /// Violation::distance of two arrays of one form.
 double distance(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
   const std::size_t item = size_of(dtype);
-  // Terms of about 1 may cancel, and leave their roundings alone.
+  // Where terms of about 1 cancel, only their roundings are left, 2^-24 of a term in float32: the
+  // difference of two orders of a few of them is then below 2^-20, 1/1024 of this.
   double largest = 0x1p-10;
   double difference = 0;
   for (std::size_t i = 0; i < expected.size(); i += item) {

@@ -1,4 +1,4 @@
-#include "properties/layers/layer.h"
+#include "properties/layers/same_shapes.h"
 
 namespace rematch {
 
@@ -6,14 +6,8 @@ constinit const Layer add_layer{
     .name = "add",
     .fields = {"from"},
     .operands = 2,
-    .shape =
-        [](ShapeWalk& s) {
-          if (!(s.operand(1) == s.x())) {
-            s.fail("operands of one shape", to_string(s.x()) + " and " + to_string(s.operand(1)));
-          }
-          s.same_output();
-        },
-    .fits = [](const Shape& x, const Shape& other) { return x == other; },
+    .shape = shape_of_two,
+    .fits = same_shapes,
     .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::share; },
     .overwritable = true,
     .weights = {.rows = 24, .sequences = 24, .images = 22},

@@ -1,4 +1,4 @@
-#include "properties/layers/layer.h"
+#include "properties/layers/same_shapes.h"
 
 namespace rematch {
 
@@ -6,17 +6,11 @@ constinit const Layer mul_layer{
     .name = "mul",
     .fields = {"from"},
     .operands = 2,
-    .shape =
-        [](ShapeWalk& s) {
-          if (!(s.operand(1) == s.x())) {
-            s.fail("operands of one shape", to_string(s.x()) + " and " + to_string(s.operand(1)));
-          }
-          s.same_output();
-        },
-    .fits = [](const Shape& x, const Shape& other) { return x == other; },
+    .shape = shape_of_two,
+    .fits = same_shapes,
     .facts =
         [](FactsWriter& w) {
-          // Each is what the gradient of the other is multiplied by.
+          // The gradient of one is multiplied by the other.
           w.save(FactsWriter::What::operand, 0, FactsWriter::When::operand_requires_grad, 1);
           w.save(FactsWriter::What::operand, 1, FactsWriter::When::operand_requires_grad, 0);
         },

@@ -47,7 +47,8 @@ class TooLarge : public std::runtime_error {
 /// 5. Nothing is said of what may overflow on the way: its error is infinite.
 ///
 /// What the model leaves out: methods that are not stable in the ordinary sense, such as variances
-/// from a difference of large sums.
+/// from a difference of large sums; and that fused attention sums gradient * output over features
+/// where the formula sums gradient * probability over keys.
 class Tape {
  public:
   /// A number on the tape.

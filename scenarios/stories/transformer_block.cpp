@@ -187,8 +187,8 @@ void run(const Options& /*options*/, Report& report) {
   const std::int64_t rows = kBlocks * kBatch * kHeads * kTokens * 4;
   report.claim(
       unfused.kept - fused.kept == rows * (kTokens - 1),
-      fmt::format("Fused attention keeps {} bytes less, to the byte a number a row instead "
-                  "of {}: these bytes grow as the square of the tokens.",
+      fmt::format("Fused attention keeps {} bytes less: one number per row of scores instead "
+                  "of {}, to the byte. These bytes grow as the square of the tokens.",
                   grouped(unfused.kept - fused.kept), kTokens));
   report.claim(
       steps[1].kept == steps[3].kept && unfused.kept - fused.kept > fused.kept - steps[3].kept,
@@ -208,8 +208,8 @@ void run(const Options& /*options*/, Report& report) {
   report.claim(2 * (fused.kept - steps[5].kept) == fused.kept - steps[6].kept,
                "Every other block frees exactly half of what every block does.");
   report.claim(2 * steps[7].kept > fused.kept && steps[7].kept < fused.kept,
-               "A policy that keeps what is dear to compute, products and attention, keeps most "
-               "of the bytes with it: in a transformer nearly everything is one.");
+               "A policy that keeps what is expensive to compute, products and attention, keeps "
+               "most of the bytes: most of what a transformer saves is one of these.");
   const bool same = std::all_of(steps.begin() + 3, steps.end(),
                                 [&](const Step& s) { return s.bits == fused.bits; }) &&
                     steps[1].bits == unfused.bits;
