@@ -46,6 +46,23 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   return c;
 }
 
+/// Exchanges what vary() takes over, and with `plan` the plan and what depends on it.
+Case with_others(const Case& first, bool plan, DrawSource& draw) {
+  Case c = first;
+  Case steps;
+  steps.seed = first.seed;
+  draw_wide_protocol(draw, steps);
+  vary(c, steps);
+  if (!plan) return c;
+  c.plan = {};
+  c.protocol.failure = {};
+  for (LayerSpec& layer : c.layers) layer.in_place = false;
+  draw_wide_plan(draw, c);
+  draw_in_place(draw, c);
+  draw_failure(draw, c);
+  return c;
+}
+
 /// The first case of those with shape number `index`.
 Case draw_shape(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
   FeatureSet found;
@@ -70,13 +87,34 @@ Case draw_shape(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& s
 
 }  // namespace
 
+void vary(Case& c, const Case& from) {
+  c.seed = from.seed;
+  c.data = from.data;
+  ProtocolSpec& to = c.protocol;
+  const ProtocolSpec& p = from.protocol;
+  to.steps = p.steps;
+  to.microbatches = p.microbatches;
+  to.forwards_first = p.forwards_first;
+  to.prior_gradients = p.prior_gradients;
+  to.zero_grad = p.zero_grad;
+  to.optimizer = p.optimizer;
+  to.learning_rate = p.learning_rate;
+  to.momentum = p.momentum;
+}
+
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
-  Case c = draw_shape(mix, seed, index / scope.cases_per_shape, scope);
-  if (index % scope.cases_per_shape == 0) return c;
+  const Case first = draw_shape(mix, seed, index / scope.cases_per_shape, scope);
+  if (index % scope.cases_per_shape == 0) return first;
   // No shape draws from this stream.
-  constexpr std::uint64_t kSeeds = std::uint64_t{1} << 63U;
-  c.seed = DrawSource(seed, index | kSeeds, scope).word();
-  return c;
+  constexpr std::uint64_t kOthers = std::uint64_t{1} << 63U;
+  DrawSource draw(seed, index | kOthers, scope);
+  Case c = first;
+  c.seed = draw.word();
+  // What makes a case of the standard mix or of the tail is not drawn here.
+  const bool tail = features_of(first, validate(first)).contains(Feature::more_than_a_few);
+  if (mix == Mix::standard || tail) return c;
+  Case other = with_others(c, scope.new_plans, draw);
+  return scope.features.contains_all(features_of(other, validate(other))) ? other : c;
 }
 
 }  // namespace rematch

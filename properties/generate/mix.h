@@ -26,11 +26,17 @@ std::string_view to_string(Mix mix);
 double floor(Mix mix, Feature feature, const Scope& scope = everything());
 
 /// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine. Of
-/// each `scope.cases_per_shape` cases all but the first differ from that one in their seed alone.
-/// The case is valid, has features of `scope` only, and without checkpointing its loss requires
-/// grad. Throws std::invalid_argument that names the missing features when `scope` allows no case
-/// of the mix.
+/// each `scope.cases_per_shape` cases all but the first differ from that one in what vary() takes
+/// over, and with `scope.new_plans` in their plan, in what layers do in place and in the injected
+/// failure. The case is valid, has features of `scope` only, and without checkpointing its loss
+/// requires grad. Throws std::invalid_argument that names the missing features when `scope` allows
+/// no case of the mix.
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index,
                    const Scope& scope = everything());
+
+/// Gives `c` the seed, the kind of data and the training steps of `from`: how many, from how many
+/// microbatches in which order, and the optimizer. What is compiled for a model knows nothing of
+/// them, so cases of one shape differ in them.
+void vary(Case& c, const Case& from);
 
 }  // namespace rematch

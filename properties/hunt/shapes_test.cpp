@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "properties/case/geometry.h"
 #include "properties/case/json.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/hunt.h"
@@ -19,7 +20,7 @@ using namespace testing;
 constexpr std::uint64_t kPerShape = 20;
 
 std::string shape_of(Case c) {
-  c.seed = 0;
+  vary(c, Case{});
   return to_json(c);
 }
 
@@ -68,22 +69,65 @@ HuntOptions hunt_of(Compilations& seen, bool faulty, std::uint64_t cases, int jo
   return options;
 }
 
-Scope of_shapes(std::uint64_t per_shape) { return {FeatureSet::all(), {}, per_shape}; }
+Scope of_shapes(bool new_plans) { return {FeatureSet::all(), {}, kPerShape, new_plans}; }
 
 }  // namespace
 
-TEST_CASE("cases of one shape differ in their seed alone") {
-  const Scope scope = of_shapes(kPerShape);
+TEST_CASE("cases of one shape differ in their seed and in their training steps alone") {
+  const Scope scope = of_shapes(false);
   std::set<std::uint64_t> seeds;
+  std::set<std::string> protocols;
   for (std::uint64_t i = 0; i < 60 * kPerShape; ++i) {
     Case c = generate_case(Mix::wide, 5, i, scope);
     const Case first = generate_case(Mix::wide, 5, i / kPerShape);
     seeds.insert(c.seed);
+    if (i < kPerShape) {
+      Case steps;
+      vary(steps, c);
+      steps.seed = 0;
+      protocols.insert(to_json(steps));
+    }
     if (i % kPerShape == 0) CHECK(c == first);
-    c.seed = first.seed;
+    vary(c, first);
     CHECK(c == first);
   }
   CHECK(seeds.size() == 60 * kPerShape);
+  CHECK(protocols.size() > kPerShape / 2);
+}
+
+TEST_CASE("cases of one shape have new plans where operations are compiled for themselves") {
+  const Scope scope = of_shapes(true);
+  for (std::uint64_t shape = 0; shape < 60; ++shape) {
+    const Case first = generate_case(Mix::wide, 6, shape);
+    std::set<std::string> plans;
+    for (std::uint64_t i = 0; i < kPerShape; ++i) {
+      Case c = generate_case(Mix::wide, 6, shape * kPerShape + i, scope);
+      if (i == 0) CHECK(c == first);
+      CHECK_NOTHROW(validate(c));
+      vary(c, first);
+      plans.insert(to_json(c));
+      // All but the plan, and what depends on it, is as it was.
+      c.plan = first.plan;
+      c.protocol.failure = first.protocol.failure;
+      for (std::size_t l = 0; l < c.layers.size(); ++l) {
+        c.layers[l].in_place = first.layers[l].in_place;
+      }
+      CHECK(c == first);
+    }
+    const bool few = features_of(first, validate(first)).contains(Feature::more_than_a_few);
+    CHECK((few ? plans.size() == 1 : plans.size() > 3));
+  }
+}
+
+TEST_CASE("cases of one shape have nothing that the subject does not implement") {
+  FeatureSet some =
+      FeatureSet::all().without({Feature::custom, Feature::accumulation, Feature::momentum,
+                                 Feature::reentrant, Feature::nested_2, Feature::injected_failure});
+  const Scope scope(some, {}, kPerShape, true);
+  for (std::uint64_t i = 0; i < 60 * kPerShape; ++i) {
+    const Case c = generate_case(Mix::wide, 7, i, scope);
+    CHECK(some.contains_all(features_of(c, validate(c))));
+  }
 }
 
 TEST_CASE("no two workers of a hunt compile the same shape") {

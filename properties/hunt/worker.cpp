@@ -92,7 +92,7 @@ class LocalWorker final : public Worker {
   void note_violating(ViolatingCase found, Tally& tally) const {
     const auto same = [&](const ViolatingCase& before) {
       Case c = before.c;
-      c.seed = found.c.seed;
+      vary(c, found.c);
       return before.violation.law == found.violation.law && c == found.c;
     };
     if (scope_.cases_per_shape > 1) {

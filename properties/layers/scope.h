@@ -15,8 +15,8 @@ struct Scope {
   Scope() : Scope(FeatureSet::all()) {}
   // Implicit: a set of features is a scope without custom layers.
   Scope(const FeatureSet& allowed, std::vector<const CustomLayer*> own = {},
-        std::uint64_t per_shape = 1)
-      : features(allowed), custom(std::move(own)), cases_per_shape(per_shape) {
+        std::uint64_t per_shape = 1, bool plans = false)
+      : features(allowed), custom(std::move(own)), cases_per_shape(per_shape), new_plans(plans) {
     if (custom.empty()) features.erase(Feature::custom);
     if (!features.contains(Feature::custom)) custom.clear();
   }
@@ -24,9 +24,12 @@ struct Scope {
   FeatureSet features;
   /// The layers of the subject's own, for layers of kind custom.
   std::vector<const CustomLayer*> custom;
-  /// So many cases in succession, at least 1, have the same model, plan and protocol, and differ in
-  /// their seed alone: for subjects that compile every new model.
+  /// So many cases in succession, at least 1, have the same model and plan, and differ in their
+  /// seed and in the training steps (vary()): for subjects that compile every new model.
   std::uint64_t cases_per_shape = 1;
+  /// Each of them has a new plan, and what depends on it, all the same: for subjects that compile
+  /// operation by operation, whatever the plan.
+  bool new_plans = false;
 
   /// No case can have anything that is not in here, but for custom layers if there are none.
   bool allows_all() const {

@@ -78,9 +78,12 @@ class Subject {
   virtual FeatureSet implements() const { return FeatureSet::all(); }
   /// Layers of the subject's own that cases may have, in layers of kind custom.
   virtual std::vector<const CustomLayer*> custom_layers() const { return {}; }
-  /// How many cases in succession are to have the same model, plan and protocol, at least 1. More
+  /// How many cases in succession are to have the same model and plan (vary()), at least 1. More
   /// than 1 if a new model costs much more than new numbers, because it is compiled.
   virtual std::uint64_t cases_per_shape() const { return 1; }
+  /// Whether each of these cases may have a plan of its own, because operations are compiled for
+  /// themselves, whatever the plan.
+  virtual bool new_plans() const { return false; }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
     return Observables::all().without(
@@ -130,7 +133,8 @@ class Subject {
 };
 
 inline Scope scope_of(const Subject& subject) {
-  return {subject.implements(), subject.custom_layers(), subject.cases_per_shape()};
+  return {subject.implements(), subject.custom_layers(), subject.cases_per_shape(),
+          subject.new_plans()};
 }
 
 }  // namespace rematch

@@ -130,6 +130,7 @@ Hello read_hello(std::string_view text) {
     fields.fail(fields.path("cases_per_shape"), fmt::format("1 to {}", kMostCasesPerShape),
                 std::to_string(hello.cases_per_shape));
   }
+  fields.read("new_plans", hello.new_plans);
   fields.read("exports", hello.exports);
   fields.read("files", hello.files);
   fields.finish();

@@ -28,8 +28,10 @@ struct Hello {
   /// Subject::whole_segments().
   bool whole_segments = false;
   bool exports = false;
-  /// How many cases in succession are to have the same model, plan and protocol.
+  /// How many cases in succession are to have the same model and plan.
   std::uint64_t cases_per_shape = 1;
+  /// They differ in their plans as well.
+  bool new_plans = false;
   /// Large arrays may be passed by file.
   bool files = false;
 };

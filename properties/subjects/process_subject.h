@@ -44,6 +44,7 @@ class ProcessSubject final : public Subject {
   bool rounds_differently() const override { return hello_.rounds == "differently"; }
   bool whole_segments() const override { return hello_.whole_segments; }
   std::uint64_t cases_per_shape() const override { return hello_.cases_per_shape; }
+  bool new_plans() const override { return hello_.new_plans; }
   bool exports() const override { return hello_.exports; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,

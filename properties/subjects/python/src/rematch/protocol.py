@@ -75,8 +75,10 @@ class Subject:
     whole_segments: bool = False
     """Whether segments are differentiated as functions, as a whole: see PROTOCOL.md."""
     cases_per_shape: int = 1
-    """So many cases in succession differ in their seed alone. More than 1 for a framework that
-    compiles every new model, and runs one again much faster."""
+    """So many cases in succession differ in their seed and their training steps alone. More than 1
+    for a framework that compiles every new model, and runs one again much faster."""
+    new_plans: bool = False
+    """They differ in their plans as well: what is compiled is single operations."""
     exports: bool = False
     """Whether export() is defined."""
     layers: Sequence[str] = ()
@@ -146,6 +148,7 @@ class _Session:
             "rounds": subject.rounds,
             "whole_segments": subject.whole_segments,
             "cases_per_shape": subject.cases_per_shape,
+            "new_plans": subject.new_plans,
             "exports": subject.exports,
             "layers": list(subject.layers),
             "files": subject.files,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, LOSSES, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.promises.equinox import PROMISES
 from rematch.adapters.source import Module
 
@@ -154,10 +154,7 @@ class Equinox(Framework):
         differentiate,
     )
     kinds = kinds("jax.random.fold_in(key, {layer})")
-    losses = {
-        "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
-        "cross_entropy": "-jnp.take_along_axis(jax.nn.log_softmax(y), target[:, None], 1).mean()",
-    }
+    losses = LOSSES
     features = COMMON
     observed = SEEN
     modules = MODULES

@@ -16,6 +16,7 @@ from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, 
 from rematch.adapters.jax_layers import (
     HELPERS,
     IMPORTS,
+    LOSSES,
     MODULES,
     REFERENCES,
     SAME_ROUNDING,
@@ -70,10 +71,7 @@ class Jax(Framework):
     versions = {"jax": jax.__version__, "numpy": np.__version__}
     helpers = (*HELPERS, scanned, differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
-    losses = {
-        "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
-        "cross_entropy": "-jnp.take_along_axis(jax.nn.log_softmax(y), target[:, None], 1).mean()",
-    }
+    losses = LOSSES
     observed = SEEN
     whole_segments = True
     extras = ("key",)
@@ -85,7 +83,8 @@ class Jax(Framework):
     modules = (*MODULES, *REFERENCES)
     promises = (*PROMISES, *TRANSFORMATIONS)
     checkpoint_function = "jax.checkpoint"
-    cases_per_shape = 32
+    cases_per_shape = 128
+    new_plans = True
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class Jax(Framework):
             self.rounds = "differently"
         if jit:
             self.rounds = "differently"
-            self.cases_per_shape = 128
+            self.new_plans = False
             self.modules = MODULES
             self.sees_draws = not policies
         else:

@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Run
-from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, Steps, kinds
+from rematch.adapters.jax_layers import FUNCTIONS, IMPORTS, LOSSES, SAME_ROUNDING, Steps, kinds
 from rematch.adapters.promises.linen import PROMISES as LINEN
 from rematch.adapters.promises.nnx import PROMISES
 from rematch.adapters.source import Module
@@ -94,10 +94,7 @@ class Nnx(Framework):
     imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
-    losses = {
-        "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
-        "cross_entropy": "-jnp.take_along_axis(jax.nn.log_softmax(y), target[:, None], 1).mean()",
-    }
+    losses = LOSSES
     features = COMMON
     observed = SEEN | {"rng_state"}
     modules = MODULES

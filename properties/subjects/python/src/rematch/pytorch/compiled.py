@@ -39,6 +39,10 @@ NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}
 OF_PLANS = ("reentrant", "mixed", "preserve", "fresh", "selective", "kept_draw", "no_check")
 OF_PLANS += ("early_stop_off", "sequential", "nested")
 """How features begin that mean nothing where a budget takes the place of the plan."""
+ANY_STEPS: dict[str, Any] = {"steps": 1, "microbatches": 1, "forwards_first": False}
+ANY_STEPS |= {"prior_gradients": False, "zero_grad": True}
+ANY_STEPS |= {"optimizer": "", "learning_rate": 0, "momentum": 0}
+"""Instead of what is not compiled into a function."""
 UNSEEN = {"grad_flags", "injected_failures"}
 """What of a cheap look cannot be seen from outside of a compiled function."""
 
@@ -231,7 +235,7 @@ class CompiledSubject(TorchSubject):
         # In a script, the forward is compiled as a whole and its checkpoint() with it.
         self.exports = not compilation.around and compilation.budget is None
         # To compile kernels takes longest.
-        self.cases_per_shape = 100 if compilation.backend == "inductor" else 20
+        self.cases_per_shape = 256 if compilation.backend == "inductor" else 100
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
         inductor_config.fallback_random = True
@@ -258,7 +262,7 @@ class CompiledSubject(TorchSubject):
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        alike = replace(case, seed=0, protocol=replace(case.protocol, learning_rate=0))
+        alike = replace(case, seed=0, data="", protocol=replace(case.protocol, **ANY_STEPS))
         structure = alike, request.model, request.checkpointed, request.detached_layers
         how = self._compilation
         model = CompiledModel(request, wirings, watch, custom=self._custom, compilation=how)
