@@ -22,6 +22,7 @@ ADAPTERS = {
     "nnx": "rematch.adapters.nnx",
     "equinox": "rematch.adapters.equinox_",
     "paddle": "rematch.adapters.paddle_",
+    "mindspore": "rematch.adapters.mindspore_",
     "autograd": "rematch.adapters.autograd_",
 }
 """What can be started by its name, and the module whose `subject(arguments)` makes it of the words
