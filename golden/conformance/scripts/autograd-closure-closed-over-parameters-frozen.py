@@ -1,6 +1,6 @@
 # parameter-gradients: Every parameter gradient has the same bits as in the plain run.
 # at: step 0, gradient of parameter 0 (layer 0 linear weight), element 0 (first of 1 that differ, of 1)
-# expected: 5.4470851340579323 (0x4015c9d0af7539f4)
+# expected: -0.01583970468654259 (0xbf903848966d90fa)
 # got: 0 (0x0000000000000000)
 # autograd 1.9.1; run: python this_file.py
 import sys
@@ -37,7 +37,7 @@ def differentiate(objective, arguments, trained):
 
 
 x = np.array([[0.1]], np.float64)
-target = np.array([[0.835095453]], np.float64)
+target = np.array([[-0.598099425]], np.float64)
 weight0 = np.array([[-0.1]], np.float64)
 bias0 = np.array([0.6], np.float64)
 

@@ -1,5 +1,5 @@
 # executions: Every layer runs as often as the forecast says: once for the forward and once for each recomputation that reaches it. It computes each time, unless a policy kept its results.
-# at: step 0, microbatch 0, layer 1 (relu), checkpointed run
+# at: step 0, microbatch 0, layer 1 (mul), checkpointed run
 # expected: 2
 # got: 3
 # autograd 1.9.1; run: python this_file.py
@@ -37,8 +37,10 @@ def differentiate(objective, arguments, trained):
     return loss, outputs, gradients_of(vspace(loss).ones())
 
 
-x = np.array([[0.1, -0.1]], np.float64)
-target = np.array([[-0.544913699]], np.float64)
+x = np.array([[0.1]], np.float64)
+target = np.array([[-0.598099425]], np.float64)
+weight0 = np.array([[-0.1]], np.float64)
+bias0 = np.array([0.6], np.float64)
 
 
 runs = Counter()
@@ -48,38 +50,40 @@ def enter(layer):
     runs[layer] += 1
 
 
-def plain(x):
+def plain(x, weight0, bias0):
     enter(0)
-    v0, v0_1 = (x[:, :1], x[:, 1:])
+    v0 = anp.dot(x, weight0.T) + bias0
     enter(1)
-    v1 = anp.where(v0 > 0, v0, 0.0)
-    return (v1, v0_1,)
+    v1 = (v0 * x)
+    return (v1,)
 
 
-def checkpointed(x):
+def checkpointed(x, weight0, bias0):
     enter(0)
-    v0, v0_1 = (x[:, :1], x[:, 1:])
-    def checkpointed_segment_1_2(v0, v0_1):
+    v0 = anp.dot(x, weight0.T) + bias0
+    def checkpointed_segment_1_2(v0, x):
         enter(1)
-        v1 = anp.where(v0 > 0, v0, 0.0)
-        return v0_1, v1
-    v0_1, v1 = checkpoint_of(checkpointed_segment_1_2)(v0, v0_1)
-    return (v1, v0_1,)
+        v1 = (v0 * x)
+        return v1
+    v1 = checkpoint_of(checkpointed_segment_1_2)(v0, x)
+    return (v1,)
 
 
 def run(model):
     runs.clear()
     anp.random.seed(0)
 
-    def objective(x):
-        outputs = model(x)
+    def objective(x, weight0, bias0):
+        outputs = model(x, weight0, bias0)
         y = outputs[0]
         return anp.mean((anp.reshape(y, target.shape) - target) ** 2), outputs
 
-    loss, outputs, gradients = differentiate(objective, [x], [0])
+    loss, outputs, gradients = differentiate(objective, [x, weight0, bias0], [0, 1, 2])
     results = {"loss": loss}
     results |= {f"output {i}": y for i, y in enumerate(outputs)}
     results["gradient of x"] = gradients[0]
+    results["gradient of weight0"] = gradients[1]
+    results["gradient of bias0"] = gradients[2]
     results["random state"] = anp.random.get_state()[1:3]
     results |= {f"runs of layer {i}": n for i, n in runs.items()}
     return {name: numbers(value) for name, value in results.items()}

@@ -120,7 +120,9 @@ def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bo
     p = layer.p if train else 0.0
     if layer.stream and p > 0:
         raise Unsupported("attention that draws from another generator than the default one")
-    return (attention(*x, layer.heads, layer.causal, layer.fused, p),)
+    # In this order the second hands on its gradient first, as it would without other names.
+    memory = Dense.apply(x[1])
+    return (attention(Dense.apply(x[0]), memory, layer.heads, layer.causal, layer.fused, p),)
 
 
 def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
