@@ -10,7 +10,7 @@ import sys
 from steps_table import print_tables
 
 PLANS = ["plain", "k2", "k4", "sqrt", "sqrt-reentrant", "every", "every-reentrant"]
-MODELS = ["mymodel", "cifar", "deep64"]
+MODELS = ["mymodel", "cifar", "deep64", "transformer"]
 
 
 def names(text):

@@ -51,7 +51,36 @@ def deep64(batch):
     return nn.Sequential(*layers), torch.randn(batch, 256), torch.randn(batch, 256)
 
 
-MODELS = {"mymodel": (mymodel, 32), "cifar": (cifar, 64), "deep64": (deep64, 64)}
+class AttentionHalf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.queries = nn.LayerNorm(256), nn.Linear(256, 256)
+        self.memory, self.output = nn.Linear(256, 512), nn.Linear(256, 256)
+
+    def forward(self, x):
+        y = self.norm(x)
+        heads = [t.unflatten(2, (8, 32)).transpose(1, 2)
+                 for t in (self.queries(y), *self.memory(y).chunk(2, 2))]
+        y = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        return x + self.output(y.transpose(1, 2).flatten(2))
+
+
+class PerceptronHalf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(256), nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return x + self.second(nn.functional.gelu(self.first(self.norm(x))))
+
+
+def transformer(batch):
+    net = nn.Sequential(*(half() for _ in range(4) for half in (AttentionHalf, PerceptronHalf)))
+    return net, torch.randn(batch, 256, 256), torch.randn(batch, 256, 256)
+
+
+MODELS = {"mymodel": (mymodel, 32), "cifar": (cifar, 64), "deep64": (deep64, 64),
+          "transformer": (transformer, 8)}
 
 
 def segments_of(plan, layers):

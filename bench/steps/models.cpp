@@ -6,6 +6,7 @@
 #include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/attention.h"
 
 namespace rematch::bench {
 namespace {
@@ -137,6 +138,72 @@ Model residual32(std::int64_t batch, DType dtype) {
   return m.model({batch, 3, 16, 16}, {batch, 10});
 }
 
+constexpr std::int64_t kWidth = 256;
+constexpr std::int64_t kTokens = 256;
+
+/// Half a block of a transformer: x + inner(norm(x)).
+class ResidualHalf : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override { return rematch::add(x, inner(norm_.forward(x))); }
+
+ protected:
+  explicit ResidualHalf(DType dtype) : norm_(kWidth, dtype) { own(norm_); }
+  void own(const nn::Module& part) {
+    parameters_.insert(parameters_.end(), part.parameters().begin(), part.parameters().end());
+  }
+
+ private:
+  virtual Tensor inner(const Tensor& x) = 0;
+
+  nn::LayerNorm norm_;
+};
+
+class AttentionHalf final : public ResidualHalf {
+ public:
+  AttentionHalf(DType dtype, Generator* g)
+      : ResidualHalf(dtype),
+        queries_(kWidth, kWidth, true, dtype, g),
+        memory_(kWidth, 2 * kWidth, true, dtype, g),
+        output_(kWidth, kWidth, true, dtype, g) {
+    for (const nn::Module* part : {&queries_, &memory_, &output_}) own(*part);
+  }
+
+ private:
+  Tensor inner(const Tensor& x) override {
+    const AttentionOptions options{.heads = 8, .causal = true, .fused = true};
+    return output_.forward(attention(queries_.forward(x), memory_.forward(x), options));
+  }
+
+  nn::Linear queries_;
+  nn::Linear memory_;
+  nn::Linear output_;
+};
+
+class PerceptronHalf final : public ResidualHalf {
+ public:
+  PerceptronHalf(DType dtype, Generator* g)
+      : ResidualHalf(dtype),
+        first_(kWidth, 4 * kWidth, true, dtype, g),
+        second_(4 * kWidth, kWidth, true, dtype, g) {
+    for (const nn::Module* part : {&first_, &second_}) own(*part);
+  }
+
+ private:
+  Tensor inner(const Tensor& x) override { return second_.forward(gelu(first_.forward(x))); }
+
+  nn::Linear first_;
+  nn::Linear second_;
+};
+
+Model transformer(std::int64_t batch, DType dtype) {
+  Maker m(6, dtype);
+  for (int block = 0; block < 4; ++block) {
+    m.add<AttentionHalf>("attention", m.dtype(), &m.generator());
+    m.add<PerceptronHalf>("perceptron", m.dtype(), &m.generator());
+  }
+  return m.model({batch, kTokens, kWidth}, {batch, kTokens, kWidth});
+}
+
 Model tiny(std::int64_t batch, DType dtype) {
   Maker m(5, dtype);
   for (int i = 0; i < 4; ++i) {
@@ -150,19 +217,24 @@ Model tiny(std::int64_t batch, DType dtype) {
 
 std::span<const NamedModel> models() {
   static constexpr std::array kModels{
-      NamedModel{"mymodel", 32, mymodel}, NamedModel{"cifar", 64, cifar},
-      NamedModel{"deep64", 64, deep64}, NamedModel{"residual32", 16, residual32},
-      NamedModel{"tiny", 4, tiny}};
+      NamedModel{"mymodel", 32, mymodel},        NamedModel{"cifar", 64, cifar},
+      NamedModel{"deep64", 64, deep64},          NamedModel{"residual32", 16, residual32},
+      NamedModel{"transformer", 8, transformer}, NamedModel{"tiny", 4, tiny}};
   return kModels;
 }
 
 std::int64_t forward_flops(const nn::Module& layer, const Tensor& y) {
+  const Shape& out = y.shape();
+  const std::int64_t rows = y.elements() / out[out.rank() == 3 ? 2 : 1];
   std::int64_t products = 0;
   for (const Tensor& p : layer.parameters()) {
-    const Shape& s = p.shape();
-    // Every element of an output is a product with one row of the weight. Convolutions keep their
-    // resolution here, so those inside a block make as many outputs as the block.
-    if (s.rank() >= 2) products += 2 * y.elements() * (s.elements() / s[0]);
+    // Every row of an output, a pixel of an image too, is multiplied by the whole weight:
+    // convolutions inside a block keep their resolution here.
+    if (p.shape().rank() >= 2) products += 2 * rows * p.elements();
+  }
+  if (dynamic_cast<const AttentionHalf*>(&layer) != nullptr) {
+    // Scores, and what they weigh, of all pairs of tokens: causal attention computes them all.
+    products += 2 * 2 * y.elements() * kTokens;
   }
   return products > 0 ? products : y.elements();
 }

@@ -70,10 +70,15 @@ TEST_CASE("steps of residual32 take the bytes and counts that were approved", "[
   check("residual32");
 }
 
+TEST_CASE("steps of transformer take the bytes and counts that were approved", "[approved]") {
+  if (kIsSlow) SKIP("minutes under a sanitizer, which has no part in what is counted");
+  check("transformer");
+}
+
 TEST_CASE("steps of tiny take the bytes and counts that were approved", "[approved]") {
   check("tiny");
 }
 
-TEST_CASE("every model has approved steps") { CHECK(bench::models().size() == 5); }
+TEST_CASE("every model has approved steps") { CHECK(bench::models().size() == 6); }
 
 }  // namespace rematch::golden

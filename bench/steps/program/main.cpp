@@ -144,7 +144,9 @@ void add_all(const Arguments& arguments, Timelines* timelines) {
     }
     if (arguments.device == Device::cpu || model.name == "tiny") continue;
     // What fills a device.
-    const std::int64_t large = model.name == "cifar" || model.name == "residual32" ? 1024 : 4096;
+    const std::int64_t large = model.name == "transformer"                           ? 64
+                               : model.name == "cifar" || model.name == "residual32" ? 1024
+                                                                                     : 4096;
     for (const Plan& plan : plans()) {
       add({model, plan, large, Numbers::float32, arguments.device}, arguments, timelines);
     }
