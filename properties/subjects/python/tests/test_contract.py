@@ -4,6 +4,8 @@ does not keep it is told."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +16,7 @@ pytest.importorskip("torch")
 import torch  # noqa: E402
 from torch.utils import checkpoint as api  # noqa: E402
 
+from rematch.protocol import Unsupported  # noqa: E402
 from rematch.pytorch import contract  # noqa: E402
 from rematch.pytorch.contract.promise import (  # noqa: E402
     BOTH,
@@ -24,6 +27,7 @@ from rematch.pytorch.contract.promise import (  # noqa: E402
     said,
     warns,
 )
+from rematch.pytorch.script_promise import script_of  # noqa: E402
 
 PROFILE = Path(__file__).parents[2] / "profiles" / "pytorch.json"
 KNOWN = [text for e in json.loads(PROFILE.read_text())["known"] for text in e.get("got", [])]
@@ -186,3 +190,23 @@ def test_a_decorator_that_drops_an_option_is_told(monkeypatch):
 
     monkeypatch.setattr(api, "checkpoint", drops)
     assert "executions of what nothing needs" in contract.broken(BY_NAME["decorator_keeps_options"])
+
+
+def test_a_script_tells_whether_a_promise_is_kept(tmp_path):
+    """Of those that are not, and of some that need most."""
+    wrong = {name: contract.broken(promise) for name, promise in BY_NAME.items()}
+    tried = {name for name, said in wrong.items() if said and "left behind" not in said}
+    for name in tried | {"effects", "device_random_states", "hooks_around_policies"}:
+        script = tmp_path / f"{name}.py"
+        script.write_text(script_of(wrong[name] or f"({name})"))
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+        told = done.stdout == "kept\n" if not wrong[name] else done.stderr.startswith("NOT KEPT: ")
+        assert told, (name, wrong[name], done.stdout, done.stderr)
+        assert "rematch" not in script.read_text().replace("rematch_contract", "")
+
+
+def test_every_promise_has_a_script_that_is_whole():
+    for name in BY_NAME:
+        compile(script_of(f"({name})"), name, "exec")
+    with pytest.raises(Unsupported, match="no promise that is known"):
+        script_of("(unheard_of)")

@@ -22,6 +22,7 @@ from rematch.pytorch.script import Script
 from rematch.pytorch.script_custom import CustomText, customs_of
 from rematch.pytorch.script_layers import Style, comment, draws
 from rematch.pytorch.script_model import OPS
+from rematch.pytorch.script_promise import script_of
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
@@ -111,6 +112,8 @@ def export(
     `layers`: the subject's own, by their declarations. `compiled`: the decorator that compiles the
     forward. Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
+    if found.parts.get("got", "").startswith("BrokenPromise"):
+        return script_of(finding)
     deadline = time.monotonic() + _SECONDS
     customs = customs_of(request, layers or {})
     if not found.law:
@@ -140,8 +143,6 @@ def _refuse(request: Request, found: Finding) -> None:
         raise Unsupported("two equal runs differ; a script compares a plain run with another one")
     if found.law not in ASPECTS and found.law not in script_counts.ASPECTS:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
-    if found.parts.get("got", "").startswith("BrokenPromise"):
-        raise Unsupported("a broken promise shows by itself; the finding names its function")
     if not (any(request.case.choices()) or plan.offload):
         raise Unsupported("the plan checkpoints nothing, so a script would run the same twice")
 
