@@ -105,6 +105,7 @@ class Jax(Framework):
         if remat3:
             # It compiles what it wraps.
             self.rounds = "differently"
+            self.new_plans = False
         if jit:
             self.rounds = "differently"
             self.new_plans = False
