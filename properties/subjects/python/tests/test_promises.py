@@ -18,6 +18,7 @@ SUBJECTS = [
     ("tensorflow", "tensorflow_", "tensorflow", []),
     ("tensorflow", "keras_start", "keras_tensorflow", []),
     ("jax", "jax_", "jax", []),
+    ("mindspore", "mindspore_", "mindspore", []),
     ("flax", "nnx", "nnx", []),
     ("equinox", "equinox_", "equinox", []),
     ("torch", "keras_start", "keras", ["--backend", "torch"]),

@@ -17,6 +17,7 @@ import mindspore as ms  # noqa: E402
 from mindspore import nn  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
+from rematch.adapters.promises.mindspore import HELPERS, PROMISES  # noqa: E402
 from rematch.adapters.source import Module  # noqa: E402
 from rematch.case import Choice, Layer  # noqa: E402
 
@@ -29,8 +30,8 @@ class Segment(nn.Cell):
         self.function = function
         self.modules = nn.CellList(modules)
 
-    def construct(self, *values: Any) -> Any:
-        return self.function(*values)
+    def construct(self, *values: Any, **keywords: Any) -> Any:
+        return self.function(*values, **keywords)
 
 
 def modules_of(function: Any) -> list[Any]:
@@ -44,9 +45,10 @@ def recompute(function: Any, *values: Any, **options: Any) -> Any:
     """Parameters of modules are no arguments, but those of the cell."""
     tensors = [v for v in values if not isinstance(v, list)]
 
-    def run(*given: Any) -> Any:
+    def run(*given: Any, **keywords: Any) -> Any:
         left = iter(given)
-        return function(*[v if isinstance(v, list) else next(left) for v in values])
+        merged = [v if isinstance(v, list) else next(left) for v in values]
+        return function(*merged, **keywords)
 
     return ms.recompute(Segment(run, modules_of(function)), *tensors, **options)
 
@@ -144,7 +146,12 @@ class MindSpore(Framework):
     }
     features = COMMON | {"reentrant", "mixed_variants", "early_stop"}
     observed = SEEN | {"rng_state", "executions"}
-    checkpoint_function = "lambda function: lambda *values: recompute(function, *values)"
+    promises = PROMISES
+    promise_helpers = (Segment, modules_of, recompute, *HELPERS)
+    checkpoint_function = (
+        "lambda function, **options: "
+        "lambda *values, **keywords: recompute(function, *values, **options, **keywords)"
+    )
     sees_draws = True
     whole_segments = True
     detach = "ops.stop_gradient({x})"
@@ -168,6 +175,10 @@ class MindSpore(Framework):
 
     def numpy(self, a: Any) -> np.ndarray:
         return np.array(a.asnumpy())
+
+    def message(self, error: Exception) -> str:
+        """Without the part for developers of the framework."""
+        return super().message(error).partition("\n")[0]
 
     def bound(self, module: Any, values: Any) -> list[Any]:
         for parameter, value in zip(parameters_of(module), values, strict=True):
