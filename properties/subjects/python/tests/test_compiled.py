@@ -116,7 +116,9 @@ def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_d
     subject = start_python(PROGRAM)
     subject.hello()
     for seed in (1, 2):
-        subject.record(**run_of({**MODEL, "seed": seed}), checkpointed=True)
+        more = {"steps": seed, "microbatches": seed, "optimizer": ("sgd", "adam")[seed - 1]}
+        given = {**MODEL, "seed": seed, "protocol": {**MODEL.get("protocol", {}), **more}}
+        subject.record(**run_of(given), checkpointed=True)
     _, _, printed = subject.close()
     graphs = [line.split() for line in printed.splitlines() if line.startswith(("forw", "backw"))]
     assert [name for name, *_ in graphs] == ["forward", "backward"]

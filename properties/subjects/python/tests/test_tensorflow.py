@@ -81,10 +81,29 @@ def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_functio
     layers = [LINEAR, {"kind": "tanh"}]
     found = []
     for seed in (7, 8):
-        plain, checkpointed = both(in_function, {**case(layers, 0, 2, **TRAINED), "seed": seed})
+        steps = {**TRAINED["protocol"], "steps": seed - 6}
+        given = {**case(layers, 0, 2, protocol=steps), "seed": seed}
+        plain, checkpointed = both(in_function, given)
         assert "error" not in plain, plain
         assert observed(checkpointed).keys() == observed(plain).keys()
         assert next(o for k, o in observed(checkpointed).items() if k[0] == "output").get("as")
         found.append(observed(plain))
     output = next(k for k in found[0] if k[0] == "output")
     assert found[0][output] != found[1][output]
+
+
+def test_a_step_is_compiled_once_for_all_cases_of_one_shape() -> None:
+    from rematch.adapters.tensorflow_ import subject
+    from rematch.protocol import _Session
+
+    in_function = subject(["--function", "step"])
+    made = []
+    compiled = in_function._compiled
+    in_function._compiled = lambda run: made.append(run) or compiled(run)
+    session = _Session(in_function)
+    for seed, more in ((7, {}), (8, {"steps": 2, "microbatches": 2, "optimizer": "adam"})):
+        protocol = {**TRAINED["protocol"], **more}
+        given = {**case([LINEAR], 0, 1, protocol=protocol), "seed": seed}
+        answer = session.answer({"run": {**run_of(given), "checkpointed": False}})
+        assert "record" in answer["answer"], answer
+    assert len(made) == 1

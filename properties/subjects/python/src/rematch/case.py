@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -167,6 +167,15 @@ class Model:
     buffers: tuple[Parameter, ...] = ()
     custom_operands: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Custom layers, and the shapes that they take."""
+
+
+def shape_of(case: Case) -> Case:
+    """The same for all cases of one shape: in the place of their seeds, data and training steps,
+    which are not compiled, it has those of none."""
+    steps: dict[str, Any] = {"steps": 0, "microbatches": 0, "forwards_first": False}
+    steps |= {"prior_gradients": False, "zero_grad": False}
+    steps |= {"optimizer": "", "learning_rate": 0, "momentum": 0}
+    return replace(case, seed=0, data="", protocol=replace(case.protocol, **steps))
 
 
 @cache

@@ -35,14 +35,14 @@ class Segment(nn.Cell):
 
 
 def modules_of(function: Any) -> list[Any]:
-    """Those that the function calls, and the functions that it hands on."""
-    names = [n for n in function.__code__.co_names if re.fullmatch(r"m\d+|segment_\w+", n)]
+    """The modules that the function calls, itself or in segments within it."""
+    names = [n for n in function.__code__.co_names if re.fullmatch(r"m\d+|(\w+_)?segment_\w+", n)]
     found = [function.__globals__[n] for n in names]
     return [m for f in found for m in ([f] if isinstance(f, nn.Cell) else modules_of(f))]
 
 
 def recompute(function: Any, *values: Any, **options: Any) -> Any:
-    """Parameters of modules are no arguments, but those of the cell."""
+    """Lists are the parameters of modules. They belong to the cell and are not passed on."""
     tensors = [v for v in values if not isinstance(v, list)]
 
     def run(*given: Any, **keywords: Any) -> Any:
@@ -69,7 +69,7 @@ def differentiate(objective: Any, arguments: Any, trained: Any) -> Any:
     # Both kinds come as a pair of tuples; one alone as it is, and a tuple of one as its element.
     by_input, by_weight = found if inputs and weights else (found, found)
     by_input = by_input if isinstance(by_input, tuple) else (by_input,)
-    of_inputs = dict(zip(inputs, by_input, strict=False)) if inputs else {}
+    of_inputs = dict(zip(inputs, by_input, strict=True)) if inputs else {}
     left = iter(by_weight if weights else ())
     gradients = [
         of_inputs[i] if i in inputs else [next(left) for _ in arguments[i]] for i in trained
@@ -131,10 +131,17 @@ MODULES = (
 
 
 class MindSpore(Framework):
-    """`reentrant`: by a cell whose gradient is its own, or by hooks of saved tensors."""
+    """Both variants: with use_reentrant=True a segment is a cell that defines its gradient; else
+    hooks on saved tensors recompute it."""
 
     versions = {"mindspore": ms.__version__, "numpy": np.__version__}
-    imports = "import os\nimport re\nimport mindspore as ms\nfrom mindspore import nn, ops"
+    # With more threads, sums differ from run to run.
+    imports = (
+        'import os\nimport re\n\nos.environ["OMP_NUM_THREADS"] = "1"\n'
+        "import mindspore as ms\nfrom mindspore import nn, ops\n\n"
+        'ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU", runtime_num_threads=1)\n'
+        "ms.set_deterministic(True)"
+    )
     helpers = (Segment, modules_of, recompute, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS
     modules = MODULES
@@ -160,8 +167,6 @@ class MindSpore(Framework):
 
     def __init__(self) -> None:
         self.name = f"mindspore {ms.__version__}"
-        ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU", runtime_num_threads=1)
-        ms.set_deterministic(True)
         super().__init__()
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.adapters.tensorflow_ import KINDS, MODULES, TensorFlow, differentiate, state_of
+from rematch.case import shape_of
 
 
 def of_step(objective: Any, arguments: Any, trained: Any) -> Any:
@@ -67,7 +67,7 @@ class InFunction(TensorFlow):
     def _step_of(self, run: Run) -> tuple[list[Any], Any]:
         """Also the parameters that the step was compiled with."""
         request = run.request
-        key = f"{replace(request.case, seed=0)} {request.checkpointed} {request.detached_layers}"
+        key = f"{shape_of(request.case)} {request.checkpointed} {request.detached_layers}"
         if key not in self._steps:
             if len(self._steps) > 8 and not request.checkpointed:
                 self._steps.clear()

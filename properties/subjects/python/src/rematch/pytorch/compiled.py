@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -20,7 +20,7 @@ from torch.fx.traceback import annotate, get_current_meta
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
-from rematch.case import Case, Segment
+from rematch.case import Case, Segment, shape_of
 from rematch.protocol import Request, Unsupported
 from rematch.pytorch import TorchSubject
 from rematch.pytorch.layers import Dense
@@ -39,10 +39,6 @@ NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}
 OF_PLANS = ("reentrant", "mixed", "preserve", "fresh", "selective", "kept_draw", "no_check")
 OF_PLANS += ("early_stop_off", "sequential", "nested")
 """How features begin that mean nothing where a budget takes the place of the plan."""
-ANY_STEPS: dict[str, Any] = {"steps": 1, "microbatches": 1, "forwards_first": False}
-ANY_STEPS |= {"prior_gradients": False, "zero_grad": True}
-ANY_STEPS |= {"optimizer": "", "learning_rate": 0, "momentum": 0}
-"""Instead of what is not compiled into a function."""
 UNSEEN = {"grad_flags", "injected_failures"}
 """What of a cheap look cannot be seen from outside of a compiled function."""
 
@@ -262,8 +258,7 @@ class CompiledSubject(TorchSubject):
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        alike = replace(case, seed=0, data="", protocol=replace(case.protocol, **ANY_STEPS))
-        structure = alike, request.model, request.checkpointed, request.detached_layers
+        structure = shape_of(case), request.model, request.checkpointed, request.detached_layers
         how = self._compilation
         model = CompiledModel(request, wirings, watch, custom=self._custom, compilation=how)
         first = self._compiled.pop(structure, None)
