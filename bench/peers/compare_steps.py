@@ -34,7 +34,8 @@ def arguments():
     a = parser.parse_args()
     if a.clock == "cpu" and (a.threads != [1] or a.device != "cpu"):
         parser.error("--clock cpu needs --threads 1 and the CPU")
-    large = ["mymodel-b4096", "cifar-b1024", "deep64-b4096"] if a.device == "cuda" else []
+    large = ["mymodel-b4096", "cifar-b1024", "deep64-b4096", "transformer-b64"]
+    large = large if a.device == "cuda" else []
     a.models = a.models or MODELS + large
     return a
 

@@ -27,9 +27,9 @@ struct NamedModel {
 
 /// mymodel: 1024-1024-1024-10 with ReLUs, of a tutorial on checkpointing. cifar: the small network
 /// of many CIFAR-10 tutorials. deep64: 64 times Linear(256), ReLU, Dropout. residual32: 32 layers
-/// with weights, convolutions of 16 channels in residual blocks. transformer: four blocks of width 256 with causal,
-/// fused attention of 8 heads over 256 tokens, each block two layers. tiny: what a step costs when there
-/// is nothing to compute.
+/// with weights, convolutions of 16 channels in residual blocks. transformer: four blocks of width
+/// 256 with causal, fused attention of 8 heads over 256 tokens, each block two layers. tiny: what a
+/// step costs when there is nothing to compute.
 std::span<const NamedModel> models();
 
 /// Multiply-adds of the products of one forward of `layer` that made `y`, times two; elements for

@@ -132,7 +132,8 @@ Counted Step::count() {
   counts.emplace_back("allocations", ledger.allocations() - allocations);
   counts.emplace_back("layer_runs", work_.runs);
   counts.emplace_back("recomputed_layers", work_.runs - forward_.runs);
-  // A backward makes two products where the forward made one.
+  // A backward makes two products where the forward made one. Fused attention makes five for two:
+  // the scores again, which are not counted.
   const std::int64_t recomputed = work_.flops - forward_.flops;
   counts.emplace_back("flops", 3 * forward_.flops + recomputed);
   counts.emplace_back("recomputed_flops", recomputed);

@@ -221,8 +221,8 @@ class FeatureScan {
     mark(Feature::injected_failure, p.failure.kind != FailureKind::none);
     mark(Feature::failure_in_segment, failure_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
-    // A module of the subject's may have anything within, and attention is products in frameworks,
-    // though the reference computes it in float32.
+    // A module of the subject's may have anything within. Attention consists of products, which
+    // frameworks compute in bfloat16, though the reference does not.
     const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(), [](const LayerSpec& l) {
       return l.kind == LayerKind::custom || l.kind == LayerKind::attention ||
              layer_of(l).low_precision;

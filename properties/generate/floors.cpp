@@ -121,8 +121,11 @@ std::array<double, kFeatureCount> floors_within(Mix mix, const Scope& scope) {
   constexpr double kShare = 0.25;
   constexpr double kLeast = 0.02;
   Restricted r{mix, scope};
+  // Of shapes that differ: cases of one shape have most features together.
+  Scope apart = scope;
+  apart.cases_per_shape = 1;
   for (std::uint64_t i = 0; i < kSample; ++i) {
-    const Case c = generate_case(mix, 1, i, scope);
+    const Case c = generate_case(mix, 1, i, apart);
     features_of(c, validate(c)).for_each([&](Feature f) {
       r.floors[static_cast<std::size_t>(f)] += 1.0 / kSample;
     });

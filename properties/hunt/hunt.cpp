@@ -262,7 +262,7 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
     const auto cases = static_cast<double>(tally.cases - tally.not_judged);
     const double share = found / cases;
     // Five standard deviations below the promise: chance alone does not come so far. Cases of one
-    // shape have a feature together.
+    // shape have most features together; for those of the training steps this is too lenient.
     const double expected = promised * cases;
     const auto together = static_cast<double>(scope.cases_per_shape);
     if (found >= expected - 5 * std::sqrt(expected * together)) return;

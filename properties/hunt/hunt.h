@@ -37,8 +37,8 @@ struct ViolatingCase {
   Violation violation;
   /// The entry of the profile that explains the violation.
   std::optional<std::size_t> known = std::nullopt;
-  /// Cases of its shape (Scope::cases_per_shape) that violate the same law first. Only the first of
-  /// them is kept, since they would shrink alike.
+  /// Cases that differ from it in what vary() takes over alone, and violate the same law first.
+  /// Only the first of them is kept, since they would shrink alike.
   std::uint64_t count = 1;
 };
 

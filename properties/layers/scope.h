@@ -27,8 +27,8 @@ struct Scope {
   /// So many cases in succession, at least 1, have the same model and plan, and differ in their
   /// seed and in the training steps (vary()): for subjects that compile every new model.
   std::uint64_t cases_per_shape = 1;
-  /// Each of them has a new plan, and what depends on it, all the same: for subjects that compile
-  /// operation by operation, whatever the plan.
+  /// Yet each of them has a new plan, and with it new in-place layers and a new failure: for
+  /// subjects that compile operation by operation, whatever the plan.
   bool new_plans = false;
 
   /// No case can have anything that is not in here, but for custom layers if there are none.

@@ -81,8 +81,8 @@ class Subject {
   /// How many cases in succession are to have the same model and plan (vary()), at least 1. More
   /// than 1 if a new model costs much more than new numbers, because it is compiled.
   virtual std::uint64_t cases_per_shape() const { return 1; }
-  /// Whether each of these cases may have a plan of its own, because operations are compiled for
-  /// themselves, whatever the plan.
+  /// Whether each of these cases may have another plan, because operations are compiled one by one,
+  /// whatever the plan.
   virtual bool new_plans() const { return false; }
   /// What run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {

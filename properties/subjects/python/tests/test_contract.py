@@ -3,8 +3,10 @@ does not keep it is told."""
 
 from __future__ import annotations
 
+import builtins
 import json
 import subprocess
+import symtable
 import sys
 from collections import Counter
 from pathlib import Path
@@ -195,7 +197,7 @@ def test_a_decorator_that_drops_an_option_is_told(monkeypatch):
 def test_a_script_tells_whether_a_promise_is_kept(tmp_path):
     """Of those that are not, and of some that need most."""
     wrong = {name: contract.broken(promise) for name, promise in BY_NAME.items()}
-    tried = {name for name, said in wrong.items() if said and "left behind" not in said}
+    tried = {name for name, why in wrong.items() if why and "left behind" not in why}
     for name in tried | {"effects", "device_random_states", "hooks_around_policies"}:
         script = tmp_path / f"{name}.py"
         script.write_text(script_of(wrong[name] or f"({name})"))
@@ -207,6 +209,15 @@ def test_a_script_tells_whether_a_promise_is_kept(tmp_path):
 
 def test_every_promise_has_a_script_that_is_whole():
     for name in BY_NAME:
-        compile(script_of(f"({name})"), name, "exec")
+        definitions = script_of(f"({name})").rpartition("\n\n\nwarnings.")[0]
+        scope = {}
+        exec(compile(definitions, name, "exec"), scope)
+        inner = [symtable.symtable(definitions, name, "exec")]
+        for table in inner:
+            inner += table.get_children()
+            used = (
+                s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()
+            )
+            assert set(used) <= scope.keys() | vars(builtins).keys() | {"__file__"}, name
     with pytest.raises(Unsupported, match="no promise that is known"):
         script_of("(unheard_of)")

@@ -120,7 +120,8 @@ def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bo
     p = layer.p if train else 0.0
     if layer.stream and p > 0:
         raise Unsupported("attention that draws from another generator than the default one")
-    # In this order the second hands on its gradient first, as it would without other names.
+    # Gradients of heads are strided. What is named last, the queries, hands on its gradient first,
+    # as it would without other names.
     memory = Dense.apply(x[1])
     return (attention(Dense.apply(x[0]), memory, layer.heads, layer.causal, layer.fused, p),)
 

@@ -142,13 +142,6 @@ def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
     return [0]
 
 
-def random_state_preserved(checkpoint: Callable[..., Any]) -> Any:
-    """The random state after a step is that of a plain one."""
-    ms.manual_seed(5)
-    gradients(lambda x: checkpoint(ops.sin)(x).sum(), leaf())
-    return ms.get_rng_state().asnumpy()
-
-
 def contexts(checkpoint: Callable[..., Any]) -> Any:
     """context_fn gives a context for the forward and one for the recomputation."""
     seen = []
@@ -179,6 +172,6 @@ PROMISES = (
     *(closed_over_tensor, closed_over_tensor_not_reentrant, detached_inside),
     *(integer_argument, integer_argument_not_reentrant, second_derivative),
     *(second_derivative_not_reentrant, gradient_inside, error_in_forward),
-    *(random_state_preserved, contexts),
+    contexts,
 )
 HELPERS = (leaf, gradients)
