@@ -1,0 +1,62 @@
+# Something changes before the recomputation, and no error is raised.
+# Found at trial of the checkpointed run, failure recomputation_throws: expected an error, got
+# none
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from typing import Any
+
+import deepspeed
+
+
+def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
+    """`options` can say only that there is no determinism check."""
+    if use_reentrant:
+        return deepspeed.checkpointing.checkpoint(function, *inputs)
+    return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+
+
+def run(checkpointed, change):
+    def call(function, *args, **options):
+        return checkpoint(function, *args, **options) if checkpointed else function(*args)
+
+    x = torch.tensor([[-0.6721105]], requires_grad=True)
+    target = torch.tensor([[-0.32712603]])
+    entered = 0
+
+    def block0(x):
+        return torch.relu(x)
+
+    def block1(x):
+        nonlocal entered
+        entered += 1
+        if change and entered > 1:
+            raise RuntimeError("fails")
+        return call(block0, x, use_reentrant=False, determinism_check="none", early_stop=False)
+
+    y = call(block1, x, use_reentrant=False, determinism_check="none", early_stop=False)
+    loss = F.mse_loss(y, target)
+    loss.backward()
+    return {"x.grad": x.grad}
+
+
+def outcome(checkpointed):
+    try:
+        return run(checkpointed, change=True)
+    except RuntimeError as error:
+        return f"RuntimeError: {error}"
+
+
+right, changed = run(checkpointed=True, change=False), outcome(checkpointed=True)
+print("nothing changed:       ", right)
+print("changed, plain:        ", outcome(checkpointed=False))
+print("changed, checkpointed: ", changed)
+if isinstance(changed, str):
+    print("same: an error is raised")
+    sys.exit(0)
+wrong = [name for name in right if not torch.equal(right[name], changed[name])]
+print("DIFFERENT: no error is raised" + "".join(f", {name} is wrong" for name in wrong))
+sys.exit(1)

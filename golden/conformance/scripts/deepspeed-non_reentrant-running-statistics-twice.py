@@ -1,0 +1,49 @@
+# With checkpointing, running statistics are not updated once per forward.
+# Found at step 0, buffer 0 (layer 0 running_mean), element 0 (first of 1 that differ, of 1):
+# expected -0.0087239733 (0xbc0eeeff), got -0.0165755488 (0xbc87c972)
+# torch 2.15.0+cu132; run: python this_file.py
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from typing import Any
+
+import deepspeed
+
+
+def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
+    """`options` can say only that there is no determinism check."""
+    if use_reentrant:
+        return deepspeed.checkpointing.checkpoint(function, *inputs)
+    return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)
+
+
+def run(checkpointed):
+    x = torch.tensor([[0.32], [-0.5]])
+    weight = torch.tensor([1.48], requires_grad=True)
+    bias = torch.tensor([-0.02], requires_grad=True)
+    running_mean = torch.zeros(1)
+    running_var = torch.ones(1)
+
+    def block(x):
+        return F.batch_norm(x, running_mean, running_var, weight, bias, training=True)
+
+    if checkpointed:
+        y = checkpoint(
+            block, x, use_reentrant=False, determinism_check="none", early_stop=False
+        )
+    else:
+        y = block(x)
+    y.sum().backward()
+    return {"running_mean": running_mean, "running_var": running_var}
+
+
+plain, checkpointed = run(checkpointed=False), run(checkpointed=True)
+different = [name for name in plain if not torch.equal(plain[name], checkpointed[name])]
+for name, expected in plain.items():
+    got = checkpointed[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    print("  difference   ", got - expected)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

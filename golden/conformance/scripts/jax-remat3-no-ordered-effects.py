@@ -1,0 +1,54 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: The host may be called in order. Not so (ordered_callback) with jax.checkpoint: 2, plain 1
+# jax 0.10.2 remat3; run: python this_file.py
+import os
+
+# Otherwise XLA rounds an operation by what else is compiled with it.
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_disable_hlo_passes=fusion,algsimp,constant_folding "
+    # Compiles twice as fast.
+    "--xla_cpu_use_fusion_emitters=false"
+)
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+
+jax.config.update("jax_enable_x64", True)
+compiled = lambda step: step
+jax.config.update("jax_remat3", True)
+import numpy as np
+
+
+def ordered_callback(checkpoint):
+    """The host may be called in order."""
+    from jax.experimental import io_callback
+
+    seen = []
+
+    def block(x):
+        io_callback(lambda: seen.append(1), None, ordered=True)
+        return jnp.sin(x)
+
+    jax.grad(checkpoint(block))(1.0)
+    jax.effects_barrier()
+    return len(seen)
+
+
+def outcome(wrap):
+    try:
+        found = ordered_callback(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(jax.checkpoint)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

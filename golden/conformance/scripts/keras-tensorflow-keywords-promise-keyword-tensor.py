@@ -1,0 +1,51 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: A tensor that is given by keyword gets its gradient. Not so (keyword_tensor) with keras.remat: [1.0, None], plain [1.0, 1.0]
+# keras 3.15.1 on tensorflow; run: python this_file.py
+import keras
+
+seeds = keras.random.SeedGenerator(0)
+import numpy as np
+
+
+def gradients(objective, *values):
+    """Their numbers, one after another; None where there is none."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = objective(*values)
+        found = tape.gradient(loss, values)
+    else:
+        for value in values:
+            value.requires_grad_(True)
+            value.grad = None
+        objective(*values).backward()
+        found = [value.grad for value in values]
+    flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
+    return sum(flat, [])
+
+
+def keyword_tensor(checkpoint):
+    """A tensor that is given by keyword gets its gradient."""
+    x, w = keras.ops.ones(1), keras.ops.ones(1)
+    return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x, w: x * w)(x, w=w)), x, w)
+
+
+def outcome(wrap):
+    try:
+        found = keyword_tensor(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(keras.remat)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

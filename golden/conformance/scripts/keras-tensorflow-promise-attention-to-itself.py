@@ -1,0 +1,55 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: Keys and values of an attention in a scope, given by keyword, get their gradients. Not so (attention_to_itself) with keras.remat: [0.197, 0.105], plain [0.178, 2.123]
+# keras 3.15.1 on tensorflow; run: python this_file.py
+import keras
+
+seeds = keras.random.SeedGenerator(0)
+import numpy as np
+
+
+def gradients(objective, *values):
+    """Their numbers, one after another; None where there is none."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = objective(*values)
+        found = tape.gradient(loss, values)
+    else:
+        for value in values:
+            value.requires_grad_(True)
+            value.grad = None
+        objective(*values).backward()
+        found = [value.grad for value in values]
+    flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
+    return sum(flat, [])
+
+
+def attention_to_itself(checkpoint):
+    """Keys and values of an attention in a scope, given by keyword, get their gradients."""
+    keras.utils.set_random_seed(0)
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.MultiHeadAttention(1, 1, kernel_initializer="ones")
+    x = keras.ops.convert_to_tensor(np.array([[[1.0], [2.0]]], "float32"))
+    layer(x, value=x)
+    return np.round(gradients(lambda x: keras.ops.sum(layer(x * 1, value=x * 1)), x), 3)
+
+
+def outcome(wrap):
+    try:
+        found = attention_to_itself(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(keras.remat)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

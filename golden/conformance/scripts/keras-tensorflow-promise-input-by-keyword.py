@@ -1,0 +1,53 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: A layer of a scope may get its input by keyword. Not so (input_by_keyword) with keras.remat: [None], plain [1.0, 1.0]
+# keras 3.15.1 on tensorflow; run: python this_file.py
+import keras
+
+seeds = keras.random.SeedGenerator(0)
+import numpy as np
+
+
+def gradients(objective, *values):
+    """Their numbers, one after another; None where there is none."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = objective(*values)
+        found = tape.gradient(loss, values)
+    else:
+        for value in values:
+            value.requires_grad_(True)
+            value.grad = None
+        objective(*values).backward()
+        found = [value.grad for value in values]
+    flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
+    return sum(flat, [])
+
+
+def input_by_keyword(checkpoint):
+    """A layer of a scope may get its input by keyword."""
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = keras.layers.Dense(1, kernel_initializer="ones")
+    x = keras.ops.ones((1, 2))
+    return gradients(lambda x: keras.ops.sum(layer(inputs=x)), x)
+
+
+def outcome(wrap):
+    try:
+        found = input_by_keyword(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(keras.remat)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

@@ -1,0 +1,62 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: A layer that is cloned or loaded recomputes as the layer of the scope does. Not so (made_from_its_configuration) with keras.remat: 1, plain 2
+# keras 3.15.1 on torch; run: python this_file.py
+import keras
+
+seeds = keras.random.SeedGenerator(0)
+import numpy as np
+
+
+def gradients(objective, *values):
+    """Their numbers, one after another; None where there is none."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = objective(*values)
+        found = tape.gradient(loss, values)
+    else:
+        for value in values:
+            value.requires_grad_(True)
+            value.grad = None
+        objective(*values).backward()
+        found = [value.grad for value in values]
+    flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
+    return sum(flat, [])
+
+
+def made_from_its_configuration(checkpoint):
+    """A layer that is cloned or loaded recomputes as the layer of the scope does."""
+    runs = []
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            runs.append(1)
+            return x * x
+
+    with keras.RematScope(mode="full"):
+        layer = Counted()
+    clone = Counted.from_config(layer.get_config())
+    if checkpoint(len) is not len:
+        gradients(lambda x: keras.ops.sum(clone(x)), keras.ops.ones((1, 1)))
+    return (2, len(runs))
+
+
+def outcome(wrap):
+    try:
+        found = made_from_its_configuration(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(keras.remat)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

@@ -1,0 +1,74 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: A derivative of a derivative is that of the plain run, or an error. Not so (second_derivative) with lambda function, **options: lambda *values, **keywords: recompute(function, *values, **options, **keywords): [[0.0, 0.0, 0.0]], plain [[1.822016954421997, 1.0787320137023926, -0.07313600182533264]]
+# mindspore 2.10.0; run: python this_file.py
+import os
+import re
+import mindspore as ms
+from mindspore import nn, ops
+import numpy as np
+
+
+class Segment(nn.Cell):
+    """A function as a cell, with the modules that it calls."""
+
+    def __init__(self, function, modules):
+        super().__init__()
+        self.function = function
+        self.modules = nn.CellList(modules)
+
+    def construct(self, *values, **keywords):
+        return self.function(*values, **keywords)
+
+
+def modules_of(function):
+    """Those that the function calls, and the functions that it hands on."""
+    names = [n for n in function.__code__.co_names if re.fullmatch(r"m\d+|segment_\w+", n)]
+    found = [function.__globals__[n] for n in names]
+    return [m for f in found for m in ([f] if isinstance(f, nn.Cell) else modules_of(f))]
+
+
+def recompute(function, *values, **options):
+    """Parameters of modules are no arguments, but those of the cell."""
+    tensors = [v for v in values if not isinstance(v, list)]
+
+    def run(*given, **keywords):
+        left = iter(given)
+        merged = [v if isinstance(v, list) else next(left) for v in values]
+        return function(*merged, **keywords)
+
+    return ms.recompute(Segment(run, modules_of(function)), *tensors, **options)
+
+
+def leaf(*values):
+    return ms.Tensor(np.array(values or (0.3, -0.7, 1.1), np.float32))
+
+
+def gradients(function, *inputs):
+    """Of a function that returns a number."""
+    found = ms.grad(function, tuple(range(len(inputs))))(*inputs)
+    return [g.asnumpy() for g in (found if isinstance(found, tuple) else (found,))]
+
+
+def second_derivative(checkpoint):
+    """A derivative of a derivative is that of the plain run, or an error."""
+    function = checkpoint(lambda x: ops.sin(x) * x)
+    return gradients(lambda x: ms.grad(lambda x: function(x).sum())(x).sum(), leaf())
+
+
+def outcome(wrap):
+    try:
+        found = second_derivative(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(lambda function, **options: lambda *values, **keywords: recompute(function, *values, **options, **keywords))
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

@@ -1,0 +1,58 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: linen: the flag `train` may be given by position. Not so (linen_flag) with nnx.remat: TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
+# The error occurred while tracing the function core_fn at site-packages/flax/linen/transforms.py:341 for checkpoint / remat. This concrete value was not available in Python because it depends on the value of the argument args[2].
+# See https://docs.jax.dev/en/latest/errors.html#jax.errors.TracerBoolConversionError
+#
+# Consider using the `static_argnums` parameter for `jax.remat` or `jax.checkpoint`. See the `jax.checkpoint` docstring and its example involving `static_argnums`:
+# https://docs.jax.dev/en/latest/_autosummary/jax.checkpoint.html
+# , plain [2.0, 2.0]
+# flax.nnx 0.12.8; run: python this_file.py
+import os
+
+# Otherwise XLA rounds an operation by what else is compiled with it.
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_disable_hlo_passes=fusion,algsimp,constant_folding "
+    # Compiles twice as fast.
+    "--xla_cpu_use_fusion_emitters=false"
+)
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+
+jax.config.update("jax_enable_x64", True)
+from flax import nnx
+import numpy as np
+
+
+def linen_flag(checkpoint):
+    """linen: the flag `train` may be given by position."""
+    from flax import linen as nn
+
+    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x, train):
+            return x * 2 if train else x
+
+    return remat(Layer)().apply({}, jnp.ones(2), True)
+
+
+def outcome(wrap):
+    try:
+        found = linen_flag(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(nnx.remat)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

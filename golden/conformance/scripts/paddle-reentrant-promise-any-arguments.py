@@ -1,0 +1,44 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: Keywords stay keywords where a function takes any arguments, as a wrapper does. Not so (any_arguments) with reentrant: [3.0, 1.0], plain [6.0, 3.0]
+# paddle 3.3.1 (reentrant); run: python this_file.py
+import random
+import zlib
+import paddle
+import paddle.nn as nn
+import paddle.incubate.nn as inn
+import paddle.nn.functional as F
+from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
+from paddle.distributed.fleet.utils import recompute
+from paddle.incubate.distributed.fleet import recompute_sequential
+import numpy as np
+
+
+def reentrant(function):
+    return lambda *given, **named: recompute(function, *given, use_reentrant=True, **named)
+
+
+def any_arguments(checkpoint):
+    """Keywords stay keywords where a function takes any arguments, as a wrapper does."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    y = checkpoint(lambda x, *more, **options: x * options.get("w", 1.0) + len(more))(x, w=3.0)
+    y.backward()
+    return [y.item(), x.grad.item()]
+
+
+def outcome(wrap):
+    try:
+        found = any_arguments(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(reentrant)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

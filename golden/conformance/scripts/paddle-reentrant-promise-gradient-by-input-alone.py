@@ -1,0 +1,44 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: paddle.grad() by an input does not add to the gradients of parameters. Not so (gradient_by_input_alone) with reentrant: [9.0, 0.0], plain [9.0, 1.0]
+# paddle 3.3.1 (reentrant); run: python this_file.py
+import random
+import zlib
+import paddle
+import paddle.nn as nn
+import paddle.incubate.nn as inn
+import paddle.nn.functional as F
+from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
+from paddle.distributed.fleet.utils import recompute
+from paddle.incubate.distributed.fleet import recompute_sequential
+import numpy as np
+
+
+def reentrant(function):
+    return lambda *given, **named: recompute(function, *given, use_reentrant=True, **named)
+
+
+def gradient_by_input_alone(checkpoint):
+    """paddle.grad() by an input does not add to the gradients of parameters."""
+    x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
+    layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
+    (found,) = paddle.grad(checkpoint(layer)(x * w), x)
+    return [found.item(), layer.weight.grad is None]
+
+
+def outcome(wrap):
+    try:
+        found = gradient_by_input_alone(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(reentrant)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)

@@ -1,0 +1,115 @@
+# executions: Every layer runs as often as the forecast says: once for the forward and once for each recomputation that reaches it. It computes each time, unless a policy kept its results.
+# at: step 0, microbatch 0, layer 0 (duplicate), checkpointed run
+# expected: 3
+# got: 4
+# tensorflow 2.21.0; run: python this_file.py
+import sys
+from collections import Counter
+
+import tensorflow as tf
+import numpy as np
+
+
+def gradients_of(tape, loss, sources):
+    """None where there is none, also for modules, whose sources are lists."""
+
+    def of_module(found, source):
+        if all(g is None for g in found):
+            return None
+        pairs = zip(found, source, strict=True)
+        return [tf.zeros_like(v) if g is None else tf.convert_to_tensor(g) for g, v in pairs]
+
+    pairs = zip(tape.gradient(loss, sources), sources, strict=True)
+    return [of_module(g, s) if isinstance(s, list) else g for g, s in pairs]
+
+
+def differentiate(objective, arguments, trained, backwards: int = 1):
+    sources = [arguments[i] for i in trained]
+    # Without the variables of frozen modules, which count as trainable.
+    with tf.GradientTape(persistent=backwards > 1, watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        loss, outputs = objective(*arguments)
+    found = [gradients_of(tape, loss, sources) for _ in range(backwards)]
+    return loss, outputs, found[-1]
+
+
+x = tf.constant(np.random.default_rng(85).standard_normal((2, 1, 6, 6)).astype(np.float32))
+target = tf.constant(np.array([0, 1], np.int32))
+weight2 = tf.constant(np.random.default_rng(63).standard_normal((2, 36)).astype(np.float32))
+
+
+runs = Counter()
+
+
+def enter(layer):
+    runs[layer] += 1
+
+
+def plain(x, weight2):
+    enter(0)
+    v0, v0_1 = (x, x)
+    enter(1)
+    v1 = tf.reshape(v0, [v0.shape[0], -1])
+    enter(2)
+    v2 = v1 @ tf.transpose(weight2)
+    return (v2, v0_1,)
+
+
+def checkpointed_segment_0_1(x):
+    enter(0)
+    v0, v0_1 = (x, x)
+    return v0, v0_1
+
+
+def checkpointed_segment_0_3(x, weight2):
+    v0, v0_1 = tf.recompute_grad(checkpointed_segment_0_1)(x)
+    enter(1)
+    v1 = tf.reshape(v0, [v0.shape[0], -1])
+    enter(2)
+    v2 = v1 @ tf.transpose(weight2)
+    return v2, v0_1
+
+
+def checkpointed_segment_0_3_(x, weight2):
+    v2, v0_1 = tf.recompute_grad(checkpointed_segment_0_3)(x, weight2)
+    return v2, v0_1
+
+
+def checkpointed(x, weight2):
+    v2, v0_1 = tf.recompute_grad(checkpointed_segment_0_3_)(x, weight2)
+    return (v2, v0_1,)
+
+
+def run(model):
+    runs.clear()
+    tf.random.set_seed(0), np.random.seed(0), tf.random.get_global_generator().reset_from_seed(0)
+
+    def objective(x, weight2):
+        outputs = model(x, weight2)
+        y = outputs[0]
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=tf.reshape(y, [y.shape[0], -1]))), outputs
+
+    loss, outputs, gradients = differentiate(objective, [x, weight2], [1])
+    results = {"loss": loss}
+    results |= {f"output {i}": y for i, y in enumerate(outputs)}
+    results["gradient of weight2"] = gradients[0]
+    results["random state"] = [tf.random.uniform([]), tf.random.get_global_generator().state]
+    results |= {f"runs of layer {i}": n for i, n in runs.items()}
+    return {name: numbers(value) for name, value in results.items()}
+
+
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value)
+
+
+plain_results, results = run(plain), run(checkpointed)
+different = []
+for name, expected in plain_results.items():
+    got = results[name]
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    if not np.array_equal(expected, got):
+        different.append(name)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

@@ -1,0 +1,46 @@
+# errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
+# at: checkpointed run
+# expected: no error
+# got: BrokenPromise: A function may run in a loop of a tf.function. Not so (in_loop) with tf.recompute_grad: ValueError: ValueError: Tensor Tensor("gradient_tape/while/gradients/while/IdentityN_grad/mul/ReadVariableOp/resource:0", shape=(), dtype=resource) which captures tf.Tensor(<ResourceHandle(name="Variable/582", device="/job:localhost/replica:0/task:0/device:CPU:0", container="Anonymous", type="tensorflow::Var", dtype and shapes : "[ DType enum: 1, Shape: [] ]")>, shape=(), dtype=resource) is in list of internal_captures but not in internal_capture_to_output., plain 27.0
+# tensorflow 2.21.0; run: python this_file.py
+import tensorflow as tf
+import numpy as np
+
+
+def gradient(objective, x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = objective(x)
+    return tape.gradient(y, x)
+
+
+def in_loop(checkpoint):
+    """A function may run in a loop of a tf.function."""
+    v = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = x
+            for _ in tf.range(3):
+                y = checkpoint(lambda y: y * v)(y)
+        return tape.gradient(y, v)
+
+    return step(tf.constant(1.0))
+
+
+def outcome(wrap):
+    try:
+        found = in_loop(wrap)
+        return found if isinstance(found, tuple) else np.array(found)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+plain, checkpointed = outcome(lambda function, **options: function), outcome(tf.recompute_grad)
+plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
+print("plain        ", plain)
+print("checkpointed ", checkpointed)
+same = np.array_equal(plain, checkpointed)
+print("same" if same else "DIFFERENT")
+raise SystemExit(0 if same else 1)
