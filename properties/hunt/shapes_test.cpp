@@ -2,9 +2,13 @@
 // training steps.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <regex>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
@@ -70,6 +74,35 @@ HuntOptions hunt_of(Compilations& seen, bool faulty, std::uint64_t cases, int jo
   return options;
 }
 
+/// The fields of a protocol in which two of them differ.
+std::set<std::string> differing(const ProtocolSpec& a, const ProtocolSpec& b) {
+  std::set<std::string> names;
+  const auto look = [&](const auto& field) {
+    if constexpr (requires { field.name; }) {
+      if (!(a.*field.member == b.*field.member)) names.emplace(field.name);
+    }
+  };
+  std::apply([&](const auto&... fields) { (look(fields), ...); }, FieldsOf<ProtocolSpec>::list);
+  return names;
+}
+
+/// Those that PROTOCOL.md says cases of one shape differ in.
+std::set<std::string> differing_by_the_protocol() {
+  std::ifstream file(REMATCH_SOURCE_DIR "/properties/subjects/PROTOCOL.md");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| `cases_per_shape`")) continue;
+    std::string list = line.substr(line.find("these fields of the protocol: "));
+    list.resize(list.find(". "));
+    static const std::regex kName("`([a-z_]+)`");
+    std::set<std::string> names;
+    for (std::sregex_iterator i(list.begin(), list.end(), kName), end; i != end; ++i) {
+      names.insert((*i)[1]);
+    }
+    return names;
+  }
+  return {};
+}
+
 Scope of_shapes(bool new_plans) { return {FeatureSet::all(), {}, kPerShape, new_plans}; }
 
 }  // namespace
@@ -78,6 +111,7 @@ TEST_CASE("cases of one shape differ in their seed and in their training steps a
   const Scope scope = of_shapes(false);
   std::set<std::uint64_t> seeds;
   std::set<std::string> protocols;
+  std::set<std::string> differ;
   for (std::uint64_t i = 0; i < 60 * kPerShape; ++i) {
     Case c = generate_case(Mix::wide, 5, i, scope);
     const Case first = generate_case(Mix::wide, 5, i / kPerShape);
@@ -89,9 +123,11 @@ TEST_CASE("cases of one shape differ in their seed and in their training steps a
       protocols.insert(to_json(steps));
     }
     if (i % kPerShape == 0) CHECK(c == first);
+    differ.merge(differing(c.protocol, first.protocol));
     vary(c, first);
     CHECK(c == first);
   }
+  CHECK(differ == differing_by_the_protocol());
   CHECK(seeds.size() == 60 * kPerShape);
   CHECK(protocols.size() > kPerShape / 2);
 }

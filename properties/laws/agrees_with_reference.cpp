@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "properties/laws/support.h"
 #include "properties/rounding/reference.h"
@@ -31,8 +33,18 @@ Observable observable_of(Quantity quantity) {
   return Observable::outputs;
 }
 
+/// Their distance, of the elements that have a bound.
+double distance_of(std::span<const double> bounds, std::span<const double> expected,
+                   std::vector<double> got) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(bounds[i])) got[i] = expected[i];
+  }
+  return distance(expected, got);
+}
+
 std::optional<Violation> check(const Evidence& e) {
   const Reference& r = *e.reference;
+  std::optional<Violation> violation;
   Finder plain(e.plain.observations);
   for (std::size_t i = 0; i < r.run.observations.size(); ++i) {
     const Observation& o = r.run.observations[i];
@@ -48,18 +60,22 @@ std::optional<Violation> check(const Evidence& e) {
     if (!(got->shape == o.shape)) {
       return Violation{kName, place, to_string(o.shape), to_string(got->shape)};
     }
+    const std::vector<double> values = elements_of(e.plain, *got);
     if (const auto m = misfit(r, i, e.plain, *got)) {
-      return Violation{kName, place + ", element " + std::to_string(m->element),
-                       fmt::format("{:.9g} within {:.2g}", m->expected, m->bound),
-                       fmt::format("{:.9g} in the plain run", m->got)};
+      if (!violation) {
+        violation = {kName, place + ", element " + std::to_string(m->element),
+                     fmt::format("{:.9g} within {:.2g}", m->expected, m->bound),
+                     fmt::format("{:.9g} in the plain run", m->got)};
+      }
+      const double far = distance_of(r.bounds[i], elements_of(r.run, o), values);
+      violation->distance = std::max(violation->distance.value_or(0), far);
     }
     // From an overflow on nothing is certain: a zero times infinity, of the padding of a
     // convolution, say, is no number where it is computed, and zero where it is left out.
-    const std::vector<double> values = elements_of(e.plain, *got);
     if (!std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); }))
       break;
   }
-  return std::nullopt;
+  return violation;
 }
 
 /// Whether some number has a bound that tells it from zero.

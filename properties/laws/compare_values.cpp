@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <span>
 
 #include "properties/laws/support.h"
@@ -33,24 +31,6 @@ bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, 
   const bool of_parameter =
       quantity == Quantity::parameter_gradient || quantity == Quantity::parameter;
   return !of_parameter || f.exact_parameters[static_cast<std::size_t>(index)];
-}
-
-/// Violation::distance of two arrays of one form.
-double distance(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
-  const std::size_t item = size_of(dtype);
-  // Where terms of about 1 cancel, only their roundings are left, 2^-24 of a term in float32: the
-  // difference of two orders of a few of them is then below 2^-20, 1/1024 of this.
-  double largest = 0x1p-10;
-  double difference = 0;
-  for (std::size_t i = 0; i < expected.size(); i += item) {
-    const double a = element_of(dtype, expected.data() + i);
-    const double b = element_of(dtype, got.data() + i);
-    const bool same = std::memcmp(expected.data() + i, got.data() + i, item) == 0;
-    if (!same && !std::isfinite(a - b)) return std::numeric_limits<double>::infinity();
-    if (!same) difference = std::max(difference, std::fabs(a - b));
-    if (std::isfinite(a)) largest = std::max(largest, std::fabs(a));
-  }
-  return difference / largest;
 }
 
 template <class Value, class Bits>
@@ -200,7 +180,8 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
         }
         if (!violation) violation = first_difference(e, *a, *b, law, place());
         violation->distance =
-            std::max(violation->distance.value_or(0), distance(a->dtype, expected, got));
+            std::max(violation->distance.value_or(0),
+                     distance(elements_of(e.plain, *a), elements_of(e.checkpointed, *b)));
       }
     }
   }

@@ -70,9 +70,9 @@ struct Violation {
   std::string expected;
   std::string got;
   /// Of laws that compare values: the largest difference of two elements in all arrays compared,
-  /// relative to the largest magnitude that the plain run has in the same array, or to 2^-10
-  /// where all of it is smaller. 0 where only signs of zeros differ, infinity where one of the two
-  /// is no number.
+  /// relative to the largest magnitude that the expected array has, or to 2^-10 where all of it is
+  /// smaller. 0 where only signs of zeros or the bits of a NaN differ, infinity where one of the
+  /// two is no number.
   std::optional<double> distance = std::nullopt;
 };
 

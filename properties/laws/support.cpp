@@ -1,6 +1,8 @@
 #include "properties/laws/support.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace rematch {
 
@@ -30,6 +32,22 @@ std::string parameter_name(const Case& c, const Geometry& geometry, int paramete
 bool comparable_forward(const Evidence& e, int step, int microbatch) {
   if (e.forecast.values_comparable) return true;
   return step == 0 && (microbatch == 0 || e.c.protocol.forwards_first);
+}
+
+double distance(std::span<const double> expected, std::span<const double> got) {
+  // Where terms of about 1 cancel, only their roundings are left, 2^-24 of a term in float32: the
+  // difference of two orders of a few of them is then below 2^-20, 1/1024 of this.
+  double largest = 0x1p-10;
+  double difference = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double a = expected[i];
+    const double b = got[i];
+    const bool same = a == b || (std::isnan(a) && std::isnan(b));
+    if (!same && !std::isfinite(a - b)) return std::numeric_limits<double>::infinity();
+    if (!same) difference = std::max(difference, std::fabs(a - b));
+    if (std::isfinite(a)) largest = std::max(largest, std::fabs(a));
+  }
+  return difference / largest;
 }
 
 std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,9 @@ class Finder {
   const std::vector<Entry>& entries_;
   std::size_t next_ = 0;
 };
+
+/// Violation::distance of two arrays of one shape.
+double distance(std::span<const double> expected, std::span<const double> got);
 
 inline constexpr std::string_view kNotRecorded = "not recorded";
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -47,3 +48,30 @@ def test_early_stop_is_an_option_that_is_handed_on(mindspore: Harness) -> None:
     off = segment(0, 1, early_stop=False, determinism="none")
     given = chain("dropout", plan={"segments": [off]}, protocol=TRAINED)
     assert "error" not in both(mindspore, given)[1]
+
+
+def script_for(subject: Harness, given: dict[str, Any], finding: str) -> str:
+    subject.send({"export": {"id": 9, **run_of(given), "finding": finding}})
+    return subject.receive()["answer"]["script"]
+
+
+def output_of(script: str, path: Any) -> str:
+    path.write_text(script)
+    ended = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True)
+    return ended.stdout
+
+
+def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore: Harness, tmp_path: Any) -> None:
+    given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
+    got = "RuntimeError: Stack input_args_info_stack_ is empty"
+    script = script_for(mindspore, given, f"errors: a law\nexpected: no error\ngot: {got}")
+    assert f"  plain         None\n  checkpointed  {got}" in output_of(script, tmp_path / "s.py")
+
+
+def test_a_script_of_nested_segments_trains_their_modules(
+    mindspore: Harness, tmp_path: Any
+) -> None:
+    outer = segment(0, 3, "reentrant", nested=[segment(1, 2, "reentrant")])
+    given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINED)
+    told = output_of(script_for(mindspore, given, ""), tmp_path / "s.py")
+    assert told.rstrip().endswith("same"), told

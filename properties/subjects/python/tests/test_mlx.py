@@ -91,6 +91,13 @@ def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness,
     assert "rematch" not in script
 
 
+def test_no_script_is_written_for_an_error_that_does_not_occur(mlx: Harness) -> None:
+    finding = "errors: x\nexpected: no error\ngot: ValueError: y"
+    asked = {**run_of(case([{"kind": "dropout", "p": 0.5}], (0, 1), **_TRAINED))}
+    mlx.send({"export": {"id": 9, **asked, "finding": finding}})
+    assert "no script was found" in mlx.receive()["answer"]["unsupported"]
+
+
 def test_no_script_is_written_where_both_runs_agree(mlx: Harness) -> None:
     asked = {**run_of(case([{"kind": "tanh"}], (0, 1), **_TRAINED)), "finding": "outputs: x"}
     mlx.send({"export": {"id": 9, **asked}})

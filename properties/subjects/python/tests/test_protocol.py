@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from cases import chain, run_of
 from harness import Harness
 
 from rematch.arrays import bits_of, decode, encode
+from rematch.case import Case, Protocol, shape_of
 from rematch.record import Record, hash64
 
 DOUBLES = """
@@ -238,3 +242,16 @@ def test_equal_bits_of_another_shape_are_sent_again() -> None:
     second.observe("output", np.ones(2, np.float32))
     (sent,) = second.to_json()["observations"]
     assert "as" not in sent and list(sent["shape"]) == [2]
+
+
+def test_the_shape_of_a_case_leaves_out_what_the_protocol_says_differs_within_one():
+    told = (Path(__file__).parents[2] / "PROTOCOL.md").read_text()
+    (listed,) = re.findall(r"these fields of the protocol: ([^.]*)\.", told)
+    said = {"seed", "data"} | set(re.findall("`([a-z_]+)`", listed))
+    # Every field has a value that it has in no shape.
+    protocol = Protocol(**{field.name: field.name for field in fields(Protocol)})
+    case = Case(**{field.name: field.name for field in fields(Case)} | {"protocol": protocol})
+    shape = shape_of(case)
+    left_out = {f.name for f in fields(Case) if getattr(shape, f.name) != f.name} - {"protocol"}
+    left_out |= {f.name for f in fields(Protocol) if getattr(shape.protocol, f.name) != f.name}
+    assert left_out == said

@@ -13,6 +13,7 @@ from autograd.extend import vspace
 from autograd.tracer import getval, trace_primitives_map
 
 from rematch.adapters.framework import COMMON, SEEN, Framework
+from rematch.adapters.source import where_drawn
 
 _TABLES = [(table, len(table)) for table in (trace_primitives_map, primitive_vjps)]
 """Where checkpoint() enters every function that it wraps, for good, and what is there before."""
@@ -110,11 +111,6 @@ def avg_pool2d(x, kernel, stride, padding):
     return anp.mean(anp.stack(windows(x, kernel, stride, padding)), axis=0)
 
 
-def _drawing(expression: str):
-    """What draws in training only, and if p, where it has one, is not 0."""
-    return lambda layer, train: expression if train and layer.p != 0 else "{x}"
-
-
 class Autograd(Framework):
     name = f"autograd {version('autograd')}"
     versions = {"autograd": version("autograd"), "numpy": np.__version__}
@@ -146,8 +142,8 @@ class Autograd(Framework):
         "group_norm": (
             "(group_norm({x}, {groups}) * channels({weight}, {x}) + channels({bias}, {x}))"
         ),
-        "dropout": _drawing("({x} * (anp.random.rand(*{x}.shape) >= {p}) / (1 - {p}))"),
-        "gaussian_noise": _drawing("({x} + {p} * anp.random.randn(*{x}.shape))"),
+        "dropout": where_drawn("({x} * (anp.random.rand(*{x}.shape) >= {p}) / (1 - {p}))"),
+        "gaussian_noise": where_drawn("({x} + {p} * anp.random.randn(*{x}.shape))"),
         "rrelu": lambda layer, train: (
             "rrelu({x}, anp.random.rand(*{x}.shape) * (1 / 3 - 1 / 8) + 1 / 8)"
             if train

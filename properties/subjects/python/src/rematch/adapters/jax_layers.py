@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from rematch.adapters.source import Module, Template
+from rematch.adapters.source import Module, Template, where_drawn
 from rematch.case import Layer
 
 SAME_ROUNDING = """\
@@ -96,7 +96,7 @@ def kinds(key: str) -> Mapping[str, Template]:
         "relu": "jax.nn.relu({x})",
         "max_pool2d": pool + "-jnp.inf, lax.max)",
         "avg_pool2d": pool + "0, lax.add) * (1 / {kernel} ** 2)",
-        "dropout": lambda layer, t: f"dropout({{x}}, {{p}}, {key})" if t and layer.p else "{x}",
+        "dropout": where_drawn(f"dropout({{x}}, {{p}}, {key})"),
         "layer_norm": "normalized({x}, -1, {weight}, {bias})",
         "rms_norm": "{x} * lax.rsqrt(({x} * {x}).mean(-1, keepdims=True) + 1e-5) * {weight}",
         "gelu": "jax.nn.gelu({x}, approximate=False)",
@@ -104,7 +104,7 @@ def kinds(key: str) -> Mapping[str, Template]:
         "tanh": 'checkpoint_name(jnp.tanh({x}), "kept")',
         "sigmoid": "jax.nn.sigmoid({x})",
         "softmax": "jax.nn.softmax({x}, -1)",
-        "gaussian_noise": lambda layer, t: noise if t and layer.p else "{x}",
+        "gaussian_noise": where_drawn(noise),
         "flatten": "{x}.reshape(len({x}), -1)",
         "add": "{x} + {y}",
         "mul": "{x} * {y}",

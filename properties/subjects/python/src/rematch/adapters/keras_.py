@@ -14,7 +14,7 @@ import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.adapters.promises.keras import PROMISES, gradients  # noqa: E402
-from rematch.adapters.source import Module  # noqa: E402
+from rematch.adapters.source import Module, where_drawn  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 
 
@@ -138,24 +138,20 @@ def _conv2d(layer: Layer, train: bool) -> str:
     )
 
 
-def _draws(expression: str) -> Any:
-    return lambda layer, train: expression if train and layer.p else "{x}"
-
-
 KINDS = {
     "linear": lambda layer, train: (
         "{x} @ keras.ops.transpose({weight})" + (" + {bias}" if layer.bias else "")
     ),
     "conv2d": _conv2d,
     "relu": "keras.ops.relu({x})",
-    "dropout": _draws("keras.random.dropout({x}, {p}, seed=seeds)"),
+    "dropout": where_drawn("keras.random.dropout({x}, {p}, seed=seeds)"),
     "layer_norm": "keras.ops.layer_normalization({x}, {weight}, {bias}, epsilon=1e-5)",
     "gelu": "keras.ops.gelu({x}, approximate=False)",
     "silu": "keras.ops.silu({x})",
     "tanh": "keras.ops.tanh({x})",
     "sigmoid": "keras.ops.sigmoid({x})",
     "softmax": "keras.ops.softmax({x}, -1)",
-    "gaussian_noise": _draws("{x} + {p} * keras.random.normal({x}.shape, seed=seeds)"),
+    "gaussian_noise": where_drawn("{x} + {p} * keras.random.normal({x}.shape, seed=seeds)"),
     "flatten": "keras.ops.reshape({x}, [{x}.shape[0], -1])",
     "add": "{x} + {y}",
     "mul": "{x} * {y}",

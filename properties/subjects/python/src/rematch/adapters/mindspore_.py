@@ -18,7 +18,7 @@ from mindspore import nn  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.adapters.promises.mindspore import HELPERS, PROMISES  # noqa: E402
-from rematch.adapters.source import Module  # noqa: E402
+from rematch.adapters.source import Module, where_drawn  # noqa: E402
 from rematch.case import Choice, Layer  # noqa: E402
 
 
@@ -94,24 +94,20 @@ def _conv2d(layer: Layer, train: bool) -> str:
     return f"ops.conv2d({{x}}, {{weight}}{bias}, {{stride}}, 'pad', {{padding}})"
 
 
-def _draws(expression: str) -> Any:
-    return lambda layer, train: expression if train and layer.p else "{x}"
-
-
 KINDS = {
     "linear": lambda layer, train: (
         "ops.matmul({x}, {weight}.T)" + (" + {bias}" if layer.bias else "")
     ),
     "conv2d": _conv2d,
     "relu": "ops.relu({x})",
-    "dropout": _draws("ops.dropout({x}, {p}, True)"),
+    "dropout": where_drawn("ops.dropout({x}, {p}, True)"),
     "layer_norm": "ops.LayerNorm(-1, -1, 1e-5)({x}, {weight}, {bias})[0]",
     "gelu": "ops.gelu({x}, approximate='none')",
     "silu": "ops.silu({x})",
     "tanh": "ops.tanh({x})",
     "sigmoid": "ops.sigmoid({x})",
     "softmax": "ops.softmax({x}, -1)",
-    "gaussian_noise": _draws("{x} + {p} * ops.randn({x}.shape)"),
+    "gaussian_noise": where_drawn("{x} + {p} * ops.randn({x}.shape)"),
     "flatten": "{x}.reshape({x}.shape[0], -1)",
     "add": "{x} + {y}",
     "mul": "{x} * {y}",

@@ -13,7 +13,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from rematch.adapters.framework import COMMON, SEEN, Framework
 from rematch.adapters.promises.mlx import PROMISES
-from rematch.adapters.source import Module
+from rematch.adapters.source import Module, where_drawn
 from rematch.case import Layer
 
 
@@ -82,7 +82,7 @@ KINDS = {
     "relu": "nn.relu({x})",
     "max_pool2d": _pool("MaxPool2d"),
     "avg_pool2d": _pool("AvgPool2d"),
-    "dropout": lambda layer, train: "nn.Dropout({p})({x})" if train and layer.p else "{x}",
+    "dropout": where_drawn("nn.Dropout({p})({x})"),
     "layer_norm": "mx.fast.layer_norm({x}, {weight}, {bias}, 1e-5)",
     "rms_norm": "mx.fast.rms_norm({x}, {weight}, 1e-5)",
     "gelu": "nn.gelu({x})",
@@ -90,9 +90,7 @@ KINDS = {
     "tanh": "mx.tanh({x})",
     "sigmoid": "mx.sigmoid({x})",
     "softmax": "mx.softmax({x}, -1)",
-    "gaussian_noise": lambda layer, train: (
-        "{x} + {p} * mx.random.normal({x}.shape)" if train and layer.p else "{x}"
-    ),
+    "gaussian_noise": where_drawn("{x} + {p} * mx.random.normal({x}.shape)"),
     "flatten": "mx.flatten({x}, 1)",
     "add": "{x} + {y}",
     "mul": "{x} * {y}",

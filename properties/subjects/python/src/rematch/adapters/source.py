@@ -83,6 +83,11 @@ def parameter_names(case: Case, model: Model) -> list[str]:
     ]
 
 
+def where_drawn(expression: str) -> Template:
+    """The expression where the layer draws, and its operand elsewhere."""
+    return lambda layer, train: expression if train and layer.p else "{x}"
+
+
 def draws(layer: Layer, train: bool) -> bool:
     """Whether the layer, if it is none of the library's, draws random numbers."""
     if not train:

@@ -15,7 +15,7 @@ from tensorflow.python.eager import context  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.adapters.promises import tensorflow as tensorflow_promises  # noqa: E402
-from rematch.adapters.source import Module  # noqa: E402
+from rematch.adapters.source import Module, where_drawn  # noqa: E402
 from rematch.case import Layer  # noqa: E402
 
 
@@ -149,7 +149,7 @@ KINDS = {
     "relu": "tf.nn.relu({x})",
     "max_pool2d": _pool("max_pool2d", "float('-inf')"),
     "avg_pool2d": _pool("avg_pool2d", "0.0"),
-    "dropout": lambda layer, train: "tf.nn.dropout({x}, {p})" if train and layer.p else "{x}",
+    "dropout": where_drawn("tf.nn.dropout({x}, {p})"),
     "layer_norm": "tf.nn.batch_normalization({x}, *tf.nn.moments({x}, [-1], keepdims=True), "
     "{bias}, {weight}, 1e-5)",
     "rms_norm": "{x} * tf.math.rsqrt(tf.reduce_mean({x} ** 2, -1, keepdims=True) + 1e-5) "
@@ -159,11 +159,7 @@ KINDS = {
     "tanh": "tf.tanh({x})",
     "sigmoid": "tf.sigmoid({x})",
     "softmax": "tf.nn.softmax({x}, -1)",
-    "gaussian_noise": lambda layer, train: (
-        "{x} + {p} * tf.random.get_global_generator().normal({x}.shape)"
-        if train and layer.p
-        else "{x}"
-    ),
+    "gaussian_noise": where_drawn("{x} + {p} * tf.random.get_global_generator().normal({x}.shape)"),
     "flatten": "tf.reshape({x}, [{x}.shape[0], -1])",
     "add": "{x} + {y}",
     "mul": "{x} * {y}",

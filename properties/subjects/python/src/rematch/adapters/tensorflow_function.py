@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from rematch.adapters.framework import COMMON, SEEN, Framework, Pending, Place, Run
+from rematch.adapters.source import where_drawn
 from rematch.adapters.tensorflow_ import KINDS, MODULES, TensorFlow, differentiate, state_of
 from rematch.case import shape_of
 
@@ -27,10 +28,8 @@ class InFunction(TensorFlow):
 
     kinds = KINDS | {
         # Seeds of other random ops depend on where they stand in the graph, and so would masks.
-        "dropout": lambda layer, train: (
+        "dropout": where_drawn(
             "tf.nn.experimental.general_dropout({x}, {p}, tf.random.get_global_generator().uniform)"
-            if train and layer.p
-            else "{x}"
         ),
     }
     helpers = (*TensorFlow.helpers, of_step, of_forward)
