@@ -67,7 +67,7 @@ TEST_CASE("a variant without a profile has that of its framework") {
   CHECK(framework_profile("pytorch:fsdp").value().filename() == "pytorch.json");
   CHECK(framework_profile("pytorch:composable").value().filename() == "pytorch_composable.json");
   CHECK(framework_profile("keras:tensorflow:scope").value().filename() == "keras_tensorflow.json");
-  CHECK(framework_profile("keras:torch:scope").value().filename() == "keras.json");
+  CHECK(framework_profile("keras:torch:scope").value().filename() == "keras_torch.json");
   CHECK_FALSE(framework_profile("engine"));
 }
 

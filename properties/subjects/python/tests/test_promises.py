@@ -21,7 +21,8 @@ SUBJECTS = [
     ("mindspore", "mindspore_", "mindspore", []),
     ("flax", "nnx", "nnx", []),
     ("equinox", "equinox_", "equinox", []),
-    ("torch", "keras_start", "keras", ["--backend", "torch"]),
+    ("torch", "keras_start", "keras_torch", ["--backend", "torch"]),
+    ("jax", "keras_start", "keras_jax", ["--backend", "jax"]),
 ]
 SOURCE = Path(__file__).parents[1] / "src"
 # The backend of Keras is chosen once in a process.

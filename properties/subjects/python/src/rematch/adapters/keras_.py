@@ -1,4 +1,4 @@
-"""Keras on TensorFlow or PyTorch: `keras.remat()` of functions, and layers made in a
+"""Keras on TensorFlow, PyTorch or JAX: `keras.remat()` of functions, and layers made in a
 `keras.RematScope`."""
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
-from rematch.adapters.promises.keras import PROMISES, gradients  # noqa: E402
-from rematch.adapters.source import Module, where_drawn  # noqa: E402
-from rematch.case import Layer  # noqa: E402
+from rematch.adapters.keras_layers import HELPERS, KINDS, MODULES  # noqa: E402
+from rematch.adapters.promises.keras import PROMISES, counted, gradients  # noqa: E402
+from rematch.protocol import Request  # noqa: E402
+from rematch.record import Record  # noqa: E402
 
 
 class Network(keras.layers.Layer):
@@ -80,6 +81,44 @@ def of_torch(objective: Any, arguments: Any, trained: Any) -> Any:
     return loss.detach(), [y.detach() for y in outputs], gradients
 
 
+class Updates(keras.StatelessScope):
+    """Variables have these values, and keep them: what a forward assigns lies in `made`."""
+
+    def __init__(self, values: Any):
+        super().__init__(values)
+        self.made: dict[int, Any] = {}
+
+    def add_update(self, update: Any) -> None:
+        super().add_update(update)
+        self.made[id(update[0])] = update
+
+
+def of_jax(objective: Any, arguments: Any, trained: Any) -> Any:
+    import jax
+
+    def step(values: Any) -> Any:
+        given, variables = list(arguments), []
+        for index, value in zip(trained, values, strict=True):
+            if isinstance(given[index], list):
+                variables += zip(given[index], value, strict=True)
+            elif isinstance(given[index], keras.Variable):
+                variables.append((given[index], value))
+            else:
+                given[index] = value
+        with Updates(variables) as scope:
+            loss, outputs = in_layer(objective, given)
+        updated.extend(variable for variable, _ in scope.made.values())
+        return loss, (outputs, [value for _, value in scope.made.values()])
+
+    updated: list[Any] = []
+    sources = value_of([arguments[i] for i in trained])
+    gradients = jax.value_and_grad(step, has_aux=True)
+    (loss, (outputs, values)), found = gradients(sources)
+    for variable, value in zip(updated, values, strict=True):
+        variable.assign(value)
+    return loss, outputs, found
+
+
 def parameters_of(m: Any) -> list[Any]:
     return list(m.trainable_variables)
 
@@ -93,134 +132,6 @@ def set_mode(m: Any, train: bool) -> None:
     m.mode = train
 
 
-def built(layer: Any, *shape: int, operands: int = 1) -> Any:
-    layer(*[keras.ops.ones(shape)] * operands)
-    return layer
-
-
-class Block(keras.layers.Layer):
-    """A layer of layers, which take their mode from the call that they are part of."""
-
-    def __init__(self, *layers: Any):
-        super().__init__()
-        self.layers = list(layers)
-
-    def call(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-def rows(layer: Any, x: Any) -> Any:
-    """The layer of a sequence that has one example."""
-    return layer(x[None], training=layer.mode)[0]
-
-
-def attended(layer: Any, x: Any) -> Any:
-    return layer(x[None], x[None], training=layer.mode)[0]
-
-
-def last(layer: Any, x: Any) -> Any:
-    """The layer of images, with their channels last."""
-    y = layer(keras.ops.transpose(x, [0, 2, 3, 1]), training=layer.mode)
-    return keras.ops.transpose(y, [0, 3, 1, 2])
-
-
-def _conv2d(layer: Layer, train: bool) -> str:
-    bias = " + keras.ops.reshape({bias}, [1, -1, 1, 1])" if layer.bias else ""
-    padded = "{x}"
-    if layer.padding:
-        padded = "keras.ops.pad({x}, [[0, 0], [0, 0], [{padding}] * 2, [{padding}] * 2])"
-    return (
-        f"keras.ops.transpose(keras.ops.conv(keras.ops.transpose({padded}, [0, 2, 3, 1]), "
-        "keras.ops.transpose({weight}, [2, 3, 1, 0]), {stride}, 'valid', 'channels_last'), "
-        "[0, 3, 1, 2])" + bias
-    )
-
-
-KINDS = {
-    "linear": lambda layer, train: (
-        "{x} @ keras.ops.transpose({weight})" + (" + {bias}" if layer.bias else "")
-    ),
-    "conv2d": _conv2d,
-    "relu": "keras.ops.relu({x})",
-    "dropout": where_drawn("keras.random.dropout({x}, {p}, seed=seeds)"),
-    "layer_norm": "keras.ops.layer_normalization({x}, {weight}, {bias}, epsilon=1e-5)",
-    "gelu": "keras.ops.gelu({x}, approximate=False)",
-    "silu": "keras.ops.silu({x})",
-    "tanh": "keras.ops.tanh({x})",
-    "sigmoid": "keras.ops.sigmoid({x})",
-    "softmax": "keras.ops.softmax({x}, -1)",
-    "gaussian_noise": where_drawn("{x} + {p} * keras.random.normal({x}.shape, seed=seeds)"),
-    "flatten": "keras.ops.reshape({x}, [{x}.shape[0], -1])",
-    "add": "{x} + {y}",
-    "mul": "{x} * {y}",
-    "concat": "keras.ops.concatenate([{x}, {y}], 1)",
-    "split": "keras.ops.split({x}, [{features}], 1)",
-    "duplicate": "({x}, {x})",
-}
-
-_MODE = "m(x, training=m.mode)"
-_CONTEXT = "m(x) if m.mode else m(x, training=False)"
-
-
-def _rows(name: str, make: str, traits: str = "", call: str = _MODE) -> Module:
-    """Layers that draw do so from a SeedGenerator each."""
-    return Module(name, "N C -> N C", f"built(keras.layers.{make}, 2, C)", traits, call)
-
-
-def _sequence(name: str, make: str, traits: str = "", call: str = "rows(m, x)") -> Module:
-    return Module(name, "N C -> N C", f"built(keras.layers.{make}, 1, 2, C)", traits, call)
-
-
-def _images(name: str, make: str, traits: str = "") -> Module:
-    made = f"built(keras.layers.{make}, 1, H, W, C)"
-    return Module(name, "N C H W -> N C H W", made, traits, "last(m, x)")
-
-
-MODULES = (
-    _rows("dense", "Dense(C, 'gelu')", "parameters"),
-    _rows("dropout_layer", "Dropout(0.5)", "draws elsewhere"),
-    _rows("gaussian_noise_layer", "GaussianNoise(0.5)", "draws elsewhere"),
-    _rows("gaussian_dropout", "GaussianDropout(0.5)", "draws elsewhere"),
-    _rows("alpha_dropout", "AlphaDropout(0.5)", "draws elsewhere"),
-    _rows("batch_norm_rows", "BatchNormalization()", "parameters, state"),
-    _images("batch_norm_images", "BatchNormalization()", "parameters, state"),
-    _rows("spectral_norm", "SpectralNormalization(keras.layers.Dense(C))", "parameters, state"),
-    _images("conv", "Conv2D(C, 3, padding='same')", "parameters"),
-    _images("spatial_dropout", "SpatialDropout2D(0.5)", "draws elsewhere"),
-    _images("group_norm", "GroupNormalization(1)", "parameters"),
-    _rows("prelu", "PReLU()", "parameters", "m(x)"),
-    _sequence("lstm", "LSTM(C, return_sequences=True)", "parameters"),
-    _sequence("gru", "GRU(C, return_sequences=True)", "parameters"),
-    _sequence(
-        "lstm_dropout",
-        "LSTM(C, return_sequences=True, dropout=0.5)",
-        "parameters, draws elsewhere",
-    ),
-    Module(
-        "attention",
-        "N C -> N C",
-        "built(keras.layers.MultiHeadAttention(2, C, dropout=0.5), 1, 2, C, operands=2)",
-        "parameters, draws elsewhere",
-        "attended(m, x)",
-    ),
-    _rows("unit_norm", "UnitNormalization()", "", "m(x)"),
-    Module(
-        "block_dropout",
-        "N C -> N C",
-        "built(Block(keras.layers.Dense(C), keras.layers.Dropout(0.5)), 2, C)",
-        "parameters, draws elsewhere",
-        _CONTEXT,
-    ),
-    Module(
-        "block_batch_norm",
-        "N C -> N C",
-        "built(Block(keras.layers.Dense(C), keras.layers.BatchNormalization()), 2, C)",
-        "parameters, state",
-        _CONTEXT,
-    ),
-)
 SCOPES = {
     "full": "mode='full'",
     "activations": "mode='activations'",
@@ -229,14 +140,20 @@ SCOPES = {
 }
 
 
+def mappings() -> int:
+    """Of this process; Linux allows 65,530."""
+    with open("/proc/self/maps", "rb") as maps:
+        return sum(1 for _ in maps)
+
+
 class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
     imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
     promises = PROMISES
-    promise_helpers = (gradients,)
+    promise_helpers = (gradients, counted)
     checkpoint_function = "keras.remat"
     helpers = (Network, scoped, in_layer, whole, value_of, parameters_of, state_of, set_mode)
-    helpers += (built, Block, rows, attended, last)
+    helpers += HELPERS
     kinds = KINDS
     modules = MODULES
     losses = {
@@ -249,6 +166,7 @@ class Keras(Framework):
     checkpoint = "keras.remat({function})({arguments})"
     nested_functions = True
     sees_draws = True
+    runs = 0
     script_array = "keras.ops.convert_to_tensor({array})"
     script_parameter = "keras.Variable({array}, trainable=not {frozen})"
     script_random_state = "seeds.state"
@@ -256,19 +174,38 @@ class Keras(Framework):
     def __init__(self, scope: str | None) -> None:
         backend = keras.backend.backend()
         self.name = f"keras {keras.__version__} on {backend}"
-        of_backend = of_tensorflow if backend == "tensorflow" else of_torch
-        self.helpers += (of_backend,)
+        self.imports = f'import os\n\nos.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
+        of_backend = {"tensorflow": of_tensorflow, "torch": of_torch, "jax": of_jax}[backend]
+        self.helpers += (Updates, of_backend) if backend == "jax" else (of_backend,)
         self.differentiator = of_backend.__name__
-        self.whole_segments = backend == "tensorflow"
-        if not self.whole_segments:
+        self.whole_segments = backend != "torch"
+        if backend != "tensorflow":
             # PyTorch stops a recomputation at the last tensor that was saved, and what is saved is
-            # not seen here.
+            # not seen here. JAX traces a layer once.
             self.observed = self.observed - {"executions"}
+        if backend == "jax":
+            from rematch.adapters.jax_layers import SAME_ROUNDING
+
+            self.imports = SAME_ROUNDING + self.imports
+            self.cases_per_shape = 128
+            self.new_plans = True
+            self.observed = self.observed - {"absent_gradients"}
+            self.sees_draws = False
+            self.enter_line = ""
         if scope:
             self.promises = ()
             self.checkpoint = f"scoped({{function}}, {SCOPES[scope]})({{arguments}})"
         super().__init__()
         self.names["differentiate"] = of_backend
+
+    def run(self, request: Request, record: Record) -> None:
+        super().run(request, record)
+        self.runs += 1
+        if self.new_plans and self.runs % 32 == 0 and mappings() > 30_000:
+            import jax
+
+            # Loops are compiled for every call, and stay.
+            jax.clear_caches()
 
     def array(self, a: np.ndarray) -> Any:
         return keras.ops.convert_to_tensor(a)

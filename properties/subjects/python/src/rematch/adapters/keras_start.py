@@ -13,7 +13,7 @@ SCOPES = ("full", "activations", "larger_than", "list_of_layers")
 def subject(arguments: list[str]) -> Subject:
     """Keras. Raises ImportError where there is none, or not the backend."""
     parser = argparse.ArgumentParser(prog="python -m rematch keras")
-    parser.add_argument("--backend", choices=("tensorflow", "torch"), default="tensorflow")
+    parser.add_argument("--backend", choices=("tensorflow", "torch", "jax"), default="tensorflow")
     parser.add_argument("--scope", choices=SCOPES, help="segments are layers of that mode")
     parser.add_argument("--keywords", action="store_true", help="segments are called by keyword")
     words = parser.parse_args(arguments)

@@ -22,6 +22,10 @@ def gradients(objective: Any, *values: Any) -> Any:
             tape.watch(values)
             loss = objective(*values)
         found = tape.gradient(loss, values)
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        found = jax.grad(objective, tuple(range(len(values))))(*values)
     else:
         for value in values:
             value.requires_grad_(True)
@@ -30,6 +34,16 @@ def gradients(objective: Any, *values: Any) -> Any:
         found = [value.grad for value in values]
     flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
     return sum(flat, [])
+
+
+def counted(runs: list[Any], x: Any, what: Any = 1) -> None:
+    """Notes a run; JAX traces a function once, and runs what it found."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.debug.callback(lambda x: runs.append(what), x)
+    else:
+        runs.append(what)
 
 
 def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
@@ -163,7 +177,7 @@ def made_from_its_configuration(checkpoint: Callable[..., Any]) -> Any:
 
     class Counted(keras.layers.Layer):
         def call(self, x):
-            runs.append(1)
+            counted(runs, x)
             return x * x
 
     with keras.RematScope(mode="full"):
@@ -180,7 +194,7 @@ def called_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
 
     class Counted(keras.layers.Layer):
         def call(self, x):
-            runs.append(1)
+            counted(runs, x)
             return x * x
 
     def called(x):
@@ -198,7 +212,7 @@ def made_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
 
     class Counted(keras.layers.Layer):
         def call(self, x):
-            runs.append(1)
+            counted(runs, x)
             return x * x
 
     with keras.RematScope(mode="full"):
@@ -213,7 +227,7 @@ def larger_than(checkpoint: Callable[..., Any]) -> Any:
 
     class Counted(keras.layers.Layer):
         def call(self, x):
-            runs.append(1)
+            counted(runs, x)
             return x * x
 
         def compute_output_shape(self, shape):
@@ -231,7 +245,7 @@ def activations(checkpoint: Callable[..., Any]) -> Any:
     """In a scope of activations, that of a layer is recomputed."""
     runs = []
     with keras.RematScope(mode="activations"):
-        layer = keras.layers.Dense(1, lambda x: runs.append(1) or x * x)
+        layer = keras.layers.Dense(1, lambda x: counted(runs, x) or x * x)
     layer(keras.ops.ones((1, 1)))
     runs.clear()
     gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 1)))
@@ -244,7 +258,7 @@ def named_layer(checkpoint: Callable[..., Any]) -> Any:
 
     class Counted(keras.layers.Layer):
         def call(self, x):
-            runs.append(self.name)
+            counted(runs, x, self.name)
             return x * x
 
     with keras.RematScope(mode="list_of_layers", layer_names=["a"]):
