@@ -13,6 +13,7 @@
   STORY(frozen_embeddings)        \
   STORY(gradients_stay_none)      \
   STORY(batch_norm_twice)         \
+  STORY(scale_history)            \
   STORY(save_before_fill)         \
   STORY(weights_changed)          \
   STORY(side_output)              \

@@ -19,6 +19,7 @@ class CastCache;
 class Node;
 class OpWatcher;
 class SavedTensorHooks;
+class StateReader;
 
 /// Receives what actually runs: used to compare masks and to count. Must not throw.
 class RunObserver {
@@ -72,10 +73,12 @@ struct Ambient {
   SavedTensorHooks* hooks = nullptr;
   /// Innermost watcher of ops, or nullptr.
   OpWatcher* ops = nullptr;
+  /// Innermost reader of layers' states, or nullptr.
+  StateReader* states = nullptr;
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
   RunObserver* observer = nullptr;
-  /// A recomputation is running: layers must not update their state (running statistics) a second
-  /// time.
+  /// A recomputation is running: layers must not update their state (running statistics, a scale) a
+  /// second time.
   bool recomputing = false;
   /// Number of the running backward pass; 0 outside of one.
   std::uint64_t backward_id = 0;

@@ -2,6 +2,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/ambient/state_reader.h"
 #include "engine/autograd/autocast.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/backward_group.h"
@@ -18,6 +19,9 @@ TEST_CASE_METHOD(LedgerScope, "a snapshot of the ambient state differs when any 
   class Observer final : public RunObserver {
     void on_draw(const Generator&, std::int64_t, std::span<const std::byte>) override {}
   } observer;
+  class States final : public StateReader {
+    Tensor read(const Tensor& state) override { return state; }
+  } states;
   FunctionHooks hooks([](const Tensor& t) { return t; }, [](const Tensor& t) { return t; });
   BackwardGroup group;
   ambient().backward_group = nullptr;
@@ -35,6 +39,7 @@ TEST_CASE_METHOD(LedgerScope, "a snapshot of the ambient state differs when any 
       [](Ambient& a) { a.autocast.cache = std::make_shared<CastCache>(); },
       [&](Ambient& a) { a.hooks = &hooks; },
       [&](Ambient& a) { a.ops = &watcher; },
+      [&](Ambient& a) { a.states = &states; },
       [](Ambient& a) { a.ledger = std::make_shared<Ledger>(); },
       [&](Ambient& a) { a.observer = &observer; },
       [](Ambient& a) { a.recomputing = true; },

@@ -141,6 +141,7 @@ std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
 Tensors Frame::forward(const Function& function, const Tensors& inputs) {
   FrameHooks hooks(*this);
   HookScope scope(&hooks);
+  StateRecording states(entry_.states);
   Region::Forward watcher(region_, inputs);
   const auto run = [&] {
     const auto* layers = function.target<Sequence>();
@@ -154,6 +155,7 @@ Tensors Frame::forward(const Function& function, const Tensors& inputs) {
   };
   Tensors outputs = run();
   forward_is_over_ = true;
+  entry_.states.close();
   region_.forward_is_over();
   return outputs;
 }

@@ -27,6 +27,11 @@ void Mechanics::restore_autocast(Ambient& state, const Autocast& captured) const
   state.autocast = std::move(restored);
 }
 
+Tensor Mechanics::replay_state(std::span<const Tensor> read, std::size_t index,
+                               const Tensor& /*now*/) const {
+  return read[index];
+}
+
 std::vector<Segment> Mechanics::partition(int layers, int segments, LastSegment last) const {
   const int size = layers / segments;
   std::vector<Segment> result;

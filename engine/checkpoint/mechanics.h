@@ -42,6 +42,11 @@ class Mechanics {
   /// recomputation is put back by itself. When this throws, nothing has changed.
   virtual void restore_autocast(Ambient& state, const Autocast& captured) const;
 
+  /// What a recomputation reads of a layer's state: `index` of those that its forward read, where
+  /// the state is `now` meanwhile.
+  virtual Tensor replay_state(std::span<const Tensor> read, std::size_t index,
+                              const Tensor& now) const;
+
   /// Cuts n layers into k segments. PyTorch's rule: every segment but the last has floor(n / k)
   /// layers, the last takes the remainder too.
   virtual std::vector<Segment> partition(int layers, int segments, LastSegment last) const;

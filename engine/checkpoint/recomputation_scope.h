@@ -6,14 +6,16 @@
 #include "engine/ambient/ranges.h"
 #include "engine/autograd/autocast.h"
 #include "engine/checkpoint/mechanics.h"
+#include "engine/checkpoint/state_log.h"
 
 namespace rematch {
 
-/// What a recomputation begins with, as the region did.
+/// What a recomputation begins with, as the region did, and what it finds on its way.
 struct EntryState {
   Autocast autocast;
   /// Absent when it is not to be preserved.
   std::optional<Streams> rng;
+  StateLog states;
 
   EntryState(const Mechanics& mechanics, bool preserve_rng)
       : autocast(ambient().autocast.settings()) {
@@ -23,12 +25,16 @@ struct EntryState {
 
 // README.md, section 1: which state a recomputation finds (AM1 to AM4, N18).
 /// Ambient state for the time of a recomputation: grad mode on, marked as a recomputation, ops seen
-/// by `watcher` alone, autocast and random state as when the region began. Afterwards, thrown
-/// through or not, everything is as it was.
+/// by `watcher` alone, autocast and random state as when the region began, and layers' states as
+/// its forward read them. Afterwards, thrown through or not, everything is as it was.
 class RecomputationScope {
  public:
   RecomputationScope(const Mechanics& mechanics, const EntryState& entry, OpWatcher* watcher)
-      : mechanics_(mechanics), grad_(true), watch_(watcher), cast_(mechanics, entry.autocast) {
+      : mechanics_(mechanics),
+        grad_(true),
+        watch_(watcher),
+        cast_(mechanics, entry.autocast),
+        states_(entry.states, mechanics) {
     if (!entry.rng) return;
     surrounding_ = ambient().streams;
     mechanics_.restore_rng(ambient(), *entry.rng);
@@ -86,6 +92,7 @@ class RecomputationScope {
   Mark mark_;
   Watch watch_;
   Cast cast_;
+  StateReplay states_;
   std::optional<Streams> surrounding_;
 };
 

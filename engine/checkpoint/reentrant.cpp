@@ -1,5 +1,6 @@
 #include "engine/checkpoint/reentrant.h"
 
+#include <optional>
 #include <string>
 
 #include "engine/autograd/backward.h"
@@ -34,6 +35,7 @@ class ReentrantBackward final : public Node {
   std::string_view name() const override { return "CheckpointBackward"; }
   void release() noexcept override {
     inputs_.clear();
+    entry_.states.clear();
     function_ = nullptr;
   }
 
@@ -110,8 +112,11 @@ Tensors checkpoint_reentrant(const Function& function, const Tensors& inputs,
   Tensors outputs;
   {
     GradMode no_grad(false);
+    std::optional<StateRecording> states;
+    if (any) states.emplace(entry.states);
     Region::Forward watcher(*region, inputs);
     outputs = function(inputs);
+    entry.states.close();
     region->forward_is_over();
   }
   for (std::size_t i = 0; any && i < inputs.size(); ++i) {

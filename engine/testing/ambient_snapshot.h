@@ -21,6 +21,7 @@ struct AmbientSnapshot {
   const void* cache = nullptr;
   const void* hooks = nullptr;
   const void* ops = nullptr;
+  const void* states = nullptr;
   const void* ledger = nullptr;
   const void* observer = nullptr;
   bool recomputing = false;
@@ -36,9 +37,9 @@ struct AmbientSnapshot {
     for (const std::string& name : s.stream_names) to << " \"" << name << '"';
     to << ", autocast " << s.autocast << ' ' << to_string(s.autocast_dtype) << ' '
        << s.autocast_caches << ' ' << s.cache << ", hooks " << s.hooks << ", ops " << s.ops
-       << ", ledger " << s.ledger << ", observer " << s.observer << ", recomputing "
-       << s.recomputing << ", backward " << s.backward_id << ", group " << s.backward_group
-       << ", early stop ";
+       << ", states " << s.states << ", ledger " << s.ledger << ", observer " << s.observer
+       << ", recomputing " << s.recomputing << ", backward " << s.backward_id << ", group "
+       << s.backward_group << ", early stop ";
     if (s.early_stop) return to << *s.early_stop;
     return to << "undecided";
   }
@@ -56,6 +57,7 @@ struct AmbientSnapshot {
     s.cache = state.autocast.cache.get();
     s.hooks = state.hooks;
     s.ops = state.ops;
+    s.states = state.states;
     s.ledger = state.ledger.get();
     s.observer = state.observer;
     s.recomputing = state.recomputing;

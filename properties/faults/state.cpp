@@ -1,6 +1,8 @@
 #include <array>
 #include <map>
+#include <vector>
 
+#include "engine/ambient/state_reader.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"
 
@@ -33,6 +35,70 @@ struct OnlyRecomputationUpdates {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     return checkpoint(around(f, as_recomputation, as_forward), in, options);
   }
+};
+
+/// Writes over what a forward kept, so that memory shows nothing.
+Tensor written_over(const Tensor& kept, const Tensor& by) {
+  copy_bytes(by, kept);
+  return kept;
+}
+
+/// S3
+class StateAsItIsNow final : public Mechanics {
+ public:
+  Tensor replay_state(std::span<const Tensor> read, std::size_t index,
+                      const Tensor& now) const override {
+    return written_over(read[index], now);
+  }
+};
+
+/// S8
+class FirstStateOnly final : public Mechanics {
+ public:
+  Tensor replay_state(std::span<const Tensor> read, std::size_t index,
+                      const Tensor& /*now*/) const override {
+    return written_over(read[index], read.front());
+  }
+};
+
+/// S9
+struct OneSlotPerLayer {
+  /// Of each state, what the latest forward read.
+  using Slots = std::map<std::uint64_t, std::vector<std::byte>>;
+
+  class Slot final : public StateReader {
+   public:
+    explicit Slot(Slots& slots) : slots_(slots), outer_(std::exchange(ambient().states, this)) {}
+    ~Slot() override { ambient().states = outer_; }
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    Tensor read(const Tensor& state) override {
+      Tensor value = outer_->read(state);
+      std::vector<std::byte>& slot = slots_[storage_of(state)];
+      if (ambient().recomputing) {
+        value.copy_from_host(slot);
+      } else {
+        slot.resize(static_cast<std::size_t>(value.bytes()));
+        value.copy_to_host(slot);
+      }
+      return value;
+    }
+
+   private:
+    Slots& slots_;
+    StateReader* outer_;
+  };
+
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) {
+    const auto with_slots = [this](const Function& g, const Tensors& x) {
+      if (ambient().states == nullptr) return g(x);
+      const Slot reader(slots);
+      return g(x);
+    };
+    return checkpoint(around(f, with_slots, with_slots), in, options);
+  }
+
+  Slots slots;
 };
 
 /// S7: seen from after the step, an update that was taken back is one that was not made.
@@ -90,30 +156,37 @@ struct OneSlotPerSegment {
 std::span<const Fault> state_faults() {
   using namespace faulty;
   static const std::array table{
-      Fault{"S1", "A recomputation updates running statistics a second time.",
+      Fault{"S1", "A recomputation updates the states of layers a second time.",
             "pytorch/pytorch#96136 pytorch/pytorch#62471", with_checkpoint<RecomputationUpdates>},
-      Fault{"S2", "Running statistics are updated in the recomputation, not in the forward.",
+      Fault{"S2", "The states of layers are updated in the recomputation, not in the forward.",
             "facebookresearch/fairscale#1035", with_checkpoint<OnlyRecomputationUpdates>},
       Fault{"S3", "A recomputation sees the state that its forward left.",
-            "huggingface/transformers#30320", nullptr,
-            "The only state of a layer is its running statistics: training updates them but never "
-            "reads them, evaluation reads them but never updates them. (For random streams this "
-            "fault is R11.)"},
+            "huggingface/transformers#30320 NVIDIA/TransformerEngine#24 "
+            "NVIDIA/TransformerEngine#1723",
+            with_mechanics<StateAsItIsNow>},
       Fault{"S4",
             "A segment has one slot for its random state, so a second forward overwrites the state "
             "of the first.",
             "NVIDIA/TransformerEngine#539", with_checkpoint<OneSlotPerSegment>},
       Fault{"S5", "Side effects of a segment happen again in its recomputation.",
             "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
-            "The layers of a case have two side effects, draws and running statistics; R2 and S1 "
+            "The layers of a case have two side effects, draws and states that move on; R2 and S1 "
             "repeat them."},
       Fault{"S6", "Hooks that a forward registers are registered again in its recomputation.",
             "pytorch/pytorch#187437", nullptr,
             "No layer of a case registers a hook in its forward; hooks belong to leaves that "
             "outlive the step. (G9 is about hooks that fire too often.)"},
-      Fault{"S7",
-            "Running statistics are reset to their values before the forward: the update is lost.",
-            "", with_checkpoint<UpdateLost>},
+      Fault{
+          "S7",
+          "The states of layers are reset to their values before the forward: the update is lost.",
+          "", with_checkpoint<UpdateLost>},
+      Fault{"S8", "Every layer of a segment gets the state that the first of them read.", "",
+            with_mechanics<FirstStateOnly>},
+      Fault{
+          "S9",
+          "A layer has one slot for the state that a forward read, so a second forward overwrites "
+          "that of the first.",
+          "", with_checkpoint<OneSlotPerLayer>},
   };
   return table;
 }

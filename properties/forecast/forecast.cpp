@@ -98,14 +98,15 @@ void check_facts(const Case& c, const Geometry& geometry, const Facts& facts) {
         !within(f.first_own, f.own, facts.own_bytes.size())) {
       fail(i, "a range that does not exist");
     }
-    if (f.drawn < 0 || f.workspace < 0) fail(i, "a negative number of elements or bytes");
+    if (f.drawn < 0 || f.workspace < 0 || f.state_bytes < 0)
+      fail(i, "a negative number of elements or bytes");
     const int operands = 1 + static_cast<int>(c.layers[i].from.size());
     const int parameters = static_cast<int>(geometry.layer_parameters[i].size());
     const int outputs = static_cast<int>(geometry.outputs[i].size());
     for (const SavedTensorFact& s : facts.saved_by(f)) {
-      const int things[] = {operands, outputs, parameters, f.own};
+      const int things[] = {operands, outputs, parameters, f.own, f.state_bytes > 0 ? 1 : 0};
       if (s.index < 0 || s.index >= things[static_cast<std::size_t>(s.what)]) {
-        fail(i, "saves an operand, output, parameter or own tensor that does not exist");
+        fail(i, "saves an operand, output, parameter, own tensor or state that does not exist");
       }
       const int asked = s.when == When::operand_requires_grad     ? operands
                         : s.when == When::parameter_requires_grad ? parameters

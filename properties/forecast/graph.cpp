@@ -73,6 +73,8 @@ void SymbolicGraph::begin(std::span<const SegmentSpec> segments, std::span<const
   cache_ = nullptr;
   hooks_ = {};
   stopped_ = afresh_ = recalls_ = false;
+  readers_.clear();
+  logs_ = 0;
   policy_frame_ = -1;
 }
 
@@ -243,6 +245,15 @@ void SymbolicGraph::drop_frame(int index) {
   const Frame frame = frames_[static_cast<std::size_t>(index)];
   for (int i = 0; i < frame.inputs; ++i) drop(frame.first_input + i);
   drop_kept(frame);
+  drop_log(frame.log);
+}
+
+void SymbolicGraph::drop_log(int log) {
+  for (State& state : states_) {
+    if (state.log != log || !state.block) continue;
+    state.block.let_go();
+    state.block.reset();
+  }
 }
 
 void SymbolicGraph::drop_kept(const Frame& frame) {
@@ -257,12 +268,16 @@ void SymbolicGraph::drop_kept(const Frame& frame) {
 }
 
 SymbolicGraph::Mark SymbolicGraph::mark() const {
-  return {nodes_.size(), frames_.size(), placeholders_.size(), kept_.size(),  kept_blocks_.size(),
-          edges_.size(), saved_.size(),  slots_.size(),        leaves_.size()};
+  return {nodes_.size(), frames_.size(), placeholders_.size(), kept_.size(),   kept_blocks_.size(),
+          edges_.size(), saved_.size(),  slots_.size(),        leaves_.size(), states_.size()};
 }
 
 void SymbolicGraph::release(const Mark& m) {
   for (std::size_t i = saved_.size(); i-- > m.saved;) drop(static_cast<int>(i));
+  for (std::size_t i = m.states; i < states_.size(); ++i) {
+    if (states_[i].block) states_[i].block.let_go();
+  }
+  states_.resize(m.states);
   nodes_.resize(m.nodes);
   saved_.resize(m.saved);
   frames_.resize(m.frames);

@@ -68,6 +68,7 @@ class SymbolicGraph {
     std::size_t saved = 0;
     std::size_t slots = 0;
     std::size_t leaves = 0;
+    std::size_t states = 0;
   };
   /// Who is told of events: layers, nodes and gradients, as they happen.
   class Listener {
@@ -143,6 +144,7 @@ class SymbolicGraph {
     int first_saved = 0;
     int saved = 0;
     std::int64_t bytes = 0;  ///< cast, loss: of the gradient that it makes.
+    int log = -1;            ///< segment: of the states that its layers read.
   };
   /// One call of the non-reentrant variant.
   struct Frame {
@@ -153,6 +155,7 @@ class SymbolicGraph {
     int last_placeholder = -1;
     int first_kept = -1;
     int saves = 0;
+    int log = -1;     ///< Of the states that its layers read.
     int holders = 0;  ///< Placeholders that the graph still holds.
     bool over = false;
     bool recomputed = false;
@@ -169,6 +172,17 @@ class SymbolicGraph {
     int first_block = 0;
     int blocks = 0;
     int next = -1;
+  };
+  /// What a layer read of its state, in the log of a region.
+  struct State {
+    int log = 0;
+    int layer = 0;
+    Block block;
+  };
+  /// A region whose forward runs, or whose recomputation does.
+  struct Reader {
+    int log = 0;
+    bool replays = false;
   };
   struct Leaf {
     SymbolicGradient gradient;
@@ -215,6 +229,7 @@ class SymbolicGraph {
   void drop(int saved);
   void drop_frame(int frame);
   void drop_kept(const Frame& frame);
+  void drop_log(int log);
   Block allocate(std::int64_t elements, bool half = false) {
     return heap_->allocate(elements * (half ? 2 : item_));
   }
@@ -228,6 +243,8 @@ class SymbolicGraph {
   SymbolicValue cast_operand(int layer, int position, bool records, std::size_t window);
   SymbolicValue cast_parameter(int layer, int position, bool records);
   void compute(int layer, std::size_t results);
+  void make(int layer, std::size_t results);
+  Block read_state(int layer);
   void record(int layer, std::size_t first_edge, std::size_t operands, std::size_t results,
               std::size_t made);
   void note_pattern(int layer, Edges edges);
@@ -241,7 +258,7 @@ class SymbolicGraph {
   void checkpoint_non_reentrant(const SegmentSpec& segment, std::size_t window);
   void recompute(int frame);
   void differentiate_segment(const Node& node, std::size_t out, std::size_t in, int depth);
-  void run_again(const SegmentSpec& segment, std::size_t window, const Hooks& hooks);
+  void run_again(const SegmentSpec& segment, int log, std::size_t window, const Hooks& hooks);
   std::size_t copy_window(std::size_t window);
   void replace_window(std::size_t window, std::size_t by);
 
@@ -291,6 +308,11 @@ class SymbolicGraph {
   std::vector<Placeholder> placeholders_;
   std::vector<Kept> kept_;
   std::vector<Block> kept_blocks_;
+  /// In the order in which they were read.
+  std::vector<State> states_;
+  /// Innermost last.
+  std::vector<Reader> readers_;
+  int logs_ = 0;
   std::vector<SymbolicEdge> edges_;
   std::vector<Saved> saved_;
   std::vector<SymbolicGradient> slots_;

@@ -79,6 +79,7 @@ void SymbolicGraph::visit(int index, int depth, bool retain) {
   if (any) {
     differentiate(node, out, in, depth);
     for (int i = 0; !retain && i < node.saved; ++i) drop(node.first_saved + i);
+    if (!retain && node.log >= 0) drop_log(node.log);
     for (std::size_t i = out; i < in; ++i) hands_[i].reset();
   }
   ready_.clear();

@@ -22,20 +22,24 @@ void SymbolicGraph::checkpoint(const SegmentSpec& segment, bool records, std::si
 // Otherwise there is no node, and whatever the segment has to train is frozen.
 void SymbolicGraph::checkpoint_reentrant(const SegmentSpec& segment, std::size_t window) {
   const std::size_t own = copy_window(window);
-  run_layers(segment.begin, segment.end, segment.nested, false, own);
   bool any = false;
   for (std::size_t i = window; i < own; ++i) any = any || stack_[i].requires_grad;
+  const int log = any ? logs_++ : -1;
+  if (any) readers_.push_back({log, false});
+  run_layers(segment.begin, segment.end, segment.nested, false, own);
+  if (any) readers_.pop_back();
   for (std::size_t i = own; i < stack_.size(); ++i) stack_[i].requires_grad = false;
   if (any) {
     Node node = begin_node(Node::Kind::segment, {});
     node.segment = &segment;
+    node.log = log;
     node.outputs = static_cast<int>(stack_.size() - own);
     node.edges = static_cast<int>(own - window);
     for (std::size_t i = window; i < own; ++i) edges_.push_back(stack_[i].gradient());
     for (std::size_t i = window; i < own && !stopped_; ++i) {
       save(stack_[i].block, stack_[i].requires_grad, stack_[i].half);
     }
-    if (!finish_node(node)) return;
+    if (!finish_node(node)) return drop_log(log);
     for (std::size_t i = own; i < stack_.size(); ++i) {
       stack_[i].requires_grad = true;
       stack_[i].edge = {node.first_slot + static_cast<int>(i - own), -1};
@@ -52,6 +56,7 @@ void SymbolicGraph::checkpoint_non_reentrant(const SegmentSpec& segment, std::si
   Frame fresh;
   fresh.segment = &segment;
   fresh.first_input = static_cast<int>(saved_.size());
+  fresh.log = logs_++;
   frames_.push_back(fresh);
   const std::size_t end = stack_.size();
   for (std::size_t i = window; i < end && !stopped_; ++i) {
@@ -63,7 +68,9 @@ void SymbolicGraph::checkpoint_non_reentrant(const SegmentSpec& segment, std::si
   const int outer_policy = std::exchange(policy_frame_, segment.choice.keep.empty() ? -1 : index);
   const bool outer_recalls = std::exchange(recalls_, false);
   const std::size_t own = copy_window(window);
+  readers_.push_back({fresh.log, false});
   run_layers(segment.begin, segment.end, segment.nested, true, own);
+  readers_.pop_back();
   recalls_ = outer_recalls;
   policy_frame_ = outer_policy;
   hooks_ = outer;
@@ -91,7 +98,7 @@ void SymbolicGraph::recompute(int index) {
   const int outer_policy =
       std::exchange(policy_frame_, frame.segment->choice.keep.empty() ? -1 : index);
   const bool outer_recalls = std::exchange(recalls_, true);
-  run_again(*frame.segment, window,
+  run_again(*frame.segment, frame.log, window,
             {Hooks::Kind::recomputation, index, frame.first_placeholder, 0});
   recalls_ = outer_recalls;
   policy_frame_ = outer_policy;
@@ -118,7 +125,7 @@ void SymbolicGraph::differentiate_segment(const Node& node, std::size_t out, std
   for (std::size_t i = bound; i < outputs; ++i) stack_[i].edge.leaf = add_leaf();
   const int first = static_cast<int>(nodes_.size());
   copy_window(bound);
-  run_again(*node.segment, outputs, {});
+  run_again(*node.segment, node.log, outputs, {});
 
   const auto gets_gradient = [&](std::size_t k) {
     return hands_[out + k] && stack_[outputs + k].requires_grad;
@@ -153,13 +160,16 @@ void SymbolicGraph::differentiate_segment(const Node& node, std::size_t out, std
 }
 
 /// A live cast cache goes on being used, else the recomputation has one of its own.
-void SymbolicGraph::run_again(const SegmentSpec& segment, std::size_t window, const Hooks& hooks) {
+void SymbolicGraph::run_again(const SegmentSpec& segment, int log, std::size_t window,
+                              const Hooks& hooks) {
   const Hooks outer = std::exchange(hooks_, hooks);
   const bool outer_afresh = std::exchange(afresh_, !segment.choice.preserve_rng);
   CastCache* const outer_cache = cache_;
   if (cache_ == nullptr) cache_ = &recomputation_cache_;
   trace_->recomputations.push_back(trace_->live.size());
+  readers_.push_back({log, true});
   run_layers(segment.begin, segment.end, segment.nested, true, window);
+  readers_.pop_back();
   if (outer_cache == nullptr) recomputation_cache_.clear();
   cache_ = outer_cache;
   afresh_ = outer_afresh;

@@ -1,5 +1,6 @@
 // Layers of a symbolic run: what they make, cast, keep and record.
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "properties/case/policy.h"
@@ -145,9 +146,38 @@ SymbolicValue SymbolicGraph::cast_parameter(int layer, int position, bool record
   return made;
 }
 
-/// Pushes the layer's results: its outputs, then its own tensors; recalled, or made by its kernel.
+/// Pushes the layer's results: its outputs, its own tensors, then the state that it read.
 void SymbolicGraph::compute(int layer, std::size_t results) {
-  if (recall(layer)) return;
+  const bool reads = facts_->of(layer).state_bytes > 0;
+  Block state = reads ? read_state(layer) : Block();
+  if (!recall(layer)) make(layer, results);
+  if (reads) results_.push_back(std::move(state));
+}
+
+/// In a recomputation what its forward read, else a copy. It goes to the logs of all regions whose
+/// forwards run, up to the innermost recomputation.
+Block SymbolicGraph::read_state(int layer) {
+  Block block;
+  std::size_t from = readers_.size();
+  while (from > 0 && !readers_[from - 1].replays) --from;
+  if (from > 0) {
+    const auto read = std::find_if(states_.begin(), states_.end(), [&](const State& state) {
+      return state.log == readers_[from - 1].log && state.layer == layer;
+    });
+    if (read == states_.end()) throw std::logic_error("[forecast] a state that was never read");
+    block = read->block;
+  } else {
+    block = heap_->allocate(facts_->of(layer).state_bytes);
+  }
+  for (std::size_t i = from; i < readers_.size(); ++i) {
+    block.hold();
+    states_.push_back({readers_[i].log, layer, block});
+  }
+  return block;
+}
+
+/// Pushes the outputs and own tensors of the layer's kernel.
+void SymbolicGraph::make(int layer, std::size_t results) {
   const Layout& l = layouts_[static_cast<std::size_t>(layer)];
   const LayerFacts& f = facts_->of(layer);
   if (first_) trace_->computations[static_cast<std::size_t>(layer)] += f.ops;
@@ -206,6 +236,9 @@ void SymbolicGraph::record(int layer, std::size_t first_edge, std::size_t operan
         break;
       case What::own:
         save(results_[results + static_cast<std::size_t>(l.outputs) + at]);
+        break;
+      case What::state:
+        save(results_.back());
         break;
     }
   }

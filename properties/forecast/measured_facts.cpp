@@ -28,6 +28,8 @@ class Measurement {
     outputs_.resize(c_.layers.size());
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       LayerFacts f = facts_.of(i);
+      // Nothing but what it saves is known to be kept.
+      f.state_bytes = 0;
       f.first_saved = static_cast<int>(measured.saved_tensors.size());
       f.first_own = static_cast<int>(measured.own_bytes.size());
       note_outputs(i);
@@ -154,6 +156,7 @@ void save_in_every_layer(Facts& facts) {
     f.backward = BackwardUse::pointwise;
     f.first_saved = f.first_own = static_cast<int>(facts.saved_tensors.size());
     f.saved = f.own = 1;
+    f.state_bytes = 0;
     facts.saved_tensors.push_back({What::own, 0, SavedTensorFact::When::always, 0});
     facts.own_bytes.push_back(1);
   }

@@ -197,10 +197,10 @@ TEST_CASE("a worker that is lost while it shrinks costs the shrinking of that ca
                "{\"finding\":" + to_json(Finding{second.violation, 8, second.c, smallest}) + "}\n");
   HuntOptions options = scripted(folder,
                                  "case $line in\n"
-                                 "*'\"begin\":0,'*) answer first ;;\n"
-                                 "*'\"begin\":8,'*) answer second ;;\n"
                                  "*shrink*'\"index\":0,'*) kill -9 $$ ;;\n"
                                  "*shrink*) answer shrunk ;;\n"
+                                 "*'\"begin\":0,'*) answer first ;;\n"
+                                 "*'\"begin\":8,'*) answer second ;;\n"
                                  "*) answer ;;\nesac",
                                  "answer");
   options.cases = 9;

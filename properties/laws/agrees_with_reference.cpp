@@ -58,6 +58,7 @@ std::optional<Violation> check(const Evidence& e) {
     const std::string place =
         place_of(o.step, o.microbatch) + ", " + value_name(e, o.quantity, o.index);
     if (!(got->shape == o.shape)) {
+      if (violation) return violation;
       return Violation{kName, place, to_string(o.shape), to_string(got->shape)};
     }
     const std::vector<double> values = elements_of(e.plain, *got);

@@ -90,6 +90,23 @@ TEST_CASE("a slope is measured in float64 on continuous data, where nothing is d
   CHECK_FALSE(has_slope(c, forecast(c, validate(c))));
 }
 
+TEST_CASE("a slope is measured where no forward of the step changes what a later one reads") {
+  const auto measured = [](int microbatches, bool train, bool trial) {
+    Case c = one_layer();
+    c.layers = {testing::layer("delayed_scaling")};
+    c.plan.segments.clear();
+    c.protocol.microbatches = microbatches;
+    c.protocol.train = train;
+    c.protocol.input_requires_grad = true;
+    if (trial) c.protocol.failure.kind = FailureKind::forward_throws;
+    return has_slope(c, forecast(c, validate(c)));
+  };
+  CHECK(measured(1, true, false));
+  CHECK_FALSE(measured(2, true, false));
+  CHECK_FALSE(measured(1, true, true));
+  CHECK(measured(2, false, false));
+}
+
 TEST_CASE("the law of derivatives counts every backward and leaves prior gradients out") {
   EngineSubject engine;
   Workspace workspace;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "properties/layers/layer.h"
 #include "properties/record/direction.h"
 
 namespace rematch {
@@ -35,7 +36,13 @@ double along(const Case& c, const Record& record, const Observation& gradient, s
 }  // namespace
 
 bool has_slope(const Case& c, const Forecast& forecast) {
-  return c.dtype == DType::float64 && c.data == DataKind::normal && forecast.frozen_layers.empty();
+  const bool one_by_one =
+      c.protocol.train &&
+      (c.protocol.microbatches > 1 || c.protocol.failure.kind != FailureKind::none) &&
+      std::any_of(c.layers.begin(), c.layers.end(),
+                  [](const LayerSpec& l) { return layer_of(l).reads_state; });
+  return c.dtype == DType::float64 && c.data == DataKind::normal &&
+         forecast.frozen_layers.empty() && !one_by_one;
 }
 
 double first_step_loss(const Case& c, const Record& record) {

@@ -36,7 +36,8 @@ struct SlopeSamples {
 inline constexpr double kDistances[] = {0x1p-17, 0x1p-13, 0x1p-21};
 
 /// Whether a slope can be measured: in float64, where no part of the model is a constant to the
-/// reference run, and not on integers, which sit on the kinks.
+/// reference run, no forward changes a state that a later forward of the step reads, and not on
+/// integers, which sit on the kinks.
 bool has_slope(const Case& c, const Forecast& forecast);
 
 /// The losses of the first step, summed once per backward.

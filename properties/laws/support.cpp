@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "properties/layers/layer.h"
+
 namespace rematch {
 
 std::string place_of(int step, int microbatch) {
@@ -71,7 +73,13 @@ bool keeps_results(const std::vector<SegmentSpec>& segments) {
 
 bool knows_saved_bytes(const Evidence& e) {
   if (!e.forecast.measured) return e.forecast.saves_known;
-  return e.forecast.saves_known && !keeps_results(segments_of(e.c));
+  return e.forecast.saves_known && !keeps_results(segments_of(e.c)) && !may_keep_states(e);
+}
+
+bool may_keep_states(const Evidence& e) {
+  return e.forecast.measured &&
+         std::any_of(e.c.layers.begin(), e.c.layers.end(),
+                     [](const LayerSpec& l) { return layer_of(l).reads_state; });
 }
 
 }  // namespace rematch

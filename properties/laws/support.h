@@ -79,6 +79,9 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
 /// Whether the forecast knows what is saved. What a policy keeps of an implementation whose facts
 /// were measured is not known: it need not be what its layers save.
 bool knows_saved_bytes(const Evidence& e);
+/// Whether regions of an implementation whose facts were measured may keep what layers read of
+/// their states, which the plain run does not show.
+bool may_keep_states(const Evidence& e);
 
 /// Calls check(step, microbatch) for every forward of the protocol, up to the first violation.
 template <class Check>

@@ -12,7 +12,8 @@ struct SavedTensorFact {
     operand,
     output,
     parameter,
-    own,  ///< Made by the layer beside its outputs: a mask, indices, statistics.
+    own,    ///< Made by the layer beside its outputs: a mask, indices, statistics.
+    state,  ///< The state that the layer read.
   };
   enum class When : std::uint8_t {
     always,
@@ -54,6 +55,9 @@ struct LayerFacts {
   BackwardUse backward = BackwardUse::pointwise;
   /// Random numbers that one execution draws.
   std::int64_t drawn = 0;
+  /// Of the state that it reads and that forwards change; 0: none. A checkpointed region keeps what
+  /// its forward read for its recomputations.
+  std::int64_t state_bytes = 0;
   /// Bytes that the kernel needs while it runs, forward and backward alike.
   std::int64_t workspace = 0;
   /// Positions in Facts.

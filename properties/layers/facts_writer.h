@@ -58,6 +58,11 @@ class FactsWriter {
     facts_.own_bytes.push_back(bytes);
     save(What::own, static_cast<int>(facts_.own_bytes.size()) - f.first_own - 1);
   }
+  /// What the layer reads of its state.
+  void save_state(std::int64_t bytes) {
+    f.state_bytes = bytes;
+    save(What::state);
+  }
   /// x, a mean and 1 / std (if `means`) for each of `rows`, and the weight if x requires grad.
   void save_normalised(std::int64_t rows, bool means = true) {
     save(What::operand);

@@ -22,6 +22,7 @@
   KIND(tanh)                      \
   KIND(sigmoid)                   \
   KIND(softmax)                   \
+  KIND(delayed_scaling)           \
   KIND(rrelu)                     \
   KIND(gaussian_noise)            \
   KIND(flatten)                   \

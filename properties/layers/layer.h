@@ -46,6 +46,9 @@ struct Layer {
   bool has_parameters = false;
   /// Has buffers that a training forward updates.
   bool stateful = false;
+  /// In training its outputs depend on its buffers, so that earlier forwards decide about later
+  /// ones.
+  bool reads_state = false;
 
   /// The next layer may overwrite the output in place: it is new memory and not saved.
   bool overwritable = false;

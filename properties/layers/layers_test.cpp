@@ -6,6 +6,7 @@
 
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
+#include "properties/forecast/engine_facts.h"
 #include "properties/generate/mix.h"
 #include "properties/layers/layer.h"
 
@@ -17,6 +18,8 @@ TEST_CASE("what a kind of layer says of itself is what its shapes state") {
   for (std::uint64_t i = 0; i < 3000; ++i) {
     const Case c = generate_case(Mix::wide, 41, i, scope);
     const Geometry g = validate(c);
+    Facts facts;
+    engine_facts(c, g, true, facts);
     INFO(to_json(c));
     for (std::size_t l = 0; l < c.layers.size(); ++l) {
       const LayerSpec& spec = c.layers[l];
@@ -29,6 +32,7 @@ TEST_CASE("what a kind of layer says of itself is what its shapes state") {
       REQUIRE(g.outputs[l].size() == static_cast<std::size_t>(layer.outputs));
       REQUIRE(g.layer_parameters[l].empty() == !layer.has_parameters);
       REQUIRE(buffers == layer.stateful);
+      REQUIRE((facts.of(static_cast<int>(l)).state_bytes > 0) == layer.reads_state);
       REQUIRE(spec.from.size() + 1 == static_cast<std::size_t>(layer.operands));
     }
   }

@@ -22,7 +22,7 @@ struct BoundedArray {
 /// What a plain run of the case shows, with bounds on what rounding may do to each number in a
 /// correct implementation that works in the case's dtype, or in bfloat16 wherever it likes if the
 /// case has autocast. nullopt where that does not follow from the case: a layer draws, a trial
-/// leaves running statistics, or there is too much to be analysed. `detached`: layers whose
+/// leaves states changed, or there is too much to be analysed. `detached`: layers whose
 /// parameters take part as constants.
 std::optional<std::vector<BoundedArray>> analyse(const Case& c, const Geometry& geometry,
                                                  const std::vector<int>& detached);

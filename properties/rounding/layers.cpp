@@ -243,6 +243,19 @@ Exponentials exponentials(Tape& t, std::span<const Var> row) {
   return e;
 }
 
+Vars delayed_scaling(LayerRun& l) {
+  Tape& t = l.tape;
+  Var& scale = l.buffers[0][0];
+  const Var factor = reciprocal(t, scale);
+  const Vars& x = l.operands[0];
+  Vars y = map(x, [&](Var v) { return t.plus_product(v, factor).sum(); });
+  if (l.train) {
+    const Var top = t.largest(map(x, [&](Var v) { return t.rectified(v, -1); }));
+    scale = t.plus(scale, 0.5).plus(top, 0.5).sum();
+  }
+  return y;
+}
+
 Vars softmax(LayerRun& l) {
   Tape& t = l.tape;
   const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
@@ -377,6 +390,8 @@ std::vector<Vars> run(LayerRun& l) {
       return each(sigmoid);
     case LayerKind::softmax:
       return {softmax(l)};
+    case LayerKind::delayed_scaling:
+      return {delayed_scaling(l)};
     case LayerKind::rrelu:
       return {map(x, [&](Var v) { return t.rectified(v, kSlope); })};
     case LayerKind::dropout:

@@ -107,7 +107,7 @@ Tape::Var Tape::rectified(Var x, double slope) {
   const double factor = at.value > 0 ? 1 : slope;
   // An exact zero is on the side of the slope, by convention.
   const bool kink = at.error > 0 && std::fabs(at.value) <= at.error;
-  const double widest = kink ? std::max(1.0, slope) : factor;
+  const double widest = kink ? std::max(1.0, std::fabs(slope)) : std::fabs(factor);
   const double rounding = slope == 0 ? 0 : kExtraSteps * format_.roundoff;
   edge(x, {factor, (kink ? 1 - slope : 0) + rounding});
   return node({factor * at.value, widest * at.error + rounding * std::fabs(at.value)});

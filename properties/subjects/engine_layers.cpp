@@ -8,6 +8,7 @@
 #include "engine/ops/attention.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
+#include "engine/ops/delayed_scaling.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
@@ -63,6 +64,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
       return {softmax(x)};
     case LayerKind::dropout:
       return {dropout(x, spec.p, random)};
+    case LayerKind::delayed_scaling:
+      return {delayed_scaling(x, buffer(0), train_)};
     case LayerKind::rrelu:
       return {rrelu(x, 1.0 / 8, 1.0 / 3, random)};
     case LayerKind::gaussian_noise:

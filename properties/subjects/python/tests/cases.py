@@ -112,6 +112,9 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
             for role, value in (("running_mean", 0), ("running_var", 1)):
                 buffers.append({"layer": i, "role": role})
                 arrays["buffers"].append(encode(np.full(operands[0][1], value, dtype)))
+        if layer["kind"] == "delayed_scaling":
+            buffers.append({"layer": i, "role": "scale"})
+            arrays["buffers"].append(encode(np.ones(1, dtype)))
         if layer["kind"] == "custom":
             custom.append({"layer": i, "shape": operands[0]})
             if "state" in layer["layer"]:

@@ -218,3 +218,16 @@ def test_scripts_of_saved_cases_run(torch_subject, name):
     assert (status == 0) == (last.split(":")[0] == "same") and (status == 1) == (
         last.startswith("DIFFERENT")
     )
+
+
+def test_a_scale_that_moves_on_is_shown_with_its_function(torch_subject):
+    layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
+    protocol = {**TRAINABLE, "microbatches": 2}
+    found = finding("buffers-after-step")
+    script, out = shown(torch_subject, one(*layers, protocol=protocol), found)
+    assert "def delayed_scaling(x, scale, training=True):" in script
+    half = one(*layers, protocol={**protocol, "autocast": "forward"})
+    assert "delayed_scaling(x.float(), scale)" in shown(torch_subject, half, found)[0]
+    evaluated = one(*layers, protocol={**protocol, "reevaluate": True})
+    script, _ = shown(torch_subject, evaluated, finding("reevaluation"))
+    assert "delayed_scaling(x, scale, training=False)" in script

@@ -101,6 +101,18 @@ def test_running_statistics_take_a_tenth_of_the_unbiased_variance(torch_subject)
     )
 
 
+def test_delayed_scaling_divides_by_what_the_forwards_before_left(torch_subject):
+    record, arrays = run(torch_subject, "delayed_scaling", microbatches=2)
+    first, second = arrays["inputs"]
+    scale = (1 + abs(first).max()) / 2
+    np.testing.assert_array_equal(numbers(record, "output"), first)
+    np.testing.assert_array_equal(numbers(record, "output", microbatch=1), second / scale)
+    np.testing.assert_array_equal(numbers(record, "buffer"), [(scale + abs(second).max()) / 2])
+    record, arrays = run(torch_subject, "delayed_scaling", train=False)
+    np.testing.assert_array_equal(numbers(record, "output"), arrays["inputs"][0])
+    np.testing.assert_array_equal(numbers(record, "buffer"), [1])
+
+
 def test_evaluation_drops_nothing_and_uses_the_running_statistics(torch_subject):
     for layer in ("dropout", {"kind": "gaussian_noise", "p": 1.0}, "duplicate"):
         record, arrays = run(torch_subject, layer, train=False)

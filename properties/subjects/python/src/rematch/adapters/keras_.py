@@ -174,7 +174,7 @@ class Keras(Framework):
     def __init__(self, scope: str | None) -> None:
         backend = keras.backend.backend()
         self.name = f"keras {keras.__version__} on {backend}"
-        self.imports = f'import os\n\nos.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
+        before = "import os\n\n"
         of_backend = {"tensorflow": of_tensorflow, "torch": of_torch, "jax": of_jax}[backend]
         self.helpers += (Updates, of_backend) if backend == "jax" else (of_backend,)
         self.differentiator = of_backend.__name__
@@ -186,12 +186,13 @@ class Keras(Framework):
         if backend == "jax":
             from rematch.adapters.jax_layers import SAME_ROUNDING
 
-            self.imports = SAME_ROUNDING + self.imports
+            before = SAME_ROUNDING
             self.cases_per_shape = 128
             self.new_plans = True
             self.observed = self.observed - {"absent_gradients"}
             self.sees_draws = False
             self.enter_line = ""
+        self.imports = f'{before}os.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
         if scope:
             self.promises = ()
             self.checkpoint = f"scoped({{function}}, {SCOPES[scope]})({{arguments}})"

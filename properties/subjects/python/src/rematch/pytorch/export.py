@@ -67,7 +67,7 @@ TITLES = {
     "absent-gradients": "With checkpointing, other gradients are None",
     "input-gradients": "With checkpointing, the gradient of the input is another one",
     "parameter-gradients": "With checkpointing, the gradient of a parameter is another one",
-    "buffers-after-step": "With checkpointing, running statistics are not updated once per forward",
+    "buffers-after-step": "With checkpointing, the state of layers is not updated once per forward",
     "parameters-after-step": "With checkpointing, a step leaves other parameters",
     "reevaluation": "Trained with checkpointing, the model gives other results",
 }

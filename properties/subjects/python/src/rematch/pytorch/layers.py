@@ -16,6 +16,7 @@ from torch import Tensor
 from rematch.case import Layer
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
+from rematch.pytorch.delayed_scaling import delayed_scaling
 
 Tensors = Sequence[Tensor]
 Run = Callable[[Layer, Tensors, Tensors, Tensors, bool], Tensors]
@@ -116,6 +117,12 @@ def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: 
     return torch.split_with_sizes_copy(x[0], parts, dimension)
 
 
+def _scaled(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    # bfloat16 would stay as it is.
+    operand = x[0].to(buffers[0].dtype)
+    return (delayed_scaling(operand, buffers[0], train),)
+
+
 def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
     p = layer.p if train else 0.0
     if layer.stream and p > 0:
@@ -146,6 +153,7 @@ LAYERS: dict[str, Run] = {
     "sigmoid": _pointwise(torch.sigmoid),
     "softmax": _pointwise(lambda x: torch.softmax(x, -1)),
     "dropout": _dropout,
+    "delayed_scaling": _scaled,
     "rrelu": _rrelu,
     "gaussian_noise": _noise,
     "flatten": _flatten,

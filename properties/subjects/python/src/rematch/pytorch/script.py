@@ -6,6 +6,7 @@ from inspect import getsource
 
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
+from rematch.pytorch.delayed_scaling import delayed_scaling
 from rematch.pytorch.layers import OUTPUTS
 from rematch.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
 from rematch.pytorch.script_counts import tail as counted
@@ -35,8 +36,9 @@ class Script(ModelText):
         lines = [*helpers_of(self._style, policy, flagged), *lines]
         if "saved bytes" in self._aspects:
             lines = [*KEPT.splitlines(), *lines]
-        if any(layer.kind == "attention" for layer in self._case.layers):
-            lines = [*getsource(attention).splitlines(), "", "", *lines]
+        for function in (attention, delayed_scaling):
+            if any(layer.kind == function.__name__ for layer in self._case.layers):
+                lines = [*getsource(function).splitlines(), "", "", *lines]
         gap = [""] if lines[0].startswith("torch.") else ["", ""]
         customs = self._layers.customs.values()
         script = "\n".join(lines)

@@ -268,12 +268,13 @@ class Layers:
             padding = f"padding={layer.padding}" if layer.padding else ""
             return call(f"F.{kind}", x[0], str(layer.kernel), stride, padding)
         if kind == "batch_norm":
-            own = [
-                name
-                for name, info in zip(self._buffers, self.model.buffers, strict=True)
-                if info.layer == index
-            ]
+            own = self._state_of(index)
             return call("F.batch_norm", x[0], *own, *used, "training=True" if train else "")
+        if kind == "delayed_scaling":
+            (own,) = self._state_of(index)
+            # Under autocast an operand may be bfloat16, which would stay so.
+            x = [f"{x[0]}.float()"] if self.case.protocol.autocast != "off" else x
+            return call(kind, x[0], own, "" if train else "training=False")
         if kind == "group_norm":
             return call("torch.group_norm", x[0], str(layer.groups), *used)
         if kind in ("layer_norm", "rms_norm"):
@@ -281,6 +282,11 @@ class Layers:
             eps = "1e-5" if kind == "rms_norm" else ""
             return call(f"F.{kind}", x[0], f"({width},)", *used, eps)
         return self._without_parameters(layer, index, x, train)
+
+    def _state_of(self, index: int) -> list[str]:
+        """The names of a layer's buffers."""
+        named = zip(self._buffers, self.model.buffers, strict=True)
+        return [name for name, info in named if info.layer == index]
 
     def _without_parameters(self, layer: Layer, index: int, x: list[str], train: bool) -> str:
         kind = layer.kind

@@ -1,0 +1,47 @@
+#include "engine/checkpoint/state_log.h"
+
+#include <string>
+
+#include "engine/checkpoint/checkpoint.h"
+
+namespace rematch {
+namespace {
+
+std::string text_of(const Tensor& t) {
+  return std::string(to_string(t.dtype())) + " " + to_string(t.shape());
+}
+
+}  // namespace
+
+void StateLog::add(Tensor value) {
+  values_.push_back(std::move(value));
+  values_.back().storage()->hold();
+}
+
+void StateLog::clear() noexcept {
+  for (const Tensor& value : values_) value.storage()->drop();
+  values_.clear();
+}
+
+Tensor StateRecording::read(const Tensor& state) {
+  Tensor value = outer_ != nullptr ? outer_->read(state) : copy_of_state(state);
+  log_.add(value);
+  return value;
+}
+
+Tensor StateReplay::read(const Tensor& state) {
+  const std::size_t index = next_++;
+  const std::vector<Tensor>& values = log_.values();
+  if (index >= values.size() && !log_.closed()) return copy_of_state(state);
+  const auto fail = [&](const std::string& forward) {
+    throw CheckpointError("[checkpoint] the recomputation reads state " + std::to_string(index) +
+                          " (" + text_of(state) + "), the forward read " + forward +
+                          "; the function must do the same each time");
+  };
+  if (index >= values.size()) fail(std::to_string(values.size()));
+  const Tensor& value = values[index];
+  if (!(value.shape() == state.shape()) || value.dtype() != state.dtype()) fail(text_of(value));
+  return mechanics_.replay_state(values, index, state);
+}
+
+}  // namespace rematch

@@ -1,0 +1,40 @@
+#include "engine/cpu/delayed_scaling.h"
+
+#include "engine/cpu/threads.h"
+#include "engine/math/delayed_scaling.h"
+
+namespace rematch::cpu {
+
+template <typename T>
+void divide_by(std::int64_t n, const T* x, const T* scale, T* y) {
+  const T s = *scale;
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = x[i] / s;
+  });
+}
+
+template <typename T>
+void average_magnitude(std::int64_t n, const T* x, T* average) {
+  // Lanes, so that the loop vectorises; a maximum has the same bits in every order.
+  constexpr std::int64_t kLanes = 16;
+  T lane[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::int64_t l = 0; l < kLanes; ++l) {
+      lane[l] = math::larger_magnitude(lane[l], x[i + l]);
+    }
+  }
+  for (; i < n; ++i) lane[0] = math::larger_magnitude(lane[0], x[i]);
+  T top = 0;
+  for (const T value : lane) top = math::larger_magnitude(top, value);
+  *average = math::moved_average(*average, top);
+}
+
+#define REMATCH_INSTANTIATE(T)                                   \
+  template void divide_by(std::int64_t, const T*, const T*, T*); \
+  template void average_magnitude(std::int64_t, const T*, T*);
+REMATCH_INSTANTIATE(float)
+REMATCH_INSTANTIATE(double)
+#undef REMATCH_INSTANTIATE
+
+}  // namespace rematch::cpu

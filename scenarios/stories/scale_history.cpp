@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "properties/case/json.h"
+#include "properties/faults/fault.h"
+#include "scenarios/report/scenario.h"
+#include "scenarios/support/judging.h"
+
+namespace rematch::scenarios {
+namespace {
+
+constexpr int kMicrobatches = 4;
+
+/// `forwards_first`: as in a pipeline, all forwards of a step come before its first backward.
+Case pipeline(bool forwards_first) {
+  Case c = case_from_json(R"({"format": 1, "seed": 539, "input": [8, 4], "layers": [
+    {"kind": "delayed_scaling"}, {"kind": "linear", "features": 4}],
+    "plan": {"segments": [{"begin": 0, "end": 2}]},
+    "protocol": {"microbatches": 4, "input_requires_grad": true}})");
+  c.protocol.forwards_first = forwards_first;
+  return c;
+}
+
+/// What the gradients of each microbatch's input are multiples of the plain run's by; NaN where
+/// they are no multiples.
+std::vector<double> factors(const Record& plain, const Record& other) {
+  const std::vector<double> right = values_of(plain, Quantity::input_gradient);
+  const std::vector<double> got = values_of(other, Quantity::input_gradient);
+  std::vector<double> found(kMicrobatches);
+  const std::size_t each = right.size() / kMicrobatches;
+  std::size_t next = 0;
+  // In the order of the backwards.
+  for (const Observation& o : plain.observations) {
+    if (o.quantity != Quantity::input_gradient) continue;
+    double& factor = found[static_cast<std::size_t>(o.microbatch)];
+    factor = got[next] / right[next];
+    for (std::size_t i = next; i < next + each; ++i) {
+      const bool same = std::fabs(got[i] - factor * right[i]) <= 1e-5 * std::fabs(right[i]);
+      if (!same) factor = std::numeric_limits<double>::quiet_NaN();
+    }
+    next += each;
+  }
+  return found;
+}
+
+void run(const Options& /*options*/, Report& report) {
+  EngineSubject right;
+  EngineSubject one_slot(find_fault("S9")->make());
+  EngineSubject as_it_is_now(find_fault("S3")->make());
+  const Case c = pipeline(true);
+  tell_case(c, report);
+  report.say(
+      "The first layer divides by a scale that the forwards before it left, as FP8 recipes with "
+      "delayed scaling do, and moves the scale on. So each microbatch has another scale, and "
+      "its recomputation needs that one again.");
+  const Record plain = record_of(c, right, false);
+  const Record kept = record_of(c, one_slot, true);
+  const auto with_engine = factors(plain, record_of(c, right, true));
+  const auto with_slot = factors(plain, kept);
+  const auto with_now = factors(plain, record_of(c, as_it_is_now, true));
+  const auto alternating =
+      factors(record_of(pipeline(false), right, false), record_of(pipeline(false), one_slot, true));
+  Table& table = report.table("Gradient of each microbatch's input, relative to the plain run's",
+                              {"microbatch", "engine", "one slot a layer",
+                               "one slot, backward after each forward", "the scale as it is now"});
+  bool last_alone = true;
+  bool engine_right = true;
+  bool alternating_right = true;
+  for (std::size_t m = 0; m < with_engine.size(); ++m) {
+    table.row({std::to_string(m), fmt::format("{:.6f}", with_engine[m]),
+               fmt::format("{:.6f}", with_slot[m]), fmt::format("{:.6f}", alternating[m]),
+               fmt::format("{:.6f}", with_now[m])});
+    engine_right = engine_right && with_engine[m] == 1;
+    alternating_right = alternating_right && alternating[m] == 1;
+    last_alone = last_alone && (with_slot[m] == 1) == (m + 1 == with_slot.size());
+  }
+  report.claim(engine_right && last_alone && alternating_right,
+               "With one slot a layer, the last microbatch alone has the right gradients. Where a "
+               "backward follows each forward, all have: the fault shows where another forward "
+               "comes between, as in a pipeline.");
+  report.claim(values_of(plain, Quantity::output) == values_of(kept, Quantity::output) &&
+                   values_of(plain, Quantity::loss) == values_of(kept, Quantity::loss) &&
+                   values_of(plain, Quantity::buffer) == values_of(kept, Quantity::buffer),
+               "Outputs, losses and the scale after the step are the plain run's.");
+  claim_law_finds(c, one_slot, "the one slot", "input-gradients", report);
+}
+
+}  // namespace
+
+extern const Scenario scale_history;
+const Scenario scale_history{
+    "scale_history",
+    "A layer with delayed scaling has to be recomputed with the scale that its forward read. Why "
+    "is "
+    "it not enough to keep that scale in the layer?",
+    "https://github.com/NVIDIA/TransformerEngine/pull/1723",
+    "The scale of a layer moves on with every forward, and the recomputation of an early "
+    "microbatch "
+    "finds what a later one left. What a forward read has to be kept for each forward until its "
+    "backward; a slot for each layer holds the last one's.",
+    run};
+
+}  // namespace rematch::scenarios
