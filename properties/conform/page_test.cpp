@@ -97,6 +97,7 @@ TEST_CASE("what no profile explains is new") {
   const Column column = column_of("mine", o, hunt(o));
   CHECK(column.has_new());
   CHECK(column.divergences.front().mark == Mark::fresh);
+  CHECK(column.divergences.front().id == "outputs-1");
   CHECK(column.cells[law("buffers-after-step")].mark() == Mark::fresh);
 }
 

@@ -167,7 +167,7 @@ std::span<const Fault> state_faults() {
       Fault{"S4",
             "A segment has one slot for its random state, so a second forward overwrites the state "
             "of the first.",
-            "NVIDIA/TransformerEngine#539", with_checkpoint<OneSlotPerSegment>},
+            "", with_checkpoint<OneSlotPerSegment>},
       Fault{"S5", "Side effects of a segment happen again in its recomputation.",
             "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
             "The layers of a case have two side effects, draws and states that move on; R2 and S1 "

@@ -6,136 +6,13 @@
 #include "properties/layers/attention.h"
 #include "properties/layers/layer.h"
 #include "properties/rounding/functions.h"
+#include "properties/rounding/norms.h"
 
 namespace rematch::rounding {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
-constexpr double kMomentum = 0.1;
 /// Of rrelu in evaluation: the mean of its slopes.
 constexpr double kSlope = (1.0 / 8 + 1.0 / 3) / 2;
-
-using Var = Tape::Var;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-/// The product of the extents from dimension `first` on.
-std::int64_t extent_from(const Shape& shape, int first) {
-  std::int64_t product = 1;
-  for (int i = first; i < shape.rank(); ++i) product *= shape[i];
-  return product;
-}
-
-template <class Function>
-Vars map(const Vars& x, const Function& function) {
-  Vars y;
-  y.reserve(x.size());
-  for (const Var v : x) y.push_back(function(v));
-  return y;
-}
-
-Var mean_of(Tape& t, const Vars& x) {
-  for (const Var v : x) t.plus(v, 1 / static_cast<double>(x.size()));
-  return t.sum();
-}
-
-struct Normalised {
-  Vars x;
-  Var mean = 0;
-  Var variance = 0;
-};
-
-/// (x - mean) / sqrt(variance + epsilon). Implementations also compute x * scale + shift, with the
-/// mean in the shift: x - mean is off by roundings of x and of the mean themselves.
-Normalised normalised(Tape& t, const Vars& x, bool centred) {
-  Normalised n;
-  Vars d = x;
-  if (centred) {
-    n.mean = mean_of(t, x);
-    for (Var& v : d) v = t.plus(v).plus(n.mean, -1).sum();
-  }
-  for (const Var v : d) t.plus_product(v, v, 1 / static_cast<double>(d.size()));
-  n.variance = t.sum();
-  const Var scale = inverse_root(t, n.variance, kEpsilon);
-  n.x = map(d, [&](Var v) { return t.plus_product(v, scale).sum(); });
-  return n;
-}
-
-/// Normalises over groups of elements: group_of(i) of so many groups, and scales and shifts each
-/// element by the parameters at channel_of(i).
-template <class GroupOf, class ChannelOf>
-Vars group_normalised(LayerRun& l, std::int64_t groups, bool centred, const GroupOf& group_of,
-                      const ChannelOf& channel_of, std::vector<Normalised>* seen = nullptr) {
-  Tape& t = l.tape;
-  const Vars& x = l.operands[0];
-  std::vector<Vars> members(at(groups));
-  for (std::size_t i = 0; i < x.size(); ++i) members[at(group_of(i))].push_back(x[i]);
-  std::vector<Normalised> found;
-  found.reserve(members.size());
-  for (const Vars& group : members) found.push_back(normalised(t, group, centred));
-  std::vector<std::size_t> next(members.size(), 0);
-  Vars y;
-  y.reserve(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t group = at(group_of(i));
-    const std::size_t channel = at(channel_of(i));
-    t.plus_product(found[group].x[next[group]++], l.parameters[0][channel]);
-    if (centred) t.plus(l.parameters[1][channel]);
-    y.push_back(t.sum());
-  }
-  if (seen != nullptr) *seen = std::move(found);
-  return y;
-}
-
-Vars norm_of_rows(LayerRun& l, bool centred) {
-  const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
-  const auto rows = static_cast<std::int64_t>(l.operands[0].size() / width);
-  return group_normalised(
-      l, rows, centred, [=](std::size_t i) { return static_cast<std::int64_t>(i / width); },
-      [=](std::size_t i) { return static_cast<std::int64_t>(i % width); });
-}
-
-Vars group_norm(LayerRun& l) {
-  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
-  const auto channels = static_cast<std::size_t>(l.shape[1]);
-  const std::size_t size = plane * channels / static_cast<std::size_t>(l.spec.groups);
-  return group_normalised(
-      l, l.shape[0] * l.spec.groups, true,
-      [=](std::size_t i) { return static_cast<std::int64_t>(i / size); },
-      [=](std::size_t i) { return static_cast<std::int64_t>(i / plane % channels); });
-}
-
-Vars batch_norm(LayerRun& l) {
-  Tape& t = l.tape;
-  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
-  const auto channels = static_cast<std::size_t>(l.shape[1]);
-  const auto channel_of = [=](std::size_t i) {
-    return static_cast<std::int64_t>(i / plane % channels);
-  };
-  if (l.train) {
-    std::vector<Normalised> seen;
-    Vars y = group_normalised(l, l.shape[1], true, channel_of, channel_of, &seen);
-    const double count = static_cast<double>(l.operands[0].size() / channels);
-    for (std::size_t c = 0; c < channels; ++c) {
-      Var& mean = l.buffers[0][c];
-      Var& variance = l.buffers[1][c];
-      mean = t.plus(mean, 1 - kMomentum).plus(seen[c].mean, kMomentum).sum();
-      variance = t.plus(variance, 1 - kMomentum)
-                     .plus(seen[c].variance, kMomentum * count / (count - 1))
-                     .sum();
-    }
-    return y;
-  }
-  const Vars scales = map(l.buffers[1], [&](Var v) { return inverse_root(t, v, kEpsilon); });
-  Vars y;
-  for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
-    const std::size_t c = at(channel_of(i));
-    const Var d = t.plus(l.operands[0][i]).plus(l.buffers[0][c], -1).sum();
-    const Var x = t.plus_product(d, scales[c]).sum();
-    y.push_back(t.plus_product(x, l.parameters[0][c]).plus(l.parameters[1][c]).sum());
-  }
-  return y;
-}
 
 Vars linear(LayerRun& l) {
   Tape& t = l.tape;
@@ -241,19 +118,6 @@ Exponentials exponentials(Tape& t, std::span<const Var> row) {
   for (const Var v : e.x) t.plus(v);
   e.sum = t.sum();
   return e;
-}
-
-Vars delayed_scaling(LayerRun& l) {
-  Tape& t = l.tape;
-  Var& scale = l.buffers[0][0];
-  const Var factor = reciprocal(t, scale);
-  const Vars& x = l.operands[0];
-  Vars y = map(x, [&](Var v) { return t.plus_product(v, factor).sum(); });
-  if (l.train) {
-    const Var top = t.largest(map(x, [&](Var v) { return t.rectified(v, -1); }));
-    scale = t.plus(scale, 0.5).plus(top, 0.5).sum();
-  }
-  return y;
 }
 
 Vars softmax(LayerRun& l) {
@@ -373,11 +237,11 @@ std::vector<Vars> run(LayerRun& l) {
     case LayerKind::batch_norm:
       return {batch_norm(l)};
     case LayerKind::layer_norm:
-      return {norm_of_rows(l, true)};
+      return {layer_norm(l)};
     case LayerKind::group_norm:
       return {group_norm(l)};
     case LayerKind::rms_norm:
-      return {norm_of_rows(l, false)};
+      return {rms_norm(l)};
     case LayerKind::relu:
       return {map(x, [&](Var v) { return t.rectified(v, 0); })};
     case LayerKind::gelu:

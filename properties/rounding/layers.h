@@ -5,11 +5,9 @@
 #include "engine/tensor/shape.h"
 #include "properties/layers/spec.h"
 #include "properties/rounding/tape.h"
+#include "properties/rounding/vars.h"
 
 namespace rematch::rounding {
-
-/// The elements of a tensor, in row-major order.
-using Vars = std::vector<Tape::Var>;
 
 /// A layer that is to run on a tape.
 struct LayerRun {
