@@ -142,6 +142,7 @@ std::string describe(const Case& c) {
   place_brackets(segments_of(c), opening, closing);
   std::string text(to_string(c.dtype));
   text += " " + to_string(Shape(c.input));
+  if (vocabulary_of(c.layers) > 0) text += " tokens";
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     text += " -> " + std::string(static_cast<std::size_t>(opening[i]), '[') + std::to_string(i) +
             ": " + std::string(to_string(c.layers[i].kind)) + fields_in_words(c.layers[i], " ") +

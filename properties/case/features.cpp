@@ -53,7 +53,7 @@ class FeatureScan {
   int layers() const { return static_cast<int>(c_.layers.size()); }
   const std::vector<ValueRef>& live(int b) const { return g_.live[static_cast<std::size_t>(b)]; }
 
-  bool draws_at(int i) const { return c_.protocol.train && layer_of(layer(i)).draws(layer(i)); }
+  bool draws_at(int i) const { return draws_in(layer(i), c_.protocol.train); }
   bool draws(int begin, int end) const {
     for (int i = begin; i < end; ++i) {
       if (draws_at(i)) return true;
@@ -63,11 +63,12 @@ class FeatureScan {
 
   void scan_layers() {
     mark(Feature::images, c_.input.size() == 4);
-    mark(Feature::sequences, c_.input.size() == 3);
+    mark(Feature::sequences, c_.input.size() == 3 || vocabulary_of(c_.layers) > 0);
     for (int i = 0; i < layers(); ++i) {
       const LayerSpec& l = layer(i);
       found_.insert(feature_of(l.kind));
       mark(Feature::in_place, l.in_place);
+      mark(Feature::eval_layer, c_.protocol.train && l.eval && l.layer == nullptr);
       const bool elsewhere = l.layer != nullptr && l.layer->draws_elsewhere;
       mark(Feature::named_stream, draws_at(i) && (l.stream != 0 || elsewhere));
       const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "properties/layers/layer.h"
+
 namespace rematch {
 namespace {
 
@@ -152,6 +154,44 @@ TEST_CASE("a misfit of shapes is refused by the name of its layer") {
   CHECK(validate(grouped).parameters[0].shape == Shape{6});
   rejects(model({1, 3}, {layer("batch_norm")}), "more than one value per channel");
   rejects(model({2, 3}, {layer("relu", 3)}), "layer 0 (relu): features does not apply");
+}
+
+TEST_CASE("tokens are the model's input, for the first layer alone") {
+  const LayerSpec embed = [] {
+    LayerSpec l = layer("embedding", 4);
+    l.vocabulary = 9;
+    return l;
+  }();
+  const Case c = model({2, 3}, {embed, layer("relu")});
+  const Geometry g = validate(c);
+  CHECK(g.outputs[0][0] == Shape{2, 3, 4});
+  CHECK(g.parameters[0].shape == Shape{9, 4});
+  rejects(model({2, 3, 4}, {embed}), "layer 0 (embedding): expected an input of rank 2");
+  rejects(model({2, 3}, {layer("relu"), embed}), "layer 1 (embedding): tokens are the model input");
+  rejects(model({2, 3}, {embed, layer("flatten"), layer("linear", 3), from("add", -1)}),
+          "layer 3 (add): expected from: numbers, got the model input, which is tokens");
+  rejects(model({2, 3}, {layer("embedding", 4)}), "expected vocabulary in 1..");
+  Case wants = c;
+  wants.protocol.input_requires_grad = true;
+  rejects(wants, "tokens have no gradient");
+  Case changed = c;
+  changed.protocol.failure.kind = FailureKind::input_changed;
+  rejects(changed, "expected a model whose input is numbers, got tokens");
+}
+
+TEST_CASE("a linear layer without a bias can be tied to an embedding, not the other way round") {
+  LayerSpec embed = layer("embedding", 4);
+  embed.vocabulary = 9;
+  LayerSpec head = tied("linear", 9, 0);
+  head.bias = false;
+  const Geometry g = validate(model({2, 3}, {embed, head}));
+  CHECK(g.layer_parameters[1] == std::vector<int>{0});
+  CHECK(g.parameters[0].uses == 2);
+  CHECK(g.outputs[1][0] == Shape{2, 3, 9});
+  rejects(model({2, 3}, {embed, tied("linear", 9, 0)}), "bias differs from that of layer 0");
+  head.features = 8;
+  rejects(model({2, 3}, {embed, head}), "the weight of layer 0 to fit, [8, 4], got [9, 4]");
+  CHECK_FALSE(lends_weight(LayerKind::linear, LayerKind::embedding));
 }
 
 TEST_CASE("a tie that does not fit is refused") {

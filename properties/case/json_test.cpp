@@ -177,7 +177,8 @@ TEST_CASE("a value of the wrong type or range is refused by its path") {
   rejects(with_layer(R"({"kind": "linear", "features": 123456789012345678901234567890})"),
           "layers[0].features: expected an integer");
   rejects(with_layer(R"({"kind": "linear", "features": "4"})"), "layers[0].features");
-  rejects(with_layer(R"({"kind": "convolution"})"), "layers[0].kind: expected one of linear,");
+  rejects(with_layer(R"({"kind": "convolution"})"),
+          "layers[0].kind: expected one of embedding, linear,");
   rejects(with_layer(R"({"kind": "relu", "in_place": 1})"), "expected true or false, got 1");
   rejects(with_layer(R"({"kind": "add", "from": [0]})"),
           "layers[0].from: expected [layer, output]");

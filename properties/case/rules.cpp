@@ -67,6 +67,9 @@ void check_failure(const Case& c) {
   const InjectedFailure& m = c.protocol.failure;
   const int layers = static_cast<int>(c.layers.size());
   const std::string name(to_string(m.kind));
+  if (m.kind == FailureKind::input_changed && vocabulary_of(c.layers) > 0) {
+    fail("protocol: failure input_changed", "a model whose input is numbers", "tokens");
+  }
   if (!has_layer(m.kind)) {
     if (m.layer == 0) return;
     fail("protocol: inject_layer of failure " + name, "none", std::to_string(m.layer));
@@ -206,6 +209,9 @@ void check_protocol(const Case& c) {
   }
   if (!p.cast_cache && p.autocast == AutocastSpan::off) {
     fail("protocol: cast_cache belongs to autocast", "true", "false");
+  }
+  if (p.input_requires_grad && vocabulary_of(c.layers) > 0) {
+    fail("protocol: tokens have no gradient; input_requires_grad", "false", "true");
   }
   check_failure(c);
   if (p.failure.kind != FailureKind::none && !preserves_rng_everywhere(c)) {

@@ -75,7 +75,8 @@ void SymbolicProtocol::run_forward(int microbatch) {
   microbatch_ = microbatch;
   Forward& f = forward(microbatch);
   const ProtocolSpec& p = case_->protocol;
-  f.input = heap_.allocate(Shape(std::span(case_->input)).elements() * item_, false);
+  const std::int64_t item = vocabulary_of(case_->layers) > 0 ? kClassBytes : item_;
+  f.input = heap_.allocate(Shape(std::span(case_->input)).elements() * item, false);
   f.leaf = graph_.add_leaf();
   f.graph = graph_.mark();
   f.executions.assign(case_->layers.size(), 0);

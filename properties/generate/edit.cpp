@@ -74,17 +74,26 @@ class Mender {
     for (ValueRef& v : l.from) {
       // Outputs of the layer at hand are not there yet.
       const bool there = v.layer < index_ && walk.known(v);
-      if (!there || !layer.fits(walk.x(), walk.shape_of(v))) v = {index_ - 1, 0};
+      const bool readable = there && !(v.layer < 0 && walk.takes_tokens());
+      if (!readable || !layer.fits(walk.x(), walk.shape_of(v))) v = {index_ - 1, 0};
     }
     layer.repair(l, walk.x(), l.from.empty() ? walk.x() : walk.shape_of(l.from.back()));
     if (l.tied_to == -1) return;
     const LayerSpec& owner = c_.layers[static_cast<std::size_t>(l.tied_to)];
-    const Shape& entering = walk.shape_of({l.tied_to - 1, 0});
-    const bool fits = owner.kind == l.kind && owner.tied_to == -1 && owner.bias == l.bias &&
-                      owner.kernel == l.kernel && owner.features == l.features &&
-                      owner.frozen == l.frozen &&
-                      entering[features_dimension(entering)] == walk.width();
-    if (!fits) l.tied_to = -1;
+    const bool lends = lends_weight(owner.kind, l.kind) && owner.tied_to == -1;
+    if (!lends || has_bias(owner) != l.bias || owner.kernel != l.kernel ||
+        owner.frozen != l.frozen || !fits(weight_of(l.tied_to), l.features, walk.width())) {
+      l.tied_to = -1;
+    }
+  }
+
+  static bool fits(const Shape& weight, std::int64_t features, std::int64_t width) {
+    return weight[0] == features && weight[1] == width;
+  }
+
+  const Shape& weight_of(int layer) const {
+    const int first = geometry_.layer_parameters[static_cast<std::size_t>(layer)].front();
+    return geometry_.parameters[static_cast<std::size_t>(first)].shape;
   }
 
   Case& c_;
@@ -109,6 +118,8 @@ bool edit_numbered(std::vector<SegmentSpec>& segments, int& index,
 Case without_layers(const Case& c, int begin, int end) {
   const Removal removal{begin, end};
   Case smaller = c;
+  // What its embedding made of tokens is the model's input then.
+  if (begin == 0 && vocabulary_of(c.layers) > 0) smaller.input.push_back(c.layers[0].features);
   smaller.layers.erase(smaller.layers.begin() + begin, smaller.layers.begin() + end);
   for (LayerSpec& l : smaller.layers) {
     for (ValueRef& v : l.from) {

@@ -73,6 +73,7 @@ constexpr std::array<Row, kFeatureCount - kLayerKinds> kRows{{
     {gradients_kept, 0, 5},
     {retain_graph, 0, 6.5},
     {eval_mode, 0, 5.5},
+    {eval_layer, 0, 5},
     {injected_failure, 0, 7},
     {failure_in_segment, 0, 2},
     {reevaluate, 0, 9.5},

@@ -145,6 +145,16 @@ TEST_CASE("removing layers re-indexes skips, ties and segments") {
   CHECK(without_two.plan.segments[0] == SegmentSpec{0, 3, {}, {}});
 }
 
+TEST_CASE("without its embedding a model takes numbers of the same shape") {
+  const Case c = case_from_json(R"({"format": 1, "input": [2, 3], "layers": [
+      {"kind": "embedding", "features": 4, "vocabulary": 5},
+      {"kind": "linear", "features": 5, "bias": false, "tied_to": 0}]})");
+  const Case without = without_layers(c, 0, 1);
+  CHECK(without.input == std::vector<std::int64_t>{2, 3, 4});
+  CHECK(without.layers[0].tied_to == -1);
+  CHECK(validate(without).outputs[0][0] == Shape{2, 3, 5});
+}
+
 TEST_CASE("an edit of a skip that repeats itself does not overflow on the way") {
   // Once the split is gone, each concat repeats its first operand and doubles the width.
   std::string layers = R"({"kind": "split", "features": 1})";

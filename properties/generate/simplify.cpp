@@ -300,7 +300,10 @@ bool simplify_sizes(const Case& c, const OfferCase& offer) {
     const auto narrow = [&](Case& e) {
       std::int64_t& extent = e.input[e.input.size() == 3 ? 2 : 1];
       extent = std::min(extent, width);
-      for (LayerSpec& l : e.layers) l.features = std::min(l.features, width);
+      for (LayerSpec& l : e.layers) {
+        l.features = std::min(l.features, width);
+        l.vocabulary = std::min(l.vocabulary, width);
+      }
     };
     if (offer_edited(c, offer, narrow)) return true;
   }
@@ -322,6 +325,8 @@ bool simplify_sizes(const Case& c, const OfferCase& offer) {
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     if (reduce(
             c, offer, [i](Case& e) -> std::int64_t& { return e.layers[i].features; }, 1) ||
+        reduce(
+            c, offer, [i](Case& e) -> std::int64_t& { return e.layers[i].vocabulary; }, 1) ||
         reduce(
             c, offer, [i](Case& e) -> std::int64_t& { return e.layers[i].kernel; }, 1)) {
       return true;

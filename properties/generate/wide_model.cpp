@@ -40,6 +40,15 @@ std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, Form 
   return {batch, channels, height, draw.chance(70) ? height : draw.range(3, 7)};
 }
 
+/// Makes a sequence of numbers one of tokens.
+void draw_embedding(DrawSource& draw, ModelDraw& model, std::int64_t width) {
+  LayerSpec l;
+  l.kind = LayerKind::embedding;
+  l.features = width;
+  l.vocabulary = draw.range(1, 12);
+  model.append(l);
+}
+
 void freeze(DrawSource& draw, Case& c) {
   const int layers = static_cast<int>(c.layers.size());
   int begin = 0;
@@ -57,7 +66,20 @@ void freeze(DrawSource& draw, Case& c) {
   for (LayerSpec& l : c.layers) {
     if (l.tied_to >= 0) l.frozen = c.layers[static_cast<std::size_t>(l.tied_to)].frozen;
   }
-  if (!loss_requires_grad(c)) c.protocol.input_requires_grad = true;
+  if (loss_requires_grad(c)) return;
+  if (vocabulary_of(c.layers) == 0) {
+    c.protocol.input_requires_grad = true;
+  } else {
+    for (LayerSpec& l : c.layers) l.frozen = false;
+  }
+}
+
+/// Some layers run in eval mode, in a model that trains.
+void set_modes(DrawSource& draw, Case& c) {
+  if (!c.protocol.train || !draw.chance(35, Feature::eval_layer)) return;
+  for (LayerSpec& l : c.layers) {
+    if (layer_of(l).takes("eval") && l.layer == nullptr) l.eval = draw.chance(40);
+  }
 }
 
 }  // namespace
@@ -94,11 +116,18 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   std::array<std::int64_t, 2> palette{};
   for (std::int64_t& width : palette) width = draw.range(1, 12);
   c.input = draw_input(draw, palette[0], form);
+  const bool tokens = form == Form::sequences && draw.may(Feature::frozen_input) &&
+                      draw.chance(30, feature_of(LayerKind::embedding));
+  if (tokens) {
+    c.input.resize(2);
+    c.protocol.input_requires_grad = false;
+  }
   c.layers.reserve(static_cast<std::size_t>(layers));
   ModelDraw model(draw, c.input, c.layers, c.protocol.train);
   model.palette = palette;
   model.several_streams = several_streams;
-  for (int i = 0; i < layers; ++i) {
+  if (tokens) draw_embedding(draw, model, palette[0]);
+  for (int i = tokens ? 1 : 0; i < layers; ++i) {
     if (i == flatten_at) {
       model.append(flatten);
       continue;
@@ -108,6 +137,7 @@ void draw_wide_model(DrawSource& draw, Case& c) {
     layer_of(kind).draw(model, kind);
   }
   freeze(draw, c);
+  set_modes(draw, c);
 }
 
 }  // namespace rematch

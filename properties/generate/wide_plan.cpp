@@ -44,9 +44,9 @@ class WidePlan {
   }
 
   int draw_count(int begin, int end) const {
-    if (!c_.protocol.train) return 0;
-    return static_cast<int>(std::count_if(c_.layers.begin() + begin, c_.layers.begin() + end,
-                                          [](const LayerSpec& l) { return layer_of(l).draws(l); }));
+    return static_cast<int>(
+        std::count_if(c_.layers.begin() + begin, c_.layers.begin() + end,
+                      [&](const LayerSpec& l) { return draws_in(l, c_.protocol.train); }));
   }
   bool draws(int begin, int end) const { return draw_count(begin, end) > 0; }
 
@@ -180,6 +180,7 @@ void draw_failure(DrawSource& draw, Case& c) {
                                 FailureKind::weight_changed, FailureKind::op_exchanged,
                                 FailureKind::forward_throws, FailureKind::recomputation_throws,
                                 FailureKind::graph_dropped});
+  if (m.kind == FailureKind::input_changed && vocabulary_of(c.layers) > 0) return;
   const int layers = static_cast<int>(c.layers.size());
   if (has_layer(m.kind)) {
     // The first that it can happen to, from a layer on that is drawn.

@@ -45,7 +45,8 @@ class Allowance {
   }
 
   std::int64_t size_of_value(const ValueRef& v) const {
-    return static_cast<std::int64_t>(size_of(e_.c.dtype)) *
+    const bool tokens = v.layer < 0 && vocabulary_of(e_.c.layers) > 0;
+    return static_cast<std::int64_t>(size_of(tokens ? DType::int32 : e_.c.dtype)) *
            e_.geometry.shape_of(v, Shape(e_.c.input)).elements();
   }
 

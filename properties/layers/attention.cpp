@@ -70,7 +70,7 @@ constinit const Layer attention_layer{
     .name = "attention",
     // The first half of the second operand's features are keys, the other
     // values, of as many heads as that makes.
-    .fields = {"heads", "causal", "fused", "p", "stream", "from"},
+    .fields = {"heads", "causal", "fused", "p", "stream", "eval", "from"},
     .operands = 2,
     .shape =
         [](ShapeWalk& s) {

@@ -4,7 +4,7 @@ namespace rematch {
 
 constinit const Layer batch_norm_layer{
     .name = "batch_norm",
-    .fields = {"frozen"},
+    .fields = {"frozen", "eval"},
     .shape =
         [](ShapeWalk& s) {
           if (s.x().rank() == 3) s.fail("an input of rank 2 or 4", to_string(s.x()));

@@ -22,7 +22,7 @@ constinit const Layer custom_layer{
     // No policy knows what it computes.
     .ops = [](const LayerSpec&, bool) { return kNoOps; },
     .facts = [](FactsWriter& w) { w.f.ops = 1; },
-    .draws = [](const LayerSpec& l) { return l.layer != nullptr && l.layer->draws && !l.eval; },
+    .draws = [](const LayerSpec& l) { return l.layer != nullptr && l.layer->draws; },
     .noise_depends_on_values = true,
     .has_parameters = true,
     .stateful = true,

@@ -4,6 +4,7 @@ namespace rematch {
 
 constinit const Layer delayed_scaling_layer{
     .name = "delayed_scaling",
+    .fields = {"eval"},
     .shape =
         [](ShapeWalk& s) {
           s.buffer("scale", Shape{1}, 1);

@@ -10,7 +10,7 @@ constexpr std::span<const std::string_view> kOp = kNames;
 
 constinit const Layer dropout_layer{
     .name = "dropout",
-    .fields = {"p", "stream"},
+    .fields = {"p", "stream", "eval"},
     .shape =
         [](ShapeWalk& s) {
           const double p = s.spec().p;

@@ -62,6 +62,7 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
     "gradients_kept",
     "retain_graph",
     "eval_mode",
+    "eval_layer",
     "injected_failure",
     "failure_in_segment",
     "reevaluate",

@@ -90,6 +90,8 @@ enum class Feature : std::uint8_t {
   gradients_kept,
   retain_graph,
   eval_mode,
+  /// In a model that trains, one of the harness's own.
+  eval_layer,
   /// A trial goes wrong before the first step.
   injected_failure,
   /// In a checkpointed segment.

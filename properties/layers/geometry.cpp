@@ -59,6 +59,7 @@ void ShapeWalk::check_operands(const Layer& layer) const {
   }
   for (const ValueRef v : spec().from) {
     if (!known(v)) fail("from: an output of an earlier layer (-1 is the model input)", in_words(v));
+    if (v.layer < 0 && takes_tokens()) fail("from: numbers", "the model input, which is tokens");
   }
 }
 
@@ -135,6 +136,14 @@ void ShapeWalk::need_rank(int rank) const {
   if (x_.rank() != rank) fail("an input of rank " + std::to_string(rank), to_string(x_));
 }
 
+void ShapeWalk::need_tokens() const {
+  if (index_ != 0) complain("tokens are the model input alone: it must be the first layer");
+  need_rank(2);
+  if (spec().vocabulary < 1 || spec().vocabulary > kMaxCaseElements) {
+    fail("vocabulary in 1.." + std::to_string(kMaxCaseElements), std::to_string(spec().vocabulary));
+  }
+}
+
 void ShapeWalk::need_features() const {
   if (spec().features < 1 || spec().features > kMaxCaseElements) {
     fail("features in 1.." + std::to_string(kMaxCaseElements), std::to_string(spec().features));
@@ -187,7 +196,7 @@ void ShapeWalk::share(int tied_to, const Shape& weight) {
   }
   const LayerSpec& owner = layers_[static_cast<std::size_t>(tied_to)];
   const std::string name = std::to_string(tied_to);
-  if (owner.kind != spec().kind) {
+  if (!lends_weight(owner.kind, spec().kind)) {
     fail("tied_to a layer of its kind", std::string(to_string(owner.kind)));
   }
   if (owner.tied_to != -1) {
@@ -198,7 +207,7 @@ void ShapeWalk::share(int tied_to, const Shape& weight) {
   if (!(owned == weight)) {
     fail("the weight of layer " + name + " to fit, " + to_string(weight), to_string(owned));
   }
-  if (owner.bias != spec().bias) complain("bias differs from that of layer " + name);
+  if (has_bias(owner) != spec().bias) complain("bias differs from that of layer " + name);
   if (owner.frozen != spec().frozen) complain("frozen differs from that of layer " + name);
   g_.layer_parameters.back() = shared;
   for (const int p : shared) ++g_.parameters[static_cast<std::size_t>(p)].uses;

@@ -75,7 +75,8 @@ class ShapeWalk {
   void step();
 
   const LayerSpec& spec() const { return layers_[static_cast<std::size_t>(index_)]; }
-  bool train() const { return train_; }
+  /// Of the layer at hand.
+  bool train() const { return train_ && !spec().eval; }
   /// Operand 0.
   const Shape& x() const { return x_; }
   /// Features of operand 0.
@@ -86,6 +87,10 @@ class ShapeWalk {
   /// Whether v is the model input or an output of a layer before the one at hand.
   bool known(ValueRef v) const;
 
+  /// The layer is the first of the model, and turns its input of rank 2 from tokens into numbers.
+  void need_tokens() const;
+  /// Whether the model input is tokens, which no layer but the first can read.
+  bool takes_tokens() const { return vocabulary_of(layers_) > 0; }
   void need_rank(int rank) const;
   void need_features() const;
   /// `product` elements of something must be within the limit.

@@ -7,6 +7,7 @@
 /// One line for each kind of layer: KIND(name) refers to properties/layers/name.cpp, which defines
 /// everything that the harness knows about it. The mixes draw kinds in this order.
 #define REMATCH_LAYER_KINDS(KIND) \
+  KIND(embedding)                 \
   KIND(linear)                    \
   KIND(conv2d)                    \
   KIND(relu)                      \

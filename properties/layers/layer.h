@@ -36,7 +36,7 @@ struct Layer {
   std::span<const std::string_view> (*ops)(const LayerSpec&, bool train) = nullptr;
   /// What the reference engine saves, draws and needs.
   void (*facts)(FactsWriter&) = [](FactsWriter&) {};
-  /// Whether it draws random numbers in training.
+  /// Whether it draws random numbers where it trains; ask draws_in() of a layer.
   bool (*draws)(const LayerSpec&) = [](const LayerSpec&) { return false; };
   /// The recorded noise depends on the operand's values, so only runs with equal values are
   /// compared.
@@ -44,6 +44,8 @@ struct Layer {
   /// The layer computes in bfloat16 under autocast.
   bool low_precision = false;
   bool has_parameters = false;
+  /// Another kind whose weight it can be tied to, if it has no bias.
+  std::string_view borrows_from = {};
   /// Has buffers that a training forward updates.
   bool stateful = false;
   /// In training its outputs depend on its buffers, so that earlier forwards decide about later
@@ -104,7 +106,18 @@ inline const Layer& layer_of(const LayerSpec& spec) { return layer_of(spec.kind)
 /// Whether this layer has some: of a custom layer only its declaration knows.
 bool has_parameters(const LayerSpec& spec);
 
-/// See Layer::ops.
+/// Whether a layer of kind `to` can be tied to the weight of one of kind `owner`.
+bool lends_weight(LayerKind owner, LayerKind to);
+/// Whether it adds one: kinds without such a field never do.
+inline bool has_bias(const LayerSpec& spec) { return spec.bias && layer_of(spec).takes("bias"); }
+
+/// Whether a layer of a model in that mode is in train mode itself.
+inline bool trains_in(const LayerSpec& spec, bool train) { return train && !spec.eval; }
+inline bool draws_in(const LayerSpec& spec, bool train) {
+  return trains_in(spec, train) && layer_of(spec).draws(spec);
+}
+
+/// See Layer::ops; of a model in that mode.
 std::span<const std::string_view> ops_of(const LayerSpec& spec, bool train);
 /// The op name with static lifetime; nullopt if no kind has such an op.
 std::optional<std::string_view> op_named(std::string_view name);

@@ -33,9 +33,13 @@ bool has_parameters(const LayerSpec& spec) {
   return layer_of(spec).has_parameters && (spec.layer == nullptr || spec.layer->parameters);
 }
 
+bool lends_weight(LayerKind owner, LayerKind to) {
+  return owner == to || layer_of(owner).name == layer_of(to).borrows_from;
+}
+
 std::span<const std::string_view> ops_of(const LayerSpec& spec, bool train) {
   const Layer& layer = layer_of(spec);
-  return layer.ops == nullptr ? std::span(&layer.name, 1) : layer.ops(spec, train);
+  return layer.ops == nullptr ? std::span(&layer.name, 1) : layer.ops(spec, trains_in(spec, train));
 }
 
 std::optional<std::string_view> op_named(std::string_view name) {

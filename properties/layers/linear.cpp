@@ -22,6 +22,7 @@ constinit const Layer linear_layer{
         },
     .low_precision = true,
     .has_parameters = true,
+    .borrows_from = "embedding",
     .overwritable = true,
     .weights = {.perceptron = 1, .rows = 85, .sequences = 85},
     .draw_standard =

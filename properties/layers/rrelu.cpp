@@ -11,7 +11,7 @@ constexpr std::span<const std::string_view> kEvaluation = std::span(kNames).last
 
 constinit const Layer rrelu_layer{
     .name = "rrelu",
-    .fields = {"stream"},
+    .fields = {"stream", "eval"},
     .ops = [](const LayerSpec&, bool train) { return train ? kTraining : kEvaluation; },
     .facts =
         [](FactsWriter& w) {

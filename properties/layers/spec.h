@@ -28,6 +28,8 @@ struct LayerSpec {
   LayerKind kind{};
   /// A width: of the output, of a part of it, or the number of channels.
   std::int64_t features = 0;
+  /// Of tokens: they are integers below it.
+  std::int64_t vocabulary = 0;
   /// Square windows.
   std::int64_t kernel = 0;
   std::int64_t stride = 1;
@@ -46,13 +48,14 @@ struct LayerSpec {
   bool fused = false;
   /// Parameters do not require grad (layers with parameters only).
   bool frozen = false;
-  /// Shares the parameters of this earlier layer of the same kind and shapes.
+  /// Shares the parameters of this earlier layer of the same shapes and kind, or of a kind that
+  /// lends its weight to this one (Layer::borrows_from).
   int tied_to = -1;
   /// The random stream that it draws from, in 0..255.
   int stream = 0;
   /// Of kind custom: which (properties/layers/custom_layer.h).
   const CustomLayer* layer = nullptr;
-  /// It runs in eval mode whatever the model does.
+  /// It runs in eval mode whatever the model does, like a norm whose statistics are frozen.
   bool eval = false;
   /// The operands after the first: any earlier values, also operand 0 again.
   std::vector<ValueRef> from;
@@ -64,6 +67,7 @@ struct FieldsOf<LayerSpec> {
   using L = LayerSpec;
   static constexpr std::tuple list{
       Field<L, std::int64_t>{"features", &L::features, Cost::size, "{}"},
+      Field<L, std::int64_t>{"vocabulary", &L::vocabulary, Cost::size, "of {} tokens"},
       Field<L, std::int64_t>{"kernel", &L::kernel, Cost::size, "kernel {}"},
       Field<L, std::int64_t>{"stride", &L::stride, Cost::amount, "stride {}"},
       Field<L, std::int64_t>{"padding", &L::padding, Cost::amount, "padding {}"},
@@ -82,6 +86,12 @@ struct FieldsOf<LayerSpec> {
       Field<L, std::vector<ValueRef>>{"from", &L::from, Cost::amount, "from {}"},
   };
 };
+
+/// The model input of these layers is tokens, integers in [0, vocabulary), if the first of them is
+/// an embedding; no other layer takes tokens. 0: the input is numbers.
+inline std::int64_t vocabulary_of(const std::vector<LayerSpec>& layers) {
+  return layers.empty() || layers[0].kind != LayerKind::embedding ? 0 : layers[0].vocabulary;
+}
 
 /// Some of the fields of LayerSpec.
 class LayerFields {

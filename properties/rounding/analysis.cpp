@@ -28,7 +28,7 @@ Format format_of(const Case& c) {
 bool is_determined_case(const Case& c) {
   const bool trial = c.protocol.failure.kind != FailureKind::none;
   return std::all_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
-    const bool leaves_statistics = trial && c.protocol.train && layer_of(l).stateful;
+    const bool leaves_statistics = trial && trains_in(l, c.protocol.train) && layer_of(l).stateful;
     return rounding::is_determined(l, c.protocol.train) && !leaves_statistics;
   });
 }
@@ -123,7 +123,7 @@ class Run {
         const LayerSpec& spec = run.c_.layers[index];
         LayerRun l{tape,
                    spec,
-                   train,
+                   trains_in(spec, train),
                    run.g_.shape_of({i - 1, 0}, Shape(run.c_.input)),
                    spec.from.empty() ? Shape() : run.g_.shape_of(spec.from[0], Shape(run.c_.input)),
                    run.g_.outputs[index][0],

@@ -14,6 +14,18 @@ namespace {
 /// Of rrelu in evaluation: the mean of its slopes.
 constexpr double kSlope = (1.0 / 8 + 1.0 / 3) / 2;
 
+/// Copies, so that nothing is rounded.
+Vars embedding(const LayerRun& l) {
+  const std::int64_t features = l.spec.features;
+  Vars y;
+  for (const Var token : l.operands[0]) {
+    const auto row = static_cast<std::int64_t>(l.tape[token].value);
+    for (std::int64_t c = 0; c < features; ++c)
+      y.push_back(l.parameters[0][at(row * features + c)]);
+  }
+  return y;
+}
+
 Vars linear(LayerRun& l) {
   Tape& t = l.tape;
   const std::int64_t width = l.shape[l.shape.rank() - 1];
@@ -211,7 +223,7 @@ Vars attention(const LayerRun& l) {
 
 bool is_determined(const LayerSpec& spec, bool train) {
   if (spec.kind == LayerKind::custom) return false;
-  return !train || !layer_of(spec).draws(spec);
+  return !draws_in(spec, train);
 }
 
 std::vector<Vars> run(LayerRun& l) {
@@ -221,6 +233,8 @@ std::vector<Vars> run(LayerRun& l) {
     return std::vector<Vars>{map(x, [&](Var v) { return function(t, v); })};
   };
   switch (l.spec.kind) {
+    case LayerKind::embedding:
+      return {embedding(l)};
     case LayerKind::linear:
       return {linear(l)};
     case LayerKind::conv2d:

@@ -72,7 +72,29 @@ Tensor converted(const Tensor& t, DType dtype) {
   return Tensor::from(t.to_vector(), t.shape(), dtype);
 }
 
+namespace {
+
+/// Integers in [0, count), as int32.
+Tensor draw_classes(const Shape& shape, std::int64_t count, Generator& generator) {
+  Tensor t = Tensor::empty(shape, DType::int32, Tag::inputs);
+  std::vector<float> u(static_cast<std::size_t>(t.elements()));
+  const Generator g = generator;
+  generator.draw(t.elements());
+  cpu::fill_uniform<float>(t.elements(), g.seed, g.stream, g.offset, 0.0f, 1.0f, u.data());
+  fill_on_host<std::int32_t>(t, [&](std::span<std::int32_t> out) {
+    std::transform(u.begin(), u.end(), out.begin(), [&](float x) {
+      return static_cast<std::int32_t>(bucket(x, static_cast<double>(count)));
+    });
+  });
+  return t;
+}
+
+}  // namespace
+
 Tensor make_input(const Case& c, Generator& generator, const Displacement& by) {
+  if (const std::int64_t tokens = vocabulary_of(c.layers); tokens > 0) {
+    return draw_classes(Shape(c.input), tokens, generator);
+  }
   Tensor x = Tensor::empty(Shape(c.input), c.dtype, Tag::inputs);
   if (c.data == DataKind::small_integers) {
     fill_data(x, c.data, 0, 0, generator, by);
@@ -95,18 +117,7 @@ Tensor make_target(const Case& c, const Shape& output, Generator& generator) {
     fill_data(t, c.data, -1, 1, generator);
     return t;
   }
-  const std::int64_t rows = output[0];
-  Tensor t = Tensor::empty({rows}, DType::int32, Tag::inputs);
-  std::vector<float> u(static_cast<std::size_t>(rows));
-  const Generator g = generator;
-  generator.draw(rows);
-  cpu::fill_uniform<float>(rows, g.seed, g.stream, g.offset, 0.0f, 1.0f, u.data());
-  fill_on_host<std::int32_t>(t, [&](std::span<std::int32_t> out) {
-    std::transform(u.begin(), u.end(), out.begin(), [&](float x) {
-      return static_cast<std::int32_t>(bucket(x, static_cast<double>(output[1])));
-    });
-  });
-  return t;
+  return draw_classes({output[0]}, output[1], generator);
 }
 
 }  // namespace rematch

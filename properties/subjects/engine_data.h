@@ -36,7 +36,7 @@ void canonical_nans(std::span<std::byte> values, std::size_t item);
 /// `t` in another dtype; `t` itself if it has that already, or holds integers.
 Tensor converted(const Tensor& t, DType dtype);
 
-/// Standard normal, or integers in [-3, 3], displaced, under Tag::inputs.
+/// Standard normal, or integers in [-3, 3], displaced, under Tag::inputs; or tokens, as int32.
 Tensor make_input(const Case& c, Generator& generator, const Displacement& by = {});
 
 /// A target for the loss on an output of shape [rows, cols].

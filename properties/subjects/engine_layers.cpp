@@ -10,6 +10,7 @@
 #include "engine/ops/conv2d.h"
 #include "engine/ops/delayed_scaling.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/embedding.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
@@ -19,18 +20,22 @@
 #include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "properties/layers/custom_layer.h"
+#include "properties/layers/layer.h"
 #include "properties/subjects/engine_model.h"
 
 namespace rematch {
 
 Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& operands) {
-  const RandomOptions random{.train = train_, .stream = spec.stream};
+  const bool train = trains_in(spec, train_);
+  const RandomOptions random{.train = train, .stream = spec.stream};
   const Tensor& x = operands[0];
   const auto parameter = [&](std::size_t i) { return parameter_for(layer, i); };
   const auto buffer = [&](std::size_t i) -> Tensor& {
     return buffers_[static_cast<std::size_t>(first_buffer_[static_cast<std::size_t>(layer)]) + i];
   };
   switch (spec.kind) {
+    case LayerKind::embedding:
+      return {embedding(x, parameter(0))};
     case LayerKind::linear:
       return {linear(x, parameter(0), parameter(1))};
     case LayerKind::conv2d:
@@ -40,7 +45,7 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
     case LayerKind::avg_pool2d:
       return {avg_pool2d(x, spec.kernel, spec.stride, spec.padding)};
     case LayerKind::batch_norm:
-      return {batch_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), {.train = train_})};
+      return {batch_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), {.train = train})};
     case LayerKind::layer_norm:
       return {layer_norm(x, parameter(0), parameter(1))};
     case LayerKind::group_norm:
@@ -65,7 +70,7 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
     case LayerKind::dropout:
       return {dropout(x, spec.p, random)};
     case LayerKind::delayed_scaling:
-      return {delayed_scaling(x, buffer(0), train_)};
+      return {delayed_scaling(x, buffer(0), train)};
     case LayerKind::rrelu:
       return {rrelu(x, 1.0 / 8, 1.0 / 3, random)};
     case LayerKind::gaussian_noise:

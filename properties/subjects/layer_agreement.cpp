@@ -15,6 +15,7 @@
 #include "engine/tensor/dispatch.h"
 #include "properties/layers/layer.h"
 #include "properties/record/direction.h"
+#include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 
 namespace rematch {
@@ -107,6 +108,11 @@ class LayersAlone {
     Data data{Tensors(before.size()), Tensors(after.size())};
     for (std::size_t i = 0; i < before.size(); ++i) {
       if (i > 0 && std::find(from.begin(), from.end(), before[i]) == from.end()) continue;
+      if (before[i].layer < 0 && vocabulary_of(c_.layers) > 0) {
+        Generator tokens{c_.seed, kInputStream, 0};
+        data.operands[i] = make_input(c_, tokens);
+        continue;
+      }
       data.operands[i] = random_tensor(c_, kOperandArrays + 64 * layer + i,
                                        geometry_.shape_of(before[i], input), absolute_);
       data.operands[i].set_requires_grad(true);

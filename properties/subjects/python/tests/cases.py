@@ -21,8 +21,10 @@ def _window(extent: int, layer: dict[str, Any]) -> int:
 
 def _outputs(layer: dict[str, Any], operands: list[Shape]) -> list[Shape]:
     x, kind = operands[0], layer["kind"]
+    if kind == "embedding":
+        return [(*x, layer["features"])]
     if kind == "linear":
-        return [(x[0], layer["features"])]
+        return [(*x[:-1], layer["features"])]
     if kind == "conv2d" or kind.endswith("pool2d"):
         channels = layer.get("features", x[1])
         return [(x[0], channels, _window(x[2], layer), _window(x[3], layer))]
@@ -40,9 +42,11 @@ def _parameters(layer: dict[str, Any], x: Shape) -> list[tuple[str, Shape, float
     kind = layer["kind"]
     if kind == "custom":
         return [("all", (0,), 0, 0)] if "parameters" in layer["layer"] else []
+    if kind == "embedding":
+        return [("weight", (layer["vocabulary"], layer["features"]), -1, 1)]
     if kind in ("linear", "conv2d"):
         window = (layer["kernel"],) * 2 if kind == "conv2d" else ()
-        shape = (layer["features"], x[1], *window)
+        shape = (layer["features"], x[1] if window else x[-1], *window)
         bound = 1 / np.sqrt(np.prod(shape[1:]))
         weight = ("weight", shape, -bound, bound)
         return [weight, ("bias", shape[:1], -bound, bound)][: 2 if layer.get("bias", True) else 1]
@@ -82,6 +86,13 @@ def _drawn(kind: str, random: np.random.Generator, shape: Shape, dtype: str) -> 
     if kind == "small_integers":
         return random.integers(-3, 4, shape).astype(dtype)
     return random.standard_normal(shape).astype(dtype)
+
+
+def _input(case: dict[str, Any], random: np.random.Generator) -> np.ndarray:
+    shape, first = tuple(case["input"]), case["layers"][0]
+    if first["kind"] == "embedding":
+        return random.integers(0, first["vocabulary"], shape).astype("int32")
+    return _drawn(case.get("data", "normal"), random, shape, case.get("dtype", "float32"))
 
 
 def run_of(case: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +136,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
     last = shapes[(len(layers) - 1, 0)]
     rows, columns = last[0], int(np.prod(last[1:]))
     forwards = protocol.get("steps", 1) * protocol.get("microbatches", 1)
-    inputs = [_drawn(data, random, tuple(case["input"]), dtype) for _ in range(forwards)]
+    inputs = [_input(case, random) for _ in range(forwards)]
     if protocol.get("loss") == "cross_entropy":
         targets = [random.integers(0, columns, rows).astype("int32") for _ in range(forwards)]
     else:
@@ -143,7 +154,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
         "targets": [encode(a) for a in targets],
     }
     if protocol.get("reevaluate"):
-        sent["reevaluation"] = encode(_drawn(data, random, tuple(case["input"]), dtype))
+        sent["reevaluation"] = encode(_input(case, random))
     return {"case": case, "model": model, "arrays": sent}
 
 

@@ -220,6 +220,25 @@ def test_scripts_of_saved_cases_run(torch_subject, name):
     )
 
 
+def test_a_model_of_tokens_is_written_with_its_tied_head(torch_subject):
+    embed = {"kind": "embedding", "vocabulary": 3, "features": 2}
+    head = {"kind": "linear", "features": 3, "bias": False, "tied_to": 0}
+    case = one(embed, "dropout", head, input=(2, 2), preserve_rng=False)
+    script, _ = shown(torch_subject, case, finding("parameter-gradients"))
+    assert "nn.Embedding(3, 2)" in script
+    assert "x = torch.randint(" in script
+    assert "F.linear(" in script
+    assert "x.grad" not in script
+
+
+def test_a_layer_in_eval_mode_is_written_so(torch_subject):
+    layers = [{"kind": "dropout", "p": 0.25, "eval": True}, {"kind": "batch_norm", "eval": True}]
+    case = one(*layers, "linear", "dropout", input=(2, 2), preserve_rng=False)
+    script, _ = shown(torch_subject, case, finding("parameter-gradients"))
+    assert "0.25" not in script
+    assert "nn.BatchNorm1d(2).eval()" in script
+
+
 def test_a_scale_that_moves_on_is_shown_with_its_function(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2}

@@ -113,6 +113,27 @@ def test_delayed_scaling_divides_by_what_the_forwards_before_left(torch_subject)
     np.testing.assert_array_equal(numbers(record, "buffer"), [1])
 
 
+def test_an_embedding_looks_tokens_up_and_lends_its_weight_to_a_head(torch_subject):
+    embed = {"kind": "embedding", "vocabulary": 5, "features": 2}
+    head = {"kind": "linear", "features": 5, "bias": False, "tied_to": 0}
+    record, arrays = run(torch_subject, embed, head, input=(3, 4))
+    tokens, (weight,) = arrays["inputs"][0], arrays["parameters"]
+    np.testing.assert_allclose(
+        numbers(record, "output"), weight[tokens] @ weight.T, rtol=1e-12, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("kind", ["dropout", "gaussian_noise", "batch_norm", "rrelu"])
+def test_a_layer_in_eval_mode_is_so_in_a_model_that_trains(torch_subject, kind):
+    p = {"p": 0.5} if kind in ("dropout", "gaussian_noise") else {}
+    layer = {"kind": kind, "eval": True, **p}
+    trained, _ = run(torch_subject, layer)
+    evaluated, _ = run(torch_subject, layer, train=False)
+    np.testing.assert_array_equal(numbers(trained, "output"), numbers(evaluated, "output"))
+    if kind == "batch_norm":
+        np.testing.assert_array_equal(numbers(trained, "buffer"), np.zeros(4))
+
+
 def test_evaluation_drops_nothing_and_uses_the_running_statistics(torch_subject):
     for layer in ("dropout", {"kind": "gaussian_noise", "p": 1.0}, "duplicate"):
         record, arrays = run(torch_subject, layer, train=False)

@@ -22,6 +22,7 @@ class Layer:
 
     kind: str
     features: int = 0
+    vocabulary: int = 0
     kernel: int = 0
     stride: int = 1
     padding: int = 0
@@ -38,8 +39,13 @@ class Layer:
     layer: str = ""
     """Of kind custom: the declaration."""
     eval: bool = False
+    """Whatever the model does."""
     operands: tuple[ValueRef, ...] = ()
     """The operands after the first; `from` in JSON."""
+
+    def trains(self, train: bool) -> bool:
+        """Whether it is in train mode, in a model that is or is not."""
+        return train and not self.eval
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,15 @@ class Case:
     plan: Plan = Plan()
     protocol: Protocol = Protocol()
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether the input is tokens, of which the first layer makes numbers."""
+        return self.layers[0].kind == "embedding"
+
     def rank_of(self, index: int) -> int:
-        """How many dimensions the first operand of a layer has."""
+        """How many dimensions the first operand of a layer has; behind the last, the output."""
         flat = any(layer.kind == "flatten" for layer in self.layers[:index])
-        return 2 if flat else len(self.input)
+        return 2 if flat else len(self.input) + (index > 0 and self.takes_tokens)
 
     def features_axis(self, index: int) -> int:
         """That of channels of images, the last one of rows and sequences."""

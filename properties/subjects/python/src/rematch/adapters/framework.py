@@ -29,7 +29,16 @@ COMMON = frozenset(
         *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
         *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
         *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
-        *("accumulation", "eval_mode", "reevaluate", "sgd", "adam", "momentum", "mse"),
+        *(
+            "accumulation",
+            "eval_mode",
+            "eval_layer",
+            "reevaluate",
+            "sgd",
+            "adam",
+            "momentum",
+            "mse",
+        ),
         *("cross_entropy", "float32", "small_integers", "more_than_a_few"),
     }
 )

@@ -91,6 +91,7 @@ def kinds(key: str) -> Mapping[str, Template]:
     pool = "windows({x}, {kernel}, {stride}, {padding}, "
     noise = f"{{x}} + {{p}} * jax.random.normal({key}, {{x}}.shape, {{x}}.dtype)"
     return {
+        "embedding": "{weight}[{x}]",
         "linear": _linear,
         "conv2d": _conv2d,
         "relu": "jax.nn.relu({x})",

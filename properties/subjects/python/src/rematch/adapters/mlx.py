@@ -77,6 +77,7 @@ def _images(module: str) -> str:
 
 
 KINDS = {
+    "embedding": "{weight}[{x}]",
     "linear": lambda layer, train: "{x} @ {weight}.T" + (" + {bias}" if layer.bias else ""),
     "conv2d": _conv2d,
     "relu": "nn.relu({x})",

@@ -71,6 +71,7 @@ def _drawing(expression: str) -> Callable[[Layer, bool], str]:
 
 
 KINDS = {
+    "embedding": "F.embedding({x}, {weight})",
     "linear": _linear,
     "conv2d": _conv2d,
     "relu": lambda layer, train: "F.relu_({x})" if layer.in_place else "F.relu({x})",

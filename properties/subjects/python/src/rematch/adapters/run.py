@@ -156,7 +156,7 @@ class Run:
     def _set_modes(self, train: bool) -> None:
         for name, module in self.modules.items():
             layer = self.request.case.layers[int(name[1:])]
-            self.names["set_mode"](module, train and not layer.eval)
+            self.names["set_mode"](module, layer.trains(train))
 
     def _to_framework(self, index: int) -> Any:
         info = self.request.model.parameters[index]

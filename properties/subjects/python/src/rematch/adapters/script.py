@@ -245,7 +245,7 @@ class _Script:
             lines += [f"    global {name}", f"    {framework.seed(int(name[1:]))}"]
             lines.append(f"    {name} = {expression}")
             layer = self._request.case.layers[int(name[1:])]
-            train = self._request.case.protocol.train and not layer.eval
+            train = layer.trains(self._request.case.protocol.train)
             if "set_mode" in framework.names:
                 lines.append(f"    set_mode({name}, {train})")
         for info, name in zip(model.parameters, self._names, strict=True):

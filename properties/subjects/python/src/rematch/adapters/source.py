@@ -90,7 +90,7 @@ def where_drawn(expression: str) -> Template:
 
 def draws(layer: Layer, train: bool) -> bool:
     """Whether the layer, if it is none of the library's, draws random numbers."""
-    if not train:
+    if not layer.trains(train):
         return False
     return layer.kind == "rrelu" or (layer.kind in ("dropout", "gaussian_noise") and layer.p > 0)
 
@@ -282,7 +282,7 @@ class Source:
             words = {"m": module, "x": operands[0], "LAYER": str(index)}
             return re.sub(r"\b(m|x|LAYER)\b", lambda w: words[w[0]], self._module(index).call)
         template = self.framework.kinds[layer.kind]
-        text = template if isinstance(template, str) else template(layer, self.train)
+        text = template if isinstance(template, str) else template(layer, layer.trains(self.train))
         protocol = self.case.protocol
         if self.observed and protocol.inject == "op_exchanged" and protocol.inject_layer == index:
             other = self.framework.kinds["sigmoid" if layer.kind == "tanh" else "tanh"]

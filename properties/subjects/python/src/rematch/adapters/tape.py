@@ -141,7 +141,7 @@ class TapeRun(Run):
         self._drawing = {
             at
             for at, layer in enumerate(request.case.layers)
-            if train and not layer.eval and re.search(r"draws(?! elsewhere)", layer.layer)
+            if layer.trains(train) and re.search(r"draws(?! elsewhere)", layer.layer)
         }
         self._trial = ""
         """What is wrong in the trial that is running."""

@@ -28,8 +28,12 @@ def gradients_of(tape: Any, loss: Any, sources: Any) -> Any:
         pairs = zip(found, source, strict=True)
         return [tf.zeros_like(v) if g is None else tf.convert_to_tensor(g) for g, v in pairs]
 
+    def of_array(found: Any) -> Any:
+        # tf.gather() has gradients that name their rows.
+        return tf.convert_to_tensor(found) if isinstance(found, tf.IndexedSlices) else found
+
     pairs = zip(tape.gradient(loss, sources), sources, strict=True)
-    return [of_module(g, s) if isinstance(s, list) else g for g, s in pairs]
+    return [of_module(g, s) if isinstance(s, list) else of_array(g) for g, s in pairs]
 
 
 def differentiate(objective: Any, arguments: Any, trained: Any, backwards: int = 1) -> Any:
@@ -142,6 +146,7 @@ def _pool(name: str, filled: str) -> str:
 
 
 KINDS = {
+    "embedding": "tf.gather({weight}, {x})",
     "linear": lambda layer, train: (
         "{x} @ tf.transpose({weight})" + (" + {bias}" if layer.bias else "")
     ),

@@ -23,7 +23,7 @@ from rematch.pytorch.start import options_of, parser_of
 from rematch.record import Record
 
 _OTHERS = ("batch_norm", "group_norm", "rms_norm", "silu", "gelu", "sigmoid", "softmax", "rrelu")
-_OTHERS += ("delayed_scaling",)
+_OTHERS += ("delayed_scaling", "embedding")
 
 LACKS = {
     **{name: "layers beside models only fill their gaps" for name in _OTHERS},

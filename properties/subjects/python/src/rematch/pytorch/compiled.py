@@ -141,7 +141,7 @@ class CompiledModel(TorchModel):
         request, end, values = self.request, len(self.request.case.layers), (state.input,)
         checkpointed = request.checkpointed and self.compilation.budget is None
         for index, own in self._custom.items():
-            own.module.train(self.train and not request.case.layers[index].eval)
+            own.module.train(request.case.layers[index].trains(self.train))
         if not self.compilation.around:
             return self._call(0, end, self._made if checkpointed else (), *values)
         layer = 0
@@ -173,10 +173,10 @@ class CompiledModel(TorchModel):
             if own is None:
                 weights, buffers = self._parameters_of[index], self._buffers_of[index]
                 run = self._layers[layer.kind]
-                outputs = run(layer, operands, weights, buffers, self.train)
+                outputs = run(layer, operands, weights, buffers, layer.trains(self.train))
             else:
-                if own.module.training != (self.train and not layer.eval):
-                    own.module.train(self.train and not layer.eval)
+                if own.module.training != layer.trains(self.train):
+                    own.module.train(layer.trains(self.train))
                 # A copy, since the harness knows of it that it makes a new value.
                 outputs = (self._calls[index](own.module, Dense.apply(operands[0])).clone(),)
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])

@@ -25,6 +25,10 @@ EPS = 1e-5
 """Added to the variance by every norm."""
 
 
+def _embedding(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (F.embedding(x[0], w[0]),)
+
+
 def _linear(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
     return (F.linear(x[0], *weights),)
 
@@ -138,6 +142,7 @@ def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
 
 
 LAYERS: dict[str, Run] = {
+    "embedding": _embedding,
     "linear": _linear,
     "conv2d": _conv2d,
     "max_pool2d": _max_pool,
@@ -182,6 +187,7 @@ def native_dropout(
 
 def ops_of(layer: Layer, train: bool) -> tuple[str, ...]:
     """The names by which policies know what the layer computes; see Layer::ops in C++."""
+    train = layer.trains(train)
     if layer.kind in ("flatten", "duplicate") or (layer.kind == "relu" and layer.in_place):
         return ()
     if layer.kind in ("dropout", "gaussian_noise"):

@@ -201,15 +201,16 @@ class TorchModel:
             operands = [values[at] for at in wiring.operands]
             outputs: Sequence[Tensor]
             own = self._custom.get(index)
+            train = layer.trains(self.train)
             if own is not None:
-                outputs = (own.run(operands[0], self.train and not layer.eval),)
+                outputs = (own.run(operands[0], train),)
                 self.watch.replaced(own.module.buffers())
-            elif layer.stream and draws_elsewhere(layer, self.train):
+            elif layer.stream and draws_elsewhere(layer, train):
                 generator = self.generators[layer.stream]
                 outputs = (DRAWS[layer.kind](layer, operands[0], generator),)
             else:
                 outputs = self._layers[layer.kind](
-                    layer, operands, self._parameters_of[index], self._buffers_of[index], self.train
+                    layer, operands, self._parameters_of[index], self._buffers_of[index], train
                 )
             self.watch.returned(operands, outputs)
         finally:

@@ -147,9 +147,7 @@ class Script(ModelText):
     def _loss(self, output: str, target: str) -> str:
         if self._style.summed:
             return f"{output}.sum()"
-        flat = any(layer.kind == "flatten" for layer in self._case.layers)
-        rank = 2 if flat else len(self._case.input)
-        output += "" if rank == 2 else ".flatten(1)"
+        output += "" if self._case.rank_of(len(self._case.layers)) == 2 else ".flatten(1)"
         output += ".float()" if self._protocol.autocast != "off" else ""
         if self._protocol.loss == "mse":
             return f"F.mse_loss({output}, {target})"

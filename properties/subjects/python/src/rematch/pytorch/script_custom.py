@@ -240,7 +240,7 @@ def customs_of(request: Request, known: Mapping[str, CustomLayer]) -> dict[int, 
             tuple(operand),
             instances[index].module,
             request.case.dtype == "float64",
-            request.case.protocol.train and not request.case.layers[index].eval,
+            request.case.layers[index].trains(request.case.protocol.train),
             index in request.detached_layers,
         )
     return made

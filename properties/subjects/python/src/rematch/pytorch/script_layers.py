@@ -14,6 +14,7 @@ from rematch.pytorch.script_custom import CustomText
 
 RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention")
 MODULES = {
+    "embedding": "embed",
     "linear": "linear",
     "conv2d": "conv",
     "batch_norm": "bn",
@@ -48,8 +49,9 @@ class Style:
 
 
 def draws(layer: Layer, train: bool) -> bool:
+    train = layer.trains(train)
     if layer.kind == "custom":
-        return train and not layer.eval and "draws" in layer.layer.rpartition(";")[2]
+        return train and "draws" in layer.layer.rpartition(";")[2]
     return train and (layer.kind == "rrelu" or (layer.kind in RANDOM and layer.p > 0))
 
 
@@ -222,9 +224,11 @@ class Layers:
         shape = self.request.arrays.parameters[used[0]].shape
         double = "dtype=torch.float64" if self.case.dtype == "float64" else ""
         frozen = ".requires_grad_(False)" if self.model.parameters[used[0]].frozen else ""
-        self.tensors.drawn |= layer.kind in ("linear", "conv2d")
+        self.tensors.drawn |= layer.kind in ("embedding", "linear", "conv2d")
         bias = "" if layer.bias else "bias=False"
-        if layer.kind == "linear":
+        if layer.kind == "embedding":
+            made = call("nn.Embedding", str(shape[0]), str(shape[1]), double)
+        elif layer.kind == "linear":
             made = call("nn.Linear", str(shape[1]), str(shape[0]), bias, double)
         elif layer.kind == "conv2d":
             sizes = map(str, (shape[1], shape[0], layer.kernel))
@@ -235,7 +239,7 @@ class Layers:
                 str(shape[0]),
                 double,
             )
-            frozen += "" if self.train else ".eval()"
+            frozen += "" if layer.trains(self.train) else ".eval()"
         elif layer.kind == "group_norm":
             made = call("nn.GroupNorm", str(layer.groups), str(shape[0]), double)
         elif layer.kind == "rms_norm":
@@ -246,7 +250,8 @@ class Layers:
 
     def expression(self, index: int, x: list[str], train: bool | None = None) -> str:
         """What layer `index` makes of its operands. A name by itself: nothing happens."""
-        layer, train = self.case.layers[index], self.train if train is None else train
+        layer = self.case.layers[index]
+        train = layer.trains(self.train if train is None else train)
         if index in self.customs:
             return self.customs[index].expression(x[0])
         owner = index if layer.tied_to < 0 else layer.tied_to
@@ -256,9 +261,13 @@ class Layers:
             else self.parameters[p]
             for p in self.model.layer_parameters[index]
         ]
-        if owner in self._modules and train == self.train:
+        lent = self.case.layers[owner].kind != layer.kind
+        usual = layer.trains(self.train)
+        if owner in self._modules and train == usual and not lent:
             return f"{self._modules[owner]}({x[0]})"
         kind = layer.kind
+        if kind == "embedding":
+            return call("F.embedding", x[0], *used)
         if kind == "linear":
             return call("F.linear", x[0], *used)
         if kind == "conv2d":

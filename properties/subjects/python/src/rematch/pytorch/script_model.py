@@ -17,6 +17,7 @@ from rematch.pytorch.script_custom import CustomText
 from rematch.pytorch.script_layers import Layers, Style, call, draws
 
 OPS = {
+    "embedding": ("embedding",),
     "linear": ("addmm", "mm"),
     "conv2d": ("convolution",),
     "dropout": ("native_dropout",),
@@ -65,7 +66,8 @@ class ModelText:
         self._skips = {value for boundary in self._live for value in boundary[1:]}
         self._fails = "no error" in aspects or "left behind" in aspects
         self._trial = self._protocol.inject != "none" and not self._fails
-        self._input_grad = self._protocol.input_requires_grad or style.input_grad
+        wanted = style.input_grad and not self._case.takes_tokens
+        self._input_grad = self._protocol.input_requires_grad or wanted
         p = self._protocol
         self._many = not self._fails and (
             p.steps * p.microbatches > 1

@@ -1,0 +1,141 @@
+#include "engine/ops/embedding.h"
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/ambient/ambient.h"
+#include "engine/autograd/backward.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/cpu/threads.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/cast.h"
+#include "engine/ops/linear.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using testing::LedgerScope;
+using testing::tensor;
+using testing::values_off_zero;
+using testing::variable;
+using Values = std::vector<double>;
+
+Tensor tokens(std::initializer_list<double> values, const Shape& shape) {
+  return tensor(values, shape, DType::int32);
+}
+
+TEST_CASE_METHOD(LedgerScope, "each token becomes the row of its number") {
+  const Tensor weight = tensor({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor y = embedding(tokens({2, 0, 2, 1}, {2, 2}), weight);
+  CHECK(y.shape() == Shape{2, 2, 2});
+  CHECK(y.to_vector() == Values{5, 6, 1, 2, 5, 6, 3, 4});
+  CHECK(embedding(tokens({1}, {1}), weight).shape() == Shape{1, 2});
+  CHECK(embedding(tokens({}, {2, 0}), weight).shape() == Shape{2, 0, 2});
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradient of a row is the sum over its tokens, 0 without any") {
+  const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor y = embedding(tokens({2, 0, 2}, {1, 3}), weight);
+  backward(std::array{y}, std::array{tensor({1, 2, 4, 8, 16, 32}, {1, 3, 2})});
+  CHECK(weight.grad().to_vector() == Values{4, 8, 0, 0, 17, 34});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a sum over tokens has the same bits for any number of threads") {
+  constexpr std::int64_t kTokens = 5000;
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < kTokens; ++i) numbers.push_back(static_cast<double>(i * i % 7));
+  const Tensor given = Tensor::from(numbers, {kTokens}, DType::int32);
+  const Tensor upstream = values_off_zero({kTokens, 33}, 3, DType::float32);
+  const auto gradient = [&](int threads) {
+    const cpu::ThreadsScope scope(threads);
+    const Tensor weight = values_off_zero({7, 33}, 5, DType::float32).set_requires_grad(true);
+    backward(std::array{embedding(given, weight)}, std::array{upstream});
+    return weight.grad().to_vector();
+  };
+  // In the order of the tokens.
+  std::vector<float> sums(std::size_t{7} * 33);
+  const std::vector<double> terms = upstream.to_vector();
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    sums[static_cast<std::size_t>(numbers[i / 33]) * 33 + i % 33] += static_cast<float>(terms[i]);
+  }
+  CHECK(gradient(1) == Values(sums.begin(), sums.end()));
+  CHECK(gradient(2) == gradient(1));
+  CHECK(gradient(5) == gradient(1));
+}
+
+TEST_CASE_METHOD(LedgerScope, "it saves its tokens, and nothing where the weight is frozen") {
+  std::vector<Shape> saved;
+  FunctionHooks hooks(
+      [&](const Tensor& t) {
+        saved.push_back(t.shape());
+        return t;
+      },
+      [](const Tensor& t) { return t; });
+  const HookScope scope(&hooks);
+  const Tensor given = tokens({2, 0, 2}, {1, 3});
+  const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
+  CHECK_FALSE(embedding(given, weight.detach()).requires_grad());
+  CHECK(saved.empty());
+  CHECK(embedding(given, weight).requires_grad());
+  CHECK(saved == std::vector<Shape>{given.shape()});
+}
+
+TEST_CASE_METHOD(LedgerScope, "in a checkpoint it gives the bits of the plain op") {
+  const bool reentrant = GENERATE(false, true);
+  const Tensor given = tokens({1, 1, 0, 2}, {2, 2});
+  const Tensor upstream = values_off_zero({2, 2, 3}, 2);
+  const auto gradient = [&](bool checkpointed) {
+    const Tensor weight = values_off_zero({3, 3}, 1).set_requires_grad(true);
+    const Tensor unused = variable({1}, {1});
+    const Function f = [&](const Tensors& in) -> Tensors { return {embedding(in[0], weight)}; };
+    const CheckpointOptions options{.reentrant = reentrant};
+    // Reentrant: without an operand that requires grad the segment would be a constant.
+    const Tensors in{given, unused};
+    const Tensor y = checkpointed ? checkpoint(f, in, options)[0] : f(in)[0];
+    backward(std::array{y}, std::array{upstream});
+    return weight.grad().to_vector();
+  };
+  CHECK(gradient(true) == gradient(false));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a head that is tied to an embedding adds to the same gradient") {
+  const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor rows = embedding(tokens({2, 0}, {2}), weight);
+  const Tensor scores = linear(rows, weight);
+  CHECK(scores.shape() == Shape{2, 3});
+  backward(sum(scores));
+  // Of the rows: the sum of all rows, 9 and 12, for tokens 2 and 0; of the head: the sum of both
+  // rows, 6 and 8, for each class.
+  CHECK(weight.grad().to_vector() == Values{15, 20, 6, 8, 15, 20});
+}
+
+TEST_CASE_METHOD(LedgerScope, "tokens that are none are refused by their place") {
+  const Tensor weight = tensor({1, 2, 3, 4}, {2, 2});
+  const auto message = [&](const Tensor& given, const Tensor& table) {
+    try {
+      embedding(given, table);
+    } catch (const std::invalid_argument& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  CHECK(message(tokens({0, 2}, {2}), weight) ==
+        "[embedding] token in [0, 2) expected at position 1, got 2");
+  CHECK(message(tokens({-1}, {1}), weight) ==
+        "[embedding] token in [0, 2) expected at position 0, got -1");
+  CHECK(message(tensor({0}, {1}), weight) == "[embedding] int32 tokens expected, got float64");
+  CHECK(message(tokens({0}, {1}), tensor({1}, {1})) ==
+        "[embedding] weight of rank 2 expected, got [1]");
+  const Tensor half = cast(tensor({1, 2}, {1, 2}, DType::float32), DType::bfloat16);
+  CHECK(embedding(tokens({0}, {1}), half).dtype() == DType::float32);
+}
+
+}  // namespace
+}  // namespace rematch
