@@ -127,7 +127,63 @@ def split(x, first):
     return torch.split(x, [first, x.shape[1] - first], dim=1)
 
 
+def embedding(tokens, weight):
+    return F.embedding(tokens, weight)
+
+
+def delayed_scaling(x, scale, train):
+    y = x / scale.clone()
+    if train:
+        scale.copy_(scale * 0.5 + x.detach().abs().max() * 0.5)
+    return y
+
+
+def attention(x, memory, heads, causal, fused):
+    """Query i sees keys 0 .. i + keys - queries. `fused` is the engine's way to save less."""
+    size = x.shape[2] // heads
+    q, k, v = (t.unflatten(2, (-1, size)).transpose(1, 2) for t in (x, *memory.chunk(2, 2)))
+    k, v = (t.repeat_interleave(heads // t.shape[1], 1) for t in (k, v))
+    scores = q @ k.transpose(2, 3) / size**0.5
+    if causal:
+        seen = torch.ones(scores.shape[2:], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        scores = scores.masked_fill(~seen, -torch.inf)
+    return (scores.softmax(3) @ v).transpose(1, 2).flatten(2)
+
+
 def all_ops():
+    yield from op_entries(
+        "embedding",
+        "embedding",
+        embedding,
+        {"tokens": classes(2, 0, 2, 2, 4, 0).reshape(2, 3), "weight": random(5, 3, seed=40)},
+    )
+    for train in [True, False]:
+        yield from op_entries(
+            f"delayed_scaling, {'training' if train else 'evaluation'}",
+            "delayed_scaling",
+            delayed_scaling,
+            {"x": random(3, 5, seed=41), "scale": positive(1, seed=42)},
+            {"train": train},
+            changed=("scale",),
+        )
+    for name, queries, keys, heads, memory_heads, causal in [
+        ("one head", 3, 3, 1, 1, False),
+        ("causal", 4, 4, 2, 2, True),
+        ("causal, more keys", 2, 5, 2, 2, True),
+        ("grouped queries", 3, 4, 6, 2, False),
+    ]:
+        for fused in [False, True]:
+            yield from op_entries(
+                f"attention, {name}{', fused' if fused else ''}",
+                "attention",
+                attention,
+                {
+                    "x": random(2, queries, heads * 3, seed=43),
+                    "memory": random(2, keys, memory_heads * 6, seed=44),
+                },
+                {"heads": heads, "causal": causal, "fused": fused},
+            )
+
     for name, n, k, m, bias in [
         ("linear", 3, 5, 4, True),
         ("linear, no bias", 2, 17, 3, False),

@@ -254,6 +254,50 @@ Bounds softmax_bounds(const Magnitudes& m) {
   return {error, {{"x", 2 * m.g * error + sum + 4 * m.u * m.g}}, {}};
 }
 
+/// A row is a token's copy, its gradient a sum over at most all tokens.
+Bounds embedding_bounds(const Magnitudes& m) {
+  const double tokens = count(m.entry.inputs.at("tokens").elements());
+  return {0, {{"weight", dot(m.u, tokens, m.g, 1)}}, {}};
+}
+
+/// Quotients are rounded once, alike everywhere; so is the sum of two halves.
+Bounds delayed_scaling_bounds(const Magnitudes& m) {
+  Bounds b = exact_bounds(m);
+  b.after["scale"] = 0;
+  return b;
+}
+
+/// Scores are sums of `size` products, S at most, times a factor; e is their error. As in softmax,
+/// probabilities have the relative error of both exponentials, of their arguments and of the sum.
+/// An output is a mean of values, weighted by them. Of the gradients, that of a probability is a
+/// sum over `size`, D at most; that of a score is p (gp - sum(p gp)), where the sum may be taken
+/// from the output instead; those of queries and keys are sums over keys, and over the queries of
+/// all heads that share a key.
+Bounds attention_bounds(const Magnitudes& m) {
+  const Shape& x = m.shape("x");
+  const Shape& memory = m.shape("memory");
+  const double heads = count(m.entry.integer("heads"));
+  const double size = count(x[2]) / heads;
+  const double keys = count(memory[1]);
+  const double queries = count(x[1]) * heads / (count(memory[2]) / (2 * size));
+  const double factor = 1 / std::sqrt(size);
+  const double u = m.u;
+  const double k = m["memory"];
+  const double scores = factor * size * m["x"] * k;
+  const double e = factor * dot(u, size, m["x"], k) + 3 * u * scores;
+  const double p = 2 * (2 * e + 2 * u * scores + 4 * u) + (keys + 3) * u;
+  const double output = k * (p + (keys + 2) * u);
+  const double d = size * m.g * k;
+  const double of_sum = dot(u, size, m.g, k) + size * m.g * output + d * (p + (keys + 2) * u);
+  const double of_score = dot(u, size, m.g, k) + of_sum + 2 * d * (p + 4 * u);
+  const double gradient_of_x =
+      factor * (keys * k * of_score + dot(u, keys, 2 * d, k)) + 3 * u * factor * keys * 2 * d * k;
+  const double of_keys = factor * (queries * m["x"] * of_score + dot(u, queries, 2 * d, m["x"])) +
+                         3 * u * factor * queries * 2 * d * m["x"];
+  const double of_values = queries * m.g * p + dot(u, queries, m.g, 1);
+  return {output, {{"x", gradient_of_x}, {"memory", std::max(of_keys, of_values)}}, {}};
+}
+
 Bounds sum_bounds(const Magnitudes& m) {
   return {dot(m.u, count(m.entry.inputs.at("x").elements()), m["x"], 1), {{"x", 0}}, {}};
 }
@@ -279,6 +323,9 @@ using Rule = Bounds (*)(const Magnitudes&);
 
 const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> table{
+      {"embedding", embedding_bounds},
+      {"delayed_scaling", delayed_scaling_bounds},
+      {"attention", attention_bounds},
       {"linear", linear_bounds},
       {"conv2d", conv2d_bounds},
       {"max_pool2d", max_pool_bounds},

@@ -8,8 +8,11 @@
 #include "engine/nn/optimizer.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/attention.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
+#include "engine/ops/delayed_scaling.h"
+#include "engine/ops/embedding.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
@@ -54,6 +57,20 @@ const std::map<std::string, Op>& ops() {
     };
   };
   static const std::map<std::string, Op> table{
+      {"embedding",
+       [](const Entry&, Operands& in) { return Tensors{embedding(in["tokens"], in["weight"])}; }},
+      {"delayed_scaling",
+       [](const Entry& e, Operands& in) {
+         return Tensors{
+             delayed_scaling(in["x"], in["scale"], e.attributes.at("train").get<bool>())};
+       }},
+      {"attention",
+       [](const Entry& e, Operands& in) {
+         const AttentionOptions options{.heads = e.integer("heads"),
+                                        .causal = e.attributes.at("causal").get<bool>(),
+                                        .fused = e.attributes.at("fused").get<bool>()};
+         return Tensors{attention(in["x"], in["memory"], options)};
+       }},
       {"linear", [](const Entry&,
                     Operands& in) { return Tensors{linear(in["x"], in["weight"], in["bias"])}; }},
       {"conv2d",
