@@ -1,5 +1,5 @@
 # With checkpointing, a layer does not run as often as it should.
-# Found at step 0, microbatch 0, layer 0 (dropout), checkpointed run: expected 2, got 1
+# Found at step 0, microbatch 0, layer 0 (duplicate), checkpointed run: expected 2, got 1
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 from collections import Counter
@@ -19,22 +19,22 @@ def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any)
 
 
 def run(checkpointed):
-    x = torch.tensor([[-0.93]], requires_grad=True)
+    x = torch.tensor([[-1.86]], requires_grad=True)
     runs = Counter()
 
     def block(x):
-        runs["dropout 0"] += 1
-        return x
+        runs["duplicate 0"] += 1
+        return x, x
 
-    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+    y, b0 = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
     y.sum().backward()
-    return {"runs of dropout 0": runs["dropout 0"]}
+    return {"runs of duplicate 0": runs["duplicate 0"]}
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)
 for name, got in checkpointed.items():
     print(f"{name}\n  plain         {plain[name]}\n  checkpointed  {got}")
-expected = {'runs of dropout 0': 2}
+expected = {'runs of duplicate 0': 2}
 print("expected:", expected)
 different = [name for name in expected if checkpointed[name] != expected[name]]
 print("DIFFERENT: " + ", ".join(different) if different else "same")

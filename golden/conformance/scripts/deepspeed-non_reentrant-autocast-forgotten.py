@@ -20,9 +20,9 @@ def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any)
 
 
 def run(checkpointed):
-    x = torch.tensor([[-0.08]])
-    weight = torch.tensor([[0.1]], requires_grad=True)
-    bias = torch.tensor([-0.49], requires_grad=True)
+    x = torch.tensor([[0.6]])
+    weight = torch.tensor([[0.21]], requires_grad=True)
+    bias = torch.tensor([-0.64], requires_grad=True)
 
     def block(x):
         return F.linear(x, weight, bias)

@@ -28,7 +28,7 @@ def slope(m, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[-1.01]])
+    x = torch.tensor([[1.82]])
     m0 = nn.Linear(1, 1)
 
     def block(x):

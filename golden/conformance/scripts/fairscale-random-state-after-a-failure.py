@@ -1,6 +1,6 @@
-# With checkpointing, the gradient of the input is another one.
-# Found at step 0, microbatch 0, gradient of the model input, element 0 (first of 2 that differ,
-# of 5): expected 4.91566753 (0x409d4d26), got 0 (0x00000000)
+# What a random layer draws in its recomputation is not what it drew before.
+# Found at step 0, microbatch 0, layer 1 (dropout), forward: expected 2 elements from offset 0,
+# hash 0xdf4e805ee0cb245f, got 2 elements from offset 0, hash 0x75ca910a4217e0df
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
@@ -42,30 +42,27 @@ def checkpoint(function, *inputs, use_reentrant):
 
 
 def run(checkpointed):
-    inputs = [torch.tensor([[3.3762784, -1.4583802, -0.3025665, 0.56751806, -1.7747086]])]
-    targets = [torch.tensor([[0.6079726, -0.46580285, -0.7881149, 0.5421233, -0.38683617]])]
+    inputs = [torch.tensor([[1.51], [-1.39]])]
     entered = 0
 
     def block(x):
-        return x * torch.bernoulli(torch.full_like(x, 0.5), generator=generators[0]) / 0.5
-
-    torch.manual_seed(3163446313)
-    generators = [torch.Generator().manual_seed(3163446313) for _ in range(1)]
-    def forward(x):
-        y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
         nonlocal entered
         entered += 1
         if trial and entered > 1:
             raise RuntimeError("fails")
-        y = torch.relu(y)
+        return torch.relu(x)
+
+    torch.manual_seed(0)
+    def forward(x):
+        y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
+        y = F.dropout(y)
         return y
 
     trial = True
-    x = torch.tensor([[2.6656775, -0.16572848, 1.4214154, -0.517857, -1.5499183]], requires_grad=True)
-    target = torch.tensor([[-0.1417349, -0.87006354, -0.78381205, -0.045865417, -0.47162426]])
+    x = torch.tensor([[0.04], [-1.32]], requires_grad=True)
     try:
         y = forward(x)
-        loss = F.mse_loss(y, target)
+        loss = y.sum()
         loss.backward()
     except RuntimeError as error:
         print("trial:", error)
@@ -75,7 +72,7 @@ def run(checkpointed):
         for i in range(step, step + 1):
             x = inputs[i].clone().requires_grad_()
             y = forward(x)
-            loss = F.mse_loss(y, targets[i])
+            loss = y.sum()
             loss.backward()
             results[f"step {step}, forward {i}: x.grad"] = x.grad
     return results

@@ -1,12 +1,11 @@
 # A recomputation gives other values than the forward.
-# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 1: expected aten::mv, bits
-# with hash b5d715e44b8528f8, got aten::mv, bits with hash 7d449a7c60dbd79a
+# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 1: expected aten::mul, bits
+# with hash 4e842f2f50cc089e, got aten::mul, bits with hash f0704d4d15df1fd2
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 
 from functools import cache
 from typing import Any
@@ -39,27 +38,30 @@ def wrapped(function):
 
 def checkpoint(function, *inputs, use_reentrant):
     return wrapped(function)(function, *inputs)
-from torch.nn.utils import parametrizations as P
+
+
+class Average(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return x - self.mean
 
 
 def run(checkpointed):
-    x = torch.tensor([[-1.3725687, 0.025078129]], requires_grad=True)
-    target = torch.tensor([[0.84138155, -0.08517212]])
-    torch.manual_seed(3432430328)
-    m0 = P.spectral_norm(nn.Linear(2, 2))
+    torch.manual_seed(0)
+    x = torch.tensor([[-1.63]], requires_grad=True)
+    m0 = Average(1)
 
     def block(x):
         return m0(x)
 
-    torch.manual_seed(3432430328)
     y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
-    loss = F.mse_loss(y, target)
-    loss.backward()
-    return {
-        "x.grad": x.grad,
-        "m0.bias.grad": m0.bias.grad,
-        "m0.parametrizations.weight.original.grad": m0.parametrizations.weight.original.grad,
-    }
+    y.sum().backward()
+    return {"m0.mean": m0.mean}
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)

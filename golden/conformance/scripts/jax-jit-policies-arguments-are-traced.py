@@ -1,7 +1,13 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: Arguments may be text. Not so (text_argument) with jax.checkpoint: TypeError: Argument 'double' of type <class 'str'> is not a valid JAX type, plain 2.0
+# got: BrokenPromise: An argument may be a truth value that the function branches on. Not so (flag) with jax.checkpoint: TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
+# The error occurred while tracing the function <lambda> at rematch/adapters/promises/jax.py:42 for checkpoint / remat. This concrete value was not available in Python because it depends on the value of the argument train.
+# See https://docs.jax.dev/en/latest/errors.html#jax.errors.TracerBoolConversionError
+#
+# Consider using the `static_argnums` parameter for `jax.remat` or `jax.checkpoint`. See the `jax.checkpoint` docstring and its example involving `static_argnums`:
+# https://docs.jax.dev/en/latest/_autosummary/jax.checkpoint.html
+# , plain 2.0
 # jax 0.10.2 jit policies; run: python this_file.py
 import jax
 import jax.numpy as jnp
@@ -13,15 +19,15 @@ compiled = jax.jit
 import numpy as np
 
 
-def text_argument(checkpoint):
-    """Arguments may be text."""
-    block = checkpoint(lambda x, name: x * 2 if name == "double" else x)
-    return jax.grad(lambda x: block(x, "double"))(1.0)
+def flag(checkpoint):
+    """An argument may be a truth value that the function branches on."""
+    block = checkpoint(lambda x, train: x * 2 if train else x)
+    return jax.grad(lambda x: block(x, True))(1.0)
 
 
 def outcome(wrap):
     try:
-        found = text_argument(wrap)
+        found = flag(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

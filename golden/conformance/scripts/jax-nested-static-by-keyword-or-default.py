@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: A static argument may be left out if it has a default. Not so (static_default) with jax.checkpoint: ValueError: the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater than or equal to `-len(args)` and less than `len(args)`, but got (1,), while `len(args)` = 1, plain 2.0
+# got: BrokenPromise: A static argument may be given by keyword. Not so (static_keyword) with jax.checkpoint: ValueError: the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater than or equal to `-len(args)` and less than `len(args)`, but got (1,), while `len(args)` = 1, plain 2.0
 # jax 0.10.2 nested; run: python this_file.py
 import os
 
@@ -21,15 +21,15 @@ compiled = lambda step: step
 import numpy as np
 
 
-def static_default(checkpoint):
-    """A static argument may be left out if it has a default."""
-    block = checkpoint(lambda x, train=True: x * 2 if train else x, static_argnums=1)
-    return jax.grad(block)(1.0)
+def static_keyword(checkpoint):
+    """A static argument may be given by keyword."""
+    block = checkpoint(lambda x, train: x * 2 if train else x, static_argnums=1)
+    return jax.grad(lambda x: block(x, train=True))(1.0)
 
 
 def outcome(wrap):
     try:
-        found = static_default(wrap)
+        found = static_keyword(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

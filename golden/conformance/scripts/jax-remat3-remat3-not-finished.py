@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: The checkpointed function has the name and the documentation of the function. Not so (names_stay) with jax.checkpoint: AttributeError: 'functools.partial' object has no attribute '__name__', plain [True, True]
+# got: BrokenPromise: Functions that run on each device may be checkpointed, and be in ones that are. Not so (sharded) with jax.checkpoint: AttributeError: 'RematTrace' object has no attribute 'process_shard_map', plain [2.0, 2.0]
 # jax 0.10.2 remat3; run: python this_file.py
 import os
 
@@ -22,20 +22,21 @@ jax.config.update("jax_remat3", True)
 import numpy as np
 
 
-def names_stay(checkpoint):
-    """The checkpointed function has the name and the documentation of the function."""
+def sharded(checkpoint):
+    """Functions that run on each device may be checkpointed, and be in ones that are."""
+    over = jax.sharding.PartitionSpec("i")
+    mesh = jax.make_mesh((1,), ("i",), (jax.sharding.AxisType.Auto,))
 
-    def block(x):
-        """Doubles."""
-        return x * 2
+    def scaled(x):
+        return x * jax.lax.psum(x, "i")
 
-    wrapped = checkpoint(block)
-    return [wrapped.__name__ == "block", wrapped.__doc__ == "Doubles."]
+    each = jax.shard_map(checkpoint(scaled), mesh=mesh, in_specs=over, out_specs=over)
+    return jax.jit(jax.grad(lambda x: checkpoint(each)(x).sum()))(jnp.ones(2))
 
 
 def outcome(wrap):
     try:
-        found = names_stay(wrap)
+        found = sharded(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

@@ -3,6 +3,9 @@
 # expected: no error
 # got: BrokenPromise: A tensor that is given by keyword gets its gradient. Not so (keyword_tensor) with keras.remat: [1.0, None], plain [1.0, 1.0]
 # keras 3.15.1 on tensorflow; run: python this_file.py
+import os
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 
 seeds = keras.random.SeedGenerator(0)
@@ -18,6 +21,10 @@ def gradients(objective, *values):
             tape.watch(values)
             loss = objective(*values)
         found = tape.gradient(loss, values)
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        found = jax.grad(objective, tuple(range(len(values))))(*values)
     else:
         for value in values:
             value.requires_grad_(True)
@@ -26,6 +33,16 @@ def gradients(objective, *values):
         found = [value.grad for value in values]
     flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
     return sum(flat, [])
+
+
+def counted(runs, x, what: Any = 1):
+    """Notes a run; JAX traces a function once, and runs what it found."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.debug.callback(lambda x: runs.append(what), x)
+    else:
+        runs.append(what)
 
 
 def keyword_tensor(checkpoint):

@@ -11,6 +11,9 @@
 #   • mask=None
 #   • kwargs=<class 'inspect._empty'>, plain [[0.0674000009894371], [-0.5170199871063232]]
 # keras 3.15.1 on tensorflow; run: python this_file.py
+import os
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 
 seeds = keras.random.SeedGenerator(0)
@@ -26,6 +29,10 @@ def gradients(objective, *values):
             tape.watch(values)
             loss = objective(*values)
         found = tape.gradient(loss, values)
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        found = jax.grad(objective, tuple(range(len(values))))(*values)
     else:
         for value in values:
             value.requires_grad_(True)
@@ -34,6 +41,16 @@ def gradients(objective, *values):
         found = [value.grad for value in values]
     flat = [[g] if g is None else keras.ops.convert_to_numpy(g).ravel().tolist() for g in found]
     return sum(flat, [])
+
+
+def counted(runs, x, what: Any = 1):
+    """Notes a run; JAX traces a function once, and runs what it found."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.debug.callback(lambda x: runs.append(what), x)
+    else:
+        runs.append(what)
 
 
 def trains_in_fit(checkpoint):

@@ -1,10 +1,13 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
-# at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: -0.00022064006770960987 (0xbf2ceb73c0000000)
-# got: -0.00043907371582463384 (0xbf3cc66f40000000)
+# at: step 0, buffer 0 (layer 0 all), element 0 (first of 4 that differ, of 4)
+# expected: -0.0012445553438737988 (0xbf54640b20000000)
+# got: -0.0024766651913523674 (0xbf6449f180000000)
 # keras 3.15.1 on tensorflow; run: python this_file.py
 import sys
 
+import os
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 
 seeds = keras.random.SeedGenerator(0)
@@ -83,8 +86,8 @@ def of_tensorflow(objective, arguments, trained):
     return loss, outputs, [whole(g, s) for g, s in zip(gradients, sources, strict=True)]
 
 
-x = keras.ops.convert_to_tensor(np.random.default_rng(85).standard_normal((2, 1, 5, 5)).astype(np.float32))
-target = keras.ops.convert_to_tensor(np.array([[-0.799471914768219, 0.4807318449020386, 0.8783323764801025, 0.6558362245559692, -0.19453634321689606, -0.6788814067840576, -0.22345387935638428, -0.20791977643966675, -0.2937012016773224, -0.2980245351791382, -0.5277084112167358, -0.4712149500846863, 0.9839102029800415, 0.47106897830963135, 0.8192217350006104, 0.28442203998565674, 0.470908522605896, 0.7147425413131714, 0.4453774690628052, -0.1474735140800476, 0.2408895492553711, 0.9950175285339355, 0.5553227663040161, 0.5284961462020874, -0.4098004102706909], [0.07100033760070801, -0.9540135264396667, -0.6132625341415405, -0.5609409809112549, -0.16562163829803467, -0.35397523641586304, -0.44647955894470215, 0.7362695932388306, 0.29666033387184143, -0.6673951148986816, -0.12920206785202026, -0.00378262996673584, -0.017484545707702637, 0.8007619380950928, -0.8686344027519226, -0.7523747682571411, 0.46569061279296875, 0.3413989543914795, -0.8970618844032288, -0.3115636706352234, 0.08561170101165771, 0.4743465185165405, 0.2585643529891968, -0.8633413314819336, 0.4878612756729126]], np.float32))
+x = keras.ops.convert_to_tensor(np.random.default_rng(85).standard_normal((1, 2, 3, 3)).astype(np.float32))
+target = keras.ops.convert_to_tensor(np.array([[0.16624510288238525, 0.012541413307189941, 0.013929604552686214, -0.23120981454849243, -0.23419809341430664, -0.03661578893661499, -0.26516252756118774, 0.9282954931259155, 0.4370228052139282, -0.49624109268188477, 0.3355107307434082, 0.4930773973464966, -0.6244899034500122, 0.40070879459381104, 0.6215192675590515, -0.6502419710159302, 0.3569575548171997, 0.6553746461868286]], np.float32))
 
 
 def plain(x, w0):
@@ -103,7 +106,7 @@ def checkpointed(x, w0):
 def run(model):
     global m0
     keras.utils.set_random_seed(0), seeds.state.assign([0, 0])
-    m0 = built(keras.layers.BatchNormalization(), 1, 5, 5, 1)
+    m0 = built(keras.layers.BatchNormalization(), 1, 3, 3, 2)
     set_mode(m0, True)
     w0 = parameters_of(m0)
     keras.utils.set_random_seed(0), seeds.state.assign([0, 0])
@@ -128,10 +131,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

@@ -1,10 +1,13 @@
 # dropout-masks: Every recomputation of a random layer draws what its forward drew, and every forward what the plain run drew.
 # at: step 0, microbatch 0, layer 0 (gaussian_noise), execution 1
-# expected: 12 elements from offset 0, hash 0x23b849b739dd46ea
-# got: 12 elements from offset 0, hash 0x8f486dd43f80025b
+# expected: 12 elements from offset 0, hash 0x89666ab8e881c622
+# got: 12 elements from offset 0, hash 0x3575fd27d8d2fcbc
 # keras 3.15.1 on tensorflow; run: python this_file.py
 import sys
 
+import os
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 
 seeds = keras.random.SeedGenerator(0)
@@ -54,18 +57,18 @@ def of_tensorflow(objective, arguments, trained):
     return loss, outputs, [whole(g, s) for g, s in zip(gradients, sources, strict=True)]
 
 
-x = keras.ops.convert_to_tensor(np.array([[0.1, -0.1, 0.6], [0.1, -0.5, 0.4], [1.3, 0.9, -0.7], [-1.3, -0.6, 0.0]], np.float32))
-target = keras.ops.convert_to_tensor(np.array([[0.033722877502441406, 0.9843412637710571, 0.2689933776855469], [-0.3889923095703125, -0.9782360196113586, -0.13494133949279785], [0.7127389907836914, 0.9457885026931763, -0.5574392080307007], [-0.430070161819458, -0.5451768040657043, -0.831720232963562]], np.float32))
+x = keras.ops.convert_to_tensor(np.array([[0.1, -0.1, 0.6, 0.1, -0.5, 0.4], [1.3, 0.9, -0.7, -1.3, -0.6, 0.0]], np.float32))
+target = keras.ops.convert_to_tensor(np.array([3, 4], np.int32))
 
 
 def plain(x):
-    v0 = x + 0.5 * keras.random.normal(x.shape, seed=seeds)
+    v0 = x + 0.1 * keras.random.normal(x.shape, seed=seeds)
     return (v0,)
 
 
 def checkpointed(x):
     def checkpointed_segment_0_1(x):
-        v0 = x + 0.5 * keras.random.normal(x.shape, seed=seeds)
+        v0 = x + 0.1 * keras.random.normal(x.shape, seed=seeds)
         return v0
     v0 = keras.remat(checkpointed_segment_0_1)(x)
     return (v0,)
@@ -77,7 +80,7 @@ def run(model):
     def objective(x):
         outputs = model(x)
         y = outputs[0]
-        return keras.ops.mean((keras.ops.reshape(y, target.shape) - target) ** 2), outputs
+        return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(target, keras.ops.reshape(y, [y.shape[0], -1]), from_logits=True)), outputs
 
     loss, outputs, gradients = of_tensorflow(objective, [x], [0])
     results = {"loss": loss}
@@ -93,10 +96,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

@@ -1,10 +1,13 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
 # at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: 0.0032917424105107784 (0x3f6af748c0000000)
-# got: 0.0065505672246217728 (0x3f7ad4c480000000)
+# expected: -0.0062119131907820702 (0xbf7971a9c0000000)
+# got: -0.012361707165837288 (0xbf89511840000000)
 # keras 3.15.1 on torch; run: python this_file.py
 import sys
 
+import os
+
+os.environ["KERAS_BACKEND"] = "torch"
 import keras
 
 seeds = keras.random.SeedGenerator(0)
@@ -81,7 +84,7 @@ def of_torch(objective, arguments, trained):
 
 
 x = keras.ops.convert_to_tensor(np.array([[[[0.1]]]], np.float32))
-target = keras.ops.convert_to_tensor(np.array([[-0.799471914768219]], np.float32))
+target = keras.ops.convert_to_tensor(np.array([[0.16624510288238525]], np.float32))
 
 
 def plain(x, w0):
@@ -125,10 +128,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

@@ -5,8 +5,13 @@
 # mindspore 2.10.0; run: python this_file.py
 import os
 import re
+
+os.environ["OMP_NUM_THREADS"] = "1"
 import mindspore as ms
 from mindspore import nn, ops
+
+ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU", runtime_num_threads=1)
+ms.set_deterministic(True)
 import numpy as np
 
 
@@ -23,14 +28,14 @@ class Segment(nn.Cell):
 
 
 def modules_of(function):
-    """Those that the function calls, and the functions that it hands on."""
-    names = [n for n in function.__code__.co_names if re.fullmatch(r"m\d+|segment_\w+", n)]
+    """The modules that the function calls, itself or in segments within it."""
+    names = [n for n in function.__code__.co_names if re.fullmatch(r"m\d+|(\w+_)?segment_\w+", n)]
     found = [function.__globals__[n] for n in names]
     return [m for f in found for m in ([f] if isinstance(f, nn.Cell) else modules_of(f))]
 
 
 def recompute(function, *values, **options):
-    """Parameters of modules are no arguments, but those of the cell."""
+    """Lists are the parameters of modules. They belong to the cell and are not passed on."""
     tensors = [v for v in values if not isinstance(v, list)]
 
     def run(*given, **keywords):

@@ -1,7 +1,7 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
 # at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: -0.055745463818311691 (0xbfac8aab60000000)
-# got: -0.10591638088226318 (0xbfbb1d5600000000)
+# expected: -0.046832408756017685 (0xbfa7fa6ae0000000)
+# got: -0.088981576263904572 (0xbfb6c77f20000000)
 # mlx 0.32.4; run: python this_file.py
 import sys
 
@@ -43,7 +43,7 @@ def set_mode(m, train):
 
 
 x = mx.array(np.array([[0.1], [-0.1]], np.float32))
-target = mx.array(np.array([[0.96977698802948], [-0.2144157886505127]], np.float32))
+target = mx.array(np.array([[-0.2854115664958954], [-0.45054686069488525]], np.float32))
 
 
 def plain(x, w0):
@@ -89,10 +89,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: linen: it may be given by keyword if it is static. Not so (linen_static_keyword) with nnx.remat: ValueError: the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater than or equal to `-len(args)` and less than `len(args)`, but got (3,), while `len(args)` = 3, plain [1.0, 1.0]
+# got: BrokenPromise: linen: so it may if it is static, and it has a default. Not so (linen_static_flag) with nnx.remat: ValueError: the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater than or equal to `-len(args)` and less than `len(args)`, but got (3,), while `len(args)` = 3, plain [[1.0, 1.0], [2.0, 2.0]]
 # flax.nnx 0.12.8; run: python this_file.py
 import os
 
@@ -21,8 +21,8 @@ from flax import nnx
 import numpy as np
 
 
-def linen_static_keyword(checkpoint):
-    """linen: it may be given by keyword if it is static."""
+def linen_static_flag(checkpoint):
+    """linen: so it may if it is static, and it has a default."""
     from flax import linen as nn
 
     remat = nn.remat if checkpoint is nnx.remat else checkpoint
@@ -32,12 +32,13 @@ def linen_static_keyword(checkpoint):
         def __call__(self, x, train=True):
             return x * 2 if train else x
 
-    return remat(Layer, static_argnums=2)().apply({}, jnp.ones(2), train=False)
+    layer = remat(Layer, static_argnums=2)()
+    return [layer.apply({}, jnp.ones(2), False), layer.apply({}, jnp.ones(2))]
 
 
 def outcome(wrap):
     try:
-        found = linen_static_keyword(wrap)
+        found = linen_static_flag(wrap)
         return found if isinstance(found, tuple) else np.array(found)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 # buffers-after-step: Running statistics are updated once per forward: after every step they have the same bits as in the plain run.
 # at: step 0, buffer 0 (layer 0 all), element 0 (first of 2 that differ, of 2)
-# expected: -0.022049443796277046 (0xbf96942120000000)
-# got: -0.041893944144248962 (0xbfa5731f80000000)
+# expected: 0.11049555987119675 (0x3fbc496fe0000000)
+# got: 0.209941565990448 (0x3fcadf5d80000000)
 # paddle 3.3.1 (non_reentrant); run: python this_file.py
 import sys
 
@@ -66,7 +66,7 @@ def set_mode(m, train):
 
 
 x = paddle.to_tensor(np.array([[[[0.1]]], [[[-0.1]]]], np.float32))
-target = paddle.to_tensor(np.array([[-0.7775613069534302], [-0.34165090322494507]], np.float32))
+target = paddle.to_tensor(np.array([[0.41855835914611816], [0.6856296062469482]], np.float32))
 
 
 def plain(x):
@@ -114,10 +114,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

@@ -18,7 +18,7 @@ def slope(m, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[0.68]])
+    x = torch.tensor([[1.82]])
     m0 = nn.Linear(1, 1)
     runs = Counter()
 

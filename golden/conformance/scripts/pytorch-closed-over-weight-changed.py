@@ -9,9 +9,9 @@ from torch.utils.checkpoint import checkpoint
 
 
 def run(checkpointed, change):
-    x = torch.tensor([[-2.2]], requires_grad=True)
-    weight = torch.tensor([[0.03]], requires_grad=True)
-    bias = torch.tensor([0.64], requires_grad=True)
+    x = torch.tensor([[-0.4]], requires_grad=True)
+    weight = torch.tensor([[-0.75]], requires_grad=True)
+    bias = torch.tensor([-0.24], requires_grad=True)
 
     def block(x):
         return F.linear(x, weight, bias)

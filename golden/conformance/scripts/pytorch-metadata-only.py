@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 def run(checkpointed, change):
-    x = torch.tensor([[-0.20899001]], requires_grad=True)
-    target = torch.tensor([[0.29986227]])
+    x = torch.tensor([[-0.9326135]], requires_grad=True)
+    target = torch.tensor([[-0.36622274]])
     entered = 0
 
     def block(x):

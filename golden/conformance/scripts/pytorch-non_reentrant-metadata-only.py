@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 def run(checkpointed, change):
-    x = torch.tensor([[-0.7083988]], requires_grad=True)
-    target = torch.tensor([[0.98354566]])
+    x = torch.tensor([[-0.9326135]], requires_grad=True)
+    target = torch.tensor([[-0.36622274]])
     entered = 0
 
     def block(x):

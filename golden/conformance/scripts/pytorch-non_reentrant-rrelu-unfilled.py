@@ -11,7 +11,7 @@ torch.use_deterministic_algorithms(True)  # memory that nobody wrote to is NaN
 
 
 def run(checkpointed):
-    x = torch.tensor([[0.73]], requires_grad=True)
+    x = torch.tensor([[0.63]], requires_grad=True)
 
     def block(x):
         return F.rrelu(x, training=True)

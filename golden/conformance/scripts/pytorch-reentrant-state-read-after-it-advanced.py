@@ -1,6 +1,6 @@
 # A recomputation gives other values than the forward.
-# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 2: expected aten::mul, bits
-# with hash 59a27e037d93dcf0, got aten::mul, bits with hash 6191438eca917bd6
+# Found at step 0, microbatch 0, layer 0 (custom), execution 1, result 3: expected aten::repeat,
+# bits with hash 4e842f2f50cc089e, got aten::repeat, bits with hash 99ba3a122e324e38
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
@@ -9,32 +9,17 @@ import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
 
-class Warmup(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += self.training
-        return self.linear(x) * min(1.0, self.calls / 10)
-
-
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[-1.4]], requires_grad=True)
-    m0 = Warmup(1)
+    x = torch.tensor([[[[0.43, -1.36]]]], requires_grad=True)
+    m0 = nn.InstanceNorm2d(1, affine=True, track_running_stats=True)
 
     def block(x):
         return m0(x)
 
     y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
     y.sum().backward()
-    return {
-        "x.grad": x.grad,
-        "m0.linear.weight.grad": m0.linear.weight.grad,
-        "m0.linear.bias.grad": m0.linear.bias.grad,
-    }
+    return {"m0.running_mean": m0.running_mean, "m0.running_var": m0.running_var}
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)

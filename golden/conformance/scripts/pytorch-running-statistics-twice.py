@@ -1,27 +1,33 @@
-# With checkpointing, running statistics are not updated once per forward.
-# Found at step 0, buffer 0 (layer 0 running_mean), element 0 (first of 1 that differ, of 1):
-# expected 0.0246131625 (0x3cc9a18b), got 0.0467650071 (0x3d3f8caa)
+# With checkpointing, the state of layers is not updated once per forward.
+# Found at step 0, buffer 0 (layer 0 scale), element 0 (first of 1 that differ, of 1): expected
+# 0.557402611 (0x3f0eb1f0), got 0.336103886 (0x3eac15cf)
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
 import torch
-import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 
+def delayed_scaling(x, scale, training=True):
+    """Divides x by the scale that forwards before this one left, which is of one element, and
+    moves it halfway to the largest magnitude in x."""
+    y = x / scale.clone()
+    if training:
+        with torch.no_grad():
+            scale.copy_((scale + x.abs().max()) / 2)
+    return y
+
+
 def run(checkpointed):
-    x = torch.tensor([[0.33], [0.16]])
-    weight = torch.tensor([0.56], requires_grad=True)
-    bias = torch.tensor([0.06], requires_grad=True)
-    running_mean = torch.zeros(1)
-    running_var = torch.ones(1)
+    x = torch.tensor([[-0.11]], requires_grad=True)
+    scale = torch.ones(1)
 
     def block(x):
-        return F.batch_norm(x, running_mean, running_var, weight, bias, training=True)
+        return delayed_scaling(x, scale)
 
-    y = checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
+    y = checkpoint(block, x, use_reentrant=True) if checkpointed else block(x)
     y.sum().backward()
-    return {"running_mean": running_mean, "running_var": running_var}
+    return {"scale": scale}
 
 
 plain, checkpointed = run(checkpointed=False), run(checkpointed=True)

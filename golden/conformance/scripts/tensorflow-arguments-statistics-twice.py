@@ -18,8 +18,12 @@ def gradients_of(tape, loss, sources):
         pairs = zip(found, source, strict=True)
         return [tf.zeros_like(v) if g is None else tf.convert_to_tensor(g) for g, v in pairs]
 
+    def of_array(found):
+        # tf.gather() has gradients that name their rows.
+        return tf.convert_to_tensor(found) if isinstance(found, tf.IndexedSlices) else found
+
     pairs = zip(tape.gradient(loss, sources), sources, strict=True)
-    return [of_module(g, s) if isinstance(s, list) else g for g, s in pairs]
+    return [of_module(g, s) if isinstance(s, list) else of_array(g) for g, s in pairs]
 
 
 def differentiate(objective, arguments, trained, backwards: int = 1):
@@ -57,8 +61,8 @@ def counted(m, x):
     return x * m.count
 
 
-x = tf.constant(np.array([[0.1], [-0.1]], np.float32))
-target = tf.constant(np.array([[0.96977698802948], [-0.2144157886505127]], np.float32))
+x = tf.constant(np.random.default_rng(85).standard_normal((5, 10)).astype(np.float32))
+target = tf.constant(np.array([[-0.2854115664958954, -0.45054686069488525, -0.7255055904388428, -0.8438042402267456, -0.869086503982544, 0.9063736200332642, 0.8628414869308472, 0.3016715347766876, 0.840431809425354, 0.8769837617874146], [-0.9592486023902893, 0.031146883964538574, 0.1498500108718872, -0.4900117516517639, -0.8903055191040039, -0.7582778930664062, 0.8500024676322937, -0.5902991890907288, -0.15992140769958496, -0.06170463562011719], [0.8947153091430664, -0.8690288662910461, 0.0890578031539917, -0.44963598251342773, 0.7322481870651245, 0.1784651130437851, -0.29056495428085327, -0.6142005920410156, -0.345752477645874, 0.9189466238021851], [0.01755976676940918, -0.22902458906173706, -0.42321938276290894, -0.26075297594070435, -0.5903465747833252, -0.3012956380844116, 0.6677128076553345, 0.15457332134246826, 0.6438527703285217, 0.9520339965820312], [0.9334137439727783, -0.4734875559806824, -0.6620643138885498, -0.8011075258255005, 0.036963462829589844, 0.6336278915405273, -0.06605219841003418, -0.17643606662750244, -0.6330087184906006, -0.5056039094924927]], np.float32))
 
 
 def plain(x):
@@ -103,10 +107,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

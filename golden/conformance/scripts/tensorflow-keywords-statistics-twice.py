@@ -1,7 +1,7 @@
 # reevaluation: On an input that neither has seen, the model trained with checkpointing gives the same bits as the one trained without.
-# at: step 2, reevaluation, element 0 (first of 8 that differ, of 8)
-# expected: 1.06932926 (0x3f88dfc8)
-# got: 1.50415564 (0x3fc0882c)
+# at: step 0, reevaluation, element 0 (first of 11 that differ, of 11)
+# expected: 0.507510126 (0x3f01ec2f)
+# got: -0.122069366 (0xbdf9ff81)
 # tensorflow 2.21.0; run: python this_file.py
 import sys
 
@@ -18,8 +18,12 @@ def gradients_of(tape, loss, sources):
         pairs = zip(found, source, strict=True)
         return [tf.zeros_like(v) if g is None else tf.convert_to_tensor(g) for g, v in pairs]
 
+    def of_array(found):
+        # tf.gather() has gradients that name their rows.
+        return tf.convert_to_tensor(found) if isinstance(found, tf.IndexedSlices) else found
+
     pairs = zip(tape.gradient(loss, sources), sources, strict=True)
-    return [of_module(g, s) if isinstance(s, list) else g for g, s in pairs]
+    return [of_module(g, s) if isinstance(s, list) else of_array(g) for g, s in pairs]
 
 
 def differentiate(objective, arguments, trained, backwards: int = 1):
@@ -57,47 +61,52 @@ def counted(m, x):
     return x * m.count
 
 
-x = tf.constant(np.array([[0.1, -0.1, 0.6, 0.1], [-0.5, 0.4, 1.3, 0.9]], np.float32))
-target = tf.constant(np.array([[0.96977698802948, -0.2144157886505127, -0.9020498394966125, -0.18159574270248413], [-0.549121081829071, -0.10784280300140381, -0.7090802192687988, -0.2863919734954834]], np.float32))
-weight0 = tf.constant(np.array([[-0.7, -1.3, -0.6, 0.0], [-2.3, -0.2, -1.2, -0.7], [-0.5, -0.3, 0.4, 1.0], [-0.1, 1.4, -0.7, 0.4]], np.float32))
-bias0 = tf.constant(np.array([0.9, 0.1, -0.7, -0.9], np.float32))
+x = tf.constant(np.random.default_rng(85).standard_normal((1, 27)).astype(np.float32))
+target = tf.constant(np.array([[0.9513622522354126, 0.6283808350563049, 0.13786077499389648, -0.6479167342185974, 0.7829276323318481, -0.8783443570137024, 0.921876072883606, -0.7514963150024414, -0.31655025482177734, -0.3674895763397217, 0.2517883777618408]], np.float32))
+weight1 = tf.constant(np.random.default_rng(63).standard_normal((11, 27)).astype(np.float32))
+bias1 = tf.constant(np.array([-0.1, 0.6, 0.1, -0.5, 0.4, 1.3, 0.9, -0.7, -1.3, -0.6, 0.0], np.float32))
 
 
-def plain(x, weight0, bias0):
-    v0 = x @ tf.transpose(weight0) + bias0
-    v1 = counted(m1, v0)
+def plain(x, weight1, bias1):
+    v0 = counted(m0, x)
+    v1 = v0 @ tf.transpose(weight1) + bias1
     return (v1,)
 
 
-def checkpointed_segment_0_2(x, weight0, bias0):
-    v0 = x @ tf.transpose(weight0) + bias0
-    v1 = counted(m1, v0)
+def checkpointed_segment_0_1(x):
+    v0 = counted(m0, x)
+    return v0
+
+
+def checkpointed_segment_1_2(v0, weight1, bias1):
+    v1 = v0 @ tf.transpose(weight1) + bias1
     return v1
 
 
-def checkpointed(x, weight0, bias0):
-    v1 = tf.recompute_grad(checkpointed_segment_0_2)(x=x, weight0=weight0, bias0=bias0)
+def checkpointed(x, weight1, bias1):
+    v0 = tf.recompute_grad(checkpointed_segment_0_1)(x=x)
+    v1 = tf.recompute_grad(checkpointed_segment_1_2)(v0=v0, weight1=weight1, bias1=bias1)
     return (v1,)
 
 
 def run(model):
-    global m1
-    tf.random.set_seed(1), np.random.seed(1), tf.random.get_global_generator().reset_from_seed(1)
-    m1 = Owner(1)
-    set_mode(m1, True)
+    global m0
+    tf.random.set_seed(0), np.random.seed(0), tf.random.get_global_generator().reset_from_seed(0)
+    m0 = Owner(1)
+    set_mode(m0, True)
     tf.random.set_seed(0), np.random.seed(0), tf.random.get_global_generator().reset_from_seed(0)
 
-    def objective(x, weight0, bias0):
-        outputs = model(x, weight0, bias0)
+    def objective(x, weight1, bias1):
+        outputs = model(x, weight1, bias1)
         y = outputs[0]
         return tf.reduce_mean((tf.reshape(y, target.shape) - target) ** 2), outputs
 
-    loss, outputs, gradients = differentiate(objective, [x, weight0, bias0], [1, 2])
+    loss, outputs, gradients = differentiate(objective, [x, weight1, bias1], [1, 2])
     results = {"loss": loss}
     results |= {f"output {i}": y for i, y in enumerate(outputs)}
-    results["gradient of weight0"] = gradients[0]
-    results["gradient of bias0"] = gradients[1]
-    results["state of m1"] = state_of(m1)
+    results["gradient of weight1"] = gradients[0]
+    results["gradient of bias1"] = gradients[1]
+    results["state of m0"] = state_of(m0)
     results["random state"] = [tf.random.uniform([]), tf.random.get_global_generator().state]
     return {name: numbers(value) for name, value in results.items()}
 
@@ -108,10 +117,17 @@ def numbers(value):
     return np.array(value)
 
 
-plain_results, results = run(plain), run(checkpointed)
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
 different = []
-for name, expected in plain_results.items():
-    got = results[name]
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
     print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
     if not np.array_equal(expected, got):
         different.append(name)

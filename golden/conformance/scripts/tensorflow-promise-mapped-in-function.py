@@ -1,7 +1,7 @@
 # errors: Neither run fails, except that a determinism check on values may notice a recomputation without random state.
 # at: checkpointed run
 # expected: no error
-# got: BrokenPromise: A function may be mapped over rows in a tf.function. Not so (mapped_in_function) with tf.recompute_grad: ValueError: ValueError: Tensor Tensor("gradient_tape/map/while/gradients/map/while/IdentityN_grad/mul_1/ReadVariableOp/resource:0", shape=(), dtype=resource) which captures tf.Tensor(<ResourceHandle(name="Variable/70", device="/job:localhost/replica:0/task:0/device:CPU:0", container="Anonymous", type="tensorflow::Var", dtype and shapes : "[ DType enum: 1, Shape: [] ]")>, shape=(), dtype=resource) is in list of internal_captures but not in internal_capture_to_output., plain 5.0
+# got: BrokenPromise: A function may be mapped over rows in a tf.function. Not so (mapped_in_function) with tf.recompute_grad: ValueError: ValueError: Tensor Tensor("gradient_tape/map/while/gradients/map/while/IdentityN_grad/mul_1/ReadVariableOp/resource:0", shape=(), dtype=resource) which captures tf.Tensor(<ResourceHandle(name="Variable/352", device="/job:localhost/replica:0/task:0/device:CPU:0", container="Anonymous", type="tensorflow::Var", dtype and shapes : "[ DType enum: 1, Shape: [] ]")>, shape=(), dtype=resource) is in list of internal_captures but not in internal_capture_to_output., plain 5.0
 # tensorflow 2.21.0; run: python this_file.py
 import tensorflow as tf
 import numpy as np

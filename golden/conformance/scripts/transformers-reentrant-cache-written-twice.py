@@ -42,8 +42,8 @@ def numbers(model, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[-1.42], [-0.31], [0.76], [0.43]])
-    m0 = Rows(numbers, 1, 36, 8, 'roformer', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=9, embedding_size=8, is_decoder=True)
+    x = torch.tensor([[-1.97]])
+    m0 = Rows(numbers, 1, 36, 8, 'git', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=9, vision_config=dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, image_size=8, patch_size=4))
 
     def block(x):
         return m0(x)

@@ -1,6 +1,6 @@
 # With checkpointing, the gradient of the input is another one.
-# Found at step 0, microbatch 0, gradient of the model input, element 0 (first of 11 that differ,
-# of 15): expected -0.0187816098 (0xbc99dbe4), got -0.0192698911 (0xbc9ddbe4)
+# Found at step 0, microbatch 0, gradient of the model input, element 0 (first of 6 that differ,
+# of 8): expected -0.0344431698 (0xbd0d1448), got -0.0359080136 (0xbd131448)
 # torch 2.15.0+cu132; run: python this_file.py
 import sys
 
@@ -43,8 +43,10 @@ def pair(model, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.randn(5, 3, requires_grad=True)
-    m0 = Rows(pair, 3, 32, 8, 'switch_transformers', d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, vocab_size=9, num_experts=2, num_sparse_encoder_layers=1)
+    x = torch.tensor([[-0.27, 0.52, -0.24, -1.55, -0.23, -1.24, 1.32, 0.25]], requires_grad=True)
+    m0 = Rows(pair, 8, 32, 8, 't5', d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, vocab_size=9)
+    for p in (*m0.parameters(),):
+        p.grad = torch.ones_like(p)
 
     def block(x):
         return m0(x)
@@ -52,7 +54,6 @@ def run(checkpointed):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
         loss = y.sum()
-    loss.backward(retain_graph=True)
     loss.backward()
     return {"x.grad": x.grad}
 

@@ -42,7 +42,7 @@ def picture(model, x):
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[1.0]])
+    x = torch.tensor([[-0.01]])
     m0 = Rows(picture, 1, 192, 8, 'mlcd_vision_model', hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, image_size=8, patch_size=4)
 
     def block(x):

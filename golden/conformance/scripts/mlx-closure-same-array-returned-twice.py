@@ -1,0 +1,84 @@
+# parameter-gradients: Every parameter gradient has the same bits as in the plain run.
+# at: step 0, gradient of parameter 1 (layer 0 layer_norm bias), element 0
+# expected: -3.72869135 within 0.0037
+# got: 0, in the plain run -3.7286911
+# mlx 0.32.4; run: python this_file.py
+import sys
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_unflatten
+import numpy as np
+
+
+def differentiate(objective, arguments, trained):
+    if not trained:
+        loss, outputs = objective(*arguments)
+        return loss, outputs, []
+    (loss, outputs), gradients = mx.value_and_grad(objective, argnums=trained)(*arguments)
+    # A single number gives a gradient that is not in a list.
+    gradients = [gradients] if len(trained) == 1 else gradients
+    mx.eval(loss, outputs, gradients)
+    return loss, outputs, gradients
+
+
+x = mx.array(np.array([[0.1]], np.float32))
+target = mx.array(np.array([[0.7278265953063965]], np.float32))
+weight0 = mx.array(np.array([-0.1], np.float32))
+bias0 = mx.array(np.array([0.6], np.float32))
+
+
+def plain(x, weight0, bias0):
+    v0 = mx.fast.layer_norm(x, weight0, bias0, 1e-5)
+    v1 = v0 * x
+    return (v1,)
+
+
+def checkpointed(x, weight0, bias0):
+    def checkpointed_segment_0_1(x):
+        v0 = mx.fast.layer_norm(x, weight0, bias0, 1e-5)
+        return x, v0
+    x, v0 = mx.checkpoint(checkpointed_segment_0_1)(x)
+    v1 = v0 * x
+    return (v1,)
+
+
+def run(model):
+    mx.random.seed(0)
+
+    def objective(x, weight0, bias0):
+        outputs = model(x, weight0, bias0)
+        y = outputs[0]
+        return ((y.reshape(target.shape) - target) ** 2).mean(), outputs
+
+    loss, outputs, gradients = differentiate(objective, [x, weight0, bias0], [1, 2])
+    results = {"loss": loss}
+    results |= {f"output {i}": y for i, y in enumerate(outputs)}
+    results["gradient of weight0"] = gradients[0]
+    results["gradient of bias0"] = gradients[1]
+    results["random state"] = mx.random.state[0]
+    return {name: numbers(value) for name, value in results.items()}
+
+
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value)
+
+
+def outcome(model):
+    try:
+        return run(model)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+plain_results, results = outcome(plain), outcome(checkpointed)
+different = []
+for name in ["error"] if "error" in plain_results | results else plain_results:
+    expected, got = plain_results.get(name), results.get(name)
+    print(f"{name}\n  plain         {expected}\n  checkpointed  {got}")
+    if not np.array_equal(expected, got):
+        different.append(name)
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)
