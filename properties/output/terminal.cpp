@@ -178,18 +178,23 @@ constexpr double kQuietSeconds = 2;
 StatusLine::StatusLine(bool quiet) : on_(!quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void StatusLine::show(double seconds, std::optional<double> fraction, std::string_view text) {
-  if (!on_ || seconds < (terminal_ ? kQuietSeconds : next_line_)) return;
+  if (!on_) return;
+  const double share = std::clamp(fraction.value_or(0), 0.0, 1.0);
   if (!terminal_) {
-    constexpr double kBetweenLines = 30;
-    next_line_ = seconds + kBetweenLines;
-    const std::string share = fraction ? fmt::format("{:.0f} %, ", *fraction * 100) : "";
-    print_error(fmt::format("{}{}\n", share, text));
+    // Not by `seconds`: what is shown may be one of many hunts.
+    using Clock = std::chrono::steady_clock;
+    const auto wanted = first_line_ ? std::chrono::seconds(10) : std::chrono::seconds(30);
+    if (Clock::now() - last_line_ < wanted) return;
+    last_line_ = Clock::now();
+    first_line_ = false;
+    const std::string percent = fraction ? fmt::format("{:.0f} %, ", share * 100) : "";
+    print_error(fmt::format("{}{}\n", percent, text));
     return;
   }
+  if (seconds < kQuietSeconds) return;
   std::string line;
   if (fraction) {
     constexpr int kBar = 24;
-    const double share = std::clamp(*fraction, 0.0, 1.0);
     const int full = static_cast<int>(std::lround(share * kBar));
     for (int i = 0; i < kBar; ++i) line += i < full ? "█" : "░";
     line += fmt::format(" {:3.0f} %  ", share * 100);

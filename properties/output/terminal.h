@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -104,7 +105,9 @@ class StatusLine {
   bool on_;
   bool terminal_;
   bool drawn_ = false;
-  double next_line_ = 10;
+  /// Of lines that are no terminal's: how long ago the last one was, over all that is shown.
+  std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
+  bool first_line_ = true;
 };
 
 /// Writes to stdout. A reader that went away (a closed pipe) is no error.
