@@ -14,7 +14,9 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
+#include "engine/ops/delayed_scaling.h"
 #include "engine/ops/dropout.h"
+#include "engine/ops/embedding.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
@@ -154,6 +156,17 @@ std::vector<UpcastingOp> upcasting_ops() {
   const Tensor ones = Tensor::ones({4}, kWide);
   const auto eval = RandomOptions{.train = false};
   return {
+      {"embedding",
+       {3, 4},
+       [](const Tensor& x) {
+         return embedding(tensor({2, 0}, {2}, DType::int32), x);
+       }},
+      {"delayed_scaling",
+       {3, 4},
+       [](const Tensor& x) {
+         Tensor scale = tensor({3}, {1}, kWide);
+         return delayed_scaling(x, scale, true);
+       }},
       {"relu", {3, 4}, [](const Tensor& x) { return relu(x); }},
       {"gelu", {3, 4}, [](const Tensor& x) { return gelu(x); }},
       {"silu", {3, 4}, [](const Tensor& x) { return silu(x); }},

@@ -47,6 +47,15 @@ TEST_CASE_METHOD(LedgerScope, "the gradient of a row is the sum over its tokens,
   CHECK(weight.grad().to_vector() == Values{4, 8, 0, 0, 17, 34});
 }
 
+TEST_CASE_METHOD(LedgerScope, "without tokens, or without features, there is nothing to add up") {
+  const Tensor weight = variable({1, 2, 3}, {3, 1});
+  backward(sum(embedding(tokens({}, {0}), weight)));
+  CHECK(weight.grad().to_vector() == Values{0, 0, 0});
+  const Tensor empty = variable({}, {3, 0});
+  backward(sum(embedding(tokens({}, {0}), empty)));
+  CHECK(empty.grad().shape() == Shape{3, 0});
+}
+
 TEST_CASE_METHOD(LedgerScope, "a sum over tokens has the same bits for any number of threads") {
   constexpr std::int64_t kTokens = 5000;
   std::vector<double> numbers;

@@ -33,6 +33,9 @@ struct CheckpointChoice {
   CheckKind determinism = CheckKind::metadata;
   /// Non-reentrant only, in segments without nested ones, and with one backward per forward.
   std::vector<KeepSpec> keep;
+  /// The segment takes one argument, a dictionary in which its tensors lie among other things. The
+  /// engine's segments take lists: for subjects alone.
+  bool nested_inputs = false;
   friend bool operator==(const CheckpointChoice&, const CheckpointChoice&) = default;
 };
 
@@ -45,6 +48,7 @@ struct FieldsOf<CheckpointChoice> {
       Field<S, bool>{"early_stop", &S::early_stop, Cost::one, "no early stop"},
       Field<S, CheckKind>{"determinism", &S::determinism, Cost::one, "checks {}"},
       Field<S, std::vector<KeepSpec>>{"keep", &S::keep, Cost::amount, "keeps {}"},
+      Field<S, bool>{"nested_inputs", &S::nested_inputs, Cost::one, "inputs in a dictionary"},
   };
 };
 

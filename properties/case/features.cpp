@@ -69,6 +69,7 @@ class FeatureScan {
       found_.insert(feature_of(l.kind));
       mark(Feature::in_place, l.in_place);
       mark(Feature::eval_layer, c_.protocol.train && l.eval && l.layer == nullptr);
+      mark(Feature::advancing_state, layer_of(l).reads_state && trains_in(l, c_.protocol.train));
       const bool elsewhere = l.layer != nullptr && l.layer->draws_elsewhere;
       mark(Feature::named_stream, draws_at(i) && (l.stream != 0 || elsewhere));
       const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
@@ -86,6 +87,17 @@ class FeatureScan {
              return std::find(l.from.begin(), l.from.end(), v) != l.from.end();
            }));
     }
+  }
+
+  /// An embedding is looked up as it is.
+  bool casts_weight_twice() const {
+    std::vector<int> casts(g_.parameters.size());
+    for (int i = 0; i < layers(); ++i) {
+      for (const int p : g_.layer_parameters[static_cast<std::size_t>(i)]) {
+        casts[static_cast<std::size_t>(p)] += layer_of(layer(i)).low_precision ? 1 : 0;
+      }
+    }
+    return std::any_of(casts.begin(), casts.end(), [](int count) { return count >= 2; });
   }
 
   void scan_parameters() {
@@ -156,14 +168,14 @@ class FeatureScan {
     mark(Feature::nested_4, depth >= 4);
     depth_ = std::max(depth_, depth);
     mark(Feature::multi_output_segment, live(s.end).size() > 1);
+    mark(Feature::nested_inputs, s.choice.nested_inputs);
     for (const int boundary : {s.begin, s.end}) {
       mark(Feature::same_tensor_twice, boundary > 0 && layer_of(layer(boundary - 1)).identity);
     }
     mark(Feature::in_place_at_segment_end, layer(s.end - 1).in_place);
     for (const ParameterInfo& buffer : g_.buffers) {
       const bool within = s.begin <= buffer.layer && buffer.layer < s.end;
-      const bool trains = c_.protocol.train && !layer(buffer.layer).eval;
-      mark(Feature::stateful_layer, within && trains);
+      mark(Feature::stateful_layer, within && trains_in(layer(buffer.layer), c_.protocol.train));
     }
     for (const SegmentSpec& inner : s.nested) scan_segment(inner, depth + 1);
   }
@@ -232,7 +244,7 @@ class FeatureScan {
     mark(Feature::autocast, autocast);
     mark(Feature::autocast_backward, autocast && p.autocast == AutocastSpan::both);
     mark(Feature::cast_cache_off, autocast && !p.cast_cache);
-    mark(Feature::cast_weight_shared, autocast && has(Feature::tied_weight));
+    mark(Feature::cast_weight_shared, autocast && casts_weight_twice());
     mark(p.optimizer == OptimizerKind::adam ? Feature::adam : Feature::sgd, true);
     mark(Feature::momentum, p.momentum > 0);
     mark(p.loss == LossKind::mse ? Feature::mse : Feature::cross_entropy, true);

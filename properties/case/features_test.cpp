@@ -84,6 +84,31 @@ TEST_CASE("draws count where they happen") {
                   Feature::draws_in_checkpointed_segment));
 }
 
+TEST_CASE("a layer in eval mode draws nothing, and moves no state on") {
+  const auto with = [](const std::string& layer, const std::string& protocol = "") {
+    return read(layer, R"({"segments": [{"begin": 0, "end": 1}]})", protocol);
+  };
+  const std::string dropout = R"({"kind": "dropout", "p": 0.5, "eval": true})";
+  CHECK(has(with(dropout), Feature::eval_layer));
+  CHECK_FALSE(has(with(dropout, R"("train": false)"), Feature::eval_layer));
+  CHECK_FALSE(has(with(dropout), Feature::draws_in_checkpointed_segment));
+  const std::string scaled = R"({"kind": "delayed_scaling")";
+  CHECK(has(with(scaled + "}"), Feature::advancing_state));
+  CHECK_FALSE(has(with(scaled + R"(, "eval": true})"), Feature::advancing_state));
+  CHECK_FALSE(has(with(scaled + R"(, "eval": true})"), Feature::stateful_layer));
+  CHECK_FALSE(has(with(scaled + "}", R"("train": false)"), Feature::advancing_state));
+}
+
+TEST_CASE("a weight is cast for two layers where both compute in bfloat16") {
+  const std::string embedding = R"({"kind": "embedding", "features": 4, "vocabulary": 4},)";
+  const std::string head = R"({"kind": "linear", "features": 4, "bias": false, "tied_to": 0})";
+  const std::string half = R"("autocast": "forward")";
+  const std::string linear = R"({"kind": "linear", "features": 4, "bias": false},)";
+  CHECK(has(read(linear + head, "{}", half), Feature::cast_weight_shared));
+  CHECK_FALSE(has(read(embedding + head, "{}", half), Feature::cast_weight_shared));
+  CHECK(has(read(embedding + head + "," + head, "{}", half), Feature::cast_weight_shared));
+}
+
 TEST_CASE("nesting counts its levels") {
   const Case c = read(kRelu, R"({"segments": [{"begin": 0, "end": 1, "nested": [
       {"begin": 0, "end": 1, "nested": [{"begin": 0, "end": 1}]}]}]})");

@@ -198,7 +198,8 @@ TEST_CASE("a tie that does not fit is refused") {
   rejects(model({2, 3}, {layer("linear", 4), tied("linear", 4, 0)}),
           "the weight of layer 0 to fit");
   rejects(model({2, 3}, {tied("linear", 3, 0)}), "tied_to an earlier layer");
-  rejects(model({2, 3}, {layer("relu"), tied("linear", 3, 0)}), "a layer of its kind");
+  rejects(model({2, 3}, {layer("relu"), tied("linear", 3, 0)}),
+          "a layer of its kind, or one that lends it a weight, got relu");
   rejects(model({2, 3}, {layer("linear", 3), tied("linear", 3, 0), tied("linear", 3, 1)}),
           "the layer that owns the weight, 0, got 1");
   Case c = model({2, 3}, {layer("linear", 3), tied("linear", 3, 0)});

@@ -5,8 +5,8 @@
 namespace rematch {
 namespace {
 
-/// A class is an int32.
-constexpr std::int64_t kClassBytes = 4;
+/// Classes and tokens are int32.
+constexpr std::int64_t kIndexBytes = 4;
 /// The formula of a gradient that was there before the first step.
 constexpr std::uint64_t kPrior = 1;
 
@@ -75,7 +75,7 @@ void SymbolicProtocol::run_forward(int microbatch) {
   microbatch_ = microbatch;
   Forward& f = forward(microbatch);
   const ProtocolSpec& p = case_->protocol;
-  const std::int64_t item = vocabulary_of(case_->layers) > 0 ? kClassBytes : item_;
+  const std::int64_t item = vocabulary_of(case_->layers) > 0 ? kIndexBytes : item_;
   f.input = heap_.allocate(Shape(std::span(case_->input)).elements() * item, false);
   f.leaf = graph_.add_leaf();
   f.graph = graph_.mark();
@@ -91,7 +91,7 @@ void SymbolicProtocol::run_forward(int microbatch) {
   }
   const Shape& shape = geometry_->outputs.back()[0];
   const Block target = p.loss == LossKind::mse ? heap_.allocate(shape.elements() * item_, false)
-                                               : heap_.allocate(shape[0] * kClassBytes, false);
+                                               : heap_.allocate(shape[0] * kIndexBytes, false);
   run_loss(f, shape, target);
   graph_.leave_autocast();
   if (is_first(microbatch)) {

@@ -23,6 +23,18 @@ TEST_CASE("a plain perceptron saves the operand of each gelu and linear, but not
   CHECK(f.plain_saved_bytes == f.saved_bytes);
 }
 
+TEST_CASE("an embedding saves nothing beside the tokens, which the model input holds anyway") {
+  LayerSpec embedding = layer("embedding");
+  embedding.features = 8;
+  embedding.vocabulary = 5;
+  Case c = case_of({4, 3}, {embedding, layer("flatten"), dense(2)});
+  c.protocol.input_requires_grad = false;
+  // The operand of the linear layer, and what the loss saves.
+  CHECK(forecast_of(c).saved_bytes == 4 * 24 * 4 + kOutput);
+  c.plan.offload = true;
+  CHECK(forecast_of(c).offloaded_bytes == 4 * 24 * 4);
+}
+
 TEST_CASE("a storage that several nodes save counts once") {
   Case c = case_of({4, 3}, {dense(8), layer("relu"), dense(2)});
   CHECK(forecast_of(c).saved_bytes == kWide + kOutput);

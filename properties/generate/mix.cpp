@@ -43,6 +43,7 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);
+  draw_structures(draw, c);
   return c;
 }
 
@@ -60,6 +61,7 @@ Case with_others(const Case& first, bool plan, DrawSource& draw) {
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);
+  draw_structures(draw, c);
   return c;
 }
 

@@ -18,9 +18,13 @@ void draw_in_place(DrawSource& draw, Case& c);
 void draw_wide_tail(DrawSource& draw, Case& c);
 /// The very last: it needs all else.
 void draw_failure(DrawSource& draw, Case& c);
+/// Last, so that all else is the same in cases of subjects that take no structures.
+void draw_structures(DrawSource& draw, Case& c);
 
 /// Does the loss of the plain run require grad: some parameter is trainable or the input requires
 /// grad.
 bool loss_requires_grad(const Case& c);
+/// Sees to it: the input requires grad, or, as tokens have no gradient, every parameter does.
+void require_grad(Case& c);
 
 }  // namespace rematch

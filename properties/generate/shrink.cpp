@@ -27,7 +27,7 @@ class Descent {
     repair(candidate);
     // Without its last trainable layer the model still has something to differentiate.
     if (needs_grad_ && !loss_requires_grad(candidate)) {
-      candidate.protocol.input_requires_grad = true;
+      require_grad(candidate);
     }
     if (!(complexity(candidate) < complexity_)) return false;
     try {

@@ -155,6 +155,37 @@ TEST_CASE("without its embedding a model takes numbers of the same shape") {
   CHECK(validate(without).outputs[0][0] == Shape{2, 3, 5});
 }
 
+TEST_CASE("what has nothing to do with tokens shrinks to a model of numbers") {
+  const Case c = case_from_json(R"({"format": 1, "input": [2, 3], "layers": [
+      {"kind": "embedding", "features": 4, "vocabulary": 5}, {"kind": "relu"}]})");
+  const Case any = shrink(c, [](const Case&) { return true; });
+  CHECK(any.layers.size() == 1);
+  CHECK(any.layers[0].kind != LayerKind::embedding);
+}
+
+TEST_CASE("an embedding and its head keep their tie while the vocabulary shrinks") {
+  const Case c = case_from_json(R"({"format": 1, "input": [2, 3], "layers": [
+      {"kind": "embedding", "features": 4, "vocabulary": 9},
+      {"kind": "linear", "features": 9, "bias": false, "tied_to": 0}]})");
+  const Case tied = shrink(c, [](const Case& smaller) {
+    return smaller.layers.back().tied_to == 0 && smaller.layers[0].kind == LayerKind::embedding &&
+           smaller.layers[0].features == 4;
+  });
+  CHECK(tied.layers[0].vocabulary == 1);
+  CHECK(tied.layers.size() == 2);
+}
+
+TEST_CASE("a frozen embedding trains where nothing else is left to") {
+  const Case c = case_from_json(R"({"format": 1, "input": [2, 3], "layers": [
+      {"kind": "embedding", "features": 4, "vocabulary": 5, "frozen": true},
+      {"kind": "linear", "features": 2}, {"kind": "tanh"}]})");
+  const Case without = shrink(c, [](const Case& smaller) {
+    return smaller.layers[0].kind == LayerKind::embedding &&
+           smaller.layers.back().kind == LayerKind::tanh;
+  });
+  CHECK(without.layers.size() == 2);
+}
+
 TEST_CASE("an edit of a skip that repeats itself does not overflow on the way") {
   // Once the split is gone, each concat repeats its first operand and doubles the width.
   std::string layers = R"({"kind": "split", "features": 1})";

@@ -202,8 +202,31 @@ void make_rows(Case& c) {
   }
 }
 
+/// Heads that are tied to an embedding have an output for each token.
+bool reduce_vocabulary(const Case& c, const OfferCase& offer, std::size_t layer) {
+  const auto values = smaller(c.layers[layer].vocabulary, std::int64_t{1});
+  return std::any_of(values.begin(), values.end(), [&](std::int64_t tokens) {
+    return offer_edited(c, offer, [&](Case& e) {
+      e.layers[layer].vocabulary = tokens;
+      for (LayerSpec& l : e.layers) {
+        if (l.tied_to == static_cast<int>(layer)) l.features = tokens;
+      }
+    });
+  });
+}
+
 bool simplify_kind(const Case& c, const OfferCase& offer, std::size_t layer) {
   const int rank = layer_of(c.layers[layer]).rank;
+  if (c.layers[layer].kind == LayerKind::embedding) {
+    // Numbers in the place of tokens; a stand-in below would leave nothing to train.
+    const auto take_numbers = [&](Case& e) {
+      LayerSpec& l = e.layers[layer];
+      l.kind = LayerKind::linear;
+      l.vocabulary = 0;
+      e.input.push_back(l.features);
+    };
+    if (offer_edited(c, offer, take_numbers)) return true;
+  }
   for (std::size_t i = 0; i < kLayerKinds && rank > 0; ++i) {
     const auto kind = static_cast<LayerKind>(i);
     if (!layer_of(kind).stands_in) continue;
@@ -325,8 +348,7 @@ bool simplify_sizes(const Case& c, const OfferCase& offer) {
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     if (reduce(
             c, offer, [i](Case& e) -> std::int64_t& { return e.layers[i].features; }, 1) ||
-        reduce(
-            c, offer, [i](Case& e) -> std::int64_t& { return e.layers[i].vocabulary; }, 1) ||
+        reduce_vocabulary(c, offer, i) ||
         reduce(
             c, offer, [i](Case& e) -> std::int64_t& { return e.layers[i].kernel; }, 1)) {
       return true;

@@ -66,12 +66,7 @@ void freeze(DrawSource& draw, Case& c) {
   for (LayerSpec& l : c.layers) {
     if (l.tied_to >= 0) l.frozen = c.layers[static_cast<std::size_t>(l.tied_to)].frozen;
   }
-  if (loss_requires_grad(c)) return;
-  if (vocabulary_of(c.layers) == 0) {
-    c.protocol.input_requires_grad = true;
-  } else {
-    for (LayerSpec& l : c.layers) l.frozen = false;
-  }
+  if (!loss_requires_grad(c)) require_grad(c);
 }
 
 /// Some layers run in eval mode, in a model that trains.
@@ -83,6 +78,15 @@ void set_modes(DrawSource& draw, Case& c) {
 }
 
 }  // namespace
+
+void require_grad(Case& c) {
+  if (vocabulary_of(c.layers) == 0) {
+    c.protocol.input_requires_grad = true;
+    return;
+  }
+  // Tokens have no gradient.
+  for (LayerSpec& l : c.layers) l.frozen = false;
+}
 
 bool loss_requires_grad(const Case& c) {
   if (c.protocol.input_requires_grad) return true;
@@ -116,8 +120,9 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   std::array<std::int64_t, 2> palette{};
   for (std::int64_t& width : palette) width = draw.range(1, 12);
   c.input = draw_input(draw, palette[0], form);
-  const bool tokens = form == Form::sequences && draw.may(Feature::frozen_input) &&
-                      draw.chance(30, feature_of(LayerKind::embedding));
+  const bool tokens = form == Form::sequences &&
+                      draw.chance(30, feature_of(LayerKind::embedding)) &&
+                      draw.may(Feature::frozen_input);
   if (tokens) {
     c.input.resize(2);
     c.protocol.input_requires_grad = false;

@@ -165,6 +165,21 @@ void draw_wide_protocol(DrawSource& draw, Case& c) {
   if (draw.chance(15, Feature::small_integers)) c.data = DataKind::small_integers;
 }
 
+namespace {
+
+void draw_structures_of(DrawSource& draw, std::vector<SegmentSpec>& segments) {
+  for (SegmentSpec& s : segments) {
+    s.choice.nested_inputs = draw.chance(50);
+    draw_structures_of(draw, s.nested);
+  }
+}
+
+}  // namespace
+
+void draw_structures(DrawSource& draw, Case& c) {
+  if (draw.chance(15, Feature::nested_inputs)) draw_structures_of(draw, c.plan.segments);
+}
+
 void draw_in_place(DrawSource& draw, Case& c) {
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     LayerSpec& layer = c.layers[i];

@@ -91,9 +91,10 @@ TEST_CASE("a slope is measured in float64 on continuous data, where nothing is d
 }
 
 TEST_CASE("a slope is measured where no forward of the step changes what a later one reads") {
-  const auto measured = [](int microbatches, bool train, bool trial) {
+  const auto measured = [](int microbatches, bool train, bool trial, bool eval = false) {
     Case c = one_layer();
     c.layers = {testing::layer("delayed_scaling")};
+    c.layers[0].eval = eval;
     c.plan.segments.clear();
     c.protocol.microbatches = microbatches;
     c.protocol.train = train;
@@ -105,6 +106,7 @@ TEST_CASE("a slope is measured where no forward of the step changes what a later
   CHECK_FALSE(measured(2, true, false));
   CHECK_FALSE(measured(1, true, true));
   CHECK(measured(2, false, false));
+  CHECK(measured(2, true, true, true));
 }
 
 TEST_CASE("the law of derivatives counts every backward and leaves prior gradients out") {

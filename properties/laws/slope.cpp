@@ -37,10 +37,10 @@ double along(const Case& c, const Record& record, const Observation& gradient, s
 
 bool has_slope(const Case& c, const Forecast& forecast) {
   const bool one_by_one =
-      c.protocol.train &&
       (c.protocol.microbatches > 1 || c.protocol.failure.kind != FailureKind::none) &&
-      std::any_of(c.layers.begin(), c.layers.end(),
-                  [](const LayerSpec& l) { return layer_of(l).reads_state; });
+      std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
+        return layer_of(l).reads_state && trains_in(l, c.protocol.train);
+      });
   return c.dtype == DType::float64 && c.data == DataKind::normal &&
          forecast.frozen_layers.empty() && !one_by_one;
 }

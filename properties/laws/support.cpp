@@ -63,6 +63,12 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {
 
 namespace {
 
+bool nests_inputs(const std::vector<SegmentSpec>& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return s.choice.nested_inputs || nests_inputs(s.nested);
+  });
+}
+
 bool keeps_results(const std::vector<SegmentSpec>& segments) {
   return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
     return !s.choice.keep.empty() || keeps_results(s.nested);
@@ -73,7 +79,8 @@ bool keeps_results(const std::vector<SegmentSpec>& segments) {
 
 bool knows_saved_bytes(const Evidence& e) {
   if (!e.forecast.measured) return e.forecast.saves_known;
-  return e.forecast.saves_known && !keeps_results(segments_of(e.c)) && !may_keep_states(e);
+  return e.forecast.saves_known && !keeps_results(segments_of(e.c)) && !may_keep_states(e) &&
+         !nests_inputs(e.c.plan.segments);
 }
 
 bool may_keep_states(const Evidence& e) {

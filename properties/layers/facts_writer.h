@@ -23,7 +23,7 @@ class FactsWriter {
   FactsWriter(const std::vector<LayerSpec>& layers, int layer, const Shape& model_input,
               const Geometry& geometry, bool training, DType dtype, bool on_host, Facts& facts)
       : spec(layers[static_cast<std::size_t>(layer)]),
-        train(training && !spec.eval),
+        train(trains_in(spec, training)),
         item(static_cast<std::int64_t>(size_of(dtype))),
         x(geometry.shape_of({layer - 1, 0}, model_input)),
         y(geometry.outputs[static_cast<std::size_t>(layer)][0]),

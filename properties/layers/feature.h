@@ -18,7 +18,7 @@ enum class Feature : std::uint8_t {
 #undef REMATCH_KIND
   /// The model input has rank 4.
   images,
-  /// The model input has rank 3.
+  /// The model input has rank 3, or is tokens of rank 2.
   sequences,
   /// More than one value crosses the end of a checkpointed segment.
   multi_output_segment,
@@ -42,6 +42,8 @@ enum class Feature : std::uint8_t {
   frozen_first_block,
   /// batch_norm, in train mode, in a checkpointed segment.
   stateful_layer,
+  /// A layer's forward reads a state that it moves on.
+  advancing_state,
   in_place,
   in_place_at_segment_end,
   /// A random layer draws a number of elements that is not a multiple of 4.
@@ -65,6 +67,8 @@ enum class Feature : std::uint8_t {
   /// Of an op that draws, before another that draws in the same segment and is not kept.
   kept_draw_before_draw,
   /// A layer draws from another stream than the default one.
+  /// Of subjects alone: segments of the engine take lists of tensors.
+  nested_inputs,
   named_stream,
   /// linear or conv2d in bfloat16, or a custom layer where they would be.
   autocast,

@@ -197,7 +197,8 @@ void ShapeWalk::share(int tied_to, const Shape& weight) {
   const LayerSpec& owner = layers_[static_cast<std::size_t>(tied_to)];
   const std::string name = std::to_string(tied_to);
   if (!lends_weight(owner.kind, spec().kind)) {
-    fail("tied_to a layer of its kind", std::string(to_string(owner.kind)));
+    fail("tied_to a layer of its kind, or one that lends it a weight",
+         std::string(to_string(owner.kind)));
   }
   if (owner.tied_to != -1) {
     fail("tied_to the layer that owns the weight, " + std::to_string(owner.tied_to), name);

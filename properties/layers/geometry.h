@@ -76,7 +76,7 @@ class ShapeWalk {
 
   const LayerSpec& spec() const { return layers_[static_cast<std::size_t>(index_)]; }
   /// Of the layer at hand.
-  bool train() const { return train_ && !spec().eval; }
+  bool train() const { return trains_in(spec(), train_); }
   /// Operand 0.
   const Shape& x() const { return x_; }
   /// Features of operand 0.

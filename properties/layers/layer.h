@@ -111,8 +111,7 @@ bool lends_weight(LayerKind owner, LayerKind to);
 /// Whether it adds one: kinds without such a field never do.
 inline bool has_bias(const LayerSpec& spec) { return spec.bias && layer_of(spec).takes("bias"); }
 
-/// Whether a layer of a model in that mode is in train mode itself.
-inline bool trains_in(const LayerSpec& spec, bool train) { return train && !spec.eval; }
+/// Whether it draws in a model in that mode.
 inline bool draws_in(const LayerSpec& spec, bool train) {
   return trains_in(spec, train) && layer_of(spec).draws(spec);
 }

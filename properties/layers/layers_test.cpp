@@ -55,6 +55,9 @@ TEST_CASE("a kind that can do something has the field for it") {
     // Whether a custom layer draws, and from where, its declaration says.
     if (spec.kind != LayerKind::custom) CHECK(layer.draws(spec) == layer.takes("stream"));
     CHECK(layer.has_parameters == layer.takes("frozen"));
+    // The modes differ in draws and in states.
+    const bool has_modes = layer.takes("stream") || layer.stateful;
+    CHECK(layer.takes("eval") == has_modes);
     CHECK((layer.operands > 1) == layer.takes("from"));
     CHECK((layer.operands > 1) == (layer.fits != nullptr));
     CHECK((layer.on_rows.empty() || layer_of(layer_kind(layer.on_rows)).weights.rows > 0));

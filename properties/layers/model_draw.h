@@ -41,7 +41,7 @@ class ModelDraw {
   /// One of the subject's own layers that takes x; nullptr if there is none.
   const CustomLayer* draw_custom();
   /// Draws the width and the bias of a layer with a weight, or takes over those of an earlier layer
-  /// of its kind and window that it can share the weight with.
+  /// of its window that lends it the weight.
   void draw_weight(LayerSpec& layer, std::int64_t features);
   /// Appends a layer with a second operand out of all values that fit and that `wanted` accepts,
   /// and with further fields as `choose` draws them; or another layer if there is none.

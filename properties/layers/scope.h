@@ -11,8 +11,9 @@ namespace rematch {
 
 /// What cases may have, because the subject implements it.
 struct Scope {
-  /// All that the harness knows of: everything but custom layers.
-  Scope() : Scope(FeatureSet::all()) {}
+  /// All that the engine knows of: everything but what only subjects have.
+  Scope() : Scope(FeatureSet::all().without(of_subjects())) {}
+  static constexpr FeatureSet of_subjects() { return {Feature::custom, Feature::nested_inputs}; }
   // Implicit: a set of features is a scope without custom layers.
   Scope(const FeatureSet& allowed, std::vector<const CustomLayer*> own = {},
         std::uint64_t per_shape = 1, bool plans = false)
@@ -31,9 +32,9 @@ struct Scope {
   /// subjects that compile operation by operation, whatever the plan.
   bool new_plans = false;
 
-  /// No case can have anything that is not in here, but for custom layers if there are none.
+  /// No case can have anything that is not in here, but for what only subjects have.
   bool allows_all() const {
-    return features.contains_all(FeatureSet::all().without({Feature::custom}));
+    return features.contains_all(FeatureSet::all().without(of_subjects()));
   }
   friend bool operator==(const Scope&, const Scope&) = default;
 };

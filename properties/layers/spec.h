@@ -67,7 +67,7 @@ struct FieldsOf<LayerSpec> {
   using L = LayerSpec;
   static constexpr std::tuple list{
       Field<L, std::int64_t>{"features", &L::features, Cost::size, "{}"},
-      Field<L, std::int64_t>{"vocabulary", &L::vocabulary, Cost::size, "of {} tokens"},
+      Field<L, std::int64_t>{"vocabulary", &L::vocabulary, Cost::size, "of a vocabulary of {}"},
       Field<L, std::int64_t>{"kernel", &L::kernel, Cost::size, "kernel {}"},
       Field<L, std::int64_t>{"stride", &L::stride, Cost::amount, "stride {}"},
       Field<L, std::int64_t>{"padding", &L::padding, Cost::amount, "padding {}"},
@@ -92,6 +92,9 @@ struct FieldsOf<LayerSpec> {
 inline std::int64_t vocabulary_of(const std::vector<LayerSpec>& layers) {
   return layers.empty() || layers[0].kind != LayerKind::embedding ? 0 : layers[0].vocabulary;
 }
+
+/// Whether a layer of a model in that mode is in train mode itself.
+inline bool trains_in(const LayerSpec& spec, bool train) { return train && !spec.eval; }
 
 /// Some of the fields of LayerSpec.
 class LayerFields {

@@ -75,7 +75,7 @@ class Subject {
   virtual Versions versions() const { return {}; }
   /// Features that cases may have. Cases with other features are neither generated nor reached by
   /// shrinking.
-  virtual FeatureSet implements() const { return FeatureSet::all(); }
+  virtual FeatureSet implements() const { return everything().features; }
   /// Layers of the subject's own that cases may have, in layers of kind custom.
   virtual std::vector<const CustomLayer*> custom_layers() const { return {}; }
   /// How many cases in succession are to have the same model and plan (vary()), at least 1. More

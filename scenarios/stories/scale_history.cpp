@@ -25,10 +25,9 @@ Case pipeline(bool forwards_first) {
   return c;
 }
 
-/// The input gradient of a microbatch is g / scale, rounded to float32 (half a unit in the last
-/// place is 2^-24 of it). Two of them, for two scales, have a quotient that is the same for all
-/// elements up to the roundings of both, 2^-23, for each of the two elements compared: 2^-22, and
-/// twice that for what is of second order.
+/// The input gradient of a microbatch is g / scale, rounded to float32, which moves it by a part of
+/// 2^-24. The quotient of two of them, for two scales, is off by 2^-23; the quotients of two
+/// elements differ by 2^-22 at most, of each other. The rest is slack for terms of second order.
 constexpr double kRoundings = 0x1p-21;
 
 /// What the gradients of each microbatch's input are multiples of the plain run's by; NaN where
@@ -45,7 +44,8 @@ std::vector<double> factors(const Record& plain, const Record& other) {
     double& factor = found[static_cast<std::size_t>(o.microbatch)];
     factor = got[next] / right[next];
     for (std::size_t i = next; i < next + each; ++i) {
-      const bool same = std::fabs(got[i] - factor * right[i]) <= kRoundings * std::fabs(right[i]);
+      const bool same =
+          std::fabs(got[i] - factor * right[i]) <= kRoundings * std::fabs(factor * right[i]);
       if (!same) factor = std::numeric_limits<double>::quiet_NaN();
     }
     next += each;

@@ -231,6 +231,15 @@ def test_a_model_of_tokens_is_written_with_its_tied_head(torch_subject):
     assert "x.grad" not in script
 
 
+def test_a_reentrant_segment_loses_what_it_is_handed_in_a_dictionary(torch_subject):
+    plan = {"segments": [segment(0, 1, "reentrant", nested_inputs=True)]}
+    case = chain("tanh", "linear", input=(2, 2), plan=plan, protocol=TRAINABLE)
+    script, out = shown(torch_subject, case, finding("input-gradients"))
+    assert 'x, = given["first"], *given["rest"]' in script
+    assert 'checkpoint(block, {"first": x, "rest": []}, use_reentrant=True)' in script
+    assert "DIFFERENT: x.grad" in out
+
+
 def test_a_layer_in_eval_mode_is_written_so(torch_subject):
     layers = [{"kind": "dropout", "p": 0.25, "eval": True}, {"kind": "batch_norm", "eval": True}]
     case = one(*layers, "linear", "dropout", input=(2, 2), preserve_rng=False)

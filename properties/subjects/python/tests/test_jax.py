@@ -10,6 +10,7 @@ import pytest
 from cases import run_of
 from conftest import observed
 from harness import Harness
+from tokens import looks_tokens_up
 
 jax = pytest.importorskip("jax")
 
@@ -64,6 +65,11 @@ def test_a_checkpointed_model_has_the_same_bits(start: Callable[..., Harness], n
     layers = [*LAYERS[:4], {"kind": "relu"}]
     _, checkpointed = both(begin(start, name), case(layers, (0, 3), (3, 5)))
     assert not differing(checkpointed)
+
+
+@pytest.mark.parametrize("name", ["jax", "jax:jit"])
+def test_tokens_are_looked_up(start: Callable[..., Harness], name: str) -> None:
+    looks_tokens_up(begin(start, name), 0, **SEGMENT)
 
 
 @pytest.mark.parametrize("name", ["jax:jit", "jax:scan"])

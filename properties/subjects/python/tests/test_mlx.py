@@ -11,6 +11,9 @@ import pytest
 from cases import run_of
 from conftest import observed
 from harness import Harness
+from tokens import looks_tokens_up
+
+from rematch.arrays import decode
 
 pytest.importorskip("mlx.core")
 
@@ -64,6 +67,10 @@ def test_all_kinds_have_the_same_gradients_checkpointed(mlx: Harness) -> None:
         assert value.get("as"), key
 
 
+def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(mlx: Harness) -> None:
+    looks_tokens_up(mlx, early_stop=False, determinism="none")
+
+
 def test_layers_of_a_segment_run_twice_and_others_once(mlx: Harness) -> None:
     layers = [{"kind": "linear", "features": 4}, {"kind": "tanh"}, {"kind": "relu"}]
     plain, checkpointed = both(mlx, case(layers, (0, 2)))
@@ -76,6 +83,17 @@ def test_a_recomputed_mask_is_seen(mlx: Harness) -> None:
     assert len(plain["draws"]) == 1
     assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
     assert checkpointed["draws"][0] == plain["draws"][0]
+
+
+def test_a_script_has_the_tokens_of_the_case(mlx: Harness) -> None:
+    layers = [{"kind": "embedding", "vocabulary": 5, "features": 2}]
+    plan = {"segments": [{"begin": 0, "end": 1, **SEGMENT}]}
+    given = {"format": 1, "seed": 7, "input": [2, 3], "layers": layers, "plan": plan}
+    asked = {**run_of(given), "finding": "errors: an error"}
+    mlx.send({"export": {"id": 9, **asked}})
+    script = mlx.receive()["answer"]["script"]
+    tokens = decode(asked["arrays"]["inputs"][0])
+    assert f"x = mx.array(np.array({tokens.tolist()}, np.int32))" in script
 
 
 def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness, tmp_path) -> None:

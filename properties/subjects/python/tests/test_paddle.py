@@ -11,6 +11,7 @@ import pytest
 from cases import chain, run_of, segment
 from conftest import observed
 from harness import Harness
+from tokens import looks_tokens_up
 
 pytest.importorskip("paddle")
 
@@ -44,6 +45,11 @@ def test_a_checkpointed_run_has_the_bits_of_the_plain_one(paddle: Harness, varia
     assert "error" not in plain and "error" not in checkpointed
     assert all(value.get("as") for value in observed(checkpointed).values())
     assert {d.get("execution", 0) for d in checkpointed["draws"]} == {0, 1}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tokens_are_looked_up(paddle: Harness, variant: str) -> None:
+    looks_tokens_up(paddle, variant=variant, **(WHOLE if variant != "reentrant" else {}))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -10,6 +10,7 @@ import pytest
 from cases import run_of
 from conftest import observed
 from harness import Harness
+from tokens import looks_tokens_up
 
 pytest.importorskip("tensorflow")
 
@@ -53,6 +54,10 @@ def test_layers_of_a_segment_run_twice_and_others_once(eager: Harness) -> None:
     plain, checkpointed = both(eager, case([LINEAR, {"kind": "tanh"}, {"kind": "relu"}], 0, 2))
     assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
     assert [e["count"] for e in checkpointed["executions"]] == [2, 2, 1]
+
+
+def test_gradients_of_tokens_name_their_rows(eager: Harness) -> None:
+    looks_tokens_up(eager, 0, **SEGMENT)
 
 
 def test_a_recomputed_mask_is_seen(eager: Harness) -> None:

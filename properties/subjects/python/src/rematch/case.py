@@ -65,6 +65,8 @@ class Choice:
     early_stop: bool = True
     determinism: str = "metadata"
     keep: tuple[Keep, ...] = ()
+    nested_inputs: bool = False
+    """The tensors are handed over in a dictionary."""
 
     @property
     def reentrant(self) -> bool:

@@ -224,6 +224,8 @@ class _Script:
 
     def _written(self, array: np.ndarray, free: bool = True) -> str:
         dtype = f"np.{array.dtype}"
+        # Of tokens and classes, not every integer will do.
+        free = free and array.dtype.kind == "f"
         if self._style.exact or not free or array.size <= FEW:
             if array.size > MOST:
                 raise OverflowError

@@ -98,6 +98,9 @@ class TorchSubject(Subject):
 
     def implements(self, features: Sequence[str]) -> list[str]:
         lacking = set(self._lacks)
+        if not self._own:
+            # A checkpoint of a user's own takes a function and tensors.
+            lacking.add("nested_inputs")
         if self._variant != "both":
             other = "non_reentrant" if self._variant == "reentrant" else "reentrant"
             lacking |= {other, "mixed_variants"}

@@ -227,7 +227,8 @@ class CompiledSubject(TorchSubject):
         budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"
         words = f"{compilation.backend}{' around' if compilation.around else ''}{budget}"
         name = f"torch {torch.__version__.split('+')[0]} {words}"
-        super().__init__(name, variant=variant, observe="cheap", layers=LAYERS)
+        lacks = {"nested_inputs": "segments are compiled with the tensors that they take"}
+        super().__init__(name, variant=variant, observe="cheap", layers=LAYERS, lacks=lacks)
         # In a script, the forward is compiled as a whole and its checkpoint() with it.
         self.exports = not compilation.around and compilation.budget is None
         # To compile kernels takes longest.

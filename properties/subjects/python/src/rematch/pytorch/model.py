@@ -231,6 +231,9 @@ class TorchModel:
             values = self._run_layer(index, state, values)
         return values
 
+    def _run_nested(self, segment: Segment, given: dict[str, Any], state: Forward) -> Any:
+        return self._run_segment(segment, given["first"], *given["rest"], state=state)
+
     def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         outputs = self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
         # PyTorch's own hands back what is no tensor as it is.
@@ -251,12 +254,16 @@ class TorchModel:
                 block = Block(self, segment, state)
                 return _values(self.checkpoint(block, *values, **options))
             # PyTorch's own takes more than tensors, and makes decorators.
-            run, keywords = self._run_segment, {"state": state}
+            run: Function = self._run_segment
+            keywords = {"state": state}
+            given: tuple[Any, ...] = values
+            if choice.nested_inputs:
+                run, given = self._run_nested, (nested(values),)
             if choice.reentrant:
                 run, keywords = partial(run, **keywords), {}
             if "function" in _HAS_DEFAULT and segment.begin % 2 == 1:
-                return _values(self.checkpoint(**options)(run)(segment, *values, **keywords))
-            return _values(self.checkpoint(run, segment, *values, **options, **keywords))
+                return _values(self.checkpoint(**options)(run)(segment, *given, **keywords))
+            return _values(self.checkpoint(run, segment, *given, **options, **keywords))
 
     def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
         """Says it by the option where there is one and no scope could override it, by a scope
@@ -297,6 +304,11 @@ class TorchModel:
 
     def _layer_function(self, index: int, state: Forward) -> Function:
         return lambda given: _bare(self._run_layer(index, state, _values(given)))
+
+
+def nested(values: Values) -> dict[str, Any]:
+    """Tensors among other things, as models hand on what several layers need."""
+    return {"first": values[0], "rest": list(values[1:]), "count": len(values), "none": None}
 
 
 def _bare(values: Values) -> Any:

@@ -92,14 +92,19 @@ class Tensors:
                 return call(f"torch.{name}", shape, *options)
         if self._style.literal or role.startswith("running"):
             integral = array.dtype.kind != "f"
+            # Tokens are of rank 2, classes of rank 1.
+            dtype = "torch.int32" if array.ndim == 2 else "torch.int64"
             return call(
                 "torch.tensor",
                 _nested(array, self._style.exact),
-                *(["dtype=torch.int64"] if integral else options),
+                *([f"dtype={dtype}"] if integral else options),
             )
         self.drawn = True
         if array.dtype.kind != "f":
-            return f"torch.randint({int(array.max()) + 1}, ({shape},))"
+            tokens = array.ndim == 2
+            top = self._case.layers[0].vocabulary if tokens else int(array.max()) + 1
+            dtype = "dtype=torch.int32" if tokens else ""
+            return call("torch.randint", str(top), f"({shape},)", dtype)
         return call("torch.randn", shape, *options)
 
 

@@ -168,6 +168,8 @@ class ModelText:
     def _checkpoint(self, segment: Segment, inside: bool) -> list[str]:
         function = self._functions[id(segment)]
         given = self._names(segment.begin, inside)
+        if segment.choice.nested_inputs:
+            given = [f'{{"first": {given[0]}, "rest": [{", ".join(given[1:])}]}}']
         options = self._options(segment)
         target = ", ".join(self._names(segment.end, inside))
         if self._calls > 1:
@@ -269,6 +271,10 @@ class ModelText:
             name = self._functions[id(segment)] = names.pop(0)
             body = self._range(segment.begin, segment.end, segment.nested, inside=True)
             given = ", ".join(self._names(segment.begin, True))
+            if segment.choice.nested_inputs:
+                comma = "" if "," in given else ","
+                body.insert(0, f'{given}{comma} = given["first"], *given["rest"]')
+                given = "given"
             body.append(f"return {', '.join(self._names(segment.end, True))}")
             made = body[-1].removeprefix("return ") + " = "
             if len(body) > 1 and body[-2].startswith(made):
