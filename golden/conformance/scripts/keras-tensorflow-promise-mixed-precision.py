@@ -35,7 +35,7 @@ def gradients(objective, *values):
     return sum(flat, [])
 
 
-def counted(runs, x, what: Any = 1):
+def counted(runs, x, what = 1):
     """Notes a run; JAX traces a function once, and runs what it found."""
     if keras.backend.backend() == "jax":
         import jax

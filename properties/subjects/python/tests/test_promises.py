@@ -27,13 +27,18 @@ SUBJECTS = [
 SOURCE = Path(__file__).parents[1] / "src"
 # The backend of Keras is chosen once in a process.
 TRY = """
-import importlib, json, sys
+import ast, importlib, json, sys
 sys.path.insert(0, sys.argv.pop(1))
 from rematch.adapters.promises import broken, script_of
 framework = importlib.import_module("rematch.adapters." + sys.argv[1]).subject(sys.argv[2:])
 found = {p.__name__: broken(framework, p) for p in framework.promises}
 for finding in filter(None, found.values()):
-    compile(script_of(framework, finding), "<script>", "exec")
+    script = script_of(framework, finding)
+    compile(script, "<script>", "exec")
+    # A type that an annotation names would have to be imported.
+    for node in ast.walk(ast.parse(script)):
+        assert not getattr(node, "annotation", None), ast.unparse(node)
+        assert not getattr(node, "returns", None), ast.unparse(node)
 print(json.dumps(found))
 """
 

@@ -23,7 +23,7 @@ OUTPUTS = {"split": 2, "duplicate": 2}
 
 # Scripts have none.
 ANNOTATION = re.compile(
-    r"(?<=\w): (Any|bool|int|str|list\[Any\]|Callable\[\.\.\., Any\])(?=[,)])"
+    r"(?<=\w): (Any|bool|int|str|list\[Any\]|Callable\[\.\.\., Any\])(?=[,)]| =)"
     r"| -> [\w.\[\], ]+(?=:\n)"
 )
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
