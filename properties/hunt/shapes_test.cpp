@@ -103,7 +103,7 @@ std::set<std::string> differing_by_the_protocol() {
   return {};
 }
 
-Scope of_shapes(bool new_plans) { return {FeatureSet::all(), {}, kPerShape, new_plans}; }
+Scope of_shapes(bool new_plans) { return {everything().features, {}, kPerShape, new_plans}; }
 
 }  // namespace
 
