@@ -105,7 +105,7 @@ class StatusLine {
   bool on_;
   bool terminal_;
   bool drawn_ = false;
-  /// Of lines that are no terminal's: how long ago the last one was, over all that is shown.
+  /// When the last line was written, where there is no terminal; at first, when this was made.
   std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
   bool first_line_ = true;
 };

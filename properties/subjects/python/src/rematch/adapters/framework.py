@@ -29,17 +29,8 @@ COMMON = frozenset(
         *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
         *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
         *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
-        *(
-            "accumulation",
-            "eval_mode",
-            "eval_layer",
-            "reevaluate",
-            "sgd",
-            "adam",
-            "momentum",
-            "mse",
-        ),
-        *("cross_entropy", "float32", "small_integers", "more_than_a_few"),
+        *("accumulation", "eval_mode", "eval_layer", "reevaluate", "sgd", "adam", "momentum"),
+        *("mse", "cross_entropy", "float32", "small_integers", "more_than_a_few"),
     }
 )
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
