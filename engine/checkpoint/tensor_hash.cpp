@@ -39,8 +39,11 @@ std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t seed) {
   }
   std::array<std::uint64_t, 4> tail{};
   if (left > 0) std::memcpy(tail.data(), p, left);
-  std::uint64_t h = mix(bytes.size(), seed);
+  std::uint64_t h = seed;
   for (std::size_t i = 0; i < 4; ++i) h = mix(h, mix(lanes[i], tail[i]));
+  // Zeros at the end count by their number alone. At the beginning, a size could be taken for a
+  // byte.
+  h = mix(h, bytes.size());
   return (h ^ (h >> 32)) * kMultiplier;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/checkpoint/tensor_hash.h"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 #include <vector>
@@ -39,6 +40,21 @@ TEST_CASE("one changed bit, another number of bytes or another seed is another h
     zeros.insert(hash_bytes(std::vector<std::byte>(size)));
   }
   CHECK(zeros.size() == 70);
+}
+
+TEST_CASE("no two strings of up to two bytes have one hash") {
+  std::set<std::uint64_t> seen{hash_bytes({})};
+  std::size_t strings = 1;
+  for (int first = 0; first < 256; ++first) {
+    const std::array one{static_cast<std::byte>(first)};
+    seen.insert(hash_bytes(one));
+    for (int second = 0; second < 256; ++second) {
+      const std::array two{one[0], static_cast<std::byte>(second)};
+      seen.insert(hash_bytes(two));
+    }
+    strings += 1 + 256;
+  }
+  CHECK(seen.size() == strings);
 }
 
 TEST_CASE("bytes that change places change the hash, across words and lanes") {

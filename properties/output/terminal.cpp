@@ -182,11 +182,7 @@ void StatusLine::show(double seconds, std::optional<double> fraction, std::strin
   const double share = std::clamp(fraction.value_or(0), 0.0, 1.0);
   if (!terminal_) {
     // Not by `seconds`: what is shown may be one of many hunts.
-    using Clock = std::chrono::steady_clock;
-    const auto wanted = first_line_ ? std::chrono::seconds(10) : std::chrono::seconds(30);
-    if (Clock::now() - last_line_ < wanted) return;
-    last_line_ = Clock::now();
-    first_line_ = false;
+    if (!pace_.due(std::chrono::steady_clock::now())) return;
     const std::string percent = fraction ? fmt::format("{:.0f} %, ", share * 100) : "";
     print_error(fmt::format("{}{}\n", percent, text));
     return;

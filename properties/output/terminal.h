@@ -89,6 +89,21 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// When a log, which is no terminal, gets another line: 10 s after the start, then every 30 s.
+class LogPace {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  explicit LogPace(Time start) : due_(start + std::chrono::seconds(10)) {}
+  bool due(Time now) {
+    if (now < due_) return false;
+    due_ = now + std::chrono::seconds(30);
+    return true;
+  }
+
+ private:
+  Time due_;
+};
+
 /// A status line on stderr, from two seconds on: redrawn in place on a terminal; elsewhere, in a
 /// log say, a line of its own after ten seconds and then every thirty.
 class StatusLine {
@@ -105,9 +120,7 @@ class StatusLine {
   bool on_;
   bool terminal_;
   bool drawn_ = false;
-  /// When the last line was written, where there is no terminal; at first, when this was made.
-  std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
-  bool first_line_ = true;
+  LogPace pace_{std::chrono::steady_clock::now()};
 };
 
 /// Writes to stdout. A reader that went away (a closed pipe) is no error.

@@ -1,6 +1,7 @@
 #include "properties/output/terminal.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 
 namespace rematch::cli {
 TEST_CASE("numbers, bytes and durations read as people write them") {
@@ -48,6 +49,18 @@ TEST_CASE("text is wrapped between words, and no word is lost or split") {
 TEST_CASE("paint that is off leaves text alone") {
   CHECK(Paint(false).red("x") == "x");
   CHECK(Paint(true).red("") == "");
+}
+
+TEST_CASE("a log gets a line after ten seconds and then every thirty") {
+  const LogPace::Time start;
+  const auto at = [&](int seconds) { return start + std::chrono::seconds(seconds); };
+  LogPace pace(start);
+  CHECK(!pace.due(at(9)));
+  CHECK(pace.due(at(10)));
+  CHECK(!pace.due(at(39)));
+  CHECK(pace.due(at(45)));
+  CHECK(!pace.due(at(74)));
+  CHECK(pace.due(at(75)));
 }
 
 TEST_CASE("a table aligns its columns") {
