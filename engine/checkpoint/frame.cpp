@@ -90,8 +90,10 @@ class RecomputationHooks final : public SavedTensorHooks {
   void check_bits(int index, std::uint64_t hash) const {
     const Frame::Saved& saved = frame_.saved_[static_cast<std::size_t>(index)];
     if (saved.hash == hash) return;
+    const std::string by =
+        saved.ops == 0 ? "" : ", saved after " + frame_.region_.last_of(saved.ops) + ",";
     throw CheckpointError("[checkpoint] the recomputation differs from the forward: the bits of " +
-                          label(index, saved.shape, saved.dtype) +
+                          label(index, saved.shape, saved.dtype) + by +
                           " changed; look for random draws without preserve_rng, weights "
                           "changed since the forward, or inputs changed in place");
   }
@@ -126,7 +128,7 @@ Frame::Frame(const Function& function, const Tensors& inputs, const CheckpointOp
 
 std::unique_ptr<PackedTensor> Frame::add(const Tensor& t) {
   auto holder = std::make_unique<Holder>(shared_from_this(), static_cast<int>(saved_.size()));
-  saved_.push_back({holder.get(), t.shape(), t.dtype(), 0});
+  saved_.push_back({holder.get(), t.shape(), t.dtype(), 0, region_.ops()});
   if (options_.determinism == DeterminismCheck::values) {
     later_hashes_.read(t, [frame = weak_from_this(), i = saved_.size() - 1](std::uint64_t hash) {
       if (const auto alive = frame.lock()) alive->saved_[i].hash = hash;

@@ -40,6 +40,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     Shape shape;
     DType dtype{};
     std::uint64_t hash = 0;
+    std::size_t ops = 0;  ///< That the forward had run by then.
   };
   struct BackwardCache {
     std::uint64_t backward = 0;  ///< Or the group's.

@@ -63,6 +63,10 @@ void Region::served() noexcept {
   }
 }
 
+std::string Region::last_of(std::size_t ops) const {
+  return std::string(steps_[ops - 1].op) + " (op " + std::to_string(ops - 1) + ")";
+}
+
 // README.md, section 7: what a policy keeps (SE1 to SE10).
 bool Region::wants(std::string_view op) {
   auto count = std::find_if(counts_.begin(), counts_.end(),

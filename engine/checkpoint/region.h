@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -64,6 +65,10 @@ class Region {
 
   /// Ops and reads of the forward so far.
   std::size_t seen() const { return seen_; }
+  /// Ops of the forward so far, if it is watched.
+  std::size_t ops() const { return steps_.size(); }
+  /// "moe (op 1)": the last of the first `ops` ops, of which there must be one.
+  std::string last_of(std::size_t ops) const;
 
   /// Where an operand comes from.
   struct Operand {
