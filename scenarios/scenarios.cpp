@@ -14,6 +14,8 @@
   STORY(gradients_stay_none)      \
   STORY(batch_norm_twice)         \
   STORY(scale_history)            \
+  STORY(kv_cache)                 \
+  STORY(moe_routing)              \
   STORY(save_before_fill)         \
   STORY(weights_changed)          \
   STORY(side_output)              \

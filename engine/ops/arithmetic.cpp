@@ -77,6 +77,15 @@ class ScaleBackward final : public Node {
   double factor_;
 };
 
+class HookedBackward final : public Node {
+ public:
+  explicit HookedBackward(const Tensor& x) : Node(1) { connect(*this, {&x}); }
+  std::string_view name() const override { return "HookedBackward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    grads_in[0] = grads_out[0];
+  }
+};
+
 class SumBackward final : public Node {
  public:
   explicit SumBackward(const Tensor& x) : Node(1), shape_(x.shape()) { connect(*this, {&x}); }
@@ -129,6 +138,16 @@ Tensor scale(const Tensor& x, double factor) {
   Tensor y = compute_one({"scale", {&x}, attributes(factor)}, [&] { return scaled(x, factor); });
   if (should_record({&x})) {
     set_history(y, std::make_shared<ScaleBackward>(gradient_edge(x), factor));
+  }
+  return y;
+}
+
+Tensor hooked(const Tensor& x, double factor) {
+  if (is_bfloat16(x)) return hooked(upcast(x), factor);
+  Tensor y = compute_one({"hooked", {&x}, attributes(factor)}, [&] { return scaled(x, 1); });
+  record<HookedBackward>(y, {&x}, x);
+  if (y.requires_grad()) {
+    y.register_hook([factor](const Tensor& gradient) { return scaled(gradient, factor); });
   }
   return y;
 }

@@ -10,6 +10,8 @@ Tensor add(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 /// factor * x. Saves nothing.
 Tensor scale(const Tensor& x, double factor);
+/// A copy of x, with a hook that multiplies its gradient by `factor`. Saves nothing.
+Tensor hooked(const Tensor& x, double factor);
 /// Sum of all elements, a scalar; the order is fixed. Saves nothing.
 Tensor sum(const Tensor& x);
 

@@ -23,6 +23,7 @@
 #include "engine/ops/loss.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/recurrent.h"
 #include "engine/ops/rms_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
@@ -166,6 +167,16 @@ std::vector<UpcastingOp> upcasting_ops() {
        [](const Tensor& x) {
          Tensor scale = tensor({3}, {1}, kWide);
          return delayed_scaling(x, scale, true);
+       }},
+      {"gru",
+       {1, 3, 4},
+       [](const Tensor& x) {
+         return gru(x, {wide_values_of({6, 4}, 12), wide_values_of({6, 2}, 13)});
+       }},
+      {"lstm",
+       {4, 2},
+       [](const Tensor& x) {
+         return lstm(wide_values_of({2, 3, 2}, 14), {x, wide_values_of({4, 1}, 15)});
        }},
       {"relu", {3, 4}, [](const Tensor& x) { return relu(x); }},
       {"gelu", {3, 4}, [](const Tensor& x) { return gelu(x); }},

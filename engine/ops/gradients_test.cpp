@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "engine/ops/loss.h"
 #include "engine/ops/pool2d.h"
 #include "engine/ops/rms_norm.h"
+#include "engine/ops/spectral_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
@@ -198,6 +200,28 @@ TEST_CASE_METHOD(LedgerScope, "rms_norm's gradients are its differences") {
   check_gradients([](const Tensors& in) { return Tensors{rms_norm(in[0], in[1])}; },
                   {values_off_zero(shape, 12), values_off_zero({d}, 13)},
                   {third_derivative_of_norm(d, 8), 1.5 * 1.5 * 8, count(2 * d + 8)});
+}
+
+TEST_CASE_METHOD(LedgerScope, "spectral_norm's gradients are its differences in evaluation") {
+  const auto [n, k, m] =
+      GENERATE(std::array<std::int64_t, 3>{1, 1, 1}, std::array<std::int64_t, 3>{2, 3, 4},
+               std::array<std::int64_t, 3>{5, 4, 2});
+  // Of one sign, so that sigma is the sum of magnitudes.
+  std::vector<double> positive = values_off_zero({m, k}, 23).to_vector();
+  for (double& value : positive) value = std::fabs(value);
+  Tensor u = Tensor::full({m}, DType::float64, 0.5);
+  Tensor v = Tensor::full({k}, DType::float64, 1);
+  const double sigma = std::accumulate(positive.begin(), positive.end(), 0.0) / 2;
+  // Along an element of the weight y = (a + x t) / (sigma + t / 2), plus a constant, with |a| at
+  // most k * 2.25 and |x| below 1.5: y''' = 1.5 (x sigma - a / 2) / (sigma + t / 2)^4, and t is
+  // small. Roundings: those of sigma, of the quotient and of the product.
+  const testing::Accuracy accuracy{1.6 * (1.5 * sigma + count(k) * 1.125) / std::pow(sigma, 4),
+                                   count(k) * 2.25 / sigma + 1.5, count(m * k + 2 * k + 4)};
+  check_gradients(
+      [&](const Tensors& in) { return Tensors{spectral_norm(in[0], in[1], in[2], u, v, false)}; },
+      {values_off_zero({n, k}, 22), Tensor::from(positive, {m, k}, DType::float64),
+       values_off_zero({m}, 24)},
+      accuracy);
 }
 
 TEST_CASE_METHOD(LedgerScope, "the gradients of activations are their differences") {

@@ -13,9 +13,11 @@ multiples of 1/128, and floats are written with the shortest decimals that give 
 
 import json
 import sys
+from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 FORMAT = 1
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -138,6 +140,18 @@ def delayed_scaling(x, scale, train):
     return y
 
 
+def spectral_norm(x, weight, bias, u, v, train):
+    module = SimpleNamespace(weight_orig=weight, weight_u=u, weight_v=v)
+    return F.linear(x, SpectralNorm().compute_weight(module, do_power_iteration=train), bias)
+
+
+def kv_cache(x, cache, train):
+    y = torch.cat((cache.expand(len(x), -1, -1), x), 1)
+    if train:
+        cache.copy_(y.detach()[0, -len(cache) :])
+    return y
+
+
 def attention(x, memory, heads, causal, fused):
     """Query i sees keys 0 .. i + keys - queries. `fused` is the engine's way to save less."""
     size = x.shape[2] // heads
@@ -148,6 +162,49 @@ def attention(x, memory, heads, causal, fused):
         seen = torch.ones(scores.shape[2:], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
         scores = scores.masked_fill(~seen, -torch.inf)
     return (scores.softmax(3) @ v).transpose(1, 2).flatten(2)
+
+
+def rotary(x, features, heads):
+    """Two features of a head are a complex number, which is turned by a product."""
+    size = features // heads
+    speed = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angle = torch.arange(x.shape[1])[:, None, None] * speed
+    pairs = x[..., :features].unflatten(-1, (heads, 2, -1)).transpose(-1, -2).contiguous()
+    pairs = torch.view_as_complex(pairs)
+    turned = pairs * torch.polar(torch.ones_like(angle), angle).to(pairs.dtype)
+    turned = torch.view_as_real(turned).transpose(-1, -2).flatten(-3)
+    return torch.cat((turned, x[..., features:]), -1)
+
+
+def hooked(x, factor):
+    y = x.clone()
+    y.register_hook(lambda gradient: factor * gradient)
+    return y
+
+
+def moe(x, router, experts, load, top, train):
+    """A row goes to the `top` likeliest experts, which no entry leaves to rounding."""
+    rows = x.reshape(-1, x.shape[-1])
+    p = F.linear(rows, router).softmax(1)
+    chosen = p.detach().topk(top, dim=1).indices
+    weights = torch.zeros_like(p).scatter(1, chosen, p.gather(1, chosen))
+    if train:
+        load += chosen.flatten().bincount(minlength=len(experts))
+    outputs = torch.stack([F.linear(rows, expert) for expert in experts], 1)
+    return (weights[:, :, None] * outputs).sum(1).view(x.shape)
+
+
+def gru(x, weight_ih, weight_hh, *biases):
+    """The states from zeros on."""
+    h = x.new_zeros(1, x.shape[0], weight_hh.shape[1])
+    weights = [weight_ih, weight_hh, *biases]
+    return torch.gru(x, h, weights, len(biases) > 0, 1, 0.0, True, False, True)[0]
+
+
+def lstm(x, weight_ih, weight_hh, *biases):
+    h = x.new_zeros(1, x.shape[0], weight_hh.shape[1])
+    weights = [weight_ih, weight_hh, *biases]
+    return torch.lstm(x, (h, h), weights, len(biases) > 0, 1, 0.0, True, False, True)[0]
 
 
 def all_ops():
@@ -166,6 +223,31 @@ def all_ops():
             {"train": train},
             changed=("scale",),
         )
+    for name, length, train in [("training", 4, True), ("short", 1, True), ("evaluation", 2, False)]:
+        yield from op_entries(
+            f"kv_cache, {name}",
+            "kv_cache",
+            kv_cache,
+            {"x": random(2, length, 3, seed=50), "cache": random(2, 3, seed=51)},
+            {"train": train},
+            changed=("cache",),
+        )
+    for train in [True, False]:
+        # Positive, so that nothing cancels.
+        yield from op_entries(
+            f"spectral_norm, {'training' if train else 'evaluation'}",
+            "spectral_norm",
+            spectral_norm,
+            {
+                "x": random(3, 4, seed=45),
+                "weight": random(2, 4, seed=46, low=128),
+                "bias": random(2, seed=47),
+                "u": positive(2, seed=48),
+                "v": positive(4, seed=49),
+            },
+            {"train": train},
+            changed=("u", "v"),
+        )
     for name, queries, keys, heads, memory_heads, causal in [
         ("one head", 3, 3, 1, 1, False),
         ("causal", 4, 4, 2, 2, True),
@@ -183,6 +265,47 @@ def all_ops():
                 },
                 {"heads": heads, "causal": causal, "fused": fused},
             )
+    for name, width, features, heads in [("a head", 4, 4, 1), ("two heads and a rest", 9, 8, 2)]:
+        yield from op_entries(
+            f"rotary, {name}",
+            "rotary",
+            rotary,
+            {"x": random(2, 3, width, seed=52)},
+            {"features": features, "heads": heads},
+        )
+    for op, function, gates in [("gru", gru, 3), ("lstm", lstm, 4)]:
+        for name, steps, biases in [("one step", 1, 2), ("two steps", 2, 2), ("no bias", 2, 0)]:
+            # Bounds grow from step to step, with the weights.
+            small = {"low": -32, "high": 32}
+            inputs = {
+                "x": random(2, steps, 3, seed=45),
+                "weight_ih": random(gates * 3, 3, seed=46, **small),
+                "weight_hh": random(gates * 3, 3, seed=47, **small),
+                "bias_ih": random(gates * 3, seed=48, **small),
+                "bias_hh": random(gates * 3, seed=49, **small),
+            }
+            given = dict(list(inputs.items())[: 3 + biases])
+            yield from op_entries(f"{op}, {name}", op, function, given)
+
+    for name, shape, experts, top, train in [
+        ("one expert a row", (5, 3), 3, 1, True),
+        ("two experts a row", (2, 3, 4), 4, 2, True),
+        ("evaluation", (4, 2), 2, 2, False),
+    ]:
+        features = shape[-1]
+        yield from op_entries(
+            f"moe, {name}",
+            "moe",
+            moe,
+            {
+                "x": random(*shape, seed=45, low=-64, high=64),
+                "router": random(experts, features, seed=46, low=-64, high=64),
+                "experts": random(experts, features, features, seed=47, low=-64, high=64),
+                "load": positive(experts, seed=48),
+            },
+            {"top": top, "train": train},
+            changed=("load",),
+        )
 
     for name, n, k, m, bias in [
         ("linear", 3, 5, 4, True),
@@ -302,6 +425,7 @@ def all_ops():
     yield from op_entries(
         "scale", "scale", lambda x, factor: x * factor, {"x": pair["a"]}, {"factor": 0.3}
     )
+    yield from op_entries("hooked", "hooked", hooked, {"x": pair["a"]}, {"factor": -0.5})
     yield from op_entries("sum", "sum", torch.sum, {"x": random(37, seed=20)})
     yield from op_entries(
         "concat, rank 2",

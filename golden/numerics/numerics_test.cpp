@@ -78,13 +78,14 @@ TEST_CASE_METHOD(LedgerScope, "the engine computes what PyTorch computes, up to 
 TEST_CASE_METHOD(LedgerScope,
                  "every op of the engine that draws nothing has entries in both dtypes") {
   const std::set<std::string> expected{
-      "adam",       "add",     "attention",  "avg_pool2d",    "batch_norm",
-      "cnn",        "concat",  "conv2d",     "cross_entropy", "delayed_scaling",
-      "embedding",  "flatten", "gelu",       "group_norm",    "layer_norm",
-      "leaky_relu", "linear",  "max_pool2d", "mlp",           "mse_loss",
-      "mul",        "relu",    "rms_norm",   "scale",         "sgd",
-      "sigmoid",    "silu",    "softmax",    "split",         "sum",
-      "tanh"};
+      "adam",       "add",      "attention",  "avg_pool2d",    "batch_norm",
+      "cnn",        "concat",   "conv2d",     "cross_entropy", "delayed_scaling",
+      "embedding",  "flatten",  "gru",        "lstm",          "gelu",
+      "group_norm", "kv_cache", "layer_norm", "leaky_relu",    "linear",
+      "max_pool2d", "mlp",      "moe",        "mse_loss",      "mul",
+      "relu",       "rms_norm", "rotary",     "hooked",        "scale",
+      "sgd",        "sigmoid",  "silu",       "softmax",       "spectral_norm",
+      "split",      "sum",      "tanh"};
   std::map<DType, std::set<std::string>> found;
   for (const Entry& e : read_numerics()) found[e.dtype].insert(e.op);
   CHECK(found[DType::float32] == expected);

@@ -172,6 +172,10 @@ struct ProtocolSpec {
   bool forwards_first = false;
   /// Number of backwards per forward; all but the last retain the graph.
   int backwards = 1;
+  /// Each backward is two, as far as there are tensors for both: one to the first, third, ... tensor
+  /// that requires grad (parameters in their order, then the model input), one to the others. Not
+  /// for reentrant segments, which refuse that.
+  bool partial = false;
   /// Every parameter starts with a gradient of ones, to which the first step adds.
   bool prior_gradients = false;
   /// Gradients are set to None after each optimizer step; otherwise they accumulate.
@@ -205,6 +209,7 @@ struct FieldsOf<ProtocolSpec> {
       Field<S, bool>{"forwards_first", &S::forwards_first, Cost::one, "forwards first"},
       Field<S, int>{"backwards", &S::backwards, Cost::amount, "{} backward{s} per forward", false,
                     Presence::unusual, 1, 64},
+      Field<S, bool>{"partial", &S::partial, Cost::one, "partial backwards"},
       Field<S, bool>{"prior_gradients", &S::prior_gradients, Cost::one, "prior gradients"},
       Field<S, bool>{"zero_grad", &S::zero_grad, Cost::one, "gradients kept"},
       Field<S, bool>{"train", &S::train, Cost::one, "eval mode"},

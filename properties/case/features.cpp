@@ -230,15 +230,16 @@ class FeatureScan {
     mark(Feature::prior_gradients, p.prior_gradients);
     mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
     mark(Feature::retain_graph, p.backwards > 1);
+    mark(Feature::partial_backwards, p.partial);
     mark(Feature::eval_mode, !p.train);
     mark(Feature::injected_failure, p.failure.kind != FailureKind::none);
     mark(Feature::failure_in_segment, failure_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
-    // A module of the subject's may have anything within. Attention consists of products, which
-    // frameworks compute in bfloat16, though the reference does not.
+    // A module of the subject's may have anything within. Attention and experts consist of
+    // products, which frameworks compute in bfloat16, though the reference does not.
     const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(), [](const LayerSpec& l) {
       return l.kind == LayerKind::custom || l.kind == LayerKind::attention ||
-             layer_of(l).low_precision;
+             l.kind == LayerKind::moe || layer_of(l).low_precision;
     });
     const bool autocast = p.autocast != AutocastSpan::off && casts;
     mark(Feature::autocast, autocast);

@@ -34,6 +34,13 @@ Geometry validate(const Case& c) {
   return g;
 }
 
+int backward_calls(const Case& c, const Geometry& geometry) {
+  const auto trained = std::count_if(geometry.parameters.begin(), geometry.parameters.end(),
+                                     [](const ParameterInfo& p) { return !p.frozen; }) +
+                       (c.protocol.input_requires_grad ? 1 : 0);
+  return c.protocol.backwards * (c.protocol.partial && trained > 1 ? 2 : 1);
+}
+
 int streams_of(const Case& c) {
   int last = 0;
   for (const LayerSpec& l : c.layers) last = std::max(last, l.stream);

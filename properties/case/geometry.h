@@ -16,6 +16,9 @@ inline constexpr std::size_t kMaxKeep = 64;
 /// does not fit the padded input 4 x 4".
 Geometry validate(const Case& c);
 
+/// How many backwards each forward has, where each part of a partial one counts.
+int backward_calls(const Case& c, const Geometry& geometry);
+
 /// Random streams of a run of the case: the default one and those up to the last that a layer
 /// draws from. All begin at the case's seed, word 0.
 int streams_of(const Case& c);

@@ -180,12 +180,40 @@ const char* in_place_hazard(const Case& c, int layer) {
   return nullptr;
 }
 
+namespace {
+
+bool any_reentrant(std::span<const SegmentSpec> segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return s.choice.variant == Variant::reentrant || any_reentrant(s.nested);
+  });
+}
+
+/// Why not, or nullptr.
+const char* no_partial(const PlanSpec& plan) {
+  const bool sequential = plan.sequential.has_value();
+  if (sequential ? plan.sequential->choice.variant == Variant::reentrant
+                 : any_reentrant(plan.segments)) {
+    return "reentrant segments refuse backwards to some tensors";
+  }
+  if (sequential ? !plan.sequential->choice.keep.empty() : keeps_any(plan.segments)) {
+    return "what a policy keeps serves one backward";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool takes_partial(const PlanSpec& plan) { return no_partial(plan) == nullptr; }
+
 void check_plan(const Case& c) {
   const bool keeps =
       c.plan.sequential ? !c.plan.sequential->choice.keep.empty() : keeps_any(c.plan.segments);
   if (keeps && c.protocol.backwards > 1) {
     fail("protocol: what a policy keeps serves one backward; backwards", "1",
          std::to_string(c.protocol.backwards));
+  }
+  if (const char* why = c.protocol.partial ? no_partial(c.plan) : nullptr) {
+    fail(std::string("protocol: ") + why + "; partial", "false", "true");
   }
   const int layers = static_cast<int>(c.layers.size());
   if (!c.plan.sequential) {

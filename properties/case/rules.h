@@ -19,6 +19,9 @@ constexpr bool has_layer(FailureKind kind) {
 /// Whether each segment, of every level, preserves random state.
 bool preserves_rng_everywhere(const Case& c);
 
+/// Whether backwards can be partial under it; see ProtocolSpec::partial.
+bool takes_partial(const PlanSpec& plan);
+
 /// The parts of validate() that need no shapes; they throw std::invalid_argument as it does.
 void check_plan(const Case& c);
 void check_protocol(const Case& c);

@@ -75,8 +75,10 @@ std::span<const Fault> error_faults() {
       Fault{"E2", "A recomputation may save fewer tensors than its forward.", "", nullptr,
             "If a node asks for a tensor that was not saved, it raises an error; a tensor that no "
             "node asks for makes no difference."},
-      Fault{"E3", "Versions of the tensors that a recomputation reads are not compared.", "",
-            with_mechanics<VersionsUnchecked>},
+      Fault{"E3",
+            "Versions of the tensors that a recomputation reads are not compared, so it uses the "
+            "weights' values at backward time.",
+            "", with_mechanics<VersionsUnchecked>},
       Fault{"E4", "The random state is not restored when a recomputation fails.", "",
             left_after_error},
       Fault{"E4b", "After a segment fails in the forward, recording stays off.", "",

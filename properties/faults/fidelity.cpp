@@ -120,11 +120,9 @@ std::span<const Fault> fidelity_faults() {
       Fault{"F7", "Strides are not restored.", "pytorch/pytorch#48439", nullptr,
             "Tensors are dense and row-major, so there is only one layout."},
       Fault{"F8",
-            "Inputs are captured, not saved: a recomputation uses their values at backward time.",
-            "", with_checkpoint<InputsAsTheyAre>},
-      Fault{"F9", "A recomputation uses the weights' values at backward time.", "", nullptr,
-            "The correct engine does this as well, and compares versions to notice changed "
-            "weights; without that check it is E3."},
+            "Inputs are references, not snapshots: a recomputation uses their values at backward "
+            "time.",
+            "NVIDIA/TransformerEngine#1190", with_checkpoint<InputsAsTheyAre>},
   };
   return table;
 }

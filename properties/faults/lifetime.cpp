@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "engine/autograd/backward.h"
 #include "properties/faults/families.h"
@@ -108,6 +111,31 @@ struct MergedWithForward {
     };
     return checkpoint(around(f, run(true), run(false)), in, options);
   }
+};
+
+/// L6: an op that reads what the policy kept leaves its result there.
+class WritesOverKept final : public Spy {
+ public:
+  bool recall(const OpCall& call, std::span<Tensor> results) override {
+    recalled_ = Spy::recall(call, results);
+    if (recalled_) {
+      for (const Tensor& t : results) kept_.push_back(storage_of(t));
+    }
+    return recalled_;
+  }
+  void done(const OpCall& call, std::span<const Tensor> results) override {
+    Spy::done(call, results);
+    if (recalled_ || !call.makes_tensors) return;
+    for (const Tensor* t : call.operands) {
+      if (!t->defined() || t->bytes() != results[0].bytes()) continue;
+      const bool kept = std::find(kept_.begin(), kept_.end(), storage_of(*t)) != kept_.end();
+      if (kept) copy_bytes(results[0], *t);
+    }
+  }
+
+ private:
+  std::vector<std::uint64_t> kept_;
+  bool recalled_ = false;
 };
 
 /// L5: what a segment recomputed goes when the next segment has been recomputed.
@@ -279,8 +307,7 @@ std::span<const Fault> lifetime_faults() {
       Fault{"L5", "A segment is recomputed before the previous recomputation has been freed.",
             "pytorch/pytorch#193193", with_mechanics<PreviousSegmentStays>},
       Fault{"L6", "A kept result is changed in place by the recomputation.",
-            "pytorch/pytorch#119590", nullptr,
-            "The only in-place op is relu_, which gives the same result when applied twice."},
+            "pytorch/pytorch#119590", with_checkpoint<RecomputesUnder<WritesOverKept>>},
       Fault{"L7", "Saved-tensor hooks around a segment do not see what it keeps.",
             "pytorch/pytorch#190581 pytorch/pytorch#147565",
             with_checkpoint<InputsPastTheHooks<false>>},
@@ -291,9 +318,6 @@ std::span<const Fault> lifetime_faults() {
       Fault{"L10",
             "A recomputation ends when its last tensor is saved, before that tensor is filled.",
             "pytorch/pytorch#193671", with_checkpoint<SavedBeforeFilled>},
-      Fault{"L11", "Snapshots are references.", "NVIDIA/TransformerEngine#1190", nullptr,
-            "There are two snapshots: of the random state (then this is R3) and of the inputs "
-            "(then this is F8)."},
       Fault{"L12",
             "A segment's inputs are overwritten while the recomputation's graph still reads them.",
             "meta-pytorch/torchtune#1867", with_checkpoint<FreedTooEarly>},

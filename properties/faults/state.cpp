@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "engine/ambient/state_reader.h"
+#include "engine/autograd/node.h"
+#include "engine/ops/arithmetic.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"
 
@@ -101,6 +103,117 @@ struct OneSlotPerLayer {
   Slots slots;
 };
 
+/// S5: each state that the segment read goes back to what the forward left, so that what later
+/// forwards did is lost.
+struct EffectsAgain {
+  class Reads final : public StateReader {
+   public:
+    explicit Reads(Tensors& states)
+        : states_(states), outer_(std::exchange(ambient().states, this)) {}
+    ~Reads() override { ambient().states = outer_; }
+    Reads(const Reads&) = delete;
+    Reads& operator=(const Reads&) = delete;
+    Tensor read(const Tensor& state) override {
+      states_.push_back(state);
+      return outer_->read(state);
+    }
+
+   private:
+    Tensors& states_;
+    StateReader* outer_;
+  };
+
+  struct Left {
+    Tensors states;
+    std::vector<std::vector<std::byte>> values;
+    /// An early stop leaves a recomputation by an exception.
+    struct PutBack {
+      Left& left;
+      ~PutBack() {
+        for (std::size_t i = 0; i < left.values.size(); ++i) {
+          left.states[i].copy_from_host(left.values[i]);
+        }
+      }
+    };
+  };
+
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    auto left = std::make_shared<Left>();
+    const auto forward = [left](const Function& g, const Tensors& x) {
+      if (ambient().states == nullptr) return g(x);
+      Tensors y;
+      {
+        const Reads reads(left->states);
+        y = g(x);
+      }
+      for (const Tensor& state : left->states) left->values.push_back(bytes_of(state));
+      return y;
+    };
+    const auto recomputation = [left](const Function& g, const Tensors& x) {
+      const Left::PutBack again{*left};
+      return g(x);
+    };
+    return checkpoint(around(f, forward, recomputation), in, options);
+  }
+};
+
+/// Finds the nodes of a function's ops named "hooked", in their order. A result has its node when
+/// the next op begins.
+class HookedNodes final : public Spy {
+ public:
+  explicit HookedNodes(std::function<void(const std::shared_ptr<Node>&)> found)
+      : found_(std::move(found)) {}
+  void end() {
+    if (!latest_.defined()) return;
+    const std::shared_ptr<Node> node = latest_.grad_fn();
+    latest_ = Tensor();
+    found_(node);
+  }
+  bool recall(const OpCall& call, std::span<Tensor> results) override {
+    end();
+    return Spy::recall(call, results);
+  }
+  void done(const OpCall& call, std::span<const Tensor> results) override {
+    Spy::done(call, results);
+    if (call.op == "hooked") latest_ = results[0];
+  }
+
+ private:
+  std::function<void(const std::shared_ptr<Node>&)> found_;
+  Tensor latest_;
+};
+
+/// S6
+struct HooksAgain {
+  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
+    auto nodes = std::make_shared<std::vector<std::weak_ptr<Node>>>();
+    const DType dtype = in.empty() ? DType::float32 : in[0].dtype();
+    const auto forward = [nodes](const Function& g, const Tensors& x) {
+      HookedNodes spy([nodes](const auto& node) { nodes->push_back(node); });
+      Tensors y = g(x);
+      spy.end();
+      return y;
+    };
+    const auto recomputation = [nodes, dtype](const Function& g, const Tensors& x) {
+      std::size_t next = 0;
+      HookedNodes spy([&](const std::shared_ptr<Node>& again) {
+        const std::shared_ptr<Node> before = next < nodes->size() ? (*nodes)[next].lock() : nullptr;
+        ++next;
+        if (before == nullptr || again == nullptr) return;
+        // What the hook does to a gradient of one.
+        std::array one{Tensor::ones(Shape{1}, dtype)};
+        again->run_hooks(one);
+        before->add_hook(
+            0, [factor = one[0].at(0)](const Tensor& gradient) { return scale(gradient, factor); });
+      });
+      Tensors y = g(x);
+      spy.end();
+      return y;
+    };
+    return checkpoint(around(f, forward, recomputation), in, options);
+  }
+};
+
 /// S7: seen from after the step, an update that was taken back is one that was not made.
 struct UpdateLost {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
@@ -168,14 +281,12 @@ std::span<const Fault> state_faults() {
             "A segment has one slot for its random state, so a second forward overwrites the state "
             "of the first.",
             "", with_checkpoint<OneSlotPerSegment>},
-      Fault{"S5", "Side effects of a segment happen again in its recomputation.",
-            "facebookresearch/fairscale#694 pytorch/pytorch#124866", nullptr,
-            "The layers of a case have two side effects, draws and states that move on; R2 and S1 "
-            "repeat them."},
+      Fault{"S5",
+            "Side effects of a segment happen again in its recomputation: its states go back to "
+            "what its forward left.",
+            "facebookresearch/fairscale#694 pytorch/pytorch#124866", with_checkpoint<EffectsAgain>},
       Fault{"S6", "Hooks that a forward registers are registered again in its recomputation.",
-            "pytorch/pytorch#187437", nullptr,
-            "No layer of a case registers a hook in its forward; hooks belong to leaves that "
-            "outlive the step. (G9 is about hooks that fire too often.)"},
+            "pytorch/pytorch#187437", with_checkpoint<HooksAgain>},
       Fault{
           "S7",
           "The states of layers are reset to their values before the forward: the update is lost.",

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "properties/case/case.h"
@@ -106,9 +107,10 @@ class SymbolicGraph {
   SymbolicValue loss(const SymbolicValue& x, std::int64_t elements, const Block& first,
                      const Block& second);
 
-  /// Runs the nodes from `from` on backwards, with a gradient of ones at `root`.
+  /// Runs the nodes from `from` on backwards, with a gradient of ones at `root`. `wanted`: the
+  /// leaves that it is for, by index; empty: all.
   void backward(const Mark& from, const SymbolicEdge& root, bool retain,
-                std::vector<int>& executions, bool first);
+                std::vector<int>& executions, bool first, const std::vector<bool>& wanted);
 
   Mark mark() const;
   /// Lets go of everything above the mark.
@@ -263,6 +265,11 @@ class SymbolicGraph {
   void replace_window(std::size_t window, std::size_t by);
 
   // graph_backward.cpp
+  void find_needed(int first, const std::vector<bool>& wanted);
+  bool wants(int leaf) const {
+    return wanted_leaves_.empty() || (std::cmp_less(leaf, wanted_leaves_.size()) &&
+                                      wanted_leaves_[static_cast<std::size_t>(leaf)]);
+  }
   void walk(int first, int depth, bool retain, std::span<const int> leaf_roots);
   void visit(int index, int depth, bool retain);
   void differentiate(const Node& node, std::size_t out, std::size_t in, int depth);
@@ -327,6 +334,9 @@ class SymbolicGraph {
   std::vector<SymbolicEdge> wanted_;
   std::vector<SymbolicGradient> hands_;
   std::vector<int> ready_;
+  /// Of a partial backward: the leaves that it is for, and whether slots lead to one. Empty: all.
+  std::vector<bool> wanted_leaves_;
+  std::vector<bool> needed_slots_;
   std::vector<int> recomputed_;
 
   Hooks hooks_;

@@ -27,11 +27,33 @@ std::uint64_t SymbolicGraph::sum_of(std::uint64_t a, std::uint64_t b) {
 }
 
 void SymbolicGraph::backward(const Mark& from, const SymbolicEdge& root, bool retain,
-                             std::vector<int>& executions, bool first) {
+                             std::vector<int>& executions, bool first,
+                             const std::vector<bool>& wanted) {
   executions_ = &executions;
   first_ = first;
+  find_needed(static_cast<int>(from.nodes), wanted);
   slots_[static_cast<std::size_t>(root.slot)] = {heap_->allocate(item_), kOnes};
   walk(static_cast<int>(from.nodes), 0, retain, {});
+}
+
+// A partial backward runs the nodes that lead to a wanted leaf, with all their gradients. Others
+// let go of what arrives.
+void SymbolicGraph::find_needed(int first, const std::vector<bool>& wanted) {
+  wanted_leaves_ = wanted;
+  needed_slots_.assign(wanted.empty() ? 0 : slots_.size(), false);
+  if (wanted.empty()) return;
+  for (int n = first; n < static_cast<int>(nodes_.size()); ++n) {
+    const Node& node = nodes_[static_cast<std::size_t>(n)];
+    bool needed = false;
+    for (int e = 0; e < node.edges; ++e) {
+      const SymbolicEdge edge = edge_of(node, e);
+      needed = needed || (edge.slot >= 0 ? needed_slots_[static_cast<std::size_t>(edge.slot)]
+                                         : edge.leaf >= 0 && wants(edge.leaf));
+    }
+    for (int k = 0; k < node.outputs; ++k) {
+      needed_slots_[static_cast<std::size_t>(node.first_slot + k)] = needed;
+    }
+  }
 }
 
 // Differentiates the nodes from `first` on; the gradients of the roots are there.
@@ -74,6 +96,7 @@ void SymbolicGraph::visit(int index, int depth, bool retain) {
     hands_.push_back(std::move(slots_[static_cast<std::size_t>(node.first_slot + k)]));
     any = any || hands_.back();
   }
+  any = any && (needed_slots_.empty() || needed_slots_[static_cast<std::size_t>(node.first_slot)]);
   hands_.resize(in + edges);
   // A node that no gradient reaches does not run, so it does not ask for what it saved either.
   if (any) {
@@ -235,8 +258,8 @@ void SymbolicGraph::add(SymbolicGradient& sum, SymbolicGradient gradient) {
 void SymbolicGraph::accumulate(int leaf, int depth) {
   {
     SymbolicGradient gradient = std::move(shares_of(leaf, depth).sum);
-    if (!gradient) return;
     const auto index = static_cast<std::size_t>(leaf);
+    if (!gradient || !wants(leaf)) return;
     SymbolicGradient& held = leaves_[index].gradient;
     held.formula = held ? sum_of(held.formula, gradient.formula) : gradient.formula;
     if (!held) {

@@ -35,6 +35,7 @@ void SymbolicProtocol::run(std::span<const SegmentSpec> segments, std::span<cons
   for (const ParameterInfo& p : geometry_->parameters) elements += p.shape.elements();
   for (const ParameterInfo& b : geometry_->buffers) elements += b.shape.elements();
   model_ = heap_.allocate(elements * item_, false);
+  wanted_.clear();
   state_.assign(parameters, {});
   for (std::size_t p = 0; p < parameters; ++p) {
     const ParameterInfo& info = geometry_->parameters[p];
@@ -119,9 +120,12 @@ void SymbolicProtocol::run_backward(int microbatch) {
   microbatch_ = microbatch;
   Forward& f = forward(microbatch);
   const ProtocolSpec& p = case_->protocol;
-  for (int i = 0; i < p.backwards && f.root.needed(); ++i) {
+  const int calls = backward_calls(*case_, *geometry_);
+  const int parts = calls / p.backwards;
+  for (int i = 0; i < calls && f.root.needed(); ++i) {
     if (p.autocast == AutocastSpan::both) graph_.enter_autocast();
-    graph_.backward(f.graph, f.root, i + 1 < p.backwards, f.executions, is_first(microbatch));
+    if (p.partial) want(i % parts, f.leaf);
+    graph_.backward(f.graph, f.root, i + 1 < calls, f.executions, is_first(microbatch), wanted_);
     graph_.leave_autocast();
     note(Event::backward);
   }
@@ -131,6 +135,16 @@ void SymbolicProtocol::run_backward(int microbatch) {
   graph_.release(f.graph);
   note(Event::graph);
   if (is_first(microbatch)) trace_->executions = f.executions;
+}
+
+/// The tensors that part `part` of a backward is for.
+void SymbolicProtocol::want(int part, int input) {
+  wanted_.assign(static_cast<std::size_t>(input) + 1, false);
+  int next = 0;
+  for (std::size_t p = 0; p < geometry_->parameters.size(); ++p) {
+    if (!geometry_->parameters[p].frozen) wanted_[p] = next++ % 2 == part;
+  }
+  if (case_->protocol.input_requires_grad) wanted_.back() = next % 2 == part;
 }
 
 void SymbolicProtocol::note_gradients() {

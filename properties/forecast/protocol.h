@@ -37,6 +37,7 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   void run_backward(int microbatch);
   void step_optimizer();
   void note_gradients();
+  void want(int part, int input);
   void note(Event event) { on_event(event, -1, 0, 0, false); }
   void on_event(Event event, int layer, int execution, std::int64_t entered, bool stops) override;
   bool is_first(int microbatch) const { return step_ == 0 && microbatch == 0; }
@@ -58,6 +59,8 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   /// Of the optimizer, by parameter.
   std::vector<Block> state_;
   std::vector<Forward> forwards_;
+  /// Leaves that a partial backward is for; empty: all.
+  std::vector<bool> wanted_;
 };
 
 }  // namespace rematch

@@ -82,18 +82,14 @@ class Mender {
     const LayerSpec& owner = c_.layers[static_cast<std::size_t>(l.tied_to)];
     const bool lends = lends_weight(owner.kind, l.kind) && owner.tied_to == -1;
     if (!lends || has_bias(owner) != l.bias || owner.kernel != l.kernel ||
-        owner.frozen != l.frozen || !fits(weight_of(l.tied_to), l.features, walk.width())) {
+        owner.frozen != l.frozen ||
+        !fits(geometry_.weight_of(l.tied_to), l.features, walk.width())) {
       l.tied_to = -1;
     }
   }
 
   static bool fits(const Shape& weight, std::int64_t features, std::int64_t width) {
     return weight[0] == features && weight[1] == width;
-  }
-
-  const Shape& weight_of(int layer) const {
-    const int first = geometry_.layer_parameters[static_cast<std::size_t>(layer)].front();
-    return geometry_.parameters[static_cast<std::size_t>(first)].shape;
   }
 
   Case& c_;

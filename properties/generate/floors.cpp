@@ -74,6 +74,7 @@ constexpr std::array<Row, kFeatureCount - kLayerKinds> kRows{{
     {prior_gradients, 0, 7},
     {gradients_kept, 0, 5},
     {retain_graph, 0, 6.5},
+    {partial_backwards, 0, 3},
     {eval_mode, 0, 5.5},
     {eval_layer, 0, 5},
     {injected_failure, 0, 7},

@@ -43,6 +43,7 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);
+  draw_partial(draw, c);
   draw_structures(draw, c);
   return c;
 }
@@ -57,10 +58,12 @@ Case with_others(const Case& first, bool plan, DrawSource& draw) {
   if (!plan) return c;
   c.plan = {};
   c.protocol.failure = {};
+  c.protocol.partial = false;
   for (LayerSpec& layer : c.layers) layer.in_place = false;
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);
+  draw_partial(draw, c);
   draw_structures(draw, c);
   return c;
 }

@@ -18,6 +18,8 @@ void draw_in_place(DrawSource& draw, Case& c);
 void draw_wide_tail(DrawSource& draw, Case& c);
 /// The very last: it needs all else.
 void draw_failure(DrawSource& draw, Case& c);
+/// After the plan, which must allow it.
+void draw_partial(DrawSource& draw, Case& c);
 /// Last, so that all else is the same in cases of subjects that take no structures.
 void draw_structures(DrawSource& draw, Case& c);
 

@@ -165,6 +165,10 @@ void draw_wide_protocol(DrawSource& draw, Case& c) {
   if (draw.chance(15, Feature::small_integers)) c.data = DataKind::small_integers;
 }
 
+void draw_partial(DrawSource& draw, Case& c) {
+  c.protocol.partial = draw.chance(16, Feature::partial_backwards) && takes_partial(c.plan);
+}
+
 namespace {
 
 void draw_structures_of(DrawSource& draw, std::vector<SegmentSpec>& segments) {

@@ -31,7 +31,8 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
     }
   }
   const ProtocolSpec& p = e.c.protocol;
-  const std::int64_t promised = std::int64_t{p.steps} * p.microbatches * (p.backwards - 1);
+  const std::int64_t promised =
+      std::int64_t{p.steps} * p.microbatches * (backward_calls(e.c, e.geometry) - 1);
   if (e.forecast.output_flags[0] && retained != promised) {
     return Violation{kName, std::string("readings with the graph retained, ") + run,
                      std::to_string(promised), std::to_string(retained)};

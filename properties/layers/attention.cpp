@@ -34,11 +34,21 @@ void draw_attention(ModelDraw& m, LayerKind kind) {
     const std::int64_t memory_heads = half % 2 == 0 ? draw.range(1, 2) : 1;
     const std::int64_t size = half / memory_heads;
     const std::int64_t most = std::max<std::int64_t>(1, ModelDraw::kWidest / half);
+    const bool rotates = size % 2 == 0 && draw.chance(50, feature_of(LayerKind::rotary));
+    const auto rotate = [&](std::int64_t features) {
+      LayerSpec l;
+      l.kind = LayerKind::rotary;
+      l.features = features;
+      l.heads = features / size;
+      m.append(l);
+    };
+    if (rotates) rotate(half);
     LayerSpec queries;
     queries.kind = LayerKind::linear;
     m.draw_weight(queries, memory_heads * size *
                                draw.range(1, static_cast<int>(std::min<std::int64_t>(most, 3))));
     m.append(queries);
+    if (rotates && m.width() % size == 0) rotate(m.width());
   }
   m.append_joined(
       kind, [](const Shape&, const Shape&) { return true; },

@@ -63,6 +63,7 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
     "prior_gradients",
     "gradients_kept",
     "retain_graph",
+    "partial_backwards",
     "eval_mode",
     "eval_layer",
     "injected_failure",

@@ -66,9 +66,9 @@ enum class Feature : std::uint8_t {
   selective,
   /// Of an op that draws, before another that draws in the same segment and is not kept.
   kept_draw_before_draw,
-  /// A layer draws from another stream than the default one.
   /// Of subjects alone: segments of the engine take lists of tensors.
   nested_inputs,
+  /// A layer draws from another stream than the default one.
   named_stream,
   /// linear or conv2d in bfloat16, or a custom layer where they would be.
   autocast,
@@ -93,6 +93,7 @@ enum class Feature : std::uint8_t {
   prior_gradients,
   gradients_kept,
   retain_graph,
+  partial_backwards,
   eval_mode,
   /// In a model that trains, one of the harness's own.
   eval_layer,

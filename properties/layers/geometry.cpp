@@ -203,13 +203,13 @@ void ShapeWalk::share(int tied_to, const Shape& weight) {
   if (owner.tied_to != -1) {
     fail("tied_to the layer that owns the weight, " + std::to_string(owner.tied_to), name);
   }
-  const std::vector<int>& shared = g_.layer_parameters[static_cast<std::size_t>(tied_to)];
-  const Shape& owned = g_.parameters[static_cast<std::size_t>(shared.front())].shape;
+  const Shape& owned = g_.weight_of(tied_to);
   if (!(owned == weight)) {
     fail("the weight of layer " + name + " to fit, " + to_string(weight), to_string(owned));
   }
   if (has_bias(owner) != spec().bias) complain("bias differs from that of layer " + name);
   if (owner.frozen != spec().frozen) complain("frozen differs from that of layer " + name);
+  const std::vector<int> shared = g_.layer_parameters[static_cast<std::size_t>(tied_to)];
   g_.layer_parameters.back() = shared;
   for (const int p : shared) ++g_.parameters[static_cast<std::size_t>(p)].uses;
 }

@@ -55,6 +55,11 @@ struct Geometry {
   /// live[layers] is the list of model outputs; the loss reads its first entry.
   std::vector<std::vector<ValueRef>> live;
 
+  /// Of a layer that has one.
+  const Shape& weight_of(int layer) const {
+    const int first = layer_parameters[static_cast<std::size_t>(layer)].front();
+    return parameters[static_cast<std::size_t>(first)].shape;
+  }
   const Shape& shape_of(ValueRef value, const Shape& input) const {
     return value.layer < 0 ? input
                            : outputs[static_cast<std::size_t>(value.layer)]

@@ -24,6 +24,13 @@
   KIND(sigmoid)                   \
   KIND(softmax)                   \
   KIND(delayed_scaling)           \
+  KIND(spectral_norm)             \
+  KIND(kv_cache)                  \
+  KIND(gru)                       \
+  KIND(lstm)                      \
+  KIND(moe)                       \
+  KIND(hooked)                    \
+  KIND(rotary)                    \
   KIND(rrelu)                     \
   KIND(gaussian_noise)            \
   KIND(flatten)                   \

@@ -51,6 +51,8 @@ struct Layer {
   /// In training its outputs depend on its buffers, so that earlier forwards decide about later
   /// ones.
   bool reads_state = false;
+  /// Its gradients are not the derivatives of its outputs: a hook or a state comes between.
+  bool changes_gradients = false;
 
   /// The next layer may overwrite the output in place: it is new memory and not saved.
   bool overwritable = false;

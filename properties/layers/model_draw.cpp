@@ -41,18 +41,13 @@ void ModelDraw::append_simple() {
   append(*best);
 }
 
-const Shape& ModelDraw::weight_of(int layer) const {
-  const int first = geometry_.layer_parameters[static_cast<std::size_t>(layer)].front();
-  return geometry_.parameters[static_cast<std::size_t>(first)].shape;
-}
-
 int ModelDraw::find_owner(const LayerSpec& layer) {
   if (!draw.chance(50, Feature::tied_weight)) return -1;
   int found = -1;
   for (int i = 0; i < layer_count(); ++i) {
     const LayerSpec& l = layers_[static_cast<std::size_t>(i)];
     const bool fits = lends_weight(l.kind, layer.kind) && l.tied_to == -1 &&
-                      l.kernel == layer.kernel && weight_of(i)[1] == width();
+                      l.kernel == layer.kernel && geometry_.weight_of(i)[1] == width();
     if (fits) found = i;
   }
   return found;
@@ -78,7 +73,7 @@ void ModelDraw::draw_weight(LayerSpec& layer, std::int64_t features) {
   layer.bias = draw.chance(80);
   if (owner < 0) return;
   const LayerSpec& o = layers_[static_cast<std::size_t>(owner)];
-  layer.features = weight_of(owner)[0];
+  layer.features = geometry_.weight_of(owner)[0];
   layer.bias = has_bias(o);
   layer.tied_to = owner;
 }

@@ -53,7 +53,6 @@ class ModelDraw {
 
  private:
   int layer_count() const { return static_cast<int>(layers_.size()); }
-  const Shape& weight_of(int layer) const;
   int find_owner(const LayerSpec& layer);
 
   std::vector<LayerSpec>& layers_;

@@ -36,8 +36,13 @@ struct LayerSpec {
   std::int64_t padding = 0;
   /// Parts that the channels are cut into.
   std::int64_t groups = 1;
-  /// Of attention's queries.
+  /// Of attention's queries, or of what rotary positions turn.
   std::int64_t heads = 1;
+  /// Of a layer that routes, and how many of them a row goes to.
+  std::int64_t experts = 0;
+  std::int64_t top = 1;
+  /// Rows that a layer keeps of earlier forwards.
+  std::int64_t kept = 0;
   /// A probability or a standard deviation.
   double p = 0;
   bool bias = true;
@@ -73,6 +78,9 @@ struct FieldsOf<LayerSpec> {
       Field<L, std::int64_t>{"padding", &L::padding, Cost::amount, "padding {}"},
       Field<L, std::int64_t>{"groups", &L::groups, Cost::amount, "of {} groups"},
       Field<L, std::int64_t>{"heads", &L::heads, Cost::amount, "of {} heads"},
+      Field<L, std::int64_t>{"experts", &L::experts, Cost::size, "of {} experts"},
+      Field<L, std::int64_t>{"top", &L::top, Cost::amount, "{} for each row"},
+      Field<L, std::int64_t>{"kept", &L::kept, Cost::size, "of {} rows"},
       Field<L, double>{"p", &L::p, Cost::one, "{}"},
       Field<L, bool>{"bias", &L::bias, Cost::one, "without bias"},
       Field<L, bool>{"in_place", &L::in_place, Cost::one, "in place"},

@@ -106,4 +106,16 @@ Tape::Var root(Tape& tape, Tape::Var x) {
   return tape.smooth(tape.leaf({value, error}), {.value = value, .first = 1, .magnitude = value});
 }
 
+Exponentials exponentials(Tape& t, std::span<const Var> row) {
+  double largest = t[row[0]].value;
+  for (const Var v : row) largest = std::max(largest, t[v].value);
+  const Var top = t.leaf({largest, 0});
+  Exponentials e;
+  for (const Var v : row) e.shifted.push_back(t.plus(v).plus(top, -1).sum());
+  e.x = map(e.shifted, [&](Var v) { return exp(t, v); });
+  for (const Var v : e.x) t.plus(v);
+  e.sum = t.sum();
+  return e;
+}
+
 }  // namespace rematch::rounding

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <span>
+
 #include "properties/rounding/tape.h"
+#include "properties/rounding/vars.h"
 
 namespace rematch::rounding {
 
@@ -19,5 +22,14 @@ Tape::Var reciprocal(Tape& tape, Tape::Var x);
 Tape::Var inverse_root(Tape& tape, Tape::Var x, double epsilon);
 /// sqrt(x), of x that is not negative. Its derivatives are not on the tape.
 Tape::Var root(Tape& tape, Tape::Var x);
+
+/// exp(x - largest) and its sum. The largest is a constant here, for the results do not depend on
+/// it.
+struct Exponentials {
+  Vars shifted;
+  Vars x;
+  Var sum = 0;
+};
+Exponentials exponentials(Tape& tape, std::span<const Var> row);
 
 }  // namespace rematch::rounding

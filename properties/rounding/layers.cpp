@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/math/rotary.h"
 #include "properties/layers/attention.h"
 #include "properties/layers/layer.h"
 #include "properties/rounding/functions.h"
+#include "properties/rounding/moe.h"
 #include "properties/rounding/norms.h"
+#include "properties/rounding/recurrent.h"
 
 namespace rematch::rounding {
 namespace {
@@ -112,26 +115,6 @@ Vars pool2d(const LayerRun& l, const Pooled& pooled) {
   return y;
 }
 
-/// exp(x - largest) and its sum. The largest is a constant here, for the results do not depend on
-/// it.
-struct Exponentials {
-  Vars shifted;
-  Vars x;
-  Var sum = 0;
-};
-
-Exponentials exponentials(Tape& t, std::span<const Var> row) {
-  double largest = t[row[0]].value;
-  for (const Var v : row) largest = std::max(largest, t[v].value);
-  const Var top = t.leaf({largest, 0});
-  Exponentials e;
-  for (const Var v : row) e.shifted.push_back(t.plus(v).plus(top, -1).sum());
-  e.x = map(e.shifted, [&](Var v) { return exp(t, v); });
-  for (const Var v : e.x) t.plus(v);
-  e.sum = t.sum();
-  return e;
-}
-
 Vars softmax(LayerRun& l) {
   Tape& t = l.tape;
   const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
@@ -159,6 +142,20 @@ Vars concat(const LayerRun& l) {
   return y;
 }
 
+/// The cache before every sequence. Training leaves the last rows of the first one.
+Vars kv_cache(LayerRun& l) {
+  Vars& cache = l.buffers[0];
+  const auto cached = static_cast<std::ptrdiff_t>(cache.size());
+  const auto added = static_cast<std::ptrdiff_t>(extent_from(l.shape, 1));
+  Vars y;
+  for (auto x = l.operands[0].begin(); x != l.operands[0].end(); x += added) {
+    y.insert(y.end(), cache.begin(), cache.end());
+    y.insert(y.end(), x, x + added);
+  }
+  if (l.train) cache.assign(y.begin() + added, y.begin() + added + cached);
+  return y;
+}
+
 std::vector<Vars> split(const LayerRun& l) {
   std::vector<Vars> y(2);
   const int features = features_dimension(l.shape);
@@ -183,6 +180,32 @@ Vars mul(const LayerRun& l) {
   Vars y;
   for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
     y.push_back(l.tape.plus_product(l.operands[0][i], l.operands[1][i]).sum());
+  }
+  return y;
+}
+
+/// Cosines and sines are within 2^-50 of the exact ones at position 0, and as much further off with
+/// each position as an angle in radians that is off by 4 roundoffs of float64: subjects compute
+/// them in float64. What rounding them to a narrower format does rule 1 covers.
+Vars rotary(const LayerRun& l) {
+  Tape& t = l.tape;
+  const math::RotaryShape s{l.shape[0], l.shape[1], l.shape[2], l.spec.features, l.spec.heads};
+  const Vars& x = l.operands[0];
+  Vars y = x;
+  for (std::int64_t i = 0; i < s.batch * s.positions; ++i) {
+    const std::int64_t position = i % s.positions;
+    const double off = static_cast<double>(position + 1) * 0x1p-50;
+    for (std::int64_t pair = 0; pair < s.pairs(); ++pair) {
+      const math::CosSin by = math::rotation(position, pair, s.size());
+      const Var cos = t.leaf({by.cos, off});
+      const Var sin = t.leaf({by.sin, off});
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const std::size_t first = at(i * s.width + h * s.size() + pair);
+        const std::size_t second = first + at(s.pairs());
+        y[first] = t.plus_product(x[first], cos).plus_product(x[second], sin, -1).sum();
+        y[second] = t.plus_product(x[second], cos).plus_product(x[first], sin).sum();
+      }
+    }
   }
   return y;
 }
@@ -270,6 +293,10 @@ std::vector<Vars> run(LayerRun& l) {
       return {softmax(l)};
     case LayerKind::delayed_scaling:
       return {delayed_scaling(l)};
+    case LayerKind::spectral_norm:
+      return {spectral_norm(l)};
+    case LayerKind::kv_cache:
+      return {kv_cache(l)};
     case LayerKind::rrelu:
       return {map(x, [&](Var v) { return t.rectified(v, kSlope); })};
     case LayerKind::dropout:
@@ -282,6 +309,16 @@ std::vector<Vars> run(LayerRun& l) {
       return {mul(l)};
     case LayerKind::attention:
       return {attention(l)};
+    case LayerKind::moe:
+      return {moe(l)};
+    case LayerKind::hooked:
+      return {map(x, [&](Var v) { return t.hooked(v, l.spec.p); })};
+    case LayerKind::rotary:
+      return {rotary(l)};
+    case LayerKind::gru:
+      return {gru(l)};
+    case LayerKind::lstm:
+      return {lstm(l)};
     case LayerKind::concat:
       return {concat(l)};
     case LayerKind::split:

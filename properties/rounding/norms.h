@@ -11,5 +11,6 @@ Vars rms_norm(LayerRun& layer);
 Vars group_norm(LayerRun& layer);
 Vars batch_norm(LayerRun& layer);
 Vars delayed_scaling(LayerRun& layer);
+Vars spectral_norm(LayerRun& layer);
 
 }  // namespace rematch::rounding

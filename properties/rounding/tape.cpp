@@ -113,6 +113,16 @@ Tape::Var Tape::rectified(Var x, double slope) {
   return node({factor * at.value, widest * at.error + rounding * std::fabs(at.value)});
 }
 
+Tape::Var Tape::hooked(Var x, double factor) {
+  edge(x, {factor, kExtraSteps * format_.roundoff * std::fabs(factor)});
+  return node((*this)[x]);
+}
+
+Tape::Var Tape::undecided(const std::vector<Var>& by) {
+  for (const Var x : by) edge(x, {0, kInfinity});
+  return node({0, kInfinity});
+}
+
 Tape::Var Tape::largest(const std::vector<Var>& of) {
   Var best = of.front();
   double bottom = low(best);

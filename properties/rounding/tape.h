@@ -40,7 +40,7 @@ class TooLarge : public std::runtime_error {
 /// 2. A smooth function of one number is off by Taylor's formula with the remainder bounded, and
 ///    by 8 u of its magnitude: libraries promise 1 to 4 ulp.
 /// 3. At a kink, every branch that is within reach is possible. The derivative is then off by the
-///    difference of the branches.
+///    difference of the branches. Of what jumps there nothing is said: its error is infinite.
 /// 4. The backward is a computation like any other: rule 1 applies to each gradient, which is a sum
 ///    over the uses of a number, and local derivatives are off by what 2 and 3 say.
 ///
@@ -80,6 +80,10 @@ class Tape {
   Var smooth(Var x, const Smooth& f);
   /// x where it is positive, and slope times x elsewhere.
   Var rectified(Var x, double slope);
+  /// x itself, whose derivative counts `factor` times.
+  Var hooked(Var x, double factor);
+  /// A number that may be anything, and so may its derivatives by these.
+  Var undecided(const std::vector<Var>& by);
   /// The largest of some numbers.
   Var largest(const std::vector<Var>& of);
 

@@ -92,6 +92,18 @@ TEST_CASE("within reach of a kink the derivative may be that of either side") {
   CHECK(g[2].error == 0);
 }
 
+TEST_CASE("of what is undecided nothing is said, nor of what depends on it") {
+  Tape t = float_tape();
+  const Tape::Var x = t.leaf({1, 0});
+  const Tape::Var apart = t.leaf({1, 0});
+  const Tape::Var jump = t.undecided({x});
+  const Tape::Var root = t.plus(jump).plus(apart).sum();
+  CHECK(std::isinf(t[root].error));
+  const std::vector<Bounded> g = t.gradients(root);
+  CHECK(std::isinf(g[static_cast<std::size_t>(x)].error));
+  CHECK(std::isfinite(g[static_cast<std::size_t>(apart)].error));
+}
+
 TEST_CASE("what does not lead to the root has a derivative without an error") {
   Tape t = float_tape();
   const Tape::Var x = t.leaf({1, 0});

@@ -13,11 +13,16 @@
 #include "engine/ops/embedding.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
+#include "engine/ops/kv_cache.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
+#include "engine/ops/moe.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/recurrent.h"
 #include "engine/ops/rms_norm.h"
+#include "engine/ops/rotary.h"
+#include "engine/ops/spectral_norm.h"
 #include "engine/ops/view.h"
 #include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
@@ -71,6 +76,10 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
       return {dropout(x, spec.p, random)};
     case LayerKind::delayed_scaling:
       return {delayed_scaling(x, buffer(0), train)};
+    case LayerKind::spectral_norm:
+      return {spectral_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), train)};
+    case LayerKind::kv_cache:
+      return {kv_cache(x, buffer(0), train)};
     case LayerKind::rrelu:
       return {rrelu(x, 1.0 / 8, 1.0 / 3, random)};
     case LayerKind::gaussian_noise:
@@ -88,6 +97,17 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
                          .fused = spec.fused,
                          .p = spec.p,
                          .random = random})};
+    case LayerKind::hooked:
+      return {hooked(x, spec.p)};
+    case LayerKind::rotary:
+      return {rotary(x, spec.features, spec.heads)};
+    case LayerKind::gru:
+      return {gru(x, {parameter(0), parameter(1), parameter(2), parameter(3)})};
+    case LayerKind::lstm:
+      return {lstm(x, {parameter(0), parameter(1), parameter(2), parameter(3)})};
+    case LayerKind::moe:
+      return {moe(x, parameter(0), parameter(1), buffer(0),
+                  {.top = spec.top, .jitter = spec.p, .random = random})};
     case LayerKind::concat:
       return {concat(x, operands[1], features_dimension(x.shape()))};
     case LayerKind::split: {

@@ -212,20 +212,26 @@ class Run {
     std::fill(fired_.begin(), fired_.end(), 0);
     if (watched_) model_.enter_backward(forward.run);
     if (forward.loss.requires_grad()) {
-      for (int i = 0; i < protocol_.backwards; ++i) {
-        const bool retain = i + 1 < protocol_.backwards;
+      const std::vector<Tensors> parts = parts_of_backward(forward.input);
+      const std::size_t calls = parts.size() * static_cast<std::size_t>(protocol_.backwards);
+      for (std::size_t i = 0; i < calls; ++i) {
+        const bool retain = i + 1 < calls;
         std::optional<AutocastScope> autocast;
         if (protocol_.autocast == AutocastSpan::both) autocast.emplace(true, protocol_.cast_cache);
-        backward(forward.loss, {.retain_graph = retain, .inputs = {}});
+        backward(forward.loss, {.retain_graph = retain, .inputs = parts[i % parts.size()]});
         autocast.reset();
         model_.note_event(Event::backward, forward.run);
+        // A part does not use all that is recomputed for it, so it is read once that is gone.
+        if (protocol_.partial) left_saved_ = ambient().ledger->live(Tag::saved);
         if (retain) {
           record_.bytes.push_back({Moment::after_backward, forward.run.step, forward.run.microbatch,
                                    left_saved_, 0, true, offloaded()});
         }
       }
     }
-    const std::int64_t left = forward.loss.requires_grad() ? left_saved_ : 0;
+    // Nor does the last one let go of what only others need.
+    const bool all = forward.loss.requires_grad() && !protocol_.partial;
+    const std::int64_t left = all ? left_saved_ : 0;
     forward.loss = Tensor();
     model_.leave_backward();
     model_.note_event(Event::graph, forward.run);
@@ -241,6 +247,19 @@ class Run {
       record_.executions.push_back({step, microbatch, static_cast<int>(i),
                                     forward.run.executions[i], forward.run.computations[i]});
     }
+  }
+
+  /// What each backward is asked for; none: everything.
+  std::vector<Tensors> parts_of_backward(const Tensor& input) {
+    if (!protocol_.partial) return {{}};
+    std::vector<Tensors> parts(2);
+    std::size_t next = 0;
+    for (const Tensor& t : model_.parameters()) {
+      if (t.requires_grad()) parts[next++ % 2].push_back(t);
+    }
+    if (input.requires_grad()) parts[next % 2].push_back(input);
+    if (parts[1].empty()) parts.pop_back();
+    return parts;
   }
 
   void note_state(int step) {

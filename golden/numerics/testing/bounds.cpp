@@ -5,6 +5,9 @@
 #include <stdexcept>
 
 #include "golden/numerics/testing/model_bounds.h"
+#include "golden/numerics/testing/moe_bounds.h"
+#include "golden/numerics/testing/recurrent_bounds.h"
+#include "golden/numerics/testing/spectral_bounds.h"
 
 // Notation: u is the unit roundoff; an upper-case name is the largest magnitude of an operand; G is
 // that of the cotangents. A sum of n products a b, in any order and with or without fma, has an
@@ -260,6 +263,21 @@ Bounds embedding_bounds(const Magnitudes& m) {
   return {0, {{"weight", dot(m.u, tokens, m.g, 1)}}, {}};
 }
 
+/// Cosine and sine are rounded to the dtype, then come two products and a sum; both sides do so.
+/// Before that each is off by 2^-52, and by four roundings of an angle that is below 2 radians
+/// here: less than 16 of float64's roundoffs. The gradient is turned as well.
+Bounds rotary_bounds(const Magnitudes& m) {
+  const double each = 2 * (2 * 2 + 2) * m.u + 2 * 2 * 16 * 0x1p-53;
+  return {each * m["x"], {{"x", each * m.g}}, {}};
+}
+
+/// Rows are copied.
+Bounds kv_cache_bounds(const Magnitudes& m) {
+  Bounds b = exact_bounds(m);
+  b.after["cache"] = 0;
+  return b;
+}
+
 /// Quotients are rounded once, alike everywhere; so is the sum of two halves.
 Bounds delayed_scaling_bounds(const Magnitudes& m) {
   Bounds b = exact_bounds(m);
@@ -325,7 +343,9 @@ const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> table{
       {"embedding", embedding_bounds},
       {"delayed_scaling", delayed_scaling_bounds},
+      {"kv_cache", kv_cache_bounds},
       {"attention", attention_bounds},
+      {"rotary", rotary_bounds},
       {"linear", linear_bounds},
       {"conv2d", conv2d_bounds},
       {"max_pool2d", max_pool_bounds},
@@ -343,6 +363,7 @@ const std::map<std::string, Rule>& rules() {
       {"leaky_relu", factor_bounds},
       {"add", exact_bounds},
       {"mul", exact_bounds},
+      {"hooked", exact_bounds},
       {"scale", factor_bounds},
       {"sum", sum_bounds},
       {"concat", exact_bounds},
@@ -360,6 +381,9 @@ Bounds bounds_of(const Entry& entry) {
   if (const auto rule = rules().find(entry.op); rule != rules().end()) {
     return rule->second(Magnitudes(entry));
   }
+  if (entry.op == "spectral_norm") return spectral_norm_bounds(entry);
+  if (entry.op == "moe") return moe_bounds(entry);
+  if (entry.op == "gru" || entry.op == "lstm") return recurrent_bounds(entry);
   if (entry.op == "sgd") return sgd_bounds(entry);
   if (entry.op == "adam") return adam_bounds(entry);
   if (entry.op == "mlp" || entry.op == "cnn") return model_bounds(entry);

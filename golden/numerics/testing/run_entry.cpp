@@ -15,11 +15,16 @@
 #include "engine/ops/embedding.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
+#include "engine/ops/kv_cache.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
+#include "engine/ops/moe.h"
 #include "engine/ops/pool2d.h"
+#include "engine/ops/recurrent.h"
 #include "engine/ops/rms_norm.h"
+#include "engine/ops/rotary.h"
+#include "engine/ops/spectral_norm.h"
 #include "engine/ops/view.h"
 
 namespace rematch::golden {
@@ -38,6 +43,10 @@ class Operands {
  private:
   NamedTensors tensors_;
 };
+
+RecurrentParameters recurrent_parameters(Operands& in) {
+  return {in["weight_ih"], in["weight_hh"], in["bias_ih"], in["bias_hh"]};
+}
 
 using Op = std::function<Tensors(const Entry&, Operands&)>;
 
@@ -64,6 +73,15 @@ const std::map<std::string, Op>& ops() {
          return Tensors{
              delayed_scaling(in["x"], in["scale"], e.attributes.at("train").get<bool>())};
        }},
+      {"kv_cache",
+       [](const Entry& e, Operands& in) {
+         return Tensors{kv_cache(in["x"], in["cache"], e.attributes.at("train").get<bool>())};
+       }},
+      {"spectral_norm",
+       [](const Entry& e, Operands& in) {
+         return Tensors{spectral_norm(in["x"], in["weight"], in["bias"], in["u"], in["v"],
+                                      e.attributes.at("train").get<bool>())};
+       }},
       {"attention",
        [](const Entry& e, Operands& in) {
          const AttentionOptions options{.heads = e.integer("heads"),
@@ -71,6 +89,20 @@ const std::map<std::string, Op>& ops() {
                                         .fused = e.attributes.at("fused").get<bool>()};
          return Tensors{attention(in["x"], in["memory"], options)};
        }},
+      {"rotary",
+       [](const Entry& e, Operands& in) {
+         return Tensors{rotary(in["x"], e.integer("features"), e.integer("heads"))};
+       }},
+      {"moe",
+       [](const Entry& e, Operands& in) {
+         const MoeOptions options{.top = e.integer("top"),
+                                  .random = {.train = e.attributes.at("train").get<bool>()}};
+         return Tensors{moe(in["x"], in["router"], in["experts"], in["load"], options)};
+       }},
+      {"gru",
+       [](const Entry&, Operands& in) { return Tensors{gru(in["x"], recurrent_parameters(in))}; }},
+      {"lstm",
+       [](const Entry&, Operands& in) { return Tensors{lstm(in["x"], recurrent_parameters(in))}; }},
       {"linear", [](const Entry&,
                     Operands& in) { return Tensors{linear(in["x"], in["weight"], in["bias"])}; }},
       {"conv2d",
@@ -113,6 +145,8 @@ const std::map<std::string, Op>& ops() {
       {"mul", binary(mul)},
       {"scale",
        [](const Entry& e, Operands& in) { return Tensors{scale(in["x"], e.number("factor"))}; }},
+      {"hooked",
+       [](const Entry& e, Operands& in) { return Tensors{hooked(in["x"], e.number("factor"))}; }},
       {"sum", unary(sum)},
       {"concat", [](const Entry&, Operands& in) { return Tensors{concat(in["a"], in["b"])}; }},
       {"split",

@@ -23,7 +23,7 @@ def _outputs(layer: dict[str, Any], operands: list[Shape]) -> list[Shape]:
     x, kind = operands[0], layer["kind"]
     if kind == "embedding":
         return [(*x, layer["features"])]
-    if kind == "linear":
+    if kind in ("linear", "spectral_norm", "gru", "lstm"):
         return [(*x[:-1], layer["features"])]
     if kind == "conv2d" or kind.endswith("pool2d"):
         channels = layer.get("features", x[1])
@@ -32,6 +32,8 @@ def _outputs(layer: dict[str, Any], operands: list[Shape]) -> list[Shape]:
         return [(x[0], int(np.prod(x[1:])))]
     if kind == "concat":
         return [(x[0], x[1] + operands[1][1], *x[2:])]
+    if kind == "kv_cache":
+        return [(x[0], layer["kept"] + x[1], x[2])]
     if kind == "split":
         first = layer["features"]
         return [(x[0], first, *x[2:]), (x[0], x[1] - first, *x[2:])]
@@ -50,6 +52,20 @@ def _parameters(layer: dict[str, Any], x: Shape) -> list[tuple[str, Shape, float
         bound = 1 / np.sqrt(np.prod(shape[1:]))
         weight = ("weight", shape, -bound, bound)
         return [weight, ("bias", shape[:1], -bound, bound)][: 2 if layer.get("bias", True) else 1]
+    if kind in ("gru", "lstm"):
+        features = layer["features"]
+        rows, bound = {"gru": 3, "lstm": 4}[kind] * features, 1 / np.sqrt(features)
+        shapes = (rows, x[2]), (rows, features), (rows,), (rows,)
+        roles = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        made = [(role, shape, -bound, bound) for role, shape in zip(roles, shapes, strict=True)]
+        return made if layer.get("bias", True) else made[:2]
+    if kind == "spectral_norm":
+        shape = (layer["features"], x[-1])
+        weight, shift = ("weight", shape, 0.5, 1.5), ("bias", shape[:1], -0.5, 0.5)
+        return [weight, shift] if layer.get("bias", True) else [weight]
+    if kind == "moe":
+        shape, bound = (layer["experts"], x[-1]), 1 / np.sqrt(x[-1])
+        return [("router", shape, -bound, bound), ("experts", (*shape, x[-1]), -bound, bound)]
     width = x[1] if kind in ("batch_norm", "group_norm") else x[-1]
     scale, shift = ("weight", (width,), 0.5, 1.5), ("bias", (width,), -0.5, 0.5)
     if kind == "rms_norm":
@@ -126,6 +142,17 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
         if layer["kind"] == "delayed_scaling":
             buffers.append({"layer": i, "role": "scale"})
             arrays["buffers"].append(encode(np.ones(1, dtype)))
+        if layer["kind"] == "spectral_norm":
+            for role, extent in (("u", layer["features"]), ("v", operands[0][-1])):
+                buffers.append({"layer": i, "role": role})
+                arrays["buffers"].append(encode(np.full(extent, extent**-0.5, dtype)))
+        if layer["kind"] == "kv_cache":
+            buffers.append({"layer": i, "role": "cache"})
+            cache = np.full((layer["kept"], operands[0][2]), 0.5, dtype)
+            arrays["buffers"].append(encode(cache))
+        if layer["kind"] == "moe":
+            buffers.append({"layer": i, "role": "load"})
+            arrays["buffers"].append(encode(np.zeros(layer["experts"], dtype)))
         if layer["kind"] == "custom":
             custom.append({"layer": i, "shape": operands[0]})
             if "state" in layer["layer"]:

@@ -248,6 +248,79 @@ def test_a_layer_in_eval_mode_is_written_so(torch_subject):
     assert "nn.BatchNorm1d(2).eval()" in script
 
 
+def test_layers_that_are_functions_of_their_own_are_shown_with_them(torch_subject):
+    layers = [
+        {"kind": "rotary", "features": 2, "heads": 1},
+        {"kind": "hooked", "p": 0.5},
+        # What PyTorch gets wrong.
+        {"kind": "delayed_scaling"},
+        {"kind": "linear", "features": 1},
+    ]
+    case = one(*layers, protocol={**TRAINABLE, "microbatches": 2}, input=[1, 2, 3])
+    script, _ = shown(torch_subject, case, finding("buffers-after-step"))
+    assert "def rotary(x, features, heads):" in script
+    assert "rotary(x, 2, 1)" in script
+    assert "def hooked(x, factor):" in script
+    assert "0.5)" in script
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_recurrent_layer_is_shown_as_a_module_or_with_its_function(torch_subject, kind):
+    layers = ["dropout", {"kind": kind, "features": 2, "bias": False}]
+    given = {"input": (2, 3, 2), "preserve_rng": False}
+    found = finding("parameter-gradients")
+    script, _ = shown(torch_subject, one(*layers, **given), found)
+    assert f"rnn = nn.{kind.upper()}(2, 2, bias=False, batch_first=True)" in script
+    assert "rnn(x)[0]" in script
+    assert "rnn.weight_ih_l0.grad" in script
+    assert f"def {kind}(" not in script
+    half = one(*layers, **given, protocol={"autocast": "forward"})
+    assert "rnn(x.float())[0]" in shown(torch_subject, half, found)[0]
+    cut = one(*layers[1:], input=(2, 3, 2), variant="reentrant")
+    script = ask(torch_subject, cut, "all laws are kept", detached_layers=[0])["script"]
+    assert f"def {kind}(x, weights, training=True):" in script
+    assert f"{kind}(x, [weight_ih_used, weight_hh_used])" in script
+    run(script)
+
+
+def test_a_normalised_weight_is_shown_with_its_function(torch_subject):
+    layers = [{"kind": "spectral_norm", "features": 2}, "linear"]
+    protocol = {**TRAINABLE, "microbatches": 2}
+    found = finding("buffers-after-step")
+    script, out = shown(torch_subject, one(*layers, input=(2, 3), protocol=protocol), found)
+    assert "def spectral_norm(x, u, v, weight, bias=None, training=True):" in script
+    assert "spectral_norm(x, u, v, weight0, bias0)" in script
+    assert "DIFFERENT" in out
+    evaluated = one(*layers, input=(2, 3), protocol={**protocol, "reevaluate": True})
+    script, _ = shown(torch_subject, evaluated, finding("reevaluation"))
+    assert "spectral_norm(x, u, v, weight0, bias0, training=False)" in script
+
+
+def test_a_cache_is_shown_with_its_function(torch_subject):
+    layers = [{"kind": "kv_cache", "kept": 2}, "tanh"]
+    protocol = {**TRAINABLE, "microbatches": 2}
+    case = one(*layers, input=(1, 1, 2), protocol=protocol)
+    script, out = shown(torch_subject, case, finding("buffers-after-step"))
+    assert "def kv_cache(x, cache, training=True):" in script
+    assert "kv_cache(x, cache)" in script
+    assert "DIFFERENT" in out
+    evaluated = one(*layers, input=(1, 1, 2), protocol={**protocol, "reevaluate": True})
+    script, _ = shown(torch_subject, evaluated, finding("reevaluation"))
+    assert "kv_cache(x, cache, training=False)" in script
+
+
+def test_a_mixture_of_experts_is_shown_with_its_function(torch_subject):
+    layers = [{"kind": "moe", "experts": 2, "top": 1, "p": 0.25}, {"kind": "linear", "features": 1}]
+    found = finding("buffers-after-step")
+    script, out = shown(torch_subject, one(*layers, protocol=TRAINABLE), found)
+    assert "def moe(x, router, experts, load, top=1, jitter=0.0, training=True):" in script
+    assert "moe(x, router0, experts0, load, top=1, jitter=0.25)" in script
+    assert "DIFFERENT: load" in out
+    resting = {**layers[0], "top": 2, "eval": True}
+    script, _ = shown(torch_subject, one(resting, *layers, protocol=TRAINABLE), found)
+    assert "top=2, training=False)" in script
+
+
 def test_a_scale_that_moves_on_is_shown_with_its_function(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2}

@@ -113,6 +113,173 @@ def test_delayed_scaling_divides_by_what_the_forwards_before_left(torch_subject)
     np.testing.assert_array_equal(numbers(record, "buffer"), [1])
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gru_step(x, h, c, w):
+    bias = w[2:] or [0, 0]
+    reset, update, new = np.split(x @ w[0].T + bias[0], 3, -1)
+    of_h = np.split(h @ w[1].T + bias[1], 3, -1)
+    n = np.tanh(new + sigmoid(reset + of_h[0]) * of_h[2])
+    z = sigmoid(update + of_h[1])
+    return (1 - z) * n + z * h, c
+
+
+def lstm_step(x, h, c, w):
+    i, f, g, o = np.split(x @ w[0].T + h @ w[1].T + sum(w[2:]), 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("kind", "step"), [("gru", gru_step), ("lstm", lstm_step)])
+def test_a_recurrent_layer_hands_its_states_on_from_zeros(torch_subject, kind, step, bias):
+    layer = {"kind": kind, "features": 5, "bias": bias}
+    for train in (True, False):
+        record, arrays = run(torch_subject, layer, input=(2, 3, 4), train=train)
+        h = c = np.zeros((2, 5))
+        states = []
+        for t in range(3):
+            h, c = step(arrays["inputs"][0][:, t], h, c, arrays["parameters"])
+            states.append(h)
+        np.testing.assert_allclose(
+            numbers(record, "output"), np.stack(states, 1), rtol=1e-12, atol=1e-14
+        )
+
+
+def spectral(x, weight, bias, u, v, training=True):
+    if training:
+        v = weight.T @ u / np.linalg.norm(weight.T @ u)
+        u = weight @ v / np.linalg.norm(weight @ v)
+    return x @ weight.T / (u @ weight @ v) + bias, u, v
+
+
+def test_a_weight_is_divided_by_what_the_power_iteration_makes_of_it(torch_subject):
+    layer = {"kind": "spectral_norm", "features": 3}
+    record, arrays = run(torch_subject, layer, input=(2, 4, 5), microbatches=2)
+    given = (*arrays["parameters"], np.full(3, 3**-0.5), np.full(5, 5**-0.5))
+    first, u, v = spectral(arrays["inputs"][0], *given)
+    second, u, v = spectral(arrays["inputs"][1], *arrays["parameters"], u, v)
+    close = {"rtol": 1e-12, "atol": 1e-14}
+    np.testing.assert_allclose(numbers(record, "output"), first, **close)
+    np.testing.assert_allclose(numbers(record, "output", microbatch=1), second, **close)
+    np.testing.assert_allclose(numbers(record, "buffer"), u, **close)
+    np.testing.assert_allclose(numbers(record, "buffer", index=1), v, **close)
+    record, arrays = run(torch_subject, layer, input=(2, 5), train=False)
+    evaluated, _, _ = spectral(arrays["inputs"][0], *arrays["parameters"], *given[2:], False)
+    np.testing.assert_allclose(numbers(record, "output"), evaluated, **close)
+    np.testing.assert_array_equal(numbers(record, "buffer"), given[2])
+
+
+def test_a_normalised_weight_has_the_gradient_of_the_parametrization(torch_subject):
+    torch = pytest.importorskip("torch")
+    layer = {"kind": "spectral_norm", "features": 3}
+    record, arrays = run(torch_subject, layer, input=(4, 5))
+    module = torch.nn.Linear(5, 3, dtype=torch.float64)
+    with torch.no_grad():
+        for own, given in zip(module.parameters(), arrays["parameters"], strict=True):
+            own.copy_(torch.tensor(given))
+    torch.nn.utils.spectral_norm(module, eps=1e-12)
+    module.weight_u.fill_(3**-0.5)
+    loss = torch.nn.functional.mse_loss(
+        module(torch.tensor(arrays["inputs"][0])), torch.tensor(arrays["targets"][0])
+    )
+    loss.backward()
+    np.testing.assert_allclose(
+        numbers(record, "parameter_gradient"), module.weight_orig.grad, rtol=1e-12, atol=1e-14
+    )
+
+
+def test_every_sequence_stands_behind_what_the_forwards_before_left(torch_subject):
+    layer = {"kind": "kv_cache", "kept": 2}
+    record, arrays = run(torch_subject, layer, input=(3, 1, 4), microbatches=2)
+    first, second = arrays["inputs"]
+    cache = np.full((3, 2, 4), 0.5)
+    behind = np.concatenate((cache, first), 1)
+    np.testing.assert_array_equal(numbers(record, "output"), behind)
+    kept = np.repeat(behind[:1, 1:], 3, 0)
+    second = np.concatenate((kept, second), 1)
+    np.testing.assert_array_equal(numbers(record, "output", microbatch=1), second)
+    np.testing.assert_array_equal(numbers(record, "buffer"), second[0, 1:])
+    record, arrays = run(torch_subject, layer, input=(3, 1, 4), train=False)
+    np.testing.assert_array_equal(numbers(record, "output")[:, :2], cache)
+    np.testing.assert_array_equal(numbers(record, "buffer"), cache[0])
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_a_mixture_of_experts_computes_its_definition(torch_subject, top):
+    layer = {"kind": "moe", "experts": 3, "top": top}
+    record, arrays = run(torch_subject, layer, input=(2, 3, 4))
+    (x,), (router, experts) = arrays["inputs"], arrays["parameters"]
+    p = softmax(x @ router.T)
+    chosen = np.argsort(-p, axis=-1, kind="stable")[..., :top]
+    used = (chosen[..., None] == np.arange(3)).any(2)
+    expected = np.einsum("bte,bte,egf,btf->btg", p, used, experts, x)
+    np.testing.assert_allclose(numbers(record, "output"), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(numbers(record, "buffer"), used.sum((0, 1)))
+    record, arrays = run(torch_subject, layer, input=(2, 3, 4), train=False)
+    np.testing.assert_array_equal(numbers(record, "buffer"), np.zeros(3))
+
+
+def test_a_row_goes_to_the_first_of_equally_likely_experts(torch_subject):
+    case = run_of(chain({"kind": "moe", "experts": 4, "top": 2}, input=(3, 2), dtype="float64"))
+    case["arrays"]["parameters"][0] = encode(np.zeros((4, 2)))
+    record = torch_subject.record(**case)
+    np.testing.assert_array_equal(numbers(record, "buffer"), [3, 3, 0, 0])
+
+
+def test_jitter_moves_rows_to_other_experts_in_training_only(torch_subject):
+    layer = {"kind": "moe", "experts": 4, "top": 1, "p": 1e6}
+    quiet = {**layer, "p": 0.0}
+    (moved, _), (still, _) = (run(torch_subject, one, input=(16, 4)) for one in (layer, quiet))
+    assert numbers(moved, "buffer").sum() == numbers(still, "buffer").sum() == 16
+    assert not np.array_equal(numbers(moved, "buffer"), numbers(still, "buffer"))
+    (moved, _), (still, _) = (
+        run(torch_subject, one, input=(16, 4), train=False) for one in (layer, quiet)
+    )
+    np.testing.assert_array_equal(numbers(moved, "output"), numbers(still, "output"))
+
+
+def test_a_hook_multiplies_the_gradient_and_leaves_the_value(torch_subject):
+    record, arrays = run(torch_subject, {"kind": "hooked", "p": -1.0}, input_requires_grad=True)
+    np.testing.assert_array_equal(numbers(record, "output"), arrays["inputs"][0])
+    plain, _ = run(torch_subject, {"kind": "flatten"}, input_requires_grad=True)
+    np.testing.assert_array_equal(
+        numbers(record, "input_gradient"), -numbers(plain, "input_gradient")
+    )
+
+
+def test_rotary_positions_turn_pairs_of_a_heads_features(torch_subject):
+    turned = {"kind": "rotary", "features": 4, "heads": 1}
+    record, arrays = run(torch_subject, turned, input=[2, 3, 5])
+    x = arrays["inputs"][0]
+    angle = np.arange(3)[:, None] * [1, 0.01]
+    first, second = x[..., :2], x[..., 2:4]
+    expected = np.concatenate(
+        [
+            first * np.cos(angle) - second * np.sin(angle),
+            second * np.cos(angle) + first * np.sin(angle),
+            x[..., 4:],
+        ],
+        -1,
+    )
+    # Three roundings, of numbers below 3 in magnitude.
+    np.testing.assert_allclose(numbers(record, "output"), expected, rtol=0, atol=2e-15)
+
+
+def test_partial_backwards_add_up_to_whole_ones(torch_subject):
+    layers = ["linear", "tanh", {"kind": "linear", "features": 2}]
+    for more in ({}, {"backwards": 2}, {"input_requires_grad": False}):
+        whole, _ = run(torch_subject, *layers, **{"input_requires_grad": True, **more})
+        parts, _ = run(
+            torch_subject, *layers, **{"input_requires_grad": True, "partial": True, **more}
+        )
+        assert observed(parts).keys() == observed(whole).keys()
+        for key, found in observed(whole).items():
+            assert observed(parts)[key].get("data") == found.get("data"), key
+
+
 def test_an_embedding_looks_tokens_up_and_lends_its_weight_to_a_head(torch_subject):
     embed = {"kind": "embedding", "vocabulary": 5, "features": 2}
     head = {"kind": "linear", "features": 5, "bias": False, "tied_to": 0}

@@ -28,6 +28,9 @@ class Layer:
     padding: int = 0
     groups: int = 1
     heads: int = 1
+    experts: int = 0
+    top: int = 1
+    kept: int = 0
     p: float = 0.0
     bias: bool = True
     in_place: bool = False
@@ -109,6 +112,7 @@ class Protocol:
     microbatches: int = 1
     forwards_first: bool = False
     backwards: int = 1
+    partial: bool = False
     prior_gradients: bool = False
     zero_grad: bool = True
     train: bool = True

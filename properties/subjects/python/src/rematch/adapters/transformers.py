@@ -23,7 +23,8 @@ from rematch.pytorch.start import options_of, parser_of
 from rematch.record import Record
 
 _OTHERS = ("batch_norm", "group_norm", "rms_norm", "silu", "gelu", "sigmoid", "softmax", "rrelu")
-_OTHERS += ("delayed_scaling", "embedding")
+_OTHERS += ("delayed_scaling", "spectral_norm", "kv_cache", "gru", "lstm", "moe", "hooked")
+_OTHERS += ("rotary", "embedding")
 
 LACKS = {
     **{name: "layers beside models only fill their gaps" for name in _OTHERS},

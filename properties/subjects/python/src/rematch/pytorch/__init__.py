@@ -99,8 +99,9 @@ class TorchSubject(Subject):
     def implements(self, features: Sequence[str]) -> list[str]:
         lacking = set(self._lacks)
         if not self._own:
-            # A checkpoint of a user's own takes a function and tensors.
-            lacking.add("nested_inputs")
+            # A checkpoint of a user's own takes a function and tensors, and may be a function of
+            # autograd, which refuses backwards to some tensors.
+            lacking |= {"nested_inputs", "partial_backwards"}
         if self._variant != "both":
             other = "non_reentrant" if self._variant == "reentrant" else "reentrant"
             lacking |= {other, "mixed_variants"}

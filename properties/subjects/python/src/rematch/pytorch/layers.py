@@ -17,6 +17,12 @@ from rematch.case import Layer
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
 from rematch.pytorch.delayed_scaling import delayed_scaling
+from rematch.pytorch.hooked import hooked
+from rematch.pytorch.kv_cache import kv_cache
+from rematch.pytorch.moe import moe
+from rematch.pytorch.recurrent import gru, lstm
+from rematch.pytorch.rotary import rotary
+from rematch.pytorch.spectral_norm import spectral_norm
 
 Tensors = Sequence[Tensor]
 Run = Callable[[Layer, Tensors, Tensors, Tensors, bool], Tensors]
@@ -127,6 +133,30 @@ def _scaled(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train:
     return (delayed_scaling(operand, buffers[0], train),)
 
 
+def _rotary(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    # Gradients of slices are strided.
+    return (rotary(Dense.apply(x[0]), layer.features, layer.heads),)
+
+
+def _recurrent(function: Callable[..., Tensor]) -> Run:
+    def run(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+        # The function refuses bfloat16 beside weights of another dtype. States and the gradient are
+        # transposes, of which later layers would save copies.
+        y = function(Dense.apply(x[0].to(w[0].dtype)), list(w), train)
+        return (y.contiguous(),)
+
+    return run
+
+
+def _spectral(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    return (spectral_norm(x[0], *buffers, *w, training=train),)
+
+
+def _cached(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    # The gradient is a slice.
+    return (kv_cache(Dense.apply(x[0]), buffers[0], train),)
+
+
 def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
     p = layer.p if train else 0.0
     if layer.stream and p > 0:
@@ -135,6 +165,12 @@ def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bo
     # as it would without other names.
     memory = Dense.apply(x[1])
     return (attention(Dense.apply(x[0]), memory, layer.heads, layer.causal, layer.fused, p),)
+
+
+def _moe(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    if layer.stream and train and layer.p > 0:
+        raise Unsupported("routing that draws from another generator than the default one")
+    return (moe(x[0], w[0], w[1], buffers[0], layer.top, layer.p, train),)
 
 
 def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
@@ -159,12 +195,19 @@ LAYERS: dict[str, Run] = {
     "softmax": _pointwise(lambda x: torch.softmax(x, -1)),
     "dropout": _dropout,
     "delayed_scaling": _scaled,
+    "gru": _recurrent(gru),
+    "lstm": _recurrent(lstm),
+    "spectral_norm": _spectral,
+    "kv_cache": _cached,
+    "hooked": lambda layer, x, weights, buffers, train: (hooked(x[0], layer.p),),
+    "rotary": _rotary,
     "rrelu": _rrelu,
     "gaussian_noise": _noise,
     "flatten": _flatten,
     "add": lambda layer, x, weights, buffers, train: (x[0] + x[1],),
     "mul": lambda layer, x, weights, buffers, train: (x[0] * x[1],),
     "attention": _attention,
+    "moe": _moe,
     "concat": _concat,
     "split": _split,
     "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),

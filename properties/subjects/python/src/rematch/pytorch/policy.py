@@ -30,6 +30,9 @@ they mean the same; layers take turns."""
 FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
 NOT_KEPT = {
     "attention": "is several operators, one of which draws into what another made",
+    "gru": "is many operators, step by step",
+    "lstm": "is many operators, step by step, or one that writes to what another made",
+    "moe": "is several operators for each expert",
     "rrelu": "is written in place",
     "rms_norm": "is computed by several operators, one of which writes to what another made",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -177,18 +178,33 @@ class Run:
         loss, state.loss = state.loss, None
         assert loss is not None and state.input is not None
         if loss.requires_grad:
-            for i in range(self._protocol.backwards):
-                retain = i + 1 < self._protocol.backwards
+            parts = self._parts_of_backward(state.input) * self._protocol.backwards
+            for i, inputs in enumerate(parts):
+                retain = i + 1 < len(parts)
                 with self._autocast(self._protocol.autocast == "both"), watch.backward():
-                    loss.backward(retain_graph=retain)
+                    loss.backward(retain_graph=retain, inputs=inputs)
                 if retain:
                     watch.note_bytes("after_backward", retained=True, **place)
-        # The loss is still there, and with it the graph: what that did not let go of counts.
+        # The loss is still there, and with it the graph: what that did not let go of counts, unless
+        # only other parts of a backward need it.
+        if self._protocol.partial:
+            del loss
         self._note_moment("after_backward", place)
-        del loss
+        loss = None
         self._note("input_gradient", state.input.grad, **place)
         self._record.hooks([max(fired, default=0) for fired in self._fired], **place)
         watch.note_executions(state.executions, **place)
+
+    def _parts_of_backward(self, model_input: Tensor) -> list[list[Tensor] | None]:
+        """What each backward is asked for; None: everything."""
+        if not self._protocol.partial:
+            return [None]
+        named = zip(self._parameters, self._request.model.parameters, strict=True)
+        groups = [[p for p in group if p.requires_grad] for group, info in named if not info.frozen]
+        if model_input.requires_grad:
+            groups.append([model_input])
+        parts = [list(chain(*groups[part::2])) for part in (0, 1)]
+        return [part for part in parts if part]
 
     def _note_state(self, step: int) -> None:
         for index, group in enumerate(self._parameters):

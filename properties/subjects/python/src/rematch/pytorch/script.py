@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from inspect import getsource
 
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
 from rematch.pytorch.delayed_scaling import delayed_scaling
+from rematch.pytorch.hooked import hooked
+from rematch.pytorch.kv_cache import kv_cache
 from rematch.pytorch.layers import OUTPUTS
+from rematch.pytorch.moe import moe
+from rematch.pytorch.recurrent import gru, lstm
+from rematch.pytorch.rotary import rotary
 from rematch.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
 from rematch.pytorch.script_counts import tail as counted
 from rematch.pytorch.script_custom import setup_of
 from rematch.pytorch.script_layers import call, draws
 from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
 from rematch.pytorch.script_tail import CALL, helpers_of, imports_of, tail
+from rematch.pytorch.spectral_norm import spectral_norm
+
+_FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
+"""What a script shows the source of where it uses it."""
 
 
 class Script(ModelText):
@@ -36,8 +46,10 @@ class Script(ModelText):
         lines = [*helpers_of(self._style, policy, flagged), *lines]
         if "saved bytes" in self._aspects:
             lines = [*KEPT.splitlines(), *lines]
-        for function in (attention, delayed_scaling):
-            if any(layer.kind == function.__name__ for layer in self._case.layers):
+        for function in _FUNCTIONS:
+            name = function.__name__
+            used = any(re.search(rf"(?<![\w.]){name}\(", line) for line in lines)
+            if used and any(layer.kind == name for layer in self._case.layers):
                 lines = [*getsource(function).splitlines(), "", "", *lines]
         gap = [""] if lines[0].startswith("torch.") else ["", ""]
         customs = self._layers.customs.values()
@@ -166,7 +178,13 @@ class Script(ModelText):
     def _backward(self, loss: str) -> list[str]:
         count = self._protocol.backwards
         lines = [f"{loss}.backward()"]
-        if count > 1:
+        if self._protocol.partial:
+            names = self._layers.trained() + ["x"] * self._input_grad
+            parts = [", ".join(part) for part in (names[::2], names[1::2]) if part]
+            keep = "retain_graph=True"
+            lines = [f"{loss}.backward(inputs=[{part}], {keep})" for part in parts * count]
+            lines[-1] = lines[-1].replace(f", {keep}", "")
+        elif count > 1:
             again = f"{loss}.backward(retain_graph=True)"
             before = [again] if count == 2 else [f"for _ in range({count - 1}):", INDENT + again]
             lines = [*before, *lines]

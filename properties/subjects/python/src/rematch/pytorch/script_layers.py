@@ -12,7 +12,8 @@ from rematch.case import Case, Layer
 from rematch.protocol import Request
 from rematch.pytorch.script_custom import CustomText
 
-RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention")
+RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention", "moe")
+RECURRENT = ("gru", "lstm")
 MODULES = {
     "embedding": "embed",
     "linear": "linear",
@@ -21,6 +22,8 @@ MODULES = {
     "layer_norm": "norm",
     "group_norm": "norm",
     "rms_norm": "norm",
+    "gru": "rnn",
+    "lstm": "rnn",
 }
 """The kinds that are modules in torch.nn, and what variables of them are called."""
 
@@ -90,7 +93,7 @@ class Tensors:
         for value, name in ((0, "zeros"), (1, "ones")):
             if array.dtype.kind == "f" and (array == value).all():
                 return call(f"torch.{name}", shape, *options)
-        if self._style.literal or role.startswith("running"):
+        if self._style.literal or role.startswith("running") or role in ("u", "v", "cache"):
             integral = array.dtype.kind != "f"
             # Tokens are of rank 2, classes of rank 1.
             dtype = "torch.int32" if array.ndim == 2 else "torch.int64"
@@ -147,7 +150,9 @@ class Layers:
         if info.layer in self.customs:
             return self.customs[info.layer].parameters[0]
         if info.layer in self._modules:
-            return f"{self._modules[info.layer]}.{info.role}"
+            # A module of recurrent cells numbers its layers.
+            level = "_l0" if info.role.endswith(("_ih", "_hh")) else ""
+            return f"{self._modules[info.layer]}.{info.role}{level}"
         alone = len({p.layer for p in self.model.parameters} - set(self.customs)) == 1
         return info.role if alone else f"{info.role}{info.layer}"
 
@@ -229,12 +234,16 @@ class Layers:
         shape = self.request.arrays.parameters[used[0]].shape
         double = "dtype=torch.float64" if self.case.dtype == "float64" else ""
         frozen = ".requires_grad_(False)" if self.model.parameters[used[0]].frozen else ""
-        self.tensors.drawn |= layer.kind in ("embedding", "linear", "conv2d")
+        self.tensors.drawn |= layer.kind in ("embedding", "linear", "conv2d", *RECURRENT)
         bias = "" if layer.bias else "bias=False"
         if layer.kind == "embedding":
             made = call("nn.Embedding", str(shape[0]), str(shape[1]), double)
         elif layer.kind == "linear":
             made = call("nn.Linear", str(shape[1]), str(shape[0]), bias, double)
+        elif layer.kind in RECURRENT:
+            sizes = map(str, (shape[1], layer.features))
+            made = call(f"nn.{layer.kind.upper()}", *sizes, bias, "batch_first=True", double)
+            frozen += "" if layer.trains(self.train) else ".eval()"
         elif layer.kind == "conv2d":
             sizes = map(str, (shape[1], shape[0], layer.kernel))
             made = call("nn.Conv2d", *sizes, *_window(layer), bias, double)
@@ -268,9 +277,13 @@ class Layers:
         ]
         lent = self.case.layers[owner].kind != layer.kind
         usual = layer.trains(self.train)
-        if owner in self._modules and train == usual and not lent:
-            return f"{self._modules[owner]}({x[0]})"
         kind = layer.kind
+        if kind in RECURRENT and self.case.protocol.autocast != "off":
+            # An operand may be bfloat16, which such a layer refuses.
+            x = [f"{x[0]}.float()"]
+        if owner in self._modules and (train == usual or kind in RECURRENT) and not lent:
+            states = "[0]" if kind in RECURRENT else ""
+            return f"{self._modules[owner]}({x[0]}){states}"
         if kind == "embedding":
             return call("F.embedding", x[0], *used)
         if kind == "linear":
@@ -289,6 +302,18 @@ class Layers:
             # Under autocast an operand may be bfloat16, which would stay so.
             x = [f"{x[0]}.float()"] if self.case.protocol.autocast != "off" else x
             return call(kind, x[0], own, "" if train else "training=False")
+        if kind in RECURRENT:
+            return call(kind, x[0], f"[{', '.join(used)}]", "" if train else "training=False")
+        if kind == "spectral_norm":
+            return call(
+                kind, x[0], *self._state_of(index), *used, "" if train else "training=False"
+            )
+        if kind == "kv_cache":
+            return call(kind, x[0], *self._state_of(index), "" if train else "training=False")
+        if kind == "moe":
+            jitter = f"jitter={layer.p}" if layer.p and train else ""
+            options = (f"top={layer.top}", jitter, "" if train else "training=False")
+            return call(kind, x[0], *used, *self._state_of(index), *options)
         if kind == "group_norm":
             return call("torch.group_norm", x[0], str(layer.groups), *used)
         if kind in ("layer_norm", "rms_norm"):
@@ -336,6 +361,10 @@ class Layers:
             given = {"causal": layer.causal, "fused": layer.fused, "p": p}
             options = [f"{name}={value}" for name, value in given.items() if value]
             return call("attention", x[0], x[1], str(layer.heads), *options)
+        if kind == "hooked":
+            return call(kind, x[0], str(layer.p))
+        if kind == "rotary":
+            return call(kind, x[0], str(layer.features), str(layer.heads))
         if kind == "concat":
             return f"torch.cat(({x[0]}, {x[1]}), {self.case.features_axis(index)})"
         if kind == "split":

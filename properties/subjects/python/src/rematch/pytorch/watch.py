@@ -340,7 +340,9 @@ class Eye(Watch):
         return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))
 
     def _pack(self, t: Tensor) -> Kept:
-        kept = self._memory.keep(t, t)
+        # A node that kept its own result would hold itself.
+        with _unseen():
+            kept = self._memory.keep(t, t.detach())
         place = self.place
         if self._saves and place is not None:
             with _unseen():

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "engine/math/recurrent.h"
+
+namespace rematch::cpu {
+
+// A layer of GRU or LSTM cells whose first state is zero: y[batch, steps, features] are the states.
+// Products are fma chains over ascending features of the input or of the state, which begin with
+// the bias; in the backward over ascending rows of the weights, and over ascending samples and
+// steps. Gradients of biases are sums in that order.
+
+template <typename T>
+void recurrent_forward(const math::RecurrentShape& s, const T* x,
+                       const math::RecurrentWeights<T>& weights,
+                       const math::RecurrentState<T>& state, T* y);
+
+/// `x` is read for the gradient of the input's weight alone, and the input's weight for that of x.
+template <typename T>
+void recurrent_backward(const math::RecurrentShape& s, const T* gy, const T* x,
+                        const math::RecurrentWeights<T>& weights, const T* y,
+                        const math::RecurrentState<T>& state,
+                        const math::RecurrentGradients<T>& gradients);
+
+}  // namespace rematch::cpu

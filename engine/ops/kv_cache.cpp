@@ -1,0 +1,70 @@
+#include "engine/ops/kv_cache.h"
+
+#include "engine/ambient/state_reader.h"
+#include "engine/cpu/concat.h"
+#include "engine/cpu/kv_cache.h"
+#include "engine/cuda/concat.h"
+#include "engine/cuda/kv_cache.h"
+#include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
+
+namespace rematch {
+namespace {
+
+class KvCacheBackward final : public Node {
+ public:
+  KvCacheBackward(const Tensor& x, const Tensor& cache)
+      : Node(1), shape_(x.shape()), cached_(cache.elements()) {
+    connect(*this, {&x});
+  }
+  std::string_view name() const override { return "KvCacheBackward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor& gy = grads_out[0];
+    grads_in[0] = Tensor::empty(shape_, gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      T* const none = nullptr;
+      REMATCH_KERNEL(gy, split2<T>, shape_[0], cached_, shape_[1] * shape_[2], gy.data<T>(), none,
+                     grads_in[0].data<T>());
+    });
+  }
+
+ private:
+  Shape shape_;
+  std::int64_t cached_;
+};
+
+}  // namespace
+
+Tensor kv_cache(const Tensor& x, Tensor& cache, bool train) {
+  constexpr std::string_view op = "kv_cache";
+  if (is_bfloat16(x)) return kv_cache(upcast(x), cache, train);
+  require_rank(op, "input", x, 3);
+  require(x.shape()[0] > 0, op, [&] { return "a sequence expected, got " + to_string(x.shape()); });
+  require_rank(op, "cache", cache, 2);
+  require_shape(op, "cache", cache, {cache.shape()[0], x.shape()[2]});
+  require_same_dtype(op, x, cache);
+  const Tensor read = read_state(cache);
+  // The forward has already appended these rows.
+  const bool update = train && !ambient().recomputing;
+  if (update) cache.storage()->before_write();
+  const std::int64_t added = x.shape()[1] * x.shape()[2];
+  Tensor y = compute_one({op, {&x}, attributes(train)}, [&] {
+    Tensor out =
+        Tensor::empty(x.shape().with_extent(1, cache.shape()[0] + x.shape()[1]), x.dtype());
+    for_floating(x.dtype(), op, [&]<class T>() {
+      REMATCH_KERNEL(x, prepend<T>, x.shape()[0], cache.elements(), added, read.data<T>(),
+                     x.data<T>(), out.data<T>());
+    });
+    return out;
+  });
+  if (update) {
+    const std::byte* const last = static_cast<const std::byte*>(y.raw()) +
+                                  added * static_cast<std::int64_t>(size_of(x.dtype()));
+    cache.storage()->memory().copy(cache.raw(), last, cache.bytes());
+    cache.storage()->bump_version();
+  }
+  record<KvCacheBackward>(y, {&x}, x, read);
+  return y;
+}
+
+}  // namespace rematch

@@ -1,0 +1,255 @@
+#include "engine/ops/moe.h"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "engine/ambient/ambient.h"
+#include "engine/autograd/autocast.h"
+#include "engine/autograd/backward.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/cast.h"
+#include "engine/ops/linear.h"
+#include "engine/random/philox.h"
+#include "engine/testing/finite_differences.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
+using testing::values_off_zero;
+using testing::variable;
+using Values = std::vector<double>;
+
+/// Two experts of one feature, 3x and 5x.
+Tensor three_and_five() { return tensor({3, 5}, {2, 1, 1}); }
+Tensor no_load(std::int64_t experts = 2, DType dtype = DType::float64) {
+  return Tensor::zeros({experts}, dtype);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a row gets the outputs of its experts by their probabilities") {
+  Tensor load = no_load();
+  // Probabilities of one half each.
+  const Tensor even = tensor({0, 0}, {2, 1});
+  CHECK(moe(tensor({2}, {1, 1}), even, three_and_five(), load, {.top = 2}).item() == 8);
+  // The second is 2^10 times as likely, which is a probability of 1024 / 1025.
+  const Tensor router = tensor({0, std::log(1024.0)}, {2, 1});
+  const double y = moe(tensor({1}, {1, 1}), router, three_and_five(), load, {.top = 1}).item();
+  // Some ten roundings, of a logarithm, an exponential and what follows.
+  CHECK(std::abs(y - 5 * 1024.0 / 1025) < 10 * 5 * 0x1p-52);
+}
+
+TEST_CASE_METHOD(LedgerScope, "the first of equally likely experts is chosen") {
+  Tensor load = no_load();
+  const Tensor even = tensor({0, 0}, {2, 1});
+  CHECK(moe(tensor({2, 4}, {2, 1}), even, three_and_five(), load, {.top = 1}).to_vector() ==
+        Values{3, 6});
+  CHECK(load.to_vector() == Values{2, 0});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a training forward counts the rows of each expert") {
+  Tensor load = no_load();
+  const Tensor router = tensor({1, -1}, {2, 1});
+  const Tensor x = tensor({1, -1, 2}, {1, 3, 1});
+  moe(x, router, three_and_five(), load, {.random = {.train = false}});
+  CHECK(load.to_vector() == Values{0, 0});
+  const std::uint64_t before = load.version();
+  moe(x, router, three_and_five(), load, {});
+  CHECK(load.to_vector() == Values{2, 1});
+  CHECK(load.version() > before);
+  moe(x, router, three_and_five(), load, {.top = 2});
+  CHECK(load.to_vector() == Values{5, 4});
+}
+
+TEST_CASE_METHOD(LedgerScope, "NaN goes to as many experts as any row") {
+  Tensor load = no_load(3);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor y = moe(tensor({nan}, {1, 1}), tensor({1, 2, 3}, {3, 1}),
+                       tensor({1, 2, 3}, {3, 1, 1}), load, {.top = 2});
+  CHECK(std::isnan(y.item()));
+  CHECK(load.to_vector() == Values{1, 1, 0});
+}
+
+TEST_CASE_METHOD(LedgerScope, "with much jitter the words that are drawn decide") {
+  ambient().streams.seed(42);
+  ambient().streams.at(0).draw(5);
+  const PhiloxStream words{42, 0};
+  const Tensor x = Tensor::ones({7, 1}, DType::float32);
+  const Tensor router = tensor({1, 2, 3}, {3, 1}, DType::float32);
+  const Tensor experts = tensor({1, 2, 3}, {3, 1, 1}, DType::float32);
+  Tensor load = no_load(3, DType::float32);
+  const Tensor y = moe(x, router, experts, load, {.jitter = 1e6});
+  Values expected(3);
+  for (std::uint64_t row = 0; row < 7; ++row) {
+    std::array<double, 3> drawn{};
+    for (std::uint64_t e = 0; e < 3; ++e) drawn[e] = uniform_float(words.word(8 + 3 * row + e));
+    ++expected[static_cast<std::size_t>(std::ranges::max_element(drawn) - drawn.begin())];
+  }
+  CHECK(load.to_vector() == expected);
+  CHECK(ambient().streams.at(0).offset == 8 + 24);
+  moe(x, router, experts, load, {.jitter = 1e6, .random = {.train = false}});
+  CHECK(ambient().streams.at(0).offset == 8 + 24);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a mixture's gradients are its differences") {
+  const std::int64_t top = GENERATE(1, 2);
+  const double jitter = GENERATE(0.0, 0.25);
+  const std::int64_t features = 3;
+  const Tensor x = values_off_zero({2, 2, features}, 1);
+  const Tensor router = values_off_zero({4, features}, 2);
+  const Tensor experts = values_off_zero({4, features, features}, 3);
+  const auto run = [&](const Tensors& in) {
+    ambient().streams.seed(11);
+    Tensor load = no_load(4);
+    return Tensors{moe(in[0], in[1], in[2], load, {.top = top, .jitter = jitter})};
+  };
+  // A step of 2^-17 moves a logit by less than 2^-16, so no decision may be that close.
+  ambient().streams.seed(11);
+  const PhiloxStream words{11, 0};
+  const Tensor logits = linear(x, router);
+  for (std::int64_t row = 0; row < 4; ++row) {
+    Values sorted;
+    for (std::int64_t e = 0; e < 4; ++e) {
+      const std::int64_t i = 4 * row + e;
+      sorted.push_back(logits.at(i) +
+                       jitter * uniform_double(words.word(static_cast<std::uint64_t>(i))));
+    }
+    std::ranges::sort(sorted, std::ranges::greater{});
+    REQUIRE(sorted[static_cast<std::size_t>(top) - 1] - sorted[static_cast<std::size_t>(top)] >
+            0x1p-14);
+  }
+  // Along one element, logits move at rates that differ by at most d = 3, so |p'| <= d p,
+  // |p''| <= d^2 p and |p'''| <= 5/2 d^3 p; an expert's output is at most `most`, and moves at 3/2.
+  const double d = 3;
+  const double most = 3 * 2.25;
+  const auto chosen = static_cast<double>(top);
+  // A probability's relative error is twice that of a logit, of a sum of three products.
+  testing::check_gradients(
+      run, {x, router, experts},
+      {chosen * (2.5 * d * d * d * most + 3 * d * d * 1.5), chosen * most, 2 * 4 * most + 20});
+}
+
+TEST_CASE_METHOD(LedgerScope, "it saves as many bytes wherever the rows go") {
+  const std::int64_t top = GENERATE(1, 2);
+  const unsigned choice = GENERATE(1U, 2U, 3U, 4U, 5U, 6U, 7U);
+  const std::uint64_t seed = GENERATE(1U, 2U, 3U);
+  CAPTURE(top, choice, seed);
+  std::vector<Shape> seen;
+  FunctionHooks hooks(
+      [&](const Tensor& t) {
+        seen.push_back(t.shape());
+        return t;
+      },
+      [](const Tensor& t) { return t; });
+  const auto leaf = [&](const Shape& shape, unsigned bit) {
+    return values_off_zero(shape, seed + bit).set_requires_grad((choice >> bit & 1U) != 0);
+  };
+  const Tensor x = leaf({2, 3, 5}, 0);
+  const Tensor router = leaf({4, 5}, 1);
+  const Tensor experts = leaf({4, 5, 5}, 2);
+  Tensor load = no_load(4);
+  const std::int64_t before = ambient().ledger->live();
+  const HookScope scope(&hooks);
+  const Tensor y = moe(x, router, experts, load, {.top = top});
+  CHECK(ambient().ledger->live() - before == 30 * 8 + 6 * 4 * 8 + 6 * top * 4 + 6 * top * 5 * 8);
+  std::vector<Shape> expected;
+  if (choice > 1) expected.push_back(x.shape());
+  if ((choice & 1U) != 0) expected.insert(expected.end(), {router.shape(), experts.shape()});
+  expected.insert(expected.end(), {Shape{6, 4}, Shape{6, top}, Shape{6, top, 5}});
+  CHECK(seen == expected);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what does not fit a mixture is refused") {
+  const Tensor x = tensor({1, 2}, {1, 2});
+  const Tensor router = Tensor::ones({3, 2}, DType::float64);
+  const Tensor experts = Tensor::ones({3, 2, 2}, DType::float64);
+  Tensor load = no_load(3);
+  Tensor pair = no_load(2);
+  Tensor narrow = no_load(3, DType::float32);
+  CHECK_NOTHROW(moe(x, router, experts, load, {.top = 3}));
+  const auto refused = [&](const Tensor& a, const Tensor& r, const Tensor& e, Tensor& l,
+                           const MoeOptions& options) {
+    CHECK_THROWS_AS(moe(a, r, e, l, options), std::invalid_argument);
+  };
+  refused(tensor({1, 2}, {2}), router, experts, load, {});
+  refused(tensor({1}, {1, 1}), router, experts, load, {});
+  refused(x, router, Tensor::ones({3, 2, 1}, DType::float64), load, {});
+  refused(x, router, experts, pair, {});
+  refused(x, router, experts, narrow, {});
+  refused(x, router, experts, load, {.top = 0});
+  refused(x, router, experts, load, {.top = 4});
+  refused(x, router, experts, load, {.jitter = -1});
+}
+
+/// A product in bfloat16, whose rows are then routed with jitter.
+struct Step {
+  Tensor y;
+  Tensors gradients;
+  Values load;
+};
+Step routed_step(const CheckpointOptions* options) {
+  ambient().streams.seed(5);
+  Tensors leaves{
+      values_off_zero({12, 4}, 1, DType::float32), values_off_zero({4, 4}, 2, DType::float32),
+      values_off_zero({3, 4}, 3, DType::float32), values_off_zero({3, 4, 4}, 4, DType::float32)};
+  for (Tensor& t : leaves) t.set_requires_grad(true);
+  Tensor load = no_load(3, DType::float32);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    const Tensor low = linear(in[0], leaves[1]);
+    return {moe(low, leaves[2], leaves[3], load, {.top = 2, .jitter = 0.5})};
+  };
+  Step step;
+  {
+    const AutocastScope autocast;
+    step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
+  }
+  // What is drawn in between must not matter.
+  ambient().streams.at(0).draw(7);
+  backward(sum(step.y));
+  for (const Tensor& t : leaves) step.gradients.push_back(t.grad());
+  step.load = load.to_vector();
+  return step;
+}
+
+TEST_CASE_METHOD(LedgerScope,
+                 "a recomputation routes as its forward did, and counts no row again") {
+  CheckpointOptions options;
+  options.reentrant = GENERATE(false, true);
+  if (!options.reentrant) options.determinism = DeterminismCheck::values;
+  const Step plain = routed_step(nullptr);
+  const Step again = routed_step(&options);
+  CHECK(same_bits(again.y.detach(), plain.y.detach()));
+  for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(again.gradients[i], plain.gradients[i]));
+  }
+  CHECK(again.load == plain.load);
+  CHECK(plain.load[0] + plain.load[1] + plain.load[2] == 24);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a recomputation that cannot route as its forward did says where") {
+  CheckpointOptions options{.reentrant = false, .preserve_rng = false};
+  options.determinism = DeterminismCheck::values;
+  // The probabilities, of other noise.
+  CHECK_THROWS_WITH(routed_step(&options),
+                    ContainsSubstring("the bits of saved tensor 5 (float32 [12, 3]), saved after "
+                                      "moe (op 1), changed"));
+}
+
+}  // namespace
+}  // namespace rematch

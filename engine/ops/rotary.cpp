@@ -1,0 +1,60 @@
+#include "engine/ops/rotary.h"
+
+#include "engine/cpu/rotary.h"
+#include "engine/cuda/rotary.h"
+#include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "rotary";
+
+Tensor rotated(const Tensor& x, const math::RotaryShape& s, double direction) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  for_floating(x.dtype(), kName, [&]<class T>() {
+    REMATCH_KERNEL(x, rotary<T>, s, direction, x.data<T>(), y.data<T>());
+  });
+  return y;
+}
+
+class RotaryBackward final : public Node {
+ public:
+  RotaryBackward(const Tensor& x, const math::RotaryShape& shape) : Node(1), shape_(shape) {
+    connect(*this, {&x});
+  }
+  std::string_view name() const override { return "RotaryBackward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    grads_in[0] = rotated(grads_out[0], shape_, -1);
+  }
+
+ private:
+  math::RotaryShape shape_;
+};
+
+}  // namespace
+
+Tensor rotary(const Tensor& x, std::int64_t features, std::int64_t heads) {
+  if (is_bfloat16(x)) return rotary(upcast(x), features, heads);
+  require_rank(kName, "x", x, 3);
+  require_floating(kName, x);
+  const Shape& shape = x.shape();
+  require(
+      heads >= 1 && features >= 2 * heads && features <= shape[2] && features % (2 * heads) == 0,
+      kName, [&] {
+        return "an even number of features for each of " + std::to_string(heads) +
+               " heads expected, at most " + std::to_string(shape[2]) + " in all, got " +
+               std::to_string(features);
+      });
+  const math::RotaryShape s{.batch = shape[0],
+                            .positions = shape[1],
+                            .width = shape[2],
+                            .features = features,
+                            .heads = heads};
+  Tensor y =
+      compute_one({kName, {&x}, attributes(features, heads)}, [&] { return rotated(x, s, 1); });
+  record<RotaryBackward>(y, {&x}, x, s);
+  return y;
+}
+
+}  // namespace rematch

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/nn/layers.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/moe.h"
+#include "properties/case/json.h"
+#include "properties/subjects/engine_subject.h"
+#include "scenarios/report/scenario.h"
+#include "scenarios/support/judging.h"
+
+namespace rematch::scenarios {
+namespace {
+
+constexpr std::int64_t kRows = 96;
+constexpr std::int64_t kWidth = 8;
+constexpr std::int64_t kExperts = 4;
+constexpr double kJitter = 0.5;
+
+using Values = std::vector<double>;
+
+struct Step {
+  Values output;
+  Values load;       ///< Rows that each expert was given.
+  Values gradients;  ///< Of the router and of the experts.
+  std::string error;
+};
+
+Tensor uniform(const Shape& shape, std::uint64_t seed) {
+  Tensor t = nn::parameter(shape, DType::float32);
+  Generator g{seed, 0, 0};
+  nn::fill_uniform(t, 0.35, g);
+  return t;
+}
+
+/// A step that begins `skipped` forwards after the generator's beginning. `options`: of the
+/// checkpoint; nullptr: none.
+Step train_step(const CheckpointOptions* options, int skipped = 0) {
+  const AmbientScope scope(std::make_shared<Ledger>());
+  const Tensor router = uniform({kExperts, kWidth}, 1);
+  const Tensor experts = uniform({kExperts, kWidth, kWidth}, 2);
+  const Tensor x = uniform({kRows, kWidth}, 3);
+  const Tensor weights = uniform({kRows, kWidth}, 4).set_requires_grad(false);
+  Tensor load = Tensor::zeros({kExperts}, DType::float32);
+  const Function region = [&](const Tensors& in) {
+    return Tensors{moe(in[0], router, experts, load, {.top = 1, .jitter = kJitter})};
+  };
+  for (int i = 0; i < skipped; ++i) region({x});
+  load = Tensor::zeros({kExperts}, DType::float32);
+  const Tensor y = options != nullptr ? checkpoint(region, {x}, *options)[0] : region({x})[0];
+  Step step{y.to_vector(), load.to_vector(), {}, {}};
+  try {
+    backward(sum(mul(y, weights)));
+  } catch (const CheckpointError& e) {
+    step.error = e.what();
+    return step;
+  }
+  for (const Tensor& parameter : {router, experts}) {
+    const Values gradient = parameter.grad().to_vector();
+    step.gradients.insert(step.gradients.end(), gradient.begin(), gradient.end());
+  }
+  return step;
+}
+
+void run(const Options& /*options*/, Report& report) {
+  const CheckpointOptions restored;
+  CheckpointOptions forgotten;
+  forgotten.preserve_rng = false;
+  CheckpointOptions compared = forgotten;
+  compared.determinism = DeterminismCheck::values;
+  const Step plain = train_step(nullptr);
+  const Step next = train_step(nullptr, 1);
+  const Step right = train_step(&restored);
+  const Step wrong = train_step(&forgotten);
+  report.say(
+      fmt::format("{} rows, each of which a router sends to the likeliest of {} experts, with "
+                  "jitter on the router's logits: uniform noise below {}, drawn in the forward.",
+                  kRows, kExperts, kJitter));
+  Table& table =
+      report.table("Rows that each expert is given", {"expert", "forward", "drawn once more"});
+  int moved = 0;
+  for (std::size_t e = 0; e < plain.load.size(); ++e) {
+    table.row(
+        {std::to_string(e), fmt::format("{}", plain.load[e]), fmt::format("{}", next.load[e])});
+    if (plain.load[e] != next.load[e]) ++moved;
+  }
+  report.claim(right.gradients == plain.gradients && right.load == plain.load,
+               "Where the recomputation begins with the generator as its forward found it, it "
+               "routes as the forward did. Gradients are the plain run's to the bit, and rows are "
+               "counted once.");
+  report.claim(moved > 0 && wrong.output == plain.output && wrong.load == plain.load &&
+                   wrong.gradients == next.gradients && wrong.gradients != plain.gradients,
+               fmt::format("Where it goes on drawing, {} of {} experts have another number of rows "
+                           "the second time. A layer that gathers rows for each expert then fails, "
+                           "because shapes differ. If they happen to agree, or are padded as here, "
+                           "it does not: the output is right, and the gradients are those of the "
+                           "other routing, to the bit.",
+                           moved, kExperts));
+  const std::string error = train_step(&compared).error;
+  report.claim(!error.empty(),
+               "A check of what is recomputed, bit by bit, ends the backward: `" + error + "`");
+  EngineSubject draws_on([](const Function& f, const Tensors& in, CheckpointOptions options) {
+    options.preserve_rng = false;
+    return checkpoint(f, in, options);
+  });
+  const Case c = case_from_json(R"({"format": 1, "seed": 1117, "input": [8, 4], "layers": [
+    {"kind": "moe", "experts": 4, "p": 0.5}, {"kind": "linear", "features": 2}],
+    "plan": {"segments": [{"begin": 0, "end": 2}]}})");
+  claim_law_finds(c, draws_on, "a wrapper that does not restore the generator",
+                  "parameter-gradients", report);
+}
+
+}  // namespace
+
+extern const Scenario moe_routing;
+const Scenario moe_routing{
+    "moe_routing",
+    "With checkpointing, my mixture of experts fails in the backward because an expert had 99 rows "
+    "and now has 98. Why, and what if the numbers had been the same?",
+    "https://github.com/pytorch/torchtitan/issues/1117",
+    "A router decides by comparing numbers, so a recomputation that is a little different (other "
+    "noise, another order of a sum, another precision) sends rows elsewhere. What it saves then "
+    "has other shapes, which is an error, or other values, which is none.",
+    run};
+
+}  // namespace rematch::scenarios
