@@ -74,10 +74,10 @@ TEST_CASE("bytes that change places change the hash, across words and lanes") {
 
 TEST_CASE("a hash has one value on every machine") {
   // Hashes are printed, and compared between builds.
-  CHECK(hash_bytes({}) == 0x965341846fe07587);
-  CHECK(hash_bytes(counting(5)) == 0x55757d0e10e9b2a2);
-  CHECK(hash_bytes(counting(32), 3) == 0x250a0d5daa5cab25);
-  CHECK(hash_bytes(counting(77)) == 0x2d0d83db6f8ffd93);
+  CHECK(hash_bytes({}) == 0xd4a2d172842d0ad5);
+  CHECK(hash_bytes(counting(5)) == 0x2b8f5cb391d7037b);
+  CHECK(hash_bytes(counting(32), 3) == 0x5539f3af7f6564be);
+  CHECK(hash_bytes(counting(77)) == 0xc7704c1362348e53);
 }
 
 TEST_CASE_METHOD(LedgerScope, "the hash of a tensor depends on shape, dtype and bits") {

@@ -93,7 +93,7 @@ template <typename T>
 void moe_backward(const MoeShape& s, const T* gy, const T* x, const T* router, const T* experts,
                   const T* probabilities, const std::int32_t* chosen, const T* outputs, T* gx,
                   T* grouter, T* gexperts) {
-  const std::int64_t most = std::max<std::int64_t>(1, kLogits / s.experts);
+  const std::int64_t most = std::min(s.rows, std::max<std::int64_t>(1, kLogits / s.experts));
   T* const glogits = scratch<T, 7>(most * s.experts);
   if (s.rows == 0) {
     if (grouter != nullptr) std::fill_n(grouter, s.experts * s.features, T(0));

@@ -9,8 +9,9 @@ namespace rematch::cpu {
 
 /// Room for `count` elements that belongs to the calling thread, aligned to a cache line. It only
 /// grows, so that repeated calls do not allocate, and holds whatever the last caller with this slot
-/// left. Kernels ask for a few megabytes at most, whatever their operands' sizes. It is no part of
-/// any ledger; when the machine itself has no memory left for it, the program ends.
+/// left. Kernels ask for a few megabytes at most, whatever their operands' sizes, except recurrent
+/// layers, whose backward needs the gates of one sample. It is no part of any ledger; when the
+/// machine itself has no memory left for it, the program ends.
 template <typename T, int kSlot>
 T* scratch(std::int64_t count) noexcept {
   struct Free {

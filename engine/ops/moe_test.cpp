@@ -106,6 +106,25 @@ TEST_CASE_METHOD(LedgerScope, "with much jitter the words that are drawn decide"
   CHECK(ambient().streams.at(0).offset == 8 + 24);
 }
 
+TEST_CASE_METHOD(LedgerScope, "sums over more rows than are worked on at a time go on") {
+  // Two experts: 32768 rows at a time. Small integers, so that the sums are exact.
+  constexpr std::int64_t kRows = 70'001;
+  Values values;
+  for (std::int64_t r = 0; r < kRows; ++r) values.push_back(r % 3 == 0 ? 2 : -1);
+  const Tensor x = Tensor::from(values, {kRows, 1}, DType::float64).set_requires_grad(true);
+  // Logits that are far apart: each row goes to its expert with a probability of 1.
+  const Tensor router = tensor({1000, -1000}, {2, 1}).set_requires_grad(true);
+  const Tensor experts = three_and_five().set_requires_grad(true);
+  Tensor load = no_load();
+  backward(sum(moe(x, router, experts, load, {})));
+  const double first = (kRows + 2) / 3;
+  CHECK(load.to_vector() == Values{first, kRows - first});
+  CHECK(experts.grad().to_vector() == Values{2 * first, -(kRows - first)});
+  CHECK(router.grad().to_vector() == Values{0, 0});
+  CHECK(x.grad().at(0) == 3);
+  CHECK(x.grad().at(kRows - 1) == 5);
+}
+
 TEST_CASE_METHOD(LedgerScope, "a mixture's gradients are its differences") {
   const std::int64_t top = GENERATE(1, 2);
   const double jitter = GENERATE(0.0, 0.25);

@@ -96,8 +96,11 @@ RecurrentShape shape_of(Cell cell, const Tensor& x, const RecurrentParameters& p
   const std::string_view op = name_of(cell);
   require_rank(op, "input", x, 3);
   require_rank(op, "hidden weight", p.hidden, 2);
-  require(x.elements() > 0 && p.hidden.elements() > 0, op,
-          [&] { return "an input that is not empty expected, got " + to_string(x.shape()); });
+  for (const Tensor* t : {&x, &p.hidden}) {
+    require(t->elements() > 0, op, [&] {
+      return "an input and a hidden weight with elements expected, got " + to_string(t->shape());
+    });
+  }
   RecurrentShape s{.cell = cell,
                    .batch = x.shape()[0],
                    .steps = x.shape()[1],

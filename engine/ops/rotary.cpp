@@ -40,7 +40,7 @@ Tensor rotary(const Tensor& x, std::int64_t features, std::int64_t heads) {
   require_floating(kName, x);
   const Shape& shape = x.shape();
   require(
-      heads >= 1 && features >= 2 * heads && features <= shape[2] && features % (2 * heads) == 0,
+      heads >= 1 && features / 2 >= heads && features <= shape[2] && features % (2 * heads) == 0,
       kName, [&] {
         return "an even number of features for each of " + std::to_string(heads) +
                " heads expected, at most " + std::to_string(shape[2]) + " in all, got " +

@@ -172,10 +172,15 @@ struct ProtocolSpec {
   bool forwards_first = false;
   /// Number of backwards per forward; all but the last retain the graph.
   int backwards = 1;
-  /// Each backward is two, as far as there are tensors for both: one to the first, third, ... tensor
-  /// that requires grad (parameters in their order, then the model input), one to the others. Not
-  /// for reentrant segments, which refuse that.
+  /// Each backward is two: one to the first, third, ... tensor that requires grad (parameters in
+  /// their order, then the model input), one to the others, if there are any. Not for reentrant
+  /// segments, which refuse that, nor with a policy, which serves one backward.
   bool partial = false;
+  /// Every output of the model has a loss, not just the first, and backwards of its own, which
+  /// retain the graph for those to come. A further output's loss is the mean of its squares. Where
+  /// there are reentrant segments, the input must require grad: every output then does, with and
+  /// without them.
+  bool auxiliary_losses = false;
   /// Every parameter starts with a gradient of ones, to which the first step adds.
   bool prior_gradients = false;
   /// Gradients are set to None after each optimizer step; otherwise they accumulate.
@@ -187,6 +192,13 @@ struct ProtocolSpec {
   double learning_rate = 0.05;
   /// SGD only.
   double momentum = 0;
+  /// Before each optimizer step the gradients are clipped to this norm; 0: they are not.
+  double clip = 0;
+  /// Losses are multiplied by this before their backwards and the gradients divided by it after; a
+  /// step with one that is not finite is skipped, and the next has half the scale; 0: no scaler.
+  /// float32 only, and for an optimizer without state, which a skipped step does not make. Needs
+  /// zero_grad, and no prior gradients: one scale belongs to all that a gradient is the sum of.
+  double loss_scale = 0;
   /// float32 only.
   AutocastSpan autocast = AutocastSpan::off;
   /// Under autocast, casts of parameters are cached until the scope ends.
@@ -210,6 +222,7 @@ struct FieldsOf<ProtocolSpec> {
       Field<S, int>{"backwards", &S::backwards, Cost::amount, "{} backward{s} per forward", false,
                     Presence::unusual, 1, 64},
       Field<S, bool>{"partial", &S::partial, Cost::one, "partial backwards"},
+      Field<S, bool>{"auxiliary_losses", &S::auxiliary_losses, Cost::one, "auxiliary losses"},
       Field<S, bool>{"prior_gradients", &S::prior_gradients, Cost::one, "prior gradients"},
       Field<S, bool>{"zero_grad", &S::zero_grad, Cost::one, "gradients kept"},
       Field<S, bool>{"train", &S::train, Cost::one, "eval mode"},
@@ -219,6 +232,8 @@ struct FieldsOf<ProtocolSpec> {
       Field<S, OptimizerKind>{"optimizer", &S::optimizer, Cost::one, "{}", true},
       Field<S, double>{"learning_rate", &S::learning_rate, Cost::one, "learning rate {}", true},
       Field<S, double>{"momentum", &S::momentum, Cost::one, "momentum {}"},
+      Field<S, double>{"clip", &S::clip, Cost::one, "gradients clipped to {}"},
+      Field<S, double>{"loss_scale", &S::loss_scale, Cost::one, "loss scaled by {}"},
       Field<S, bool>{"reevaluate", &S::reevaluate, Cost::one, "reevaluated"},
       Field<S, AutocastSpan>{"autocast", &S::autocast, Cost::amount, "autocast ({})"},
       Field<S, bool>{"cast_cache", &S::cast_cache, Cost::one, "no cast cache"},

@@ -7,6 +7,7 @@
 #include "properties/case/policy.h"
 #include "properties/case/rules.h"
 #include "properties/layers/custom_layer.h"
+#include "properties/layers/facts_writer.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -54,6 +55,16 @@ class FeatureScan {
   const std::vector<ValueRef>& live(int b) const { return g_.live[static_cast<std::size_t>(b)]; }
 
   bool draws_at(int i) const { return draws_in(layer(i), c_.protocol.train); }
+  std::int64_t drawn_by(int i) const {
+    const LayerSpec& l = layer(i);
+    // Only the subject knows; one for each element is a guess.
+    if (l.layer != nullptr) return g_.outputs[static_cast<std::size_t>(i)].front().elements();
+    const Shape input{std::span(c_.input)};
+    Facts facts;
+    FactsWriter writer(c_.layers, i, input, g_, c_.protocol.train, c_.dtype, false, facts);
+    layer_of(l).facts(writer);
+    return writer.f.drawn;
+  }
   bool draws(int begin, int end) const {
     for (int i = begin; i < end; ++i) {
       if (draws_at(i)) return true;
@@ -72,8 +83,7 @@ class FeatureScan {
       mark(Feature::advancing_state, layer_of(l).reads_state && trains_in(l, c_.protocol.train));
       const bool elsewhere = l.layer != nullptr && l.layer->draws_elsewhere;
       mark(Feature::named_stream, draws_at(i) && (l.stream != 0 || elsewhere));
-      const std::int64_t drawn = g_.outputs[static_cast<std::size_t>(i)].front().elements();
-      mark(Feature::odd_size, draws_at(i) && drawn % 4 != 0);
+      mark(Feature::odd_size, draws_at(i) && drawn_by(i) % 4 != 0);
       const bool twins = i > 0 && layer_of(layer(i - 1)).identity;
       for (const ValueRef v : l.from) {
         mark(Feature::same_tensor_twice, v.layer == i - 1 && (v.output == 0 || twins));
@@ -231,15 +241,17 @@ class FeatureScan {
     mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
     mark(Feature::retain_graph, p.backwards > 1);
     mark(Feature::partial_backwards, p.partial);
+    mark(Feature::clipping, p.clip != 0);
+    mark(Feature::loss_scaling, p.loss_scale != 0);
+    mark(Feature::several_losses, p.auxiliary_losses && live(layers()).size() > 1);
     mark(Feature::eval_mode, !p.train);
     mark(Feature::injected_failure, p.failure.kind != FailureKind::none);
     mark(Feature::failure_in_segment, failure_in_segment());
     mark(Feature::reevaluate, p.reevaluate);
-    // A module of the subject's may have anything within. Attention and experts consist of
-    // products, which frameworks compute in bfloat16, though the reference does not.
+    // A module of the subject's may have anything within.
     const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(), [](const LayerSpec& l) {
-      return l.kind == LayerKind::custom || l.kind == LayerKind::attention ||
-             l.kind == LayerKind::moe || layer_of(l).low_precision;
+      const Layer& kind = layer_of(l);
+      return l.kind == LayerKind::custom || kind.has_products || kind.low_precision;
     });
     const bool autocast = p.autocast != AutocastSpan::off && casts;
     mark(Feature::autocast, autocast);

@@ -34,6 +34,15 @@ Geometry validate(const Case& c) {
   return g;
 }
 
+std::vector<int> roots_of(const Case& c, const std::vector<bool>& output_flags) {
+  std::vector<int> roots;
+  const std::size_t losses = c.protocol.auxiliary_losses ? output_flags.size() : 1;
+  for (std::size_t i = 0; i < losses; ++i) {
+    if (output_flags[i]) roots.push_back(static_cast<int>(i));
+  }
+  return roots;
+}
+
 int backward_calls(const Case& c, const Geometry& geometry) {
   const auto trained = std::count_if(geometry.parameters.begin(), geometry.parameters.end(),
                                      [](const ParameterInfo& p) { return !p.frozen; }) +

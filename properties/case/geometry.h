@@ -16,7 +16,11 @@ inline constexpr std::size_t kMaxKeep = 64;
 /// does not fit the padded input 4 x 4".
 Geometry validate(const Case& c);
 
-/// How many backwards each forward has, where each part of a partial one counts.
+/// The outputs that have a loss which requires grad, if those in `output_flags` do.
+std::vector<int> roots_of(const Case& c, const std::vector<bool>& output_flags);
+
+/// How many backwards each forward has from each of its roots, where each part of a partial one
+/// counts.
 int backward_calls(const Case& c, const Geometry& geometry);
 
 /// Random streams of a run of the case: the default one and those up to the last that a layer

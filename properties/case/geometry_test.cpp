@@ -260,6 +260,58 @@ TEST_CASE("a plan that does not lie in the model is refused") {
   rejects(c, "sequential excludes explicit segments");
 }
 
+TEST_CASE(
+    "several backwards of a forward are refused where a segment serves one, or refuses some") {
+  SegmentSpec inner{0, 1, {}, {}};
+  inner.choice.variant = Variant::reentrant;
+  Case nested = four_layers();
+  nested.plan.segments = {{0, 2, {}, {inner}}};
+  Case sequential = four_layers();
+  sequential.plan.sequential = SequentialSpec{2, true, inner.choice};
+  for (Case c : {nested, sequential}) {
+    c.protocol.partial = true;
+    rejects(c, "reentrant segments refuse");
+    c.protocol.partial = false;
+    c.protocol.auxiliary_losses = true;
+    rejects(c, "require grad whatever");
+    c.protocol.input_requires_grad = true;
+    CHECK_NOTHROW(validate(c));
+  }
+  Case keeps = four_layers();
+  keeps.plan.segments = {{0, 2, {}, {}}};
+  keeps.plan.segments[0].choice.keep = {{"linear", 0}};
+  CHECK_NOTHROW(validate(keeps));
+  keeps.protocol.partial = true;
+  rejects(keeps, "serves one backward; partial");
+  keeps.protocol.partial = false;
+  keeps.protocol.auxiliary_losses = true;
+  rejects(keeps, "serves one backward; auxiliary_losses");
+}
+
+TEST_CASE(
+    "a loss is scaled where one scale belongs to all of a gradient, and no state depends on it") {
+  Case c = four_layers();
+  c.protocol.loss_scale = 1024;
+  c.protocol.clip = 0.5;
+  CHECK_NOTHROW(validate(c));
+  const auto with = [&](auto change) {
+    Case changed = c;
+    change(changed);
+    return changed;
+  };
+  rejects(with([](Case& d) { d.dtype = DType::float64; }), "needs float32");
+  rejects(with([](Case& d) { d.protocol.optimizer = OptimizerKind::adam; }),
+          "sgd without momentum");
+  rejects(with([](Case& d) { d.protocol.momentum = 0.5; }), "sgd without momentum");
+  rejects(with([](Case& d) { d.protocol.zero_grad = false; }), "gradients that begin with none");
+  rejects(with([](Case& d) { d.protocol.prior_gradients = true; }),
+          "gradients that begin with none");
+  rejects(with([](Case& d) { d.protocol.loss_scale = -1; }), "a number in [0, 2^126]");
+  rejects(with([](Case& d) { d.protocol.loss_scale = std::numeric_limits<double>::quiet_NaN(); }),
+          "a number in [0, 2^126]");
+  rejects(with([](Case& d) { d.protocol.clip = -1; }), "a number in [0, 1e6]");
+}
+
 TEST_CASE("a relu may run in place only on a fresh value that nothing else needs") {
   const auto after = [](LayerSpec before) {
     return model({2, 3}, {before, in_place_relu(), layer("relu")});

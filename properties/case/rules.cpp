@@ -188,32 +188,53 @@ bool any_reentrant(std::span<const SegmentSpec> segments) {
   });
 }
 
+bool any_reentrant(const PlanSpec& plan) {
+  return plan.sequential ? plan.sequential->choice.variant == Variant::reentrant
+                         : any_reentrant(plan.segments);
+}
+
+bool keeps_any(const PlanSpec& plan) {
+  return plan.sequential ? !plan.sequential->choice.keep.empty() : keeps_any(plan.segments);
+}
+
+constexpr const char* kServesOne = "what a policy keeps serves one backward";
+
 /// Why not, or nullptr.
 const char* no_partial(const PlanSpec& plan) {
-  const bool sequential = plan.sequential.has_value();
-  if (sequential ? plan.sequential->choice.variant == Variant::reentrant
-                 : any_reentrant(plan.segments)) {
-    return "reentrant segments refuse backwards to some tensors";
+  if (any_reentrant(plan)) return "reentrant segments refuse backwards to some tensors";
+  return keeps_any(plan) ? kServesOne : nullptr;
+}
+
+const char* no_auxiliary_losses(const Case& c) {
+  if (any_reentrant(c.plan) && !c.protocol.input_requires_grad) {
+    return "outputs of reentrant segments require grad whatever their inputs do";
   }
-  if (sequential ? !plan.sequential->choice.keep.empty() : keeps_any(plan.segments)) {
-    return "what a policy keeps serves one backward";
-  }
-  return nullptr;
+  return keeps_any(c.plan) ? kServesOne : nullptr;
+}
+
+const char* no_loss_scale(const Case& c) {
+  const ProtocolSpec& p = c.protocol;
+  if (c.dtype != DType::float32) return "float32";
+  if (p.optimizer != OptimizerKind::sgd || p.momentum != 0) return "sgd without momentum";
+  return p.zero_grad && !p.prior_gradients ? nullptr : "gradients that begin with none";
 }
 
 }  // namespace
 
 bool takes_partial(const PlanSpec& plan) { return no_partial(plan) == nullptr; }
+bool takes_loss_scale(const Case& c) { return no_loss_scale(c) == nullptr; }
+bool takes_auxiliary_losses(const Case& c) { return no_auxiliary_losses(c) == nullptr; }
 
 void check_plan(const Case& c) {
-  const bool keeps =
-      c.plan.sequential ? !c.plan.sequential->choice.keep.empty() : keeps_any(c.plan.segments);
-  if (keeps && c.protocol.backwards > 1) {
-    fail("protocol: what a policy keeps serves one backward; backwards", "1",
+  if (keeps_any(c.plan) && c.protocol.backwards > 1) {
+    fail(std::string("protocol: ") + kServesOne + "; backwards", "1",
          std::to_string(c.protocol.backwards));
   }
   if (const char* why = c.protocol.partial ? no_partial(c.plan) : nullptr) {
     fail(std::string("protocol: ") + why + "; partial", "false", "true");
+  }
+  if (const char* why = c.protocol.auxiliary_losses ? no_auxiliary_losses(c) : nullptr) {
+    fail(std::string("protocol: ") + why + "; auxiliary_losses", "false", "true");
   }
   const int layers = static_cast<int>(c.layers.size());
   if (!c.plan.sequential) {
@@ -258,6 +279,16 @@ void check_protocol(const Case& c) {
   }
   if (p.momentum != 0 && p.optimizer != OptimizerKind::sgd) {
     fail("protocol: momentum belongs to sgd", "0", std::to_string(p.momentum));
+  }
+  if (!(p.clip >= 0 && p.clip <= 1e6)) {
+    fail("protocol: clip", "a number in [0, 1e6]", std::to_string(p.clip));
+  }
+  if (!(p.loss_scale >= 0 && p.loss_scale <= 0x1p126)) {
+    fail("protocol: loss_scale", "a number in [0, 2^126]", std::to_string(p.loss_scale));
+  }
+  if (const char* why = p.loss_scale != 0 ? no_loss_scale(c) : nullptr) {
+    fail(std::string("protocol: loss_scale needs ") + why + "; loss_scale", "0",
+         std::to_string(p.loss_scale));
   }
 }
 

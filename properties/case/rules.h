@@ -21,6 +21,10 @@ bool preserves_rng_everywhere(const Case& c);
 
 /// Whether backwards can be partial under it; see ProtocolSpec::partial.
 bool takes_partial(const PlanSpec& plan);
+/// The same for ProtocolSpec::auxiliary_losses.
+bool takes_auxiliary_losses(const Case& c);
+/// The same for ProtocolSpec::loss_scale.
+bool takes_loss_scale(const Case& c);
 
 /// The parts of validate() that need no shapes; they throw std::invalid_argument as it does.
 void check_plan(const Case& c);

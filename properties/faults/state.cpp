@@ -1,7 +1,9 @@
 #include <array>
 #include <map>
+#include <memory>
 #include <vector>
 
+#include "engine/ambient/ambient_scope.h"
 #include "engine/ambient/state_reader.h"
 #include "engine/autograd/node.h"
 #include "engine/ops/arithmetic.h"
@@ -157,17 +159,18 @@ struct EffectsAgain {
   }
 };
 
-/// Finds the nodes of a function's ops named "hooked", in their order. A result has its node when
-/// the next op begins.
+/// Finds the nodes of a function's ops named "hooked", in their order, and the results' dtypes. A
+/// result has its node when the next op begins.
 class HookedNodes final : public Spy {
  public:
-  explicit HookedNodes(std::function<void(const std::shared_ptr<Node>&)> found)
+  explicit HookedNodes(std::function<void(const std::shared_ptr<Node>&, DType)> found)
       : found_(std::move(found)) {}
   void end() {
     if (!latest_.defined()) return;
     const std::shared_ptr<Node> node = latest_.grad_fn();
+    const DType dtype = latest_.dtype();
     latest_ = Tensor();
-    found_(node);
+    found_(node, dtype);
   }
   bool recall(const OpCall& call, std::span<Tensor> results) override {
     end();
@@ -179,7 +182,7 @@ class HookedNodes final : public Spy {
   }
 
  private:
-  std::function<void(const std::shared_ptr<Node>&)> found_;
+  std::function<void(const std::shared_ptr<Node>&, DType)> found_;
   Tensor latest_;
 };
 
@@ -187,20 +190,20 @@ class HookedNodes final : public Spy {
 struct HooksAgain {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     auto nodes = std::make_shared<std::vector<std::weak_ptr<Node>>>();
-    const DType dtype = in.empty() ? DType::float32 : in[0].dtype();
     const auto forward = [nodes](const Function& g, const Tensors& x) {
-      HookedNodes spy([nodes](const auto& node) { nodes->push_back(node); });
+      HookedNodes spy([nodes](const auto& node, DType) { nodes->push_back(node); });
       Tensors y = g(x);
       spy.end();
       return y;
     };
-    const auto recomputation = [nodes, dtype](const Function& g, const Tensors& x) {
+    const auto recomputation = [nodes](const Function& g, const Tensors& x) {
       std::size_t next = 0;
-      HookedNodes spy([&](const std::shared_ptr<Node>& again) {
+      HookedNodes spy([&](const std::shared_ptr<Node>& again, DType dtype) {
         const std::shared_ptr<Node> before = next < nodes->size() ? (*nodes)[next].lock() : nullptr;
         ++next;
         if (before == nullptr || again == nullptr) return;
-        // What the hook does to a gradient of one.
+        // What the hook does to a gradient of one, counted by nobody.
+        const AmbientScope apart(std::make_shared<Ledger>());
         std::array one{Tensor::ones(Shape{1}, dtype)};
         again->run_hooks(one);
         before->add_hook(
@@ -282,8 +285,8 @@ std::span<const Fault> state_faults() {
             "of the first.",
             "", with_checkpoint<OneSlotPerSegment>},
       Fault{"S5",
-            "Side effects of a segment happen again in its recomputation: its states go back to "
-            "what its forward left.",
+            "Side effects of a segment happen again in its recomputation: states that its layers "
+            "read go back to what its forward left.",
             "facebookresearch/fairscale#694 pytorch/pytorch#124866", with_checkpoint<EffectsAgain>},
       Fault{"S6", "Hooks that a forward registers are registered again in its recomputation.",
             "pytorch/pytorch#187437", with_checkpoint<HooksAgain>},

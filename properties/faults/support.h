@@ -83,6 +83,7 @@ class VersionsUnchecked final : public Mechanics {
   bool compares_versions() const override { return false; }
 };
 
+/// Whether ops of that name draw a number for each element of their operand.
 inline bool draws(std::string_view op) {
   return op == "dropout" || op == "rrelu" || op == "gaussian_noise";
 }

@@ -164,6 +164,14 @@ SymbolicValue SymbolicGraph::loss(const SymbolicValue& x, std::int64_t elements,
   return made;
 }
 
+SymbolicValue SymbolicGraph::scale(const SymbolicValue& x) {
+  const SymbolicEdge edges[] = {x.gradient()};
+  Node node = begin_node(Node::Kind::cast, edges);
+  node.bytes = item_;
+  finish_node(node);
+  return {allocate(1), true, false, {node.first_slot, -1}};
+}
+
 void SymbolicGraph::save(const Block& block, bool requires_grad, bool half) {
   Saved saved;
   saved.requires_grad = requires_grad;

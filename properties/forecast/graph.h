@@ -106,11 +106,19 @@ class SymbolicGraph {
   /// A scalar that saves `first` and `second` and whose gradient has `elements`.
   SymbolicValue loss(const SymbolicValue& x, std::int64_t elements, const Block& first,
                      const Block& second);
+  /// A scalar that is a multiple of one that requires grad.
+  SymbolicValue scale(const SymbolicValue& x);
 
-  /// Runs the nodes from `from` on backwards, with a gradient of ones at `root`. `wanted`: the
-  /// leaves that it is for, by index; empty: all.
-  void backward(const Mark& from, const SymbolicEdge& root, bool retain,
-                std::vector<int>& executions, bool first, const std::vector<bool>& wanted);
+  /// A backward.
+  struct Call {
+    SymbolicEdge root;  ///< Has a gradient of one.
+    int number = 0;     ///< Of the root among others.
+    bool retain = false;
+    /// The leaves that it is for, by index; empty: all.
+    const std::vector<bool>& wanted;
+  };
+  /// Runs those of the nodes from `from` on that lead to the root.
+  void backward(const Mark& from, const Call& call, std::vector<int>& executions, bool first);
 
   Mark mark() const;
   /// Lets go of everything above the mark.
@@ -147,6 +155,7 @@ class SymbolicGraph {
     int saved = 0;
     std::int64_t bytes = 0;  ///< cast, loss: of the gradient that it makes.
     int log = -1;            ///< segment: of the states that its layers read.
+    bool reached = false;    ///< A root of the backward at hand depends on it.
   };
   /// One call of the non-reentrant variant.
   struct Frame {
@@ -265,6 +274,8 @@ class SymbolicGraph {
   void replace_window(std::size_t window, std::size_t by);
 
   // graph_backward.cpp
+  void find_reached(int first, Edges roots);
+  void drop_unreached(int first);
   void find_needed(int first, const std::vector<bool>& wanted);
   bool wants(int leaf) const {
     return wanted_leaves_.empty() || (std::cmp_less(leaf, wanted_leaves_.size()) &&
@@ -337,6 +348,8 @@ class SymbolicGraph {
   /// Of a partial backward: the leaves that it is for, and whether slots lead to one. Empty: all.
   std::vector<bool> wanted_leaves_;
   std::vector<bool> needed_slots_;
+  /// Of find_reached().
+  std::vector<bool> reached_slots_;
   std::vector<int> recomputed_;
 
   Hooks hooks_;

@@ -1,4 +1,5 @@
 // Reverse accumulation in a symbolic run.
+#include <array>
 #include <utility>
 
 #include "properties/forecast/graph.h"
@@ -26,14 +27,42 @@ std::uint64_t SymbolicGraph::sum_of(std::uint64_t a, std::uint64_t b) {
   return scramble(a + b + 0xD1B54A32D192ED03ULL);
 }
 
-void SymbolicGraph::backward(const Mark& from, const SymbolicEdge& root, bool retain,
-                             std::vector<int>& executions, bool first,
-                             const std::vector<bool>& wanted) {
+void SymbolicGraph::backward(const Mark& from, const Call& call, std::vector<int>& executions,
+                             bool first) {
   executions_ = &executions;
   first_ = first;
-  find_needed(static_cast<int>(from.nodes), wanted);
-  slots_[static_cast<std::size_t>(root.slot)] = {heap_->allocate(item_), kOnes};
-  walk(static_cast<int>(from.nodes), 0, retain, {});
+  find_reached(static_cast<int>(from.nodes), std::array{call.root});
+  find_needed(static_cast<int>(from.nodes), call.wanted);
+  slots_[static_cast<std::size_t>(call.root.slot)] = {
+      heap_->allocate(item_), kOnes + static_cast<std::uint64_t>(call.number)};
+  walk(static_cast<int>(from.nodes), 0, call.retain, {});
+}
+
+// Notes which of the nodes from `first` on the roots depend on.
+void SymbolicGraph::find_reached(int first, Edges roots) {
+  reached_slots_.assign(slots_.size(), false);
+  const auto reach = [&](const SymbolicEdge& edge) {
+    if (edge.slot >= 0) reached_slots_[static_cast<std::size_t>(edge.slot)] = true;
+  };
+  for (const SymbolicEdge& root : roots) reach(root);
+  for (int n = static_cast<int>(nodes_.size()); n-- > first;) {
+    Node& node = nodes_[static_cast<std::size_t>(n)];
+    node.reached = false;
+    for (int k = 0; k < node.outputs; ++k) {
+      node.reached = node.reached || reached_slots_[static_cast<std::size_t>(node.first_slot + k)];
+    }
+    for (int e = 0; node.reached && e < node.edges; ++e) reach(edge_of(node, e));
+  }
+}
+
+// What only outputs hold that nothing arrived for goes with them.
+void SymbolicGraph::drop_unreached(int first) {
+  for (auto n = static_cast<std::size_t>(first); n < nodes_.size(); ++n) {
+    const Node node = nodes_[n];
+    if (node.reached) continue;
+    for (int i = 0; i < node.saved; ++i) drop(node.first_saved + i);
+    if (node.log >= 0) drop_log(node.log);
+  }
 }
 
 // A partial backward runs the nodes that lead to a wanted leaf, with all their gradients. Others
@@ -56,7 +85,7 @@ void SymbolicGraph::find_needed(int first, const std::vector<bool>& wanted) {
   }
 }
 
-// Differentiates the nodes from `first` on; the gradients of the roots are there.
+// Differentiates the nodes from `first` on that are reached; the gradients of the roots are there.
 void SymbolicGraph::walk(int first, int depth, bool retain, std::span<const int> leaf_roots) {
   const std::size_t parameters = geometry_->parameters.size();
   if (nested_shares_.size() < static_cast<std::size_t>(depth) * parameters) {
@@ -66,7 +95,7 @@ void SymbolicGraph::walk(int first, int depth, bool retain, std::span<const int>
   const int end = static_cast<int>(nodes_.size());
   for (int n = first; n < end; ++n) {
     const Node& node = nodes_[static_cast<std::size_t>(n)];
-    for (int e = 0; e < node.edges; ++e) {
+    for (int e = 0; node.reached && e < node.edges; ++e) {
       const int leaf = edge_of(node, e).leaf;
       if (leaf >= 0) ++shares_of(leaf, depth).waiting;
     }
@@ -74,7 +103,9 @@ void SymbolicGraph::walk(int first, int depth, bool retain, std::span<const int>
   for (const int leaf : leaf_roots) {
     if (shares_of(leaf, depth).waiting == 0) accumulate(leaf, depth);
   }
-  for (int n = end - 1; n >= first; --n) visit(n, depth, retain);
+  for (int n = end - 1; n >= first; --n) {
+    if (nodes_[static_cast<std::size_t>(n)].reached) visit(n, depth, retain);
+  }
   // What was recomputed and not used does not outlive the backward.
   for (; recomputed_.size() > recomputed; recomputed_.pop_back()) {
     Frame& frame = frames_[static_cast<std::size_t>(recomputed_.back())];

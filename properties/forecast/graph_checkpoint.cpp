@@ -132,9 +132,16 @@ void SymbolicGraph::differentiate_segment(const Node& node, std::size_t out, std
   };
   const auto count = static_cast<std::size_t>(node.outputs);
   // All outputs that nothing arrived for go before the first gradient is added to another.
+  std::vector<SymbolicEdge> roots;
   for (std::size_t k = 0; k < count; ++k) {
-    if (!gets_gradient(k)) stack_[outputs + k] = {};
+    if (gets_gradient(k)) {
+      roots.push_back(stack_[outputs + k].edge);
+    } else {
+      stack_[outputs + k] = {};
+    }
   }
+  find_reached(first, roots);
+  drop_unreached(first);
   std::vector<int> leaf_roots;
   for (std::size_t k = 0; k < count; ++k) {
     if (!gets_gradient(k)) continue;

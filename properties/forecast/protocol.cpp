@@ -1,6 +1,7 @@
 #include "properties/forecast/protocol.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rematch {
 namespace {
@@ -90,11 +91,14 @@ void SymbolicProtocol::run_forward(int microbatch) {
       trace_->output_flags.push_back(graph_.output(i).requires_grad);
     }
   }
-  const Shape& shape = geometry_->outputs.back()[0];
-  const Block target = p.loss == LossKind::mse ? heap_.allocate(shape.elements() * item_, false)
-                                               : heap_.allocate(shape[0] * kIndexBytes, false);
-  run_loss(f, shape, target);
+  // Targets and losses, to the end of the forward.
+  std::vector<Block> held;
+  const std::size_t losses = p.auxiliary_losses ? graph_.outputs() : 1;
+  for (std::size_t i = 0; i < losses; ++i) run_loss(f, i, held);
   graph_.leave_autocast();
+  if (p.loss_scale != 0) {
+    for (SymbolicValue& loss : f.losses) loss = graph_.scale(loss);
+  }
   if (is_first(microbatch)) {
     trace_->saved_bytes = heap_.saved();
     trace_->offloaded_bytes = host_.live();
@@ -105,15 +109,21 @@ void SymbolicProtocol::run_forward(int microbatch) {
 
 // mse saves its operand and the target, upcast if it is bfloat16; cross entropy its
 // log-probabilities, as many as the operand has elements.
-void SymbolicProtocol::run_loss(Forward& f, const Shape& shape, const Block& target) {
-  SymbolicValue main = graph_.output(0);
+void SymbolicProtocol::run_loss(Forward& f, std::size_t output, std::vector<Block>& held) {
+  const Shape input{std::span(case_->input)};
+  const Shape& shape = geometry_->shape_of(geometry_->live.back()[output], input);
+  const bool squares = output > 0 || case_->protocol.loss == LossKind::mse;
   const std::int64_t elements = shape.elements();
-  if (shape.rank() != 2) main = graph_.reshape(main);
-  if (main.half) main = graph_.cast(main, elements, false, true);
-  f.loss = heap_.allocate(item_);
-  const bool squares = case_->protocol.loss == LossKind::mse;
-  const Block kept = squares ? main.block : heap_.allocate(elements * item_);
-  f.root = graph_.loss(main, elements, kept, target).gradient();
+  const Block target = held.emplace_back(squares ? heap_.allocate(elements * item_, false)
+                                                 : heap_.allocate(shape[0] * kIndexBytes, false));
+  SymbolicValue x = graph_.output(output);
+  if (shape.rank() != 2) x = graph_.reshape(x);
+  if (x.half) x = graph_.cast(x, elements, false, true);
+  const Block block = held.emplace_back(heap_.allocate(item_));
+  const Block kept = squares ? x.block : heap_.allocate(elements * item_);
+  SymbolicValue loss = graph_.loss(x, elements, kept, target);
+  loss.block = block;
+  if (loss.requires_grad) f.losses.push_back(std::move(loss));
 }
 
 void SymbolicProtocol::run_backward(int microbatch) {
@@ -122,14 +132,18 @@ void SymbolicProtocol::run_backward(int microbatch) {
   const ProtocolSpec& p = case_->protocol;
   const int calls = backward_calls(*case_, *geometry_);
   const int parts = calls / p.backwards;
-  for (int i = 0; i < calls && f.root.needed(); ++i) {
+  const int roots = static_cast<int>(f.losses.size());
+  for (int i = 0; i < calls * roots; ++i) {
     if (p.autocast == AutocastSpan::both) graph_.enter_autocast();
     if (p.partial) want(i % parts, f.leaf);
-    graph_.backward(f.graph, f.root, i + 1 < calls, f.executions, is_first(microbatch), wanted_);
+    const int root = i / parts % roots;
+    const SymbolicEdge from = f.losses[static_cast<std::size_t>(root)].gradient();
+    graph_.backward(f.graph, {from, root, i + 1 < calls * roots, wanted_}, f.executions,
+                    is_first(microbatch));
     graph_.leave_autocast();
     note(Event::backward);
   }
-  f.loss.reset();
+  f.losses.clear();
   // The graph goes with the loss, the gradients of inputs stay.
   f.graph.leaves = graph_.mark().leaves;
   graph_.release(f.graph);
@@ -160,6 +174,12 @@ void SymbolicProtocol::note_gradients() {
 
 void SymbolicProtocol::step_optimizer() {
   const ProtocolSpec& p = case_->protocol;
+  if (p.clip != 0) {
+    // The norm of each, in turn.
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      if (graph_.gradient_of(static_cast<int>(i))) heap_.allocate(item_);
+    }
+  }
   const int tensors = p.optimizer == OptimizerKind::adam ? 2 : p.momentum != 0 ? 1 : 0;
   for (std::size_t i = 0; i < state_.size(); ++i) {
     if (tensors == 0 || state_[i] || !graph_.gradient_of(static_cast<int>(i))) continue;

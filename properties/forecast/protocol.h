@@ -25,15 +25,15 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   struct Forward {
     Block input;
     int leaf = -1;
-    Block loss;
-    SymbolicEdge root;
+    /// Those that require grad.
+    std::vector<SymbolicValue> losses;
     SymbolicGraph::Mark graph;
     std::vector<int> executions;
   };
 
   void run_step(int step);
   void run_forward(int microbatch);
-  void run_loss(Forward& forward, const Shape& shape, const Block& target);
+  void run_loss(Forward& forward, std::size_t output, std::vector<Block>& held);
   void run_backward(int microbatch);
   void step_optimizer();
   void note_gradients();

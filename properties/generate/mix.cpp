@@ -4,6 +4,7 @@
 #include <string>
 
 #include "properties/case/geometry.h"
+#include "properties/case/rules.h"
 #include "properties/generate/parts.h"
 #include "properties/layers/draw_source.h"
 
@@ -44,6 +45,7 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   draw_in_place(draw, c);
   draw_failure(draw, c);
   draw_partial(draw, c);
+  draw_losses(draw, c);
   draw_structures(draw, c);
   return c;
 }
@@ -59,11 +61,13 @@ Case with_others(const Case& first, bool plan, DrawSource& draw) {
   c.plan = {};
   c.protocol.failure = {};
   c.protocol.partial = false;
+  c.protocol.auxiliary_losses = false;
   for (LayerSpec& layer : c.layers) layer.in_place = false;
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);
   draw_partial(draw, c);
+  draw_losses(draw, c);
   draw_structures(draw, c);
   return c;
 }
@@ -105,6 +109,9 @@ void vary(Case& c, const Case& from) {
   to.optimizer = p.optimizer;
   to.learning_rate = p.learning_rate;
   to.momentum = p.momentum;
+  to.clip = p.clip;
+  // The dtype stays.
+  to.loss_scale = takes_loss_scale(c) ? p.loss_scale : 0;
 }
 
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {

@@ -16,10 +16,11 @@ void draw_wide_plan(DrawSource& draw, Case& c);
 void draw_in_place(DrawSource& draw, Case& c);
 /// In the place of model, plan and protocol: a small case with more than a few of something.
 void draw_wide_tail(DrawSource& draw, Case& c);
-/// The very last: it needs all else.
+/// After all that it needs: model, plan and protocol.
 void draw_failure(DrawSource& draw, Case& c);
 /// After the plan, which must allow it.
 void draw_partial(DrawSource& draw, Case& c);
+void draw_losses(DrawSource& draw, Case& c);
 /// Last, so that all else is the same in cases of subjects that take no structures.
 void draw_structures(DrawSource& draw, Case& c);
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "properties/case/geometry.h"
 #include "properties/case/rules.h"
 #include "properties/generate/parts.h"
 #include "properties/layers/layer.h"
@@ -163,10 +164,21 @@ void draw_wide_protocol(DrawSource& draw, Case& c) {
     p.cast_cache = draw.chance(70) || !draw.may(Feature::cast_cache_off);
   }
   if (draw.chance(15, Feature::small_integers)) c.data = DataKind::small_integers;
+  if (draw.chance(9, Feature::clipping)) p.clip = draw.pick(std::array{0.01, 0.5, 100.0});
+  // By the larger one gradients of 4 and more overflow.
+  if (draw.chance(14, Feature::loss_scaling) && takes_loss_scale(c)) {
+    p.loss_scale = draw.pick(std::array{0x1p10, 0x1p126, 0x1p126});
+  }
 }
 
 void draw_partial(DrawSource& draw, Case& c) {
   c.protocol.partial = draw.chance(16, Feature::partial_backwards) && takes_partial(c.plan);
+}
+
+void draw_losses(DrawSource& draw, Case& c) {
+  const bool wanted = draw.chance(40, Feature::several_losses);
+  if (!wanted || !takes_auxiliary_losses(c)) return;
+  c.protocol.auxiliary_losses = validate(c).live.back().size() > 1;
 }
 
 namespace {

@@ -146,6 +146,8 @@ TEST_CASE("cases of one shape have new plans where operations are compiled for t
       // All but the plan, and what depends on it, is as it was.
       c.plan = first.plan;
       c.protocol.failure = first.protocol.failure;
+      c.protocol.partial = first.protocol.partial;
+      c.protocol.auxiliary_losses = first.protocol.auxiliary_losses;
       for (std::size_t l = 0; l < c.layers.size(); ++l) {
         c.layers[l].in_place = first.layers[l].in_place;
       }

@@ -31,9 +31,10 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
     }
   }
   const ProtocolSpec& p = e.c.protocol;
+  const auto roots = static_cast<std::int64_t>(roots_of(e.c, e.forecast.output_flags).size());
   const std::int64_t promised =
-      std::int64_t{p.steps} * p.microbatches * (backward_calls(e.c, e.geometry) - 1);
-  if (e.forecast.output_flags[0] && retained != promised) {
+      std::int64_t{p.steps} * p.microbatches * (roots * backward_calls(e.c, e.geometry) - 1);
+  if (roots > 0 && retained != promised) {
     return Violation{kName, std::string("readings with the graph retained, ") + run,
                      std::to_string(promised), std::to_string(retained)};
   }
@@ -80,7 +81,8 @@ const Law bytes_after_backward_law{
     .statement =
         "The last backward of a forward leaves no saved, offloaded or temporary bytes, except "
         "those of forwards that still wait for their backward; a backward that retains its graph "
-        "leaves what the forward left.",
+        "leaves what the forward left. Of several backwards, to some tensors or from several "
+        "losses, the last lets go of its own, and its graph takes the rest with it.",
     .check = check,
     .reads = {Observable::saved_bytes},
     .applies = knows_saved_bytes};

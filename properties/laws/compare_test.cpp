@@ -84,6 +84,10 @@ TEST_CASE("values that the forecast calls inexact are passed over, those before 
     INFO(law.name);
     CHECK_FALSE(s.judge(law.name));
   }
+  change(Quantity::parameter, 0, 1);
+  CHECK(s.judge("parameters-after-step"));
+  s.c.protocol.clip = 1;
+  CHECK_FALSE(s.judge("parameters-after-step"));
   change(Quantity::parameter_gradient, 0, 1);
   CHECK(s.judge("parameter-gradients"));
   change(Quantity::output, 0, 0);

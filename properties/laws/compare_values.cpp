@@ -28,6 +28,9 @@ bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, 
   if (quantity == Quantity::input_gradient && !f.exact_inputs) return false;
   if (quantity == Quantity::reevaluation) return f.exact_until_step >= e.c.protocol.steps;
   if (step != f.exact_until_step) return step < f.exact_until_step;
+  // What all gradients decide about differs with one of them.
+  const ProtocolSpec& p = e.c.protocol;
+  if (quantity == Quantity::parameter && (p.clip != 0 || p.loss_scale != 0)) return false;
   const bool of_parameter =
       quantity == Quantity::parameter_gradient || quantity == Quantity::parameter;
   return !of_parameter || f.exact_parameters[static_cast<std::size_t>(index)];

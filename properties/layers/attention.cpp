@@ -123,6 +123,7 @@ constinit const Layer attention_layer{
           if (drops) w.save_own(s.scores());
         },
     .draws = draws,
+    .has_products = true,
     .weights = {.sequences = 40},
     .draw = draw_attention,
     .wide_floor = 3.5,

@@ -94,6 +94,9 @@ enum class Feature : std::uint8_t {
   gradients_kept,
   retain_graph,
   partial_backwards,
+  several_losses,
+  clipping,
+  loss_scaling,
   eval_mode,
   /// In a model that trains, one of the harness's own.
   eval_layer,

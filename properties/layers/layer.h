@@ -43,6 +43,9 @@ struct Layer {
   bool noise_depends_on_values = false;
   /// The layer computes in bfloat16 under autocast.
   bool low_precision = false;
+  /// It consists of products, which frameworks compute in bfloat16 there, though the engine does
+  /// not.
+  bool has_products = false;
   bool has_parameters = false;
   /// Another kind whose weight it can be tied to, if it has no bias.
   std::string_view borrows_from = {};
@@ -51,7 +54,8 @@ struct Layer {
   /// In training its outputs depend on its buffers, so that earlier forwards decide about later
   /// ones.
   bool reads_state = false;
-  /// Its gradients are not the derivatives of its outputs: a hook or a state comes between.
+  /// Its gradients are not the derivatives of its outputs: a hook comes between or, in training, a
+  /// state.
   bool changes_gradients = false;
 
   /// The next layer may overwrite the output in place: it is new memory and not saved.

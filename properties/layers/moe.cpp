@@ -54,6 +54,7 @@ constinit const Layer moe_layer{
           w.save_own(w.x.elements() * w.spec.top * w.item);
         },
     .draws = draws,
+    .has_products = true,
     .has_parameters = true,
     .stateful = true,
     .overwritable = true,

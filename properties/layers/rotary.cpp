@@ -19,7 +19,7 @@ constinit const Layer rotary_layer{
             s.fail("an even number of features in 2.." + std::to_string(width),
                    std::to_string(l.features));
           }
-          if (l.heads < 1 || l.features % (2 * l.heads) != 0) {
+          if (l.heads < 1 || l.heads > l.features / 2 || l.features % (2 * l.heads) != 0) {
             s.fail("heads that have an even number of the " + std::to_string(l.features) +
                        " features each",
                    std::to_string(l.heads));

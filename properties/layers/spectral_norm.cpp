@@ -42,6 +42,7 @@ constinit const Layer spectral_norm_layer{
           w.save_own(width * w.item);
           w.save_own(w.item);
         },
+    .has_products = true,
     .has_parameters = true,
     .stateful = true,
     .reads_state = true,

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cuda/device.h"
 #include "engine/memory/ledger.h"
+#include "engine/nn/gradients.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/view.h"
@@ -51,6 +52,7 @@ class Run {
         fired_(geometry.parameters.size(), 0) {
     if (parts.checkpoint) model_.use(parts.checkpoint);
     if (host) offload_.emplace(host);
+    if (protocol_.loss_scale != 0) scaler_.emplace(protocol_.loss_scale);
     ambient().observer = &model_;
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       Tensor p = model_.parameters()[i];
@@ -80,7 +82,7 @@ class Run {
     for (int step = 0; step < protocol_.steps; ++step) {
       run_step(step);
       model_.enter_phase(Moment::after_step);
-      optimizer->step();
+      if (finish_gradients()) optimizer->step();
       ForwardRun none;
       none.step = step;
       model_.note_event(Event::step, none);
@@ -96,6 +98,13 @@ class Run {
  private:
   Tensor next_input(const Displacement& by = {}) {
     return converted(make_input(numbers_, inputs_, by), case_.dtype);
+  }
+
+  /// Whether the step is to be made.
+  bool finish_gradients() {
+    const bool finite = !scaler_ || scaler_->unscale(model_.parameters());
+    if (protocol_.clip != 0) nn::clip_gradients(model_.parameters(), protocol_.clip);
+    return finite;
   }
 
   void set_prior_gradients() {
@@ -145,7 +154,8 @@ class Run {
   struct Forward {
     ForwardRun run;
     Tensor input;
-    Tensor loss;
+    /// Those that require grad.
+    Tensors losses;
   };
 
   void run_step(int step) {
@@ -181,22 +191,37 @@ class Run {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       note(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
     }
-    const Tensor main = flatten(outputs[0]);
-    const Tensor target = converted(make_target(numbers_, main.shape(), targets_), case_.dtype);
-    forward.loss =
-        protocol_.loss == LossKind::mse ? mse_loss(main, target) : cross_entropy(main, target);
+    Tensors targets;
+    Tensors losses;
+    for (std::size_t i = 0; i < (protocol_.auxiliary_losses ? outputs.size() : 1); ++i) {
+      losses.push_back(loss_of(flatten(outputs[i]), i, targets));
+    }
     autocast.reset();
-    note(Quantity::loss, step, microbatch, 0, forward.loss);
-    if (forward.loss.requires_grad()) {
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      note(Quantity::loss, step, microbatch, static_cast<int>(i), losses[i]);
+      if (losses[i].requires_grad()) forward.losses.push_back(losses[i]);
+    }
+    for (Tensor& loss : forward.losses) {
+      if (scaler_) loss = scaler_->scaled(loss);
       // What is still saved when the last node has run, before anything is swept up: registered
       // by the first node, so that it comes before every other end-of-backward action.
-      forward.loss.register_hook([this](const Tensor&) {
+      loss.register_hook([this](const Tensor&) {
         at_end_of_backward([this] { left_saved_ = ambient().ledger->live(Tag::saved); });
         return Tensor();
       });
     }
     note_moment(Moment::after_forward, forward);
     if (forward.run.watched) model_.note_event(Event::forward, forward.run);
+  }
+
+  Tensor loss_of(const Tensor& output, std::size_t index, Tensors& targets) {
+    if (index > 0) {
+      targets.push_back(Tensor::zeros(output.shape(), case_.dtype, Tag::inputs));
+      return mse_loss(output, targets.back());
+    }
+    targets.push_back(converted(make_target(numbers_, output.shape(), targets_), case_.dtype));
+    return protocol_.loss == LossKind::mse ? mse_loss(output, targets.back())
+                                           : cross_entropy(output, targets.back());
   }
 
   Tensors run_model(Forward& forward) {
@@ -211,28 +236,28 @@ class Run {
     model_.enter_phase(Moment::after_backward);
     std::fill(fired_.begin(), fired_.end(), 0);
     if (watched_) model_.enter_backward(forward.run);
-    if (forward.loss.requires_grad()) {
-      const std::vector<Tensors> parts = parts_of_backward(forward.input);
-      const std::size_t calls = parts.size() * static_cast<std::size_t>(protocol_.backwards);
-      for (std::size_t i = 0; i < calls; ++i) {
-        const bool retain = i + 1 < calls;
-        std::optional<AutocastScope> autocast;
-        if (protocol_.autocast == AutocastSpan::both) autocast.emplace(true, protocol_.cast_cache);
-        backward(forward.loss, {.retain_graph = retain, .inputs = parts[i % parts.size()]});
-        autocast.reset();
-        model_.note_event(Event::backward, forward.run);
-        // A part does not use all that is recomputed for it, so it is read once that is gone.
-        if (protocol_.partial) left_saved_ = ambient().ledger->live(Tag::saved);
-        if (retain) {
-          record_.bytes.push_back({Moment::after_backward, forward.run.step, forward.run.microbatch,
-                                   left_saved_, 0, true, offloaded()});
-        }
+    const std::vector<Tensors> parts = parts_of_backward(forward.input);
+    const std::size_t roots = forward.losses.size();
+    const std::size_t calls = roots * parts.size() * static_cast<std::size_t>(protocol_.backwards);
+    const bool whole = roots == 1 && !protocol_.partial;
+    for (std::size_t i = 0; i < calls; ++i) {
+      const bool retain = i + 1 < calls;
+      std::optional<AutocastScope> autocast;
+      if (protocol_.autocast == AutocastSpan::both) autocast.emplace(true, protocol_.cast_cache);
+      backward(forward.losses[i / parts.size() % roots],
+               {.retain_graph = retain, .inputs = parts[i % parts.size()]});
+      autocast.reset();
+      model_.note_event(Event::backward, forward.run);
+      // A part does not use all that is recomputed for it, so it is read once that is gone.
+      if (!whole) left_saved_ = ambient().ledger->live(Tag::saved);
+      if (retain) {
+        record_.bytes.push_back({Moment::after_backward, forward.run.step, forward.run.microbatch,
+                                 left_saved_, 0, true, offloaded()});
       }
     }
     // Nor does the last one let go of what only others need.
-    const bool all = forward.loss.requires_grad() && !protocol_.partial;
-    const std::int64_t left = all ? left_saved_ : 0;
-    forward.loss = Tensor();
+    const std::int64_t left = whole ? left_saved_ : 0;
+    forward.losses.clear();
     model_.leave_backward();
     model_.note_event(Event::graph, forward.run);
     const int step = forward.run.step;
@@ -306,6 +331,7 @@ class Run {
   std::vector<int> fired_;
   std::int64_t left_saved_ = 0;
   std::optional<Offload> offload_;
+  std::optional<nn::GradScaler> scaler_;
 };
 
 /// Of so many cases one has its freed memory poisoned at once, on a device too.

@@ -17,10 +17,10 @@ namespace {
 
 constexpr int kChunks = 3;
 
-/// A long sequence, in chunks of three tokens: each attends to itself and to the four tokens
-/// before it, whose keys and values are in the cache.
+/// A long sequence, in chunks of three tokens: behind the four tokens before it, whose keys and
+/// values are in the cache, each attends to these and to itself.
 Case chunks() {
-  return case_from_json(R"({"format": 1, "seed": 28056, "input": [2, 3, 4], "layers": [
+  return case_from_json(R"({"format": 1, "seed": 28056, "input": [1, 3, 4], "layers": [
     {"kind": "linear", "features": 8}, {"kind": "kv_cache", "kept": 4},
     {"kind": "linear", "features": 4}, {"kind": "attention", "from": [[1, 0]], "fused": true},
     {"kind": "linear", "features": 2}],

@@ -263,11 +263,11 @@ Bounds embedding_bounds(const Magnitudes& m) {
   return {0, {{"weight", dot(m.u, tokens, m.g, 1)}}, {}};
 }
 
-/// Cosine and sine are rounded to the dtype, then come two products and a sum; both sides do so.
-/// Before that each is off by 2^-52, and by four roundings of an angle that is below 2 radians
-/// here: less than 16 of float64's roundoffs. The gradient is turned as well.
+/// Cosine and sine are rounded to the dtype, then come two products and a sum. Before that each is
+/// off by 2^-52, and by four roundings of an angle that is at most 2 radians here: less than 16 of
+/// float64's roundoffs. The gradient is turned as well.
 Bounds rotary_bounds(const Magnitudes& m) {
-  const double each = 2 * (2 * 2 + 2) * m.u + 2 * 2 * 16 * 0x1p-53;
+  const double each = (2 * 2 + 2) * m.u + 2 * 16 * 0x1p-53;
   return {each * m["x"], {{"x", each * m.g}}, {}};
 }
 

@@ -72,7 +72,8 @@ class Maker {
       r_.values.push_back({step, microbatch, 0, execution, false, 0, "linear", 17});
       r_.values.push_back({step, microbatch, 0, execution, true, 0, "", 23});
     }
-    for (int i = 1; i < c_.protocol.backwards; ++i) {
+    const int roots = static_cast<int>(roots_of(c_, f_.output_flags).size());
+    for (int i = 1; i < roots * backward_calls(c_, g_); ++i) {
       bytes(Moment::after_backward, step, microbatch,
             graphs_after_forward(c_.protocol, microbatch));
       r_.bytes.back().retained = true;

@@ -240,6 +240,27 @@ def test_a_reentrant_segment_loses_what_it_is_handed_in_a_dictionary(torch_subje
     assert "DIFFERENT: x.grad" in out
 
 
+def test_partial_backwards_name_their_tensors_in_a_script(torch_subject):
+    layers = ["linear", "dropout"]
+    protocol = {"partial": True, "input_requires_grad": True}
+    case = one(*layers, protocol=protocol, preserve_rng=False)
+    script, _ = shown(torch_subject, case, finding("parameter-gradients"))
+    assert "loss.backward(inputs=[linear.weight, x], retain_graph=True)" in script
+    assert "loss.backward(inputs=[linear.bias])" in script
+
+
+def test_clipping_and_a_scaler_stand_where_the_optimizer_does_in_a_script(torch_subject):
+    layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
+    protocol = {**TRAINABLE, "microbatches": 2, "clip": 0.5, "loss_scale": 1024.0}
+    script, out = shown(torch_subject, one(*layers, protocol=protocol), finding("parameters-after-step"))
+    lines = [line.strip() for line in script.splitlines()]
+    at = lines.index("scaler.unscale_(optimizer)")
+    assert lines[at + 1].startswith("torch.nn.utils.clip_grad_norm_([")
+    assert lines[at + 2 : at + 4] == ["scaler.step(optimizer)", "scaler.update()"]
+    assert "scaler.scale(loss).backward()" in script
+    assert "DIFFERENT" in out
+
+
 def test_a_layer_in_eval_mode_is_written_so(torch_subject):
     layers = [{"kind": "dropout", "p": 0.25, "eval": True}, {"kind": "batch_norm", "eval": True}]
     case = one(*layers, "linear", "dropout", input=(2, 2), preserve_rng=False)

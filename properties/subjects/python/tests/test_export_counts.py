@@ -68,6 +68,22 @@ def block(*layers, **rest):
     return chain(*layers, plan={"segments": [segment(0, len(layers))]}, **rest)
 
 
+def test_a_loss_behind_what_passes_through_a_segment_recomputes_it(torch_subject):
+    layers = [{"kind": "split", "features": 1}, "relu"]
+    plan = {"segments": [segment(1, 2, "reentrant")]}
+    protocol = {"auxiliary_losses": True, "input_requires_grad": True, "backwards": 2}
+    case = chain(*layers, input=(1, 2), plan=plan, protocol=protocol)
+    runs = checkpointed(torch_subject, case)["executions"][1]["count"]
+    # Once for each backward of the first loss would do.
+    assert runs == 5
+    found = at("executions", "layer 1 (relu), checkpointed run", 3, runs)
+    script = ask(torch_subject, case, found)["script"]
+    assert script.count("loss.backward(retain_graph=True)") == 2
+    assert script.count("loss1.backward(retain_graph=True)") == 1
+    assert script.count("loss1.backward()") == 1
+    assert f"checkpointed  {runs}\n" in shown(torch_subject, case, found)
+
+
 def test_a_layer_that_runs_too_often_shows(mine):
     subject, case = mine("runs_twice"), block("linear", "tanh", protocol=TRAINABLE)
     runs = checkpointed(subject, case)["executions"][0]["count"]

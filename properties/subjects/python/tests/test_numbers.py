@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from cases import chain, run_of
+from cases import chain, run_of, segment
 from conftest import observed
 
 from rematch.arrays import decode, encode
@@ -22,8 +22,9 @@ def numbers(record, quantity, **place):
     return decode(observed(record)[key])
 
 
-def run(subject, *layers, input=(3, 4), **protocol):
-    case = chain(*layers, input=input, dtype="float64", protocol=protocol)
+def run(subject, *layers, input=(3, 4), segments=(), **protocol):
+    plan = {"segments": list(segments)}
+    case = chain(*layers, input=input, dtype="float64", plan=plan, protocol=protocol)
     sent = run_of(case)
     return subject.record(**sent), {
         name: [decode(a) for a in arrays]
@@ -268,16 +269,57 @@ def test_rotary_positions_turn_pairs_of_a_heads_features(torch_subject):
     np.testing.assert_allclose(numbers(record, "output"), expected, rtol=0, atol=2e-15)
 
 
-def test_partial_backwards_add_up_to_whole_ones(torch_subject):
+@pytest.mark.parametrize("segments", [[], [segment(0, 2), segment(2, 3)]])
+def test_partial_backwards_add_up_to_whole_ones(torch_subject, segments):
     layers = ["linear", "tanh", {"kind": "linear", "features": 2}]
     for more in ({}, {"backwards": 2}, {"input_requires_grad": False}):
-        whole, _ = run(torch_subject, *layers, **{"input_requires_grad": True, **more})
-        parts, _ = run(
-            torch_subject, *layers, **{"input_requires_grad": True, "partial": True, **more}
-        )
+        protocol = {"input_requires_grad": True, **more}
+        whole, _ = run(torch_subject, *layers, **protocol)
+        parts, _ = run(torch_subject, *layers, **protocol, partial=True, segments=segments)
         assert observed(parts).keys() == observed(whole).keys()
         for key, found in observed(whole).items():
             assert observed(parts)[key].get("data") == found.get("data"), key
+
+
+def test_a_further_output_has_a_loss_of_its_own_the_mean_of_its_squares(torch_subject):
+    layers = ["tanh", {"kind": "split", "features": 1}]
+    protocol = {"input": (2, 3), "input_requires_grad": True}
+    one, _ = run(torch_subject, *layers, **protocol)
+    record, arrays = run(torch_subject, *layers, **protocol, auxiliary_losses=True)
+    (x,) = arrays["inputs"]
+    second = np.tanh(x)[:, 1:]
+    np.testing.assert_allclose(numbers(record, "loss", index=1), (second**2).mean(), rtol=1e-14)
+    added = numbers(record, "input_gradient") - numbers(one, "input_gradient")
+    expected = np.zeros_like(x)
+    expected[:, 1:] = 2 * second / second.size * (1 - second**2)
+    np.testing.assert_allclose(added, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_gradients_are_clipped_to_a_norm_after_they_are_recorded(torch_subject):
+    layer = {"kind": "linear", "features": 2, "bias": False}
+    record, arrays = run(torch_subject, layer, clip=0.5, learning_rate=1.0)
+    gradient = numbers(record, "parameter_gradient")
+    assert np.linalg.norm(gradient) > 0.5
+    moved = arrays["parameters"][0] - numbers(record, "parameter")
+    np.testing.assert_allclose(np.linalg.norm(moved), 0.5, rtol=1e-5)
+    np.testing.assert_allclose(moved / 0.5, gradient / np.linalg.norm(gradient), rtol=1e-5)
+
+
+def test_a_step_whose_scaled_gradients_overflow_is_skipped_and_the_next_has_half_the_scale(
+    torch_subject,
+):
+    layer = {"kind": "linear", "features": 1, "bias": False}
+    protocol = {"steps": 2, "learning_rate": 0.25, "loss_scale": 2.0**126}
+    sent = run_of(chain(layer, input=(1, 1), protocol=protocol))
+    array = lambda value: encode(np.full((1, 1), value, np.float32))  # noqa: E731
+    sent["arrays"] |= {"parameters": [array(3)], "inputs": [array(1)] * 2, "targets": [array(0)] * 2}
+    record = torch_subject.record(**sent)
+    # The gradient is 6, which 2^126 takes beyond the largest float32, and 2^125 does not.
+    assert numbers(record, "loss") == 9
+    assert numbers(record, "parameter_gradient") == np.inf
+    assert numbers(record, "parameter") == 3
+    assert numbers(record, "parameter_gradient", step=1) == 6 * 2.0**125
+    assert numbers(record, "parameter", step=1) == 1.5
 
 
 def test_an_embedding_looks_tokens_up_and_lends_its_weight_to_a_head(torch_subject):

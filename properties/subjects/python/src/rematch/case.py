@@ -113,6 +113,7 @@ class Protocol:
     forwards_first: bool = False
     backwards: int = 1
     partial: bool = False
+    auxiliary_losses: bool = False
     prior_gradients: bool = False
     zero_grad: bool = True
     train: bool = True
@@ -121,6 +122,8 @@ class Protocol:
     optimizer: str = "sgd"
     learning_rate: float = 0.05
     momentum: float = 0.0
+    clip: float = 0.0
+    loss_scale: float = 0.0
     reevaluate: bool = False
     autocast: str = "off"
     cast_cache: bool = True

@@ -240,12 +240,26 @@ def ops_of(layer: Layer, train: bool) -> tuple[str, ...]:
     return (layer.kind,)
 
 
+def rows(output: Tensor) -> Tensor:
+    """An output of the model as a loss takes it: [rows, columns]."""
+    return output if output.dim() == 2 else output.flatten(1)
+
+
+def mean_square(outputs: Tensor) -> Tensor:
+    """The auxiliary loss of a further output; a scalar."""
+    return loss_of("mse", outputs, torch.zeros_like(outputs, dtype=_wide(outputs)))
+
+
+def _wide(t: Tensor) -> torch.dtype:
+    return torch.float32 if t.dtype == torch.bfloat16 else t.dtype
+
+
 def loss_of(kind: str, outputs: Tensor, target: Tensor) -> Tensor:
     """The mean squared error, or the mean cross-entropy of rows of logits; a scalar.
 
     outputs: [rows, columns]; target: the same shape, or int64 [rows], a class for each.
     """
-    outputs = outputs.float() if outputs.dtype == torch.bfloat16 else outputs
+    outputs = outputs.to(_wide(outputs))
     if kind == "mse":
         return F.mse_loss(outputs, target)
     # F.cross_entropy() saves a weight beside its logarithms; this saves those only.

@@ -35,8 +35,9 @@ class Forward:
     step: int
     microbatch: int
     executions: list[int]
-    loss: Tensor | None = None
     input: Tensor | None = None
+    losses: list[Tensor] = field(default_factory=list)
+    """Those that require grad."""
 
 
 @dataclass(frozen=True)

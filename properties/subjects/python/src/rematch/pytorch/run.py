@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rematch.protocol import Request
 from rematch.pytorch.custom import to_one
-from rematch.pytorch.layers import loss_of
+from rematch.pytorch.layers import loss_of, mean_square, rows
 from rematch.pytorch.model import Forward, Injection, TorchModel, TrialError
 from rematch.pytorch.trial import WrittenTo, left_behind, other_error, put_back
 from rematch.pytorch.watch import Watch, to_numpy
@@ -35,6 +35,8 @@ class Run:
                 if parameter.requires_grad:
                     parameter.register_hook(self._counter(fired, at))
         self._set_prior_gradients()
+        scale = self._protocol.loss_scale
+        self._scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale else None
 
     def go(self) -> None:
         """Runs all steps. Whatever the implementation raises comes through."""
@@ -45,7 +47,7 @@ class Run:
         for step in range(protocol.steps):
             self._run_step(step)
             if optimizer is not None:
-                optimizer.step()
+                self._update(optimizer)
             self._note_state(step)
             if protocol.zero_grad:
                 self._drop_gradients()
@@ -82,6 +84,19 @@ class Run:
         if protocol.optimizer == "adam":
             return torch.optim.Adam(parameters, protocol.learning_rate)
         return torch.optim.SGD(parameters, protocol.learning_rate, protocol.momentum)
+
+    def _update(self, optimizer: torch.optim.Optimizer) -> None:
+        # A scaler refuses to update what has no gradients.
+        scaler = self._scaler if any(p.grad is not None for p in self._all()) else None
+        if scaler is not None:
+            scaler.unscale_(optimizer)
+        if self._protocol.clip:
+            torch.nn.utils.clip_grad_norm_(self._all(), self._protocol.clip)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
 
     def _run_trial(self) -> None:
         """What the trial shows on the way is of no concern, its error is."""
@@ -162,11 +177,16 @@ class Run:
         with self._autocast(protocol.autocast != "off"), watch.forward():
             with watch.model(offload=request.case.plan.offload and request.checkpointed):
                 outputs = self._model.forward(state)
-            main = outputs[0] if outputs[0].dim() == 2 else outputs[0].flatten(1)
-            state.loss = loss_of(protocol.loss, main, wanted)
+            losses = [loss_of(protocol.loss, rows(outputs[0]), wanted)]
+            if protocol.auxiliary_losses:
+                losses += [mean_square(rows(output)) for output in outputs[1:]]
         for index, output in enumerate(outputs):
             self._note("output", output, index=index, **place)
-        self._note("loss", state.loss, **place)
+        for index, loss in enumerate(losses):
+            self._note("loss", loss, index=index, **place)
+        state.losses = [loss for loss in losses if loss.requires_grad]
+        if self._scaler is not None:
+            state.losses = [self._scaler.scale(loss) for loss in state.losses]
         self._note_moment("after_forward", place)
         return state
 
@@ -175,22 +195,24 @@ class Run:
         place = {"step": state.step, "microbatch": state.microbatch}
         for fired in self._fired:
             fired[:] = [0] * len(fired)
-        loss, state.loss = state.loss, None
-        assert loss is not None and state.input is not None
-        if loss.requires_grad:
-            parts = self._parts_of_backward(state.input) * self._protocol.backwards
-            for i, inputs in enumerate(parts):
-                retain = i + 1 < len(parts)
-                with self._autocast(self._protocol.autocast == "both"), watch.backward():
-                    loss.backward(retain_graph=retain, inputs=inputs)
-                if retain:
-                    watch.note_bytes("after_backward", retained=True, **place)
+        losses, state.losses = state.losses, []
+        assert state.input is not None
+        parts = self._parts_of_backward(state.input)
+        calls = list(product(range(self._protocol.backwards), losses, parts))
+        for left, (_, loss, inputs) in zip(reversed(range(len(calls))), calls, strict=True):
+            retain = left > 0
+            with self._autocast(self._protocol.autocast == "both"), watch.backward():
+                loss.backward(retain_graph=retain, inputs=inputs)
+            if retain:
+                watch.note_bytes("after_backward", retained=True, **place)
         # The loss is still there, and with it the graph: what that did not let go of counts, unless
-        # only other parts of a backward need it.
-        if self._protocol.partial:
-            del loss
+        # only other backwards need it.
+        whole = len(losses) == 1 and not self._protocol.partial
+        loss, calls = None, []
+        if not whole:
+            losses = []
         self._note_moment("after_backward", place)
-        loss = None
+        losses = []
         self._note("input_gradient", state.input.grad, **place)
         self._record.hooks([max(fired, default=0) for fired in self._fired], **place)
         watch.note_executions(state.executions, **place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from inspect import getsource
+from itertools import product
 
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
@@ -23,7 +24,7 @@ from rematch.pytorch.script_tail import CALL, helpers_of, imports_of, tail
 from rematch.pytorch.spectral_norm import spectral_norm
 
 _FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
-"""What a script shows the source of where it uses it."""
+"""Functions whose source a script shows if it calls them."""
 
 
 class Script(ModelText):
@@ -156,11 +157,21 @@ class Script(ModelText):
         make = self._layers.tensors.make
         return "[" + ", ".join(make(array) for array in arrays) + "]"
 
-    def _loss(self, output: str, target: str) -> str:
+    def _losses(self, outputs: list[str], target: str) -> dict[str, str]:
+        """The model's losses by the names of variables."""
+        wide = ".float()" if self._protocol.autocast != "off" else ""
+        losses = {"loss": self._loss(outputs[0], wide, target)}
+        if self._protocol.auxiliary_losses:
+            further = "sum()" if self._style.summed else "square().mean()"
+            for index, output in enumerate(outputs[1:], 1):
+                losses[f"loss{index}"] = f"{output}{wide}.{further}"
+        return losses
+
+    def _loss(self, output: str, wide: str, target: str) -> str:
         if self._style.summed:
             return f"{output}.sum()"
         output += "" if self._case.rank_of(len(self._case.layers)) == 2 else ".flatten(1)"
-        output += ".float()" if self._protocol.autocast != "off" else ""
+        output += wide
         if self._protocol.loss == "mse":
             return f"F.mse_loss({output}, {target})"
         return f"F.cross_entropy({output}, {target})"
@@ -175,15 +186,31 @@ class Script(ModelText):
         cache = "" if self._protocol.cast_cache else "cache_enabled=False"
         return call("torch.autocast", '"cpu"', "dtype=torch.bfloat16", cache)
 
-    def _backward(self, loss: str) -> list[str]:
+    def _scaled(self, loss: str) -> str:
+        scale = self._protocol.loss_scale
+        if not scale or not self._optimizer_lines()[0]:
+            return f"({loss} * {scale})" if scale else loss
+        return f"scaler.scale({loss})"
+
+    def _backward(self, *losses: str) -> list[str]:
         count = self._protocol.backwards
+        losses = tuple(map(self._scaled, losses))
+        loss = losses[0]
         lines = [f"{loss}.backward()"]
-        if self._protocol.partial:
+        if self._protocol.partial or len(losses) > 1:
             names = self._layers.trained() + ["x"] * self._input_grad
-            parts = [", ".join(part) for part in (names[::2], names[1::2]) if part]
-            keep = "retain_graph=True"
-            lines = [f"{loss}.backward(inputs=[{part}], {keep})" for part in parts * count]
-            lines[-1] = lines[-1].replace(f", {keep}", "")
+            parts = [f"inputs=[{', '.join(part)}]" for part in (names[::2], names[1::2]) if part]
+            parts = parts if self._protocol.partial and parts else [""]
+            calls = list(product(range(count), losses, parts))
+            keep = ["retain_graph=True"] * (len(calls) - 1) + [""]
+            lines = []
+            for (_, root, part), more in zip(calls, keep, strict=True):
+                # What depends on nothing that is trained has no gradient.
+                if len(losses) > 1 and not self._input_grad:
+                    lines.append(f"if {root}.requires_grad:")
+                    lines.append(INDENT + call(f"{root}.backward", part, more))
+                else:
+                    lines.append(call(f"{root}.backward", part, more))
         elif count > 1:
             again = f"{loss}.backward(retain_graph=True)"
             before = [again] if count == 2 else [f"for _ in range({count - 1}):", INDENT + again]
@@ -211,19 +238,21 @@ class Script(ModelText):
 
     def _single(self) -> list[str]:
         outputs, kind = self._outputs(), self._protocol.inject
-        loss = self._loss(outputs[0], "target")
+        losses = self._losses(outputs, "target")
         # A loss that is used once needs no name.
         named = "outputs" in self._aspects or self._protocol.backwards > 1 or self._fails
+        named = named or self._protocol.partial or len(losses) > 1
         named = named or {"requires grad", "saved bytes"} & set(self._aspects)
         named = named or _apart(self._protocol.autocast, self._style.exact)
-        lines = self._scoped([*self._model(), *([f"loss = {loss}"] if named else [])])
+        made = [f"{name} = {loss}" for name, loss in losses.items()]
+        lines = self._scoped([*self._model(), *(made if named else [])])
         if "saved bytes" in self._aspects:
             lines = [f"with {HOOKS}:", *indented(lines), "after_forward = saved_bytes(model)"]
         if self._fails and kind in ("weight_changed", "input_changed"):
             lines += ["if change:", *indented(self._change())]
         if "random state" in self._aspects:
             lines.append("after_forward = torch.get_rng_state()")
-        lines += self._backward("loss" if named else loss)
+        lines += self._backward(*(losses if named else losses.values()))
         results = self._results(outputs, "x") | self._counts(outputs)
         if "random state" in self._aspects:
             results["random state after the forward"] = "after_forward"
@@ -233,7 +262,8 @@ class Script(ModelText):
                 if draws(layer, self._protocol.train):
                     for at, name in ((0, "in the forward"), (-1, "the last time it ran")):
                         results[f"{layer.kind} {i} {name}"] = f"drawn['{layer.kind} {i}'][{at}]"
-        lines += self._optimizer_lines()[0] + self._optimizer_lines()[1]
+        optimizer, step = self._optimizer_lines()
+        lines = [*optimizer, *lines, *step] if self._protocol.loss_scale else lines + optimizer + step
         if "parameters" in self._aspects:
             results |= {name: f"{name}.detach()" for name in self._layers.trained()}
         if "error" in self._aspects:
@@ -259,7 +289,7 @@ class Script(ModelText):
                 "output" if i == 0 else f"output {i}": f"{name}.detach()"
                 for i, name in enumerate(outputs)
             }
-            results["loss"] = "loss.detach()"
+            results |= {name: f"{name}.detach()" for name in self._losses(outputs, "")}
         if {"gradients", "input gradient"} & set(self._aspects) and self._input_grad:
             results["x.grad"] = f"{x}.grad"
         if "gradients" in self._aspects:
@@ -279,7 +309,14 @@ class Script(ModelText):
         made = call(
             f"torch.optim.{name}", f"[{self._layers.listed()}]", f"lr={p.learning_rate}", momentum
         )
-        return [f"optimizer = {made}"], ["optimizer.step()"]
+        lines, step = [f"optimizer = {made}"], ["optimizer.step()"]
+        if p.clip:
+            step.insert(0, f"torch.nn.utils.clip_grad_norm_([{self._layers.listed()}], {p.clip})")
+        if p.loss_scale:
+            lines.append(f'scaler = torch.amp.GradScaler("cpu", init_scale={p.loss_scale})')
+            step = ["scaler.unscale_(optimizer)", *step[:-1], "scaler.step(optimizer)"]
+            step.append("scaler.update()")
+        return lines, step
 
     def _several(self) -> list[str]:
         """Steps, microbatches, a trial before them, and an evaluation after them."""
@@ -297,9 +334,12 @@ class Script(ModelText):
         lines += [*made, "results = {}"]
         where = "step {step}, forward {i}: "
         forward = [f"x = inputs[i].clone(){'.requires_grad_()' if self._input_grad else ''}"]
-        target = "targets[i]"
+        losses = self._losses(outputs, "targets[i]")
         forward += self._scoped(
-            [f"{', '.join(outputs)} = forward(x)", f"loss = {self._loss(outputs[0], target)}"]
+            [
+                f"{', '.join(outputs)} = forward(x)",
+                *(f"{name} = {loss}" for name, loss in losses.items()),
+            ]
         )
         results = self._results(outputs, "x")
         late = {k: v for k, v in results.items() if k == "x.grad"}
@@ -314,13 +354,14 @@ class Script(ModelText):
         loop = [f"for step in range({p.steps}):"]
         if p.forwards_first:
             inner = ["waiting = []", f"for i in {span}:"]
-            inner += indented([*forward, *keep, "waiting.append((i, x, loss))"])
-            inner += ["for i, x, loss in reversed(waiting):"]
-            inner += indented([*self._backward("loss"), *after])
+            held = ", ".join(("i", "x", *losses))
+            inner += indented([*forward, *keep, f"waiting.append(({held}))"])
+            inner += [f"for {held} in reversed(waiting):"]
+            inner += indented([*self._backward(*losses), *after])
         else:
             inner = [
                 f"for i in {span}:",
-                *indented([*forward, *keep, *self._backward("loss"), *after]),
+                *indented([*forward, *keep, *self._backward(*losses), *after]),
             ]
         copied = {
             k: f"None if {v} is None else {v}.clone()" if k.endswith("grad") else f"{v}.clone()"
@@ -377,12 +418,13 @@ class Script(ModelText):
         make, outputs = self._layers.tensors.make, self._outputs()
         lines = ["trial = True"] if self._counted else []
         lines.append(f"x = {make(arrays.trial_input, grad=self._input_grad)}")
-        loss: list[str] = []
+        losses: dict[str, str] = {}
         if arrays.trial_target is not None and not self._style.summed:
             lines.append(f"target = {make(arrays.trial_target)}")
         if arrays.trial_target is not None or self._style.summed:
-            loss = [f"loss = {self._loss(outputs[0], 'target')}"]
-        body = self._scoped([f"{', '.join(outputs)} = forward(x)", *loss])
+            losses = self._losses(outputs, "target")
+        made = [f"{name} = {loss}" for name, loss in losses.items()]
+        body = self._scoped([f"{', '.join(outputs)} = forward(x)", *made])
         undo: list[str] = []
         if kind in ("weight_changed", "input_changed"):
             change = self._change()
@@ -390,12 +432,12 @@ class Script(ModelText):
             lines.append(f"before = {written}.detach().clone()")
             undo = ["with torch.no_grad():", f"{INDENT}{written}.copy_(before)"]
             body += change
-        if kind not in ("graph_dropped", "forward_throws") and loss:
-            body += self._backward("loss")
+        if kind not in ("graph_dropped", "forward_throws") and losses:
+            body += self._backward(*losses)
         lines += ["try:", *indented(body), "except RuntimeError as error:"]
         lines += [INDENT + 'print("trial:", error)', *undo]
         lines += (
-            [f"del {', '.join(dict.fromkeys([*outputs, *(['loss'] if loss else [])]))}"]
+            [f"del {', '.join(dict.fromkeys([*outputs, *losses]))}"]
             if kind == "graph_dropped"
             else []
         )
