@@ -11,6 +11,7 @@
   STORY(preserve_rng)             \
   STORY(frozen_first_block)       \
   STORY(frozen_embeddings)        \
+  STORY(lora)                     \
   STORY(gradients_stay_none)      \
   STORY(batch_norm_twice)         \
   STORY(scale_history)            \
