@@ -15,6 +15,20 @@ namespace rematch {
 enum class Variant : std::uint8_t { reentrant, non_reentrant };
 enum class CheckKind : std::uint8_t { none, metadata, values };
 
+/// How a segment is handed its tensors. The engine's segments take lists: all but `tensors` is for
+/// subjects alone.
+enum class Arguments : std::uint8_t {
+  /// Each is an argument.
+  tensors,
+  /// One argument, a dictionary in which the tensors lie among other things.
+  dictionary,
+  /// The first of several is an argument; the others, or the only one, are keyword arguments, and
+  /// so are a number, a boolean and None. Non-reentrant only.
+  keywords,
+  /// One argument, a list that the segment empties: it takes its tensors out.
+  emptied,
+};
+
 /// One entry of a selective policy: the results of this op are kept, not recomputed.
 struct KeepSpec {
   /// One of the names in Layer::ops (properties/layers/layer.h); these have static lifetime.
@@ -33,9 +47,10 @@ struct CheckpointChoice {
   CheckKind determinism = CheckKind::metadata;
   /// Non-reentrant only, in segments without nested ones, and with one backward per forward.
   std::vector<KeepSpec> keep;
-  /// The segment takes one argument, a dictionary in which its tensors lie among other things. The
-  /// engine's segments take lists: for subjects alone.
-  bool nested_inputs = false;
+  Arguments arguments = Arguments::tensors;
+  /// The segment returns a dictionary in which its tensors lie among other things. For subjects
+  /// alone, as the engine's segments return lists.
+  bool nested_outputs = false;
   friend bool operator==(const CheckpointChoice&, const CheckpointChoice&) = default;
 };
 
@@ -48,7 +63,12 @@ struct FieldsOf<CheckpointChoice> {
       Field<S, bool>{"early_stop", &S::early_stop, Cost::one, "no early stop"},
       Field<S, CheckKind>{"determinism", &S::determinism, Cost::one, "checks {}"},
       Field<S, std::vector<KeepSpec>>{"keep", &S::keep, Cost::amount, "keeps {}"},
-      Field<S, bool>{"nested_inputs", &S::nested_inputs, Cost::one, "inputs in a dictionary"},
+      Field<S, Arguments>{.name = "arguments",
+                          .member = &S::arguments,
+                          .cost = Cost::one,
+                          .phrase = "arguments ({})",
+                          .old_name = "nested_inputs"},
+      Field<S, bool>{"nested_outputs", &S::nested_outputs, Cost::one, "outputs in a dictionary"},
   };
 };
 
@@ -273,6 +293,7 @@ struct FieldsOf<Case> {
 
 std::string_view to_string(Variant variant);
 std::string_view to_string(CheckKind check);
+std::string_view to_string(Arguments arguments);
 std::string_view to_string(LossKind loss);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(AutocastSpan span);

@@ -34,4 +34,16 @@ TEST_CASE("nested segments read as nested brackets with their options") {
         "seed 0\n");
 }
 
+TEST_CASE("what a segment is handed and returns is said where it is no list of tensors") {
+  const Case c = case_from_json(R"({"format": 1, "input": [1, 2], "layers": [
+      {"kind": "tanh"}, {"kind": "relu"}], "plan": {"segments": [
+        {"begin": 0, "end": 1, "arguments": "keywords"},
+        {"begin": 1, "end": 2, "arguments": "emptied", "nested_outputs": true}]}})");
+  const std::string plan =
+      "plan: layer 0 non_reentrant, arguments (keywords); "
+      "layer 1 non_reentrant, arguments (emptied), outputs in a dictionary\n";
+  INFO(describe(c));
+  CHECK(describe(c).find(plan) != std::string::npos);
+}
+
 }  // namespace rematch

@@ -178,7 +178,10 @@ class FeatureScan {
     mark(Feature::nested_4, depth >= 4);
     depth_ = std::max(depth_, depth);
     mark(Feature::multi_output_segment, live(s.end).size() > 1);
-    mark(Feature::nested_inputs, s.choice.nested_inputs);
+    mark(Feature::nested_inputs, choice.arguments == Arguments::dictionary);
+    mark(Feature::keyword_inputs, choice.arguments == Arguments::keywords);
+    mark(Feature::emptied_inputs, choice.arguments == Arguments::emptied);
+    mark(Feature::nested_outputs, choice.nested_outputs);
     for (const int boundary : {s.begin, s.end}) {
       mark(Feature::same_tensor_twice, boundary > 0 && layer_of(layer(boundary - 1)).identity);
     }

@@ -117,4 +117,33 @@ TEST_CASE("nesting counts its levels") {
   CHECK_FALSE(has(c, Feature::nested_4));
 }
 
+TEST_CASE("each way to hand over tensors is a feature, at every level") {
+  const std::string layers = kLinear + "," + kRelu;
+  const auto plan = [](const std::string& fields) {
+    return R"({"segments": [{"begin": 0, "end": 2, "nested": [{"begin": 0, "end": 1)" + fields +
+           "}]}]}";
+  };
+  const Case usual = read(layers, plan(""));
+  const Case dictionary = read(layers, plan(R"(, "arguments": "dictionary")"));
+  const Case keywords = read(layers, plan(R"(, "arguments": "keywords")"));
+  const Case emptied = read(layers, plan(R"(, "arguments": "emptied")"));
+  const Case returned = read(layers, plan(R"(, "nested_outputs": true)"));
+  CHECK(has(dictionary, Feature::nested_inputs));
+  CHECK(has(keywords, Feature::keyword_inputs));
+  CHECK(has(emptied, Feature::emptied_inputs));
+  CHECK(has(returned, Feature::nested_outputs));
+  for (const Case& c : {usual, keywords, emptied, returned}) {
+    CHECK_FALSE(has(c, Feature::nested_inputs));
+  }
+  for (const Case& c : {usual, dictionary, emptied, returned}) {
+    CHECK_FALSE(has(c, Feature::keyword_inputs));
+  }
+  for (const Case& c : {usual, dictionary, keywords, returned}) {
+    CHECK_FALSE(has(c, Feature::emptied_inputs));
+  }
+  for (const Case& c : {usual, dictionary, keywords, emptied}) {
+    CHECK_FALSE(has(c, Feature::nested_outputs));
+  }
+}
+
 }  // namespace rematch

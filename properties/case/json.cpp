@@ -79,6 +79,12 @@ void read_field(const Fields& f, const Json& json, const std::string& path, Valu
   }
 }
 
+/// Files that were written before say whether it is a dictionary.
+void read_field(const Fields& f, const Json& json, const std::string& path, Arguments& to) {
+  if (!json.is_boolean()) return read_field<Arguments>(f, json, path, to);
+  to = json.get<bool>() ? Arguments::dictionary : Arguments::tensors;
+}
+
 /// One operand may stand without the brackets of the list.
 void read_field(const Fields& f, const Json& json, const std::string& path,
                 std::vector<ValueRef>& to) {

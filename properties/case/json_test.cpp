@@ -150,6 +150,32 @@ TEST_CASE("policies and named streams survive, and say what is wrong with them")
   rejects(with(R"("plan")", R"("protocol": {"backwards": 2}, "plan")"), "serves one backward");
 }
 
+TEST_CASE("how segments are handed their tensors survives, and says what is wrong with it") {
+  const auto with = [](const std::string& fields) {
+    return R"({"format": 1, "input": [2, 3], "layers": [{"kind": "tanh"}],
+               "plan": {"segments": [{"begin": 0, "end": 1)" +
+           fields + "}]}}";
+  };
+  const auto choice = [&](const std::string& fields) {
+    const Case c = case_from_json(with(fields));
+    CHECK(case_from_json(to_json(c)) == c);
+    return c.plan.segments[0].choice;
+  };
+  CHECK(choice("").arguments == Arguments::tensors);
+  CHECK(choice(R"(, "arguments": "dictionary")").arguments == Arguments::dictionary);
+  CHECK(choice(R"(, "arguments": "keywords")").arguments == Arguments::keywords);
+  CHECK(choice(R"(, "arguments": "emptied", "variant": "reentrant")").arguments ==
+        Arguments::emptied);
+  CHECK(choice(R"(, "nested_outputs": true)").nested_outputs);
+  // Its name when there was one form.
+  CHECK(choice(R"(, "nested_inputs": true)").arguments == Arguments::dictionary);
+  CHECK(choice(R"(, "nested_inputs": false)").arguments == Arguments::tensors);
+  rejects(with(R"(, "arguments": "tuple")"),
+          "arguments: expected one of tensors, dictionary, keywords, emptied");
+  rejects(with(R"(, "arguments": "keywords", "variant": "reentrant")"),
+          "arguments by keyword belong to the non_reentrant variant");
+}
+
 TEST_CASE("a case written by another version is refused by its number") {
   rejects(R"({"format": 2})", "format: expected 1, got 2, which a newer program wrote");
   rejects(R"({"format": 0})", "format: expected 1, got 0, which this program no longer reads");

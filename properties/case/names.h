@@ -23,6 +23,8 @@ struct NamesOf;
 
 REMATCH_NAMES(Variant, {reentrant, "reentrant"}, {non_reentrant, "non_reentrant"});
 REMATCH_NAMES(CheckKind, {none, "none"}, {metadata, "metadata"}, {values, "values"});
+REMATCH_NAMES(Arguments, {tensors, "tensors"}, {dictionary, "dictionary"}, {keywords, "keywords"},
+              {emptied, "emptied"});
 REMATCH_NAMES(LossKind, {mse, "mse"}, {cross_entropy, "cross_entropy"});
 REMATCH_NAMES(OptimizerKind, {sgd, "sgd"}, {adam, "adam"});
 REMATCH_NAMES(AutocastSpan, {off, "off"}, {forward, "forward"}, {both, "both"});

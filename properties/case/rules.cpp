@@ -97,6 +97,10 @@ void check_choice(const CheckpointChoice& choice, const char* place) {
   if (!choice.early_stop) {
     fail(std::string(place) + ": early_stop belongs to the non_reentrant variant", "true", "false");
   }
+  if (choice.arguments == Arguments::keywords) {
+    fail(std::string(place) + ": arguments by keyword belong to the non_reentrant variant",
+         "tensors", std::string(to_string(choice.arguments)));
+  }
   if (choice.determinism != CheckKind::metadata) {
     fail(std::string(place) + ": determinism belongs to the non_reentrant variant", "metadata",
          std::string(to_string(choice.determinism)));

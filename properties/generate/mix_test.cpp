@@ -98,6 +98,25 @@ TEST_CASE("cases have features within the given ones only, and each that is left
   }
 }
 
+TEST_CASE("a subject that takes structures gets each of them, in one case of 100 or more") {
+  constexpr int kDraws = 5000;
+  const Scope scope(FeatureSet::all());
+  using enum Feature;
+  const std::array structures{nested_inputs, keyword_inputs, emptied_inputs, nested_outputs};
+  std::array<int, structures.size()> found{};
+  for (std::uint64_t i = 0; i < kDraws; ++i) {
+    const Case c = generate_case(Mix::wide, 31, i, scope);
+    const FeatureSet features = features_of(c, validate(c));
+    for (std::size_t k = 0; k < structures.size(); ++k) {
+      found[k] += features.contains(structures[k]) ? 1 : 0;
+    }
+  }
+  for (std::size_t k = 0; k < structures.size(); ++k) {
+    INFO(to_string(structures[k]));
+    CHECK(found[k] >= kDraws / 100);
+  }
+}
+
 TEST_CASE("what cannot be drawn is an error that names it") {
   try {
     generate_case(Mix::standard, 1, 1, FeatureSet::all().without({Feature::sgd}));

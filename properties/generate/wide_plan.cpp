@@ -183,9 +183,28 @@ void draw_losses(DrawSource& draw, Case& c) {
 
 namespace {
 
+Arguments draw_arguments(DrawSource& draw, Variant variant) {
+  // A list that is emptied ends the case: seldom, so that the other forms are seen as well.
+  switch (draw.weighted(std::array{40, 28, 28, 4})) {
+    case 1:
+      if (draw.may(Feature::nested_inputs)) return Arguments::dictionary;
+      break;
+    case 2:
+      if (variant == Variant::reentrant || !draw.may(Feature::keyword_inputs)) break;
+      return Arguments::keywords;
+    case 3:
+      if (draw.may(Feature::emptied_inputs)) return Arguments::emptied;
+      break;
+    default:
+      break;
+  }
+  return Arguments::tensors;
+}
+
 void draw_structures_of(DrawSource& draw, std::vector<SegmentSpec>& segments) {
   for (SegmentSpec& s : segments) {
-    s.choice.nested_inputs = draw.chance(50);
+    s.choice.arguments = draw_arguments(draw, s.choice.variant);
+    s.choice.nested_outputs = draw.chance(25, Feature::nested_outputs);
     draw_structures_of(draw, s.nested);
   }
 }
@@ -193,7 +212,7 @@ void draw_structures_of(DrawSource& draw, std::vector<SegmentSpec>& segments) {
 }  // namespace
 
 void draw_structures(DrawSource& draw, Case& c) {
-  if (draw.chance(15, Feature::nested_inputs)) draw_structures_of(draw, c.plan.segments);
+  if (draw.chance(25)) draw_structures_of(draw, c.plan.segments);
 }
 
 void draw_in_place(DrawSource& draw, Case& c) {

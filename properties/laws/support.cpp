@@ -63,9 +63,10 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {
 
 namespace {
 
-bool nests_inputs(const std::vector<SegmentSpec>& segments) {
+/// What a segment is handed among other things is kept, but not as a saved tensor.
+bool hides_inputs(const std::vector<SegmentSpec>& segments) {
   return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
-    return s.choice.nested_inputs || nests_inputs(s.nested);
+    return s.choice.arguments != Arguments::tensors || hides_inputs(s.nested);
   });
 }
 
@@ -80,7 +81,7 @@ bool keeps_results(const std::vector<SegmentSpec>& segments) {
 bool knows_saved_bytes(const Evidence& e) {
   if (!e.forecast.measured) return e.forecast.saves_known;
   return e.forecast.saves_known && !keeps_results(segments_of(e.c)) && !may_keep_states(e) &&
-         !nests_inputs(e.c.plan.segments);
+         !hides_inputs(e.c.plan.segments);
 }
 
 bool may_keep_states(const Evidence& e) {

@@ -66,8 +66,15 @@ enum class Feature : std::uint8_t {
   selective,
   /// Of an op that draws, before another that draws in the same segment and is not kept.
   kept_draw_before_draw,
-  /// Of subjects alone: segments of the engine take lists of tensors.
+  // Of subjects alone, as segments of the engine take and return lists of tensors.
+  /// A segment is handed a dictionary.
   nested_inputs,
+  /// A segment is handed tensors by keyword.
+  keyword_inputs,
+  /// A segment is handed a list, and empties it.
+  emptied_inputs,
+  /// A segment returns a dictionary.
+  nested_outputs,
   /// A layer draws from another stream than the default one.
   named_stream,
   /// linear or conv2d in bfloat16, or a custom layer where they would be.

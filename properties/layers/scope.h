@@ -13,7 +13,10 @@ namespace rematch {
 struct Scope {
   /// All that the engine knows of: everything but what only subjects have.
   Scope() : Scope(FeatureSet::all().without(of_subjects())) {}
-  static constexpr FeatureSet of_subjects() { return {Feature::custom, Feature::nested_inputs}; }
+  static constexpr FeatureSet of_subjects() {
+    return {Feature::custom, Feature::nested_inputs, Feature::keyword_inputs,
+            Feature::emptied_inputs, Feature::nested_outputs};
+  }
   // Implicit: a set of features is a scope without custom layers.
   Scope(const FeatureSet& allowed, std::vector<const CustomLayer*> own = {},
         std::uint64_t per_shape = 1, bool plans = false)

@@ -232,10 +232,10 @@ def test_a_model_of_tokens_is_written_with_its_tied_head(torch_subject):
 
 
 def test_a_reentrant_segment_loses_what_it_is_handed_in_a_dictionary(torch_subject):
-    plan = {"segments": [segment(0, 1, "reentrant", nested_inputs=True)]}
+    plan = {"segments": [segment(0, 1, "reentrant", arguments="dictionary")]}
     case = chain("tanh", "linear", input=(2, 2), plan=plan, protocol=TRAINABLE)
     script, out = shown(torch_subject, case, finding("input-gradients"))
-    assert 'x, = given["first"], *given["rest"]' in script
+    assert 'x = given["first"]' in script
     assert 'checkpoint(block, {"first": x, "rest": []}, use_reentrant=True)' in script
     assert "DIFFERENT: x.grad" in out
 
@@ -259,6 +259,58 @@ def test_clipping_and_a_scaler_stand_where_the_optimizer_does_in_a_script(torch_
     assert lines[at + 2 : at + 4] == ["scaler.step(optimizer)", "scaler.update()"]
     assert "scaler.scale(loss).backward()" in script
     assert "DIFFERENT" in out
+
+
+def test_a_reentrant_segment_loses_what_it_returns_in_a_dictionary(torch_subject):
+    plan = {"segments": [segment(0, 2, "reentrant", nested_outputs=True)]}
+    layers = ["tanh", "duplicate", {"kind": "add", "from": [1, 1]}, "linear"]
+    case = chain(*layers, input=(2, 2), plan=plan, protocol=TRAINABLE)
+    script, out = shown(torch_subject, case, finding("input-gradients"))
+    assert 'return {"first": x, "rest": [b1]}' in script
+    assert 'y, b1 = returned["first"], *returned["rest"]' in script
+    assert "DIFFERENT: x.grad" in out
+
+
+@pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
+def test_a_list_that_a_segment_empties_shows_by_an_error(torch_subject, variant):
+    case = one("duplicate", "tanh", {"kind": "add", "from": [0, 1]}, protocol=TRAINABLE)
+    inner = segment(1, 3, arguments="emptied")
+    case["plan"] = {"segments": [segment(0, 3, variant, nested=[inner])]}
+    found = finding("errors", "no error", "IndexError: pop from empty list")
+    script, out = shown(torch_subject, case, found)
+    assert "x = given.pop(0)" in script and "b0 = given.pop(0)" in script
+    assert "call(block0, [x, b0], use_reentrant=False)" in script
+    assert "pop from empty list" in out
+    assert len(script.splitlines()) <= LONGEST
+
+
+def test_a_keyword_argument_that_changes_gives_a_wrong_gradient(torch_subject):
+    protocol = {**TRAINABLE, "inject": "input_changed"}
+    case = one("relu", protocol=protocol, arguments="keywords")
+    arrays = run_of(case)["arrays"]
+    arrays |= {"trial_input": arrays["inputs"][0], "trial_target": arrays["targets"][0]}
+    found = finding("injected-failures", "an error", "none")
+    script, out = shown(torch_subject, case, found, arrays=arrays)
+    assert "checkpoint(block, x=x, use_reentrant=False)" in script
+    assert "x.grad is wrong" in out.splitlines()[-1]
+
+
+def test_of_several_tensors_a_script_hands_over_the_first_by_position(torch_subject):
+    layers = ["duplicate", "tanh", {"kind": "add", "from": [0, 1]}, "batch_norm"]
+    plan = {"segments": [segment(1, 4, arguments="keywords")]}
+    case = chain(*layers, input=(2, 2), plan=plan, protocol=TRAINABLE)
+    script, _ = shown(torch_subject, case, finding("buffers-after-step"))
+    assert "def block(x, b0):" in script
+    assert "checkpoint(block, y, b0=b0, use_reentrant=False)" in script
+
+
+def test_several_segments_are_handed_tensors_by_keyword(torch_subject):
+    layers = ["tanh", "duplicate", "tanh", {"kind": "add", "from": [1, 1]}, "batch_norm"]
+    segments = [segment(0, 2, arguments="keywords"), segment(2, 5, arguments="keywords")]
+    case = chain(*layers, input=(2, 2), plan={"segments": segments}, protocol=TRAINABLE)
+    script, _ = shown(torch_subject, case, finding("buffers-after-step"))
+    assert "call(block0, keywords=dict(x=x), use_reentrant=False)" in script
+    assert "call(block1, y, keywords=dict(b1=b1), use_reentrant=False)" in script
 
 
 def test_a_layer_in_eval_mode_is_written_so(torch_subject):

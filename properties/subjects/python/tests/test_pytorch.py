@@ -8,7 +8,8 @@ import pytest
 from cases import chain, regressions, run_of, segment
 from conftest import observed
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+from rematch.pytorch.arguments import flat, handed, received  # noqa: E402
 
 # Saved cases in which PyTorch differs from its plain run, and where that shows first.
 DIVERGES = {
@@ -134,6 +135,79 @@ def test_a_reentrant_segment_without_trainable_inputs_freezes_its_weights(torch_
             if o["quantity"] == "parameter_gradient"
         ]
         assert gradients == [False, False, True, True]
+
+
+@pytest.mark.parametrize("form", ["dictionary", "keywords"])
+@pytest.mark.parametrize("returns", [False, True])
+def test_tensors_among_other_things_reach_a_segment_and_come_back(torch_subject, form, returns):
+    layers = ["linear", "duplicate", "tanh", {"kind": "add", "from": [1, 1]}, "dropout"]
+    given = {"arguments": form, "nested_outputs": returns}
+    plan = {"segments": [segment(0, 2, **given), segment(2, 5, **given)]}
+    plain, checkpointed = both(torch_subject, chain(*layers, plan=plan, protocol=TRAINABLE))
+    assert "error" not in plain and "error" not in checkpointed
+    assert differing(checkpointed) == []
+    assert max(counts(checkpointed)) == 2
+
+
+@pytest.mark.parametrize("form", ["tensors", "dictionary", "keywords", "emptied"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_is_handed_over_in_any_form_arrives(form, count):
+    values = tuple(torch.zeros(i) for i in range(count))
+    given, keywords = handed(form, values)
+    arrived = received(form, count, given, keywords)
+    assert [v is value for v, value in zip(arrived, values, strict=True)] == [True] * count
+
+
+def test_what_arrives_otherwise_than_it_was_handed_over_is_an_error():
+    values = (torch.zeros(1), torch.zeros(2))
+    given, keywords = handed("keywords", values)
+    keywords.pop("mask")
+    with pytest.raises(ValueError, match="keyword arguments"):
+        received("keywords", 2, given, keywords)
+    [structure], _ = handed("dictionary", values)
+    assert flat(structure) == values
+    for changed in ({"count": 3}, {"rest": (values[1],)}, {"rest": []}, {"none": 0}):
+        with pytest.raises(ValueError, match="a dictionary"):
+            flat(structure | changed)
+    with pytest.raises(ValueError, match="a dictionary"):
+        flat(values)
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_list_that_a_segment_empties_is_empty_when_it_is_recomputed(torch_subject, early_stop):
+    plan = {"segments": [segment(0, 1, arguments="emptied", early_stop=early_stop)]}
+    plain, checkpointed = both(torch_subject, chain("tanh", plan=plan, protocol=TRAINABLE))
+    assert "error" not in plain
+    assert checkpointed["error"] == {"kind": "IndexError", "message": "pop from empty list"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"arguments": "dictionary"}, {"arguments": "emptied"}, {"nested_outputs": True}],
+)
+def test_what_a_reentrant_segment_takes_or_returns_within_something_else_gets_no_gradient(
+    torch_subject, given
+):
+    plan = {"segments": [segment(0, 1, "reentrant", **given)]}
+    case = chain("tanh", "linear", plan=plan, protocol=TRAINABLE)
+    plain, checkpointed = both(torch_subject, case)
+    present = [
+        observed(record)["input_gradient", 0, 0, 0].get("present", True)
+        for record in (plain, checkpointed)
+    ]
+    assert present == [True, False]
+    assert counts(checkpointed) == [1, 1]
+
+
+@pytest.mark.parametrize(("form", "noticed"), [("tensors", True), ("keywords", False)])
+def test_a_changed_input_is_noticed_where_it_is_no_keyword_argument(torch_subject, form, noticed):
+    plan = {"segments": [segment(0, 1, arguments=form)]}
+    protocol = {**TRAINABLE, "inject": "input_changed"}
+    run = run_of(chain("relu", plan=plan, protocol=protocol))
+    arrays = run["arrays"]
+    arrays |= {"trial_input": arrays["inputs"][0], "trial_target": arrays["targets"][0]}
+    torch_subject.record(**run)
+    assert torch_subject.record(checkpointed=True)["trial"].get("failed", False) is noticed
 
 
 def test_masks_are_recorded_with_their_execution(torch_subject):

@@ -68,8 +68,10 @@ class Choice:
     early_stop: bool = True
     determinism: str = "metadata"
     keep: tuple[Keep, ...] = ()
-    nested_inputs: bool = False
-    """The tensors are handed over in a dictionary."""
+    arguments: str = "tensors"
+    """How the segment is handed its tensors."""
+    nested_outputs: bool = False
+    """It returns them in a dictionary."""
 
     @property
     def reentrant(self) -> bool:

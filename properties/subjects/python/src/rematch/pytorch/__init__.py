@@ -11,7 +11,7 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from rematch.case import Case
 from rematch.protocol import Request, Subject, Unsupported
-from rematch.pytorch import contract
+from rematch.pytorch import arguments, contract
 from rematch.pytorch.custom import CustomLayer
 from rematch.pytorch.memory import Memory
 from rematch.pytorch.model import Checkpoint, TorchModel, Wiring, wire
@@ -101,7 +101,7 @@ class TorchSubject(Subject):
         if not self._own:
             # A checkpoint of a user's own takes a function and tensors, and may be a function of
             # autograd, which refuses backwards to some tensors.
-            lacking |= {"nested_inputs", "partial_backwards"}
+            lacking |= {*arguments.FEATURES, "partial_backwards"}
         if self._variant != "both":
             other = "non_reentrant" if self._variant == "reentrant" else "reentrant"
             lacking |= {other, "mixed_variants"}

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts as conte
 
 from rematch.case import Case, Segment, shape_of
 from rematch.protocol import Request, Unsupported
-from rematch.pytorch import TorchSubject
+from rematch.pytorch import TorchSubject, arguments
 from rematch.pytorch.layers import Dense
 from rematch.pytorch.model import Forward, TorchModel, Values, Wiring
 from rematch.pytorch.modules import BREAKING, IN_PLACE, MODULES
@@ -227,7 +227,8 @@ class CompiledSubject(TorchSubject):
         budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"
         words = f"{compilation.backend}{' around' if compilation.around else ''}{budget}"
         name = f"torch {torch.__version__.split('+')[0]} {words}"
-        lacks = {"nested_inputs": "segments are compiled with the tensors that they take"}
+        # Segments are compiled with the tensors that they take and return.
+        lacks = arguments.FEATURES
         super().__init__(name, variant=variant, observe="cheap", layers=LAYERS, lacks=lacks)
         # In a script, the forward is compiled as a whole and its checkpoint() with it.
         self.exports = not compilation.around and compilation.budget is None

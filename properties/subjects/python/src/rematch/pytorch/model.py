@@ -15,13 +15,13 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkp
 
 from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.protocol import Request
+from rematch.pytorch.arguments import Values, flat, handed, nested, received
 from rematch.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.pytorch.layers import LAYERS, native_dropout
 from rematch.pytorch.policy import contexts_for
 from rematch.pytorch.streams import DRAWS, draws_elsewhere, generators_of
 from rematch.pytorch.watch import Place, Watch
 
-Values = tuple[Tensor, ...]
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]
 """A function with the signature of torch.utils.checkpoint.checkpoint()."""
@@ -232,11 +232,15 @@ class TorchModel:
             values = self._run_layer(index, state, values)
         return values
 
-    def _run_nested(self, segment: Segment, given: dict[str, Any], state: Forward) -> Any:
-        return self._run_segment(segment, given["first"], *given["rest"], state=state)
+    def _run_handed(self, segment: Segment, *given: Any, state: Forward, **keywords: Any) -> Any:
+        count = len(self.request.model.live[segment.begin])
+        inputs = received(segment.choice.arguments, count, given, keywords)
+        return self._run_segment(segment, *inputs, state=state)
 
     def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         outputs = self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
+        if self._own and segment.choice.nested_outputs:
+            return nested(outputs)
         # PyTorch's own hands back what is no tensor as it is.
         return _bare(outputs) if len(outputs) == 1 or not self._own else (*outputs, segment)
 
@@ -255,16 +259,17 @@ class TorchModel:
                 block = Block(self, segment, state)
                 return _values(self.checkpoint(block, *values, **options))
             # PyTorch's own takes more than tensors, and makes decorators.
-            run: Function = self._run_segment
-            keywords = {"state": state}
-            given: tuple[Any, ...] = values
-            if choice.nested_inputs:
-                run, given = self._run_nested, (nested(values),)
+            run: Function = self._run_handed
+            given, keywords = handed(choice.arguments, values)
             if choice.reentrant:
-                run, keywords = partial(run, **keywords), {}
+                run = partial(run, state=state)
+            else:
+                keywords["state"] = state
             if "function" in _HAS_DEFAULT and segment.begin % 2 == 1:
-                return _values(self.checkpoint(**options)(run)(segment, *given, **keywords))
-            return _values(self.checkpoint(run, segment, *given, **options, **keywords))
+                returned = self.checkpoint(**options)(run)(segment, *given, **keywords)
+            else:
+                returned = self.checkpoint(run, segment, *given, **options, **keywords)
+            return flat(returned) if choice.nested_outputs else _values(returned)
 
     def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
         """Says it by the option where there is one and no scope could override it, by a scope
@@ -305,11 +310,6 @@ class TorchModel:
 
     def _layer_function(self, index: int, state: Forward) -> Function:
         return lambda given: _bare(self._run_layer(index, state, _values(given)))
-
-
-def nested(values: Values) -> dict[str, Any]:
-    """Tensors among other things, as models hand on what several layers need."""
-    return {"first": values[0], "rest": list(values[1:]), "count": len(values), "none": None}
 
 
 def _bare(values: Values) -> Any:

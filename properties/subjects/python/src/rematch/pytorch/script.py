@@ -20,7 +20,7 @@ from rematch.pytorch.script_counts import tail as counted
 from rematch.pytorch.script_custom import setup_of
 from rematch.pytorch.script_layers import call, draws
 from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
-from rematch.pytorch.script_tail import CALL, helpers_of, imports_of, tail
+from rematch.pytorch.script_tail import CALL, CALL_WITH_KEYWORDS, helpers_of, imports_of, tail
 from rematch.pytorch.spectral_norm import spectral_norm
 
 _FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
@@ -41,7 +41,8 @@ class Script(ModelText):
         end = tail(self._style, self._aspects) if question is None else counted(question)
         lines = [f"def run(checkpointed{flag}):", *body, "", "", *end]
         if self._calls > 1:
-            lines[1:1] = indented(CALL)
+            keywords = any("keywords=" in line for line in body)
+            lines[1:1] = indented(CALL_WITH_KEYWORDS if keywords else CALL)
         listed, flagged = self._style.whole_ops, not self._keeps_all()
         policy = "=contexts" in "\n".join(lines) and not listed
         lines = [*helpers_of(self._style, policy, flagged), *lines]

@@ -167,20 +167,40 @@ class ModelText:
 
     def _checkpoint(self, segment: Segment, inside: bool) -> list[str]:
         function = self._functions[id(segment)]
-        given = self._names(segment.begin, inside)
-        if segment.choice.nested_inputs:
-            given = [f'{{"first": {given[0]}, "rest": [{", ".join(given[1:])}]}}']
+        given = self._given(segment, self._names(segment.begin, inside))
         options = self._options(segment)
-        target = ", ".join(self._names(segment.end, inside))
+        returned = self._names(segment.end, inside)
+        target = ", ".join(returned)
+        after = []
+        if segment.choice.nested_outputs:
+            after = [f"{target} = {_taken('returned', len(returned))}"]
+            target = "returned"
         if self._calls > 1:
-            return [f"{target} = {call('call', function, *given, *options)}"]
+            return [f"{target} = {call('call', function, *given, *options)}", *after]
         through = call("checkpoint", function, *given, *options)
         before = []
         if segment.choice.keep and self._style.whole_ops:
             before = [
                 f"contexts = partial(create_selective_checkpoint_contexts, {self._listed(segment)})"
             ]
-        return [*before, *self._either(target, through, call(function, *given))]
+        return [*before, *self._either(target, through, call(function, *given)), *after]
+
+    def _given(self, segment: Segment, names: list[str]) -> list[str]:
+        """The arguments by which a segment is handed what has these names."""
+        match segment.choice.arguments:
+            case "dictionary":
+                return [_dictionary(names)]
+            case "emptied":
+                return [f"[{', '.join(names)}]"]
+            case "keywords":
+                named = self._names(segment.begin, inside=True)
+                by_keyword = [f"{n}={value}" for n, value in zip(named, names, strict=True)]
+                by_position = names[:1] if len(names) > 1 else []
+                by_keyword = by_keyword[len(by_position) :]
+                if self._calls > 1:
+                    by_keyword = [f"keywords=dict({', '.join(by_keyword)})"]
+                return [*by_position, *by_keyword]
+        return names
 
     def _either(self, target: str, through: str, plain: str) -> list[str]:
         line = f"{target} = {through} if checkpointed else {plain}"
@@ -270,12 +290,17 @@ class ModelText:
                 define(nested)
             name = self._functions[id(segment)] = names.pop(0)
             body = self._range(segment.begin, segment.end, segment.nested, inside=True)
-            given = ", ".join(self._names(segment.begin, True))
-            if segment.choice.nested_inputs:
-                comma = "" if "," in given else ","
-                body.insert(0, f'{given}{comma} = given["first"], *given["rest"]')
+            inputs = self._names(segment.begin, True)
+            given = ", ".join(inputs)
+            if segment.choice.arguments == "dictionary":
+                body.insert(0, f"{given} = {_taken('given', len(inputs))}")
                 given = "given"
-            body.append(f"return {', '.join(self._names(segment.end, True))}")
+            if segment.choice.arguments == "emptied":
+                body[:0] = [f"{name} = given.pop(0)" for name in inputs]
+                given = "given"
+            returned = self._names(segment.end, True)
+            nested = segment.choice.nested_outputs
+            body.append(f"return {_dictionary(returned) if nested else ', '.join(returned)}")
             made = body[-1].removeprefix("return ") + " = "
             if len(body) > 1 and body[-2].startswith(made):
                 body[-2:] = ["return " + body[-2].removeprefix(made)]
@@ -285,6 +310,16 @@ class ModelText:
         for segment in self._segments:
             define(segment)
         return [*lines, ""] if lines else lines
+
+
+def _dictionary(names: list[str]) -> str:
+    return f'{{"first": {names[0]}, "rest": [{", ".join(names[1:])}]}}'
+
+
+def _taken(dictionary: str, count: int) -> str:
+    """So many values of a dictionary."""
+    first = f'{dictionary}["first"]'
+    return first if count == 1 else f'{first}, *{dictionary}["rest"]'
 
 
 def _count(segments: tuple[Segment, ...]) -> int:

@@ -39,8 +39,8 @@ _ERRORS = """\
 def outcome(checkpointed):
     try:
         run(checkpointed)
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"
+    except (IndexError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
     return "no error"
 
 
@@ -96,6 +96,15 @@ CALL = [
     "",
 ]
 """What a run with several checkpoints calls them by."""
+
+CALL_WITH_KEYWORDS = [
+    "def call(function, *args, keywords={}, **options):",
+    "    if checkpointed:",
+    "        return checkpoint(function, *args, **keywords, **options)",
+    "    return function(*args, **keywords)",
+    "",
+]
+"""The same, where some are handed tensors by keyword."""
 
 _FLAG = """\
 kept = False
