@@ -108,6 +108,19 @@ void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, dou
 }
 
 template <typename T>
+void dropout_factors(std::int64_t n, double p, std::uint64_t seed, std::uint64_t subsequence,
+                     std::uint64_t offset, T* factors) {
+  const std::uint64_t threshold = keep_threshold(p);
+  const T factor = math::dropout_factor<T>(p);
+  for_each_chunk(n, {seed, subsequence}, offset,
+                 [=](std::int64_t first, std::int64_t count, const std::uint32_t* words) {
+                   for (std::int64_t j = 0; j < count; ++j) {
+                     factors[first + j] = words[j] < threshold ? factor : T(0);
+                   }
+                 });
+}
+
+template <typename T>
 void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t seed,
                    std::uint64_t subsequence, std::uint64_t offset, T* noise, T* y) {
   const T span = upper - lower;
@@ -155,16 +168,18 @@ void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                  });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void dropout_forward(std::int64_t, const T*, double, std::uint64_t, std::uint64_t,     \
-                                std::uint64_t, std::uint8_t*, T*);                                \
-  template void dropout_backward(std::int64_t, const T*, const std::uint8_t*, double, T*);        \
-  template void rrelu_forward(std::int64_t, const T*, T, T, std::uint64_t, std::uint64_t,         \
-                              std::uint64_t, T*, T*);                                             \
-  template void multiply(std::int64_t, const T*, const T*, T*);                                   \
-  template void gaussian_noise_forward(std::int64_t, const T*, T, std::uint64_t, std::uint64_t,   \
-                                       std::uint64_t, T*);                                        \
-  template void fill_normal(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*); \
+#define REMATCH_INSTANTIATE(T)                                                                     \
+  template void dropout_forward(std::int64_t, const T*, double, std::uint64_t, std::uint64_t,      \
+                                std::uint64_t, std::uint8_t*, T*);                                 \
+  template void dropout_backward(std::int64_t, const T*, const std::uint8_t*, double, T*);         \
+  template void dropout_factors(std::int64_t, double, std::uint64_t, std::uint64_t, std::uint64_t, \
+                                T*);                                                               \
+  template void rrelu_forward(std::int64_t, const T*, T, T, std::uint64_t, std::uint64_t,          \
+                              std::uint64_t, T*, T*);                                              \
+  template void multiply(std::int64_t, const T*, const T*, T*);                                    \
+  template void gaussian_noise_forward(std::int64_t, const T*, T, std::uint64_t, std::uint64_t,    \
+                                       std::uint64_t, T*);                                         \
+  template void fill_normal(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);  \
   template void fill_uniform(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

@@ -17,6 +17,11 @@ void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
 template <typename T>
 void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, double p, T* gx);
 
+/// factors[i] = 1 / (1 - p) when dropout_forward keeps element i, else +0. 0 <= p < 1.
+template <typename T>
+void dropout_factors(std::int64_t n, double p, std::uint64_t seed, std::uint64_t subsequence,
+                     std::uint64_t offset, T* factors);
+
 /// Randomised leaky ReLU in training (Xu et al., 2015): noise = 1 where x >= 0, else
 /// lower + (upper - lower) * u; y = x * noise. u is uniform_float's (float) or uniform_double's.
 /// Backward is multiply(n, gy, noise, gx).

@@ -124,6 +124,15 @@ struct DropoutGradient {
 };
 
 template <typename T>
+struct DropoutFactor {
+  T factor;
+  std::uint64_t threshold;
+  __device__ void operator()(std::uint32_t word, T& out) const {
+    out = word < threshold ? factor : T(0);
+  }
+};
+
+template <typename T>
 struct Rrelu {
   T lower;
   T span;
@@ -179,6 +188,13 @@ void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, dou
 }
 
 template <typename T>
+void dropout_factors(std::int64_t n, double p, std::uint64_t seed, std::uint64_t subsequence,
+                     std::uint64_t offset, T* factors) {
+  draw("dropout_factors", n, Words{{seed, subsequence}, start(subsequence, offset)},
+       DropoutFactor<T>{math::dropout_factor<T>(p), keep_threshold(p)}, Out<T>{factors});
+}
+
+template <typename T>
 void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t seed,
                    std::uint64_t subsequence, std::uint64_t offset, T* noise, T* y) {
   draw("rrelu_forward", n, Words{{seed, subsequence}, start(subsequence, offset)},
@@ -211,16 +227,18 @@ void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
        Uniform<T>{lo, hi - lo}, Out<T>{out});
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void dropout_forward(std::int64_t, const T*, double, std::uint64_t, std::uint64_t,     \
-                                std::uint64_t, std::uint8_t*, T*);                                \
-  template void dropout_backward(std::int64_t, const T*, const std::uint8_t*, double, T*);        \
-  template void rrelu_forward(std::int64_t, const T*, T, T, std::uint64_t, std::uint64_t,         \
-                              std::uint64_t, T*, T*);                                             \
-  template void multiply(std::int64_t, const T*, const T*, T*);                                   \
-  template void gaussian_noise_forward(std::int64_t, const T*, T, std::uint64_t, std::uint64_t,   \
-                                       std::uint64_t, T*);                                        \
-  template void fill_normal(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*); \
+#define REMATCH_INSTANTIATE(T)                                                                     \
+  template void dropout_forward(std::int64_t, const T*, double, std::uint64_t, std::uint64_t,      \
+                                std::uint64_t, std::uint8_t*, T*);                                 \
+  template void dropout_backward(std::int64_t, const T*, const std::uint8_t*, double, T*);         \
+  template void dropout_factors(std::int64_t, double, std::uint64_t, std::uint64_t, std::uint64_t, \
+                                T*);                                                               \
+  template void rrelu_forward(std::int64_t, const T*, T, T, std::uint64_t, std::uint64_t,          \
+                              std::uint64_t, T*, T*);                                              \
+  template void multiply(std::int64_t, const T*, const T*, T*);                                    \
+  template void gaussian_noise_forward(std::int64_t, const T*, T, std::uint64_t, std::uint64_t,    \
+                                       std::uint64_t, T*);                                         \
+  template void fill_normal(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);  \
   template void fill_uniform(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)

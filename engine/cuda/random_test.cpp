@@ -56,6 +56,27 @@ TEMPLATE_TEST_CASE("dropout drops the same elements on the device as on the CPU"
   }
 }
 
+TEMPLATE_TEST_CASE("factors of samples are those that dropout gives to ones, on both devices",
+                   "[gpu]", float, double) {
+  using T = TestType;
+  need_device();
+  for (const double p : {0.0, 0.3, 0.5, 0.9}) {
+    for_each_draw([=](std::int64_t n, std::uint64_t offset, std::int64_t shift) {
+      const std::vector<T> ones(static_cast<std::size_t>(n), T(1));
+      std::vector<std::uint8_t> mask(ones.size());
+      std::vector<T> dropped(ones.size());
+      std::vector<T> factors(ones.size());
+      cpu::dropout_forward(n, ones.data(), p, kSeed, kSubsequence, offset, mask.data(),
+                           dropped.data());
+      cpu::dropout_factors(n, p, kSeed, kSubsequence, offset, factors.data());
+      CHECK(factors == dropped);
+      const DeviceArray<T> dfactors(n, shift);
+      dropout_factors(n, p, kSeed, kSubsequence, offset, dfactors.data());
+      CHECK(holds(dfactors, factors));
+    });
+  }
+}
+
 TEMPLATE_TEST_CASE("uniform and normal draws have the CPU's bits on the device", "[gpu]", float,
                    double) {
   using T = TestType;

@@ -194,6 +194,12 @@ def moe(x, router, experts, load, top, train):
     return (weights[:, :, None] * outputs).sum(1).view(x.shape)
 
 
+def stochastic_depth(x, weight, p, train):
+    """Where every sample takes the branch: in evaluation, or with a probability of 0 to skip it."""
+    assert p == 0 or not train
+    return x + F.linear(x, weight)
+
+
 def gru(x, weight_ih, weight_hh, *biases):
     """The states from zeros on."""
     h = x.new_zeros(1, x.shape[0], weight_hh.shape[1])
@@ -305,6 +311,18 @@ def all_ops():
             },
             {"top": top, "train": train},
             changed=("load",),
+        )
+
+    for name, shape, p, train in [
+        ("evaluation", (3, 5), 0.5, False),
+        ("probability 0", (2, 3, 4), 0.0, True),
+    ]:
+        yield from op_entries(
+            f"stochastic_depth, {name}",
+            "stochastic_depth",
+            stochastic_depth,
+            {"x": random(*shape, seed=53), "weight": random(shape[-1], shape[-1], seed=54)},
+            {"p": p, "train": train},
         )
 
     for name, n, k, m, bias in [

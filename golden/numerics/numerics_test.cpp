@@ -83,9 +83,9 @@ TEST_CASE_METHOD(LedgerScope,
       "embedding",  "flatten",  "gru",        "lstm",          "gelu",
       "group_norm", "kv_cache", "layer_norm", "leaky_relu",    "linear",
       "max_pool2d", "mlp",      "moe",        "mse_loss",      "mul",
-      "relu",       "rms_norm", "rotary",     "hooked",        "scale",
+      "relu",       "rms_norm", "rotary",     "hooked",        "stochastic_depth",
       "sgd",        "sigmoid",  "silu",       "softmax",       "spectral_norm",
-      "split",      "sum",      "tanh"};
+      "split",      "sum",      "tanh",       "scale"};
   std::map<DType, std::set<std::string>> found;
   for (const Entry& e : read_numerics()) found[e.dtype].insert(e.op);
   CHECK(found[DType::float32] == expected);

@@ -91,7 +91,7 @@ std::optional<Violation> check(const Evidence& e) {
 
 // Casts that a policy keeps are not among what the plain run shows.
 bool applies(const Evidence& e) {
-  if (may_keep_states(e)) return false;
+  if (may_keep_states(e) || saves_may_vary(e)) return false;
   return e.c.protocol.autocast == AutocastSpan::off || !Allowance(e).keeps();
 }
 

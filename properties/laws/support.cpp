@@ -81,13 +81,21 @@ bool keeps_results(const std::vector<SegmentSpec>& segments) {
 bool knows_saved_bytes(const Evidence& e) {
   if (!e.forecast.measured) return e.forecast.saves_known;
   return e.forecast.saves_known && !keeps_results(segments_of(e.c)) && !may_keep_states(e) &&
-         !hides_inputs(e.c.plan.segments);
+         !saves_may_vary(e) && !hides_inputs(e.c.plan.segments);
 }
 
 bool may_keep_states(const Evidence& e) {
   return e.forecast.measured &&
          std::any_of(e.c.layers.begin(), e.c.layers.end(),
                      [](const LayerSpec& l) { return layer_of(l).reads_state; });
+}
+
+bool saves_may_vary(const Evidence& e) {
+  const ProtocolSpec& p = e.c.protocol;
+  if (!e.forecast.measured || (p.steps == 1 && p.microbatches == 1)) return false;
+  return std::any_of(e.c.layers.begin(), e.c.layers.end(), [&](const LayerSpec& l) {
+    return draws_in(l, p.train) && layer_of(l).saves_what_it_draws;
+  });
 }
 
 }  // namespace rematch

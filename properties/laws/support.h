@@ -78,11 +78,16 @@ inline constexpr std::string_view kNotRecorded = "not recorded";
 std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
 /// Whether the forecast knows what is saved. What a policy keeps of an implementation whose facts
 /// were measured is not known: it need not be what its layers save. Nor is what becomes of tensors
-/// in a structure: an implementation may hold the structure and save none of them.
+/// in a structure: an implementation may hold the structure and save none of them; or of forwards
+/// that save different amounts.
 bool knows_saved_bytes(const Evidence& e);
 /// Whether regions of an implementation whose facts were measured may keep what layers read of
 /// their states, which the plain run does not show.
 bool may_keep_states(const Evidence& e);
+
+/// Whether forwards of such an implementation may save different amounts, of which the first of the
+/// plain run shows one.
+bool saves_may_vary(const Evidence& e);
 
 /// Calls check(step, microbatch) for every forward of the protocol, up to the first violation.
 template <class Check>

@@ -4,6 +4,9 @@
 #include <limits>
 #include <vector>
 
+#include "properties/forecast/testing/small_cases.h"
+#include "properties/laws/testing/synthetic.h"
+
 namespace rematch {
 
 TEST_CASE("a distance is relative to the largest number expected, or to 2^-10") {
@@ -19,6 +22,27 @@ TEST_CASE("a distance is relative to the largest number expected, or to 2^-10") 
   CHECK(distance(Values{1}, Values{kNaN}) == kInfinity);
   CHECK(distance(Values{1}, Values{kInfinity}) == kInfinity);
   CHECK(distance(Values{-kInfinity}, Values{kInfinity}) == kInfinity);
+}
+
+TEST_CASE("what later forwards save is not known where a draw may decide it") {
+  const auto varies = [](double p, bool measured, int microbatches, bool eval = false) {
+    Case c = testing::synthetic_case();
+    c.layers.push_back(testing::layer("stochastic_depth"));
+    c.layers.back().p = p;
+    c.layers.back().eval = eval;
+    c.protocol.steps = 1;
+    c.protocol.microbatches = microbatches;
+    testing::Synthetic s(c);
+    s.forecast.measured = measured;
+    CHECK(saves_may_vary(s.evidence()) != knows_saved_bytes(s.evidence()));
+    CHECK((s.verdict("saved-at-most") == Verdict::not_applicable) == saves_may_vary(s.evidence()));
+    return saves_may_vary(s.evidence());
+  };
+  CHECK(varies(0.5, true, 2));
+  CHECK_FALSE(varies(0.5, true, 1));
+  CHECK_FALSE(varies(0.5, false, 2));
+  CHECK_FALSE(varies(0, true, 2));
+  CHECK_FALSE(varies(0.5, true, 2, true));
 }
 
 }  // namespace rematch

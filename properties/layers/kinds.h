@@ -29,6 +29,7 @@
   KIND(gru)                       \
   KIND(lstm)                      \
   KIND(moe)                       \
+  KIND(stochastic_depth)          \
   KIND(hooked)                    \
   KIND(rotary)                    \
   KIND(rrelu)                     \

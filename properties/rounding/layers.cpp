@@ -168,6 +168,24 @@ std::vector<Vars> split(const LayerRun& l) {
   return y;
 }
 
+/// Without a draw: every sample takes the branch.
+Vars stochastic_depth(LayerRun& l) {
+  Tape& t = l.tape;
+  const Vars& x = l.operands[0];
+  const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
+  Vars y;
+  for (std::size_t row = 0; row < x.size(); row += width) {
+    for (std::size_t o = 0; o < width; ++o) {
+      for (std::size_t i = 0; i < width; ++i) {
+        t.plus_product(x[row + i], l.parameters[0][o * width + i]);
+      }
+      const Var branch = t.sum();
+      y.push_back(t.plus(x[row + o]).plus(branch).sum());
+    }
+  }
+  return y;
+}
+
 Vars add(const LayerRun& l) {
   Vars y;
   for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
@@ -311,6 +329,8 @@ std::vector<Vars> run(LayerRun& l) {
       return {attention(l)};
     case LayerKind::moe:
       return {moe(l)};
+    case LayerKind::stochastic_depth:
+      return {stochastic_depth(l)};
     case LayerKind::hooked:
       return {map(x, [&](Var v) { return t.hooked(v, l.spec.p); })};
     case LayerKind::rotary:

@@ -23,6 +23,7 @@
 #include "engine/ops/rms_norm.h"
 #include "engine/ops/rotary.h"
 #include "engine/ops/spectral_norm.h"
+#include "engine/ops/stochastic_depth.h"
 #include "engine/ops/view.h"
 #include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
@@ -108,6 +109,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
     case LayerKind::moe:
       return {moe(x, parameter(0), parameter(1), buffer(0),
                   {.top = spec.top, .jitter = spec.p, .random = random})};
+    case LayerKind::stochastic_depth:
+      return {stochastic_depth(x, parameter(0), spec.p, random)};
     case LayerKind::concat:
       return {concat(x, operands[1], features_dimension(x.shape()))};
     case LayerKind::split: {

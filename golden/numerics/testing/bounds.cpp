@@ -8,6 +8,7 @@
 #include "golden/numerics/testing/moe_bounds.h"
 #include "golden/numerics/testing/recurrent_bounds.h"
 #include "golden/numerics/testing/spectral_bounds.h"
+#include "golden/numerics/testing/stochastic_depth_bounds.h"
 
 // Notation: u is the unit roundoff; an upper-case name is the largest magnitude of an operand; G is
 // that of the cotangents. A sum of n products a b, in any order and with or without fma, has an
@@ -383,6 +384,7 @@ Bounds bounds_of(const Entry& entry) {
   }
   if (entry.op == "spectral_norm") return spectral_norm_bounds(entry);
   if (entry.op == "moe") return moe_bounds(entry);
+  if (entry.op == "stochastic_depth") return stochastic_depth_bounds(entry);
   if (entry.op == "gru" || entry.op == "lstm") return recurrent_bounds(entry);
   if (entry.op == "sgd") return sgd_bounds(entry);
   if (entry.op == "adam") return adam_bounds(entry);

@@ -25,6 +25,7 @@
 #include "engine/ops/rms_norm.h"
 #include "engine/ops/rotary.h"
 #include "engine/ops/spectral_norm.h"
+#include "engine/ops/stochastic_depth.h"
 #include "engine/ops/view.h"
 
 namespace rematch::golden {
@@ -98,6 +99,11 @@ const std::map<std::string, Op>& ops() {
          const MoeOptions options{.top = e.integer("top"),
                                   .random = {.train = e.attributes.at("train").get<bool>()}};
          return Tensors{moe(in["x"], in["router"], in["experts"], in["load"], options)};
+       }},
+      {"stochastic_depth",
+       [](const Entry& e, Operands& in) {
+         const RandomOptions options{.train = e.attributes.at("train").get<bool>()};
+         return Tensors{stochastic_depth(in["x"], in["weight"], e.number("p"), options)};
        }},
       {"gru",
        [](const Entry&, Operands& in) { return Tensors{gru(in["x"], recurrent_parameters(in))}; }},

@@ -394,6 +394,19 @@ def test_a_mixture_of_experts_is_shown_with_its_function(torch_subject):
     assert "top=2, training=False)" in script
 
 
+def test_a_branch_that_samples_skip_is_shown_with_its_function(torch_subject):
+    layers = [{"kind": "stochastic_depth", "p": 0.25}, {"kind": "linear", "features": 1}]
+    case = one(*layers, input=(8, 2), protocol=TRAINABLE, preserve_rng=False)
+    script, out = shown(torch_subject, case, finding("errors"))
+    assert "def stochastic_depth(x, weight, p=0.5, training=True):" in script
+    assert "stochastic_depth(x, weight0, p=0.25)" in script
+    assert "Recomputed values for the following tensors" in out
+    resting = {**layers[0], "eval": True}
+    case = one(resting, *layers, input=(8, 2), protocol=TRAINABLE, preserve_rng=False)
+    script, _ = shown(torch_subject, case, finding("errors"))
+    assert "training=False)" in script
+
+
 def test_a_scale_that_moves_on_is_shown_with_its_function(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2}

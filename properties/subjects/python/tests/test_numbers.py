@@ -242,6 +242,26 @@ def test_jitter_moves_rows_to_other_experts_in_training_only(torch_subject):
     np.testing.assert_array_equal(numbers(moved, "output"), numbers(still, "output"))
 
 
+@pytest.mark.parametrize("still", [{"p": 0.0}, {"p": 0.5, "eval": True}])
+def test_without_a_draw_every_sample_takes_the_branch(torch_subject, still):
+    layer = {"kind": "stochastic_depth", **still}
+    record, arrays = run(torch_subject, layer, input=(2, 3, 4), input_requires_grad=True)
+    (x,), (weight,) = arrays["inputs"], arrays["parameters"]
+    np.testing.assert_allclose(numbers(record, "output"), x + x @ weight.T, rtol=1e-12, atol=1e-14)
+    assert not record.get("draws")
+
+
+def test_a_sample_skips_the_branch_or_gets_its_scaled_result(torch_subject):
+    layer = {"kind": "stochastic_depth", "p": 0.75}
+    record, arrays = run(torch_subject, layer, input=(16, 2, 4))
+    (x,), (weight,) = arrays["inputs"], arrays["parameters"]
+    y = numbers(record, "output")
+    skipped = (y == x).all((1, 2))
+    assert 0 < skipped.sum() < 16
+    taken = x + x @ weight.T / 0.25
+    np.testing.assert_allclose(y[~skipped], taken[~skipped], rtol=1e-12, atol=1e-14)
+
+
 def test_a_hook_multiplies_the_gradient_and_leaves_the_value(torch_subject):
     record, arrays = run(torch_subject, {"kind": "hooked", "p": -1.0}, input_requires_grad=True)
     np.testing.assert_array_equal(numbers(record, "output"), arrays["inputs"][0])

@@ -136,7 +136,7 @@ MODULES = (
     Module("prelu", "N C -> N C", "nn.PReLU()", "parameters"),
     Module("upsample", "N C H W -> N C 2H 2W", "nn.Upsample((2, 2))", "", _images("m")),
     Module(
-        "stochastic_depth",
+        "drop_path",
         "N C -> N C",
         "nn.Linear(C, C)",
         "parameters, draws",

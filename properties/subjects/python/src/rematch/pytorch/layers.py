@@ -23,6 +23,7 @@ from rematch.pytorch.moe import moe
 from rematch.pytorch.recurrent import gru, lstm
 from rematch.pytorch.rotary import rotary
 from rematch.pytorch.spectral_norm import spectral_norm
+from rematch.pytorch.stochastic_depth import stochastic_depth
 
 Tensors = Sequence[Tensor]
 Run = Callable[[Layer, Tensors, Tensors, Tensors, bool], Tensors]
@@ -173,6 +174,13 @@ def _moe(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) ->
     return (moe(x[0], w[0], w[1], buffers[0], layer.top, layer.p, train),)
 
 
+def _depth(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    if layer.stream and train and layer.p > 0:
+        raise Unsupported("samples that another generator than the default one draws")
+    # As in _rms_norm().
+    return (stochastic_depth(x[0].view_as(x[0]), w[0], layer.p, train),)
+
+
 def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
     return lambda layer, x, weights, buffers, train: (function(x[0]),)
 
@@ -208,6 +216,7 @@ LAYERS: dict[str, Run] = {
     "mul": lambda layer, x, weights, buffers, train: (x[0] * x[1],),
     "attention": _attention,
     "moe": _moe,
+    "stochastic_depth": _depth,
     "concat": _concat,
     "split": _split,
     "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),

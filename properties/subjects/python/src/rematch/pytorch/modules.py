@@ -61,7 +61,7 @@ _DRAWING = (
         "F.gumbel_softmax(x, hard=True) if m.training else x.softmax(1)",
     ),
     CustomLayer(
-        "stochastic_depth",
+        "drop_path",
         "N C -> N C",
         "nn.Linear(C, C)",
         "x + m(x) * (torch.rand(len(x), 1) < 0.5) if m.training else x + 0.5 * m(x)",

@@ -22,8 +22,10 @@ from rematch.pytorch.script_layers import call, draws
 from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
 from rematch.pytorch.script_tail import CALL, CALL_WITH_KEYWORDS, helpers_of, imports_of, tail
 from rematch.pytorch.spectral_norm import spectral_norm
+from rematch.pytorch.stochastic_depth import stochastic_depth
 
 _FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
+_FUNCTIONS += (stochastic_depth,)
 """Functions whose source a script shows if it calls them."""
 
 

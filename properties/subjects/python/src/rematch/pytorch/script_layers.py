@@ -12,7 +12,7 @@ from rematch.case import Case, Layer
 from rematch.protocol import Request
 from rematch.pytorch.script_custom import CustomText
 
-RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention", "moe")
+RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention", "moe", "stochastic_depth")
 RECURRENT = ("gru", "lstm")
 MODULES = {
     "embedding": "embed",
@@ -314,6 +314,9 @@ class Layers:
             jitter = f"jitter={layer.p}" if layer.p and train else ""
             options = (f"top={layer.top}", jitter, "" if train else "training=False")
             return call(kind, x[0], *used, *self._state_of(index), *options)
+        if kind == "stochastic_depth":
+            p = "" if layer.p == 0.5 else f"p={layer.p}"
+            return call(kind, x[0], *used, *([p] if train else ["training=False"]))
         if kind == "group_norm":
             return call("torch.group_norm", x[0], str(layer.groups), *used)
         if kind in ("layer_norm", "rms_norm"):

@@ -1,0 +1,113 @@
+#include "engine/ops/stochastic_depth.h"
+
+#include "engine/cpu/random.h"
+#include "engine/cpu/stochastic_depth.h"
+#include "engine/cuda/random.h"
+#include "engine/cuda/stochastic_depth.h"
+#include "engine/ops/draw.h"
+#include "engine/ops/support.h"
+#include "engine/tensor/kernel.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kName = "stochastic_depth";
+using math::DepthShape;
+
+/// Null for a tensor that is not there.
+template <typename T>
+const T* data_of(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+class StochasticDepthBackward final : public Node {
+ public:
+  /// `factors` is undefined if nothing was drawn.
+  StochasticDepthBackward(const DepthShape& s, const Tensor& x, const Tensor& weight,
+                          const Tensor& factors)
+      : Node(1), s_(s), shape_(x.shape()), drew_(factors.defined()) {
+    connect(*this, {&x, &weight});
+    if (needs(1)) x_.save(x);
+    if (needs(0)) weight_.save(weight);
+    if (drew_) factors_.save(factors);
+  }
+  std::string_view name() const override { return "StochasticDepthBackward"; }
+  void release() noexcept override {
+    for (SavedTensor* t : {&x_, &weight_, &factors_}) t->reset();
+  }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    const Tensor& gy = grads_out[0];
+    const Tensor x = needs(1) ? x_.get(name()) : Tensor();
+    const Tensor weight = needs(0) ? weight_.get(name()) : Tensor();
+    const Tensor factors = drew_ ? factors_.get(name()) : Tensor();
+    if (needs(0)) grads_in[0] = Tensor::empty(shape_, gy.dtype());
+    if (needs(1)) grads_in[1] = Tensor::empty({s_.features, s_.features}, gy.dtype());
+    for_floating(gy.dtype(), name(), [&]<class T>() {
+      REMATCH_KERNEL(gy, stochastic_depth_backward<T>, s_, gy.data<T>(), data_of<T>(x),
+                     data_of<T>(weight), data_of<T>(factors),
+                     needs(0) ? grads_in[0].data<T>() : nullptr,
+                     needs(1) ? grads_in[1].data<T>() : nullptr);
+    });
+  }
+
+ private:
+  DepthShape s_;
+  Shape shape_;
+  bool drew_;
+  SavedTensor x_;
+  SavedTensor weight_;
+  SavedTensor factors_;
+};
+
+DepthShape shape_of(const Tensor& x, const Tensor& weight) {
+  const int rank = x.shape().rank();
+  require(rank >= 2, kName,
+          [&] { return "input of rank 2 or more expected, got " + to_string(x.shape()); });
+  DepthShape s{.samples = x.shape()[0], .features = x.shape()[rank - 1]};
+  for (int i = 1; i + 1 < rank; ++i) s.rows_of_sample *= x.shape()[i];
+  require_shape(kName, "weight", weight, {s.features, s.features});
+  require_same_dtype(kName, x, weight);
+  return s;
+}
+
+}  // namespace
+
+Tensor stochastic_depth(const Tensor& x, const Tensor& weight, double p,
+                        const RandomOptions& options) {
+  require(p >= 0 && p < 1, kName,
+          [&] { return "probability in [0, 1) expected, got " + std::to_string(p); });
+  if (is_bfloat16(x) || is_bfloat16(weight)) {
+    const Tensor wide = upcast(x);
+    return stochastic_depth(wide, upcast(weight), p, options);
+  }
+  require_floating(kName, x);
+  const DepthShape s = shape_of(x, weight);
+  const bool draws = options.train && p > 0;
+  const OpCall call{kName, {&x, &weight}, attributes(draws ? p : 0.0, options.stream)};
+  const auto run = [&](const Tensor& factors) {
+    Tensor y = Tensor::empty(x.shape(), x.dtype());
+    for_floating(x.dtype(), kName, [&]<class T>() {
+      REMATCH_KERNEL(x, stochastic_depth_forward<T>, s, x.data<T>(), weight.data<T>(),
+                     data_of<T>(factors), y.data<T>());
+    });
+    return y;
+  };
+  if (!draws) {
+    Tensor y = compute_one(call, [&] { return run({}); });
+    record<StochasticDepthBackward>(y, {&x, &weight}, s, x, weight, Tensor());
+    return y;
+  }
+  auto [y, factors] = compute_draw(call, s.samples, options.stream, [&](const Generator& g) {
+    Tensor drawn = Tensor::empty({s.samples}, x.dtype());
+    for_floating(x.dtype(), kName, [&]<class T>() {
+      REMATCH_KERNEL(x, dropout_factors<T>, s.samples, p, g.seed, g.stream, g.offset,
+                     drawn.data<T>());
+    });
+    report_draw(g, drawn);
+    return std::array<Tensor, 2>{run(drawn), drawn};
+  });
+  record<StochasticDepthBackward>(y, {&x, &weight}, s, x, weight, factors);
+  return y;
+}
+
+}  // namespace rematch

@@ -1,0 +1,203 @@
+#include "engine/ops/stochastic_depth.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "engine/ambient/ambient.h"
+#include "engine/autograd/autocast.h"
+#include "engine/autograd/backward.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/ops/arithmetic.h"
+#include "engine/ops/linear.h"
+#include "engine/random/philox.h"
+#include "engine/testing/finite_differences.h"
+#include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::LedgerScope;
+using testing::same_bits;
+using testing::tensor;
+using testing::values_off_zero;
+using Values = std::vector<double>;
+
+TEST_CASE_METHOD(LedgerScope,
+                 "a sample keeps the branch exactly when its word is below the bound") {
+  ambient().streams.seed(42);
+  ambient().streams.at(0).draw(5);
+  const PhiloxStream words{42, 0};
+  const double p = 0.5;
+  const Tensor x = Tensor::full({9, 2, 1}, DType::float32, 3);
+  const Tensor y = stochastic_depth(x, tensor({5}, {1, 1}, DType::float32), p);
+  int kept = 0;
+  for (std::int64_t n = 0; n < 9; ++n) {
+    CAPTURE(n);
+    const bool keeps = words.word(8 + static_cast<std::uint64_t>(n)) < keep_threshold(p);
+    kept += keeps ? 1 : 0;
+    // All rows of a sample go the same way: 3 + 2 * 15, or 3.
+    CHECK(y.at(2 * n) == (keeps ? 33 : 3));
+    CHECK(y.at(2 * n + 1) == (keeps ? 33 : 3));
+  }
+  CHECK((kept > 0 && kept < 9));
+  // A word for each sample, rounded up to 4.
+  CHECK(ambient().streams.at(0).offset == 8 + 12);
+}
+
+TEST_CASE_METHOD(LedgerScope, "without a draw every sample takes the branch as it is") {
+  const Tensor x = tensor({1, 2, 3, 4}, {2, 2});
+  const Tensor weight = tensor({1, 1, 0, 1}, {2, 2});
+  const Values expected{4, 4, 10, 8};
+  CHECK(stochastic_depth(x, weight, 0).to_vector() == expected);
+  CHECK(stochastic_depth(x, weight, 0.5, {.train = false}).to_vector() == expected);
+  CHECK(ambient().streams.at(0).offset == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what a sample skips does not reach it, forward or backward") {
+  ambient().streams.seed(1);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = values_off_zero({16, 3}, 1).set_requires_grad(true);
+  const Tensor weight = Tensor::full({3, 3}, DType::float64, nan).set_requires_grad(true);
+  const Tensor y = stochastic_depth(x, weight, 0.5);
+  backward(sum(y));
+  int skipped = 0;
+  for (std::int64_t n = 0; n < 16; ++n) {
+    if (!(y.at(3 * n) == y.at(3 * n))) continue;
+    ++skipped;
+    for (std::int64_t i = 3 * n; i < 3 * n + 3; ++i) {
+      CHECK(y.at(i) == x.at(i));
+      CHECK(x.grad().at(i) == 1);
+    }
+  }
+  CHECK((skipped > 0 && skipped < 16));
+}
+
+TEST_CASE_METHOD(LedgerScope, "the weight learns nothing of the samples that skip its branch") {
+  ambient().streams.seed(2);
+  Tensor x = Tensor::ones({8, 1}, DType::float64);
+  const Tensor weight = tensor({1}, {1, 1}).set_requires_grad(true);
+  const Values y = stochastic_depth(x, weight, 0.5).to_vector();
+  std::int64_t kept = 0;
+  for (std::int64_t n = 0; n < 8; ++n) {
+    const bool keeps = y[static_cast<std::size_t>(n)] != 1;
+    kept += keeps ? 1 : 0;
+    if (!keeps) x.data<double>()[n] = std::numeric_limits<double>::quiet_NaN();
+  }
+  REQUIRE((kept > 0 && kept < 8));
+  ambient().streams.seed(2);
+  backward(sum(stochastic_depth(x, weight, 0.5)));
+  CHECK(weight.grad().item() == 2 * static_cast<double>(kept));
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of a branch that samples skip are its differences") {
+  const double p = GENERATE(0.0, 0.5, 0.75);
+  const bool train = GENERATE(true, false);
+  const Shape shape = GENERATE(Shape{4, 3}, Shape{3, 2, 3});
+  const auto run = [&](const Tensors& in) {
+    ambient().streams.seed(11);
+    return Tensors{stochastic_depth(in[0], in[1], p, {.train = train})};
+  };
+  // Bilinear; three products of at most 1.5 each, four times as large, and x.
+  testing::check_gradients(run, {values_off_zero(shape, 1), values_off_zero({3, 3}, 2)},
+                           {0, 4 * 3 * 2.25 + 1.5, 8});
+}
+
+TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples keep the branch") {
+  const unsigned choice = GENERATE(1U, 2U, 3U);
+  const double p = GENERATE(0.0, 0.5, 0.9);
+  ambient().streams.seed(GENERATE(1U, 2U));
+  CAPTURE(choice, p);
+  std::vector<Shape> seen;
+  FunctionHooks hooks(
+      [&](const Tensor& t) {
+        seen.push_back(t.shape());
+        return t;
+      },
+      [](const Tensor& t) { return t; });
+  const Tensor x = values_off_zero({4, 2, 3}, 1).set_requires_grad((choice & 1U) != 0);
+  const Tensor weight = values_off_zero({3, 3}, 2).set_requires_grad((choice & 2U) != 0);
+  const std::int64_t before = ambient().ledger->live();
+  const HookScope scope(&hooks);
+  const Tensor y = stochastic_depth(x, weight, p);
+  CHECK(ambient().ledger->live() - before == 24 * 8 + (p > 0 ? 4 * 8 : 0));
+  std::vector<Shape> expected;
+  if ((choice & 2U) != 0) expected.push_back(x.shape());
+  if ((choice & 1U) != 0) expected.push_back(weight.shape());
+  if (p > 0) expected.push_back({4});
+  CHECK(seen == expected);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what does not fit a branch is refused") {
+  const Tensor x = tensor({1, 2}, {1, 2});
+  const Tensor weight = Tensor::ones({2, 2}, DType::float64);
+  const auto refused = [](const Tensor& a, const Tensor& w, double p, const std::string& text) {
+    CHECK_THROWS_WITH(stochastic_depth(a, w, p), "[stochastic_depth] " + text);
+    CHECK_THROWS_AS(stochastic_depth(a, w, p), std::invalid_argument);
+  };
+  refused(x, weight, 1, "probability in [0, 1) expected, got 1.000000");
+  refused(x, weight, -0.5, "probability in [0, 1) expected, got -0.500000");
+  refused(tensor({1, 2}, {2}), weight, 0, "input of rank 2 or more expected, got [2]");
+  refused(x, Tensor::ones({2, 3}, DType::float64), 0,
+          "weight of shape [2, 2] expected, got [2, 3]");
+  refused(x, Tensor::ones({2, 2}, DType::float32), 0,
+          "operands of one dtype expected, got float64 and float32");
+}
+
+/// A product in bfloat16, then a branch that samples skip.
+struct Step {
+  Tensor y;
+  Tensors gradients;
+};
+Step step_of(const CheckpointOptions* options) {
+  ambient().streams.seed(5);
+  Tensors leaves{values_off_zero({12, 4}, 1, DType::float32),
+                 values_off_zero({4, 4}, 2, DType::float32),
+                 values_off_zero({4, 4}, 3, DType::float32)};
+  for (Tensor& t : leaves) t.set_requires_grad(true);
+  const Function f = [&](const Tensors& in) -> Tensors {
+    return {stochastic_depth(linear(in[0], leaves[1]), leaves[2], 0.5)};
+  };
+  Step step;
+  {
+    const AutocastScope autocast;
+    step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
+  }
+  // What is drawn in between must not matter.
+  ambient().streams.at(0).draw(7);
+  backward(sum(step.y));
+  for (const Tensor& t : leaves) step.gradients.push_back(t.grad());
+  return step;
+}
+
+TEST_CASE_METHOD(LedgerScope, "a recomputation skips the samples that its forward skipped") {
+  CheckpointOptions options;
+  options.reentrant = GENERATE(false, true);
+  if (!options.reentrant) options.determinism = DeterminismCheck::values;
+  const Step plain = step_of(nullptr);
+  const Step again = step_of(&options);
+  CHECK(same_bits(again.y.detach(), plain.y.detach()));
+  for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(again.gradients[i], plain.gradients[i]));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a recomputation that skips other samples says where") {
+  CheckpointOptions options{.reentrant = false, .preserve_rng = false};
+  options.determinism = DeterminismCheck::values;
+  // The factors, of another draw.
+  CHECK_THROWS_WITH(step_of(&options), ContainsSubstring("(float32 [12]), saved after "
+                                                         "stochastic_depth (op 1), changed"));
+}
+
+}  // namespace
+}  // namespace rematch
