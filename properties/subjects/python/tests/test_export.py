@@ -252,7 +252,9 @@ def test_partial_backwards_name_their_tensors_in_a_script(torch_subject):
 def test_clipping_and_a_scaler_stand_where_the_optimizer_does_in_a_script(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2, "clip": 0.5, "loss_scale": 1024.0}
-    script, out = shown(torch_subject, one(*layers, protocol=protocol), finding("parameters-after-step"))
+    script, out = shown(
+        torch_subject, one(*layers, protocol=protocol), finding("parameters-after-step")
+    )
     lines = [line.strip() for line in script.splitlines()]
     at = lines.index("scaler.unscale_(optimizer)")
     assert lines[at + 1].startswith("torch.nn.utils.clip_grad_norm_([")

@@ -332,7 +332,11 @@ def test_a_step_whose_scaled_gradients_overflow_is_skipped_and_the_next_has_half
     protocol = {"steps": 2, "learning_rate": 0.25, "loss_scale": 2.0**126}
     sent = run_of(chain(layer, input=(1, 1), protocol=protocol))
     array = lambda value: encode(np.full((1, 1), value, np.float32))  # noqa: E731
-    sent["arrays"] |= {"parameters": [array(3)], "inputs": [array(1)] * 2, "targets": [array(0)] * 2}
+    sent["arrays"] |= {
+        "parameters": [array(3)],
+        "inputs": [array(1)] * 2,
+        "targets": [array(0)] * 2,
+    }
     record = torch_subject.record(**sent)
     # The gradient is 6, which 2^126 takes beyond the largest float32, and 2^125 does not.
     assert numbers(record, "loss") == 9

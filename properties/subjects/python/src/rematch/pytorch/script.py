@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from inspect import getsource
-from itertools import product
 
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
@@ -18,8 +17,9 @@ from rematch.pytorch.rotary import rotary
 from rematch.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
 from rematch.pytorch.script_counts import tail as counted
 from rematch.pytorch.script_custom import setup_of
-from rematch.pytorch.script_layers import call, draws
-from rematch.pytorch.script_model import INDENT, WIDTH, ModelText, indented
+from rematch.pytorch.script_layers import draws
+from rematch.pytorch.script_model import INDENT, WIDTH, indented
+from rematch.pytorch.script_steps import StepText
 from rematch.pytorch.script_tail import CALL, CALL_WITH_KEYWORDS, helpers_of, imports_of, tail
 from rematch.pytorch.spectral_norm import spectral_norm
 from rematch.pytorch.stochastic_depth import stochastic_depth
@@ -29,7 +29,7 @@ _FUNCTIONS += (stochastic_depth,)
 """Functions whose source a script shows if it calls them."""
 
 
-class Script(ModelText):
+class Script(StepText):
     """Writes one script. `aspects` are what both runs are compared by: "outputs", "gradients",
     "input gradient", "buffers", "parameters", "reevaluation", "random state", "draws", "error", or
     "no error": then the injected failure is all that is run."""
@@ -160,73 +160,6 @@ class Script(ModelText):
         make = self._layers.tensors.make
         return "[" + ", ".join(make(array) for array in arrays) + "]"
 
-    def _losses(self, outputs: list[str], target: str) -> dict[str, str]:
-        """The model's losses by the names of variables."""
-        wide = ".float()" if self._protocol.autocast != "off" else ""
-        losses = {"loss": self._loss(outputs[0], wide, target)}
-        if self._protocol.auxiliary_losses:
-            further = "sum()" if self._style.summed else "square().mean()"
-            for index, output in enumerate(outputs[1:], 1):
-                losses[f"loss{index}"] = f"{output}{wide}.{further}"
-        return losses
-
-    def _loss(self, output: str, wide: str, target: str) -> str:
-        if self._style.summed:
-            return f"{output}.sum()"
-        output += "" if self._case.rank_of(len(self._case.layers)) == 2 else ".flatten(1)"
-        output += wide
-        if self._protocol.loss == "mse":
-            return f"F.mse_loss({output}, {target})"
-        return f"F.cross_entropy({output}, {target})"
-
-    def _scoped(self, lines: list[str]) -> list[str]:
-        """Within the forward's scopes."""
-        if self._protocol.autocast == "off":
-            return lines
-        return [f"with {self._autocast()}:", *indented(lines)]
-
-    def _autocast(self) -> str:
-        cache = "" if self._protocol.cast_cache else "cache_enabled=False"
-        return call("torch.autocast", '"cpu"', "dtype=torch.bfloat16", cache)
-
-    def _scaled(self, loss: str) -> str:
-        scale = self._protocol.loss_scale
-        if not scale or not self._optimizer_lines()[0]:
-            return f"({loss} * {scale})" if scale else loss
-        return f"scaler.scale({loss})"
-
-    def _backward(self, *losses: str) -> list[str]:
-        count = self._protocol.backwards
-        losses = tuple(map(self._scaled, losses))
-        loss = losses[0]
-        lines = [f"{loss}.backward()"]
-        if self._protocol.partial or len(losses) > 1:
-            names = self._layers.trained() + ["x"] * self._input_grad
-            parts = [f"inputs=[{', '.join(part)}]" for part in (names[::2], names[1::2]) if part]
-            parts = parts if self._protocol.partial and parts else [""]
-            calls = list(product(range(count), losses, parts))
-            keep = ["retain_graph=True"] * (len(calls) - 1) + [""]
-            lines = []
-            for (_, root, part), more in zip(calls, keep, strict=True):
-                # What depends on nothing that is trained has no gradient.
-                if len(losses) > 1 and not self._input_grad:
-                    lines.append(f"if {root}.requires_grad:")
-                    lines.append(INDENT + call(f"{root}.backward", part, more))
-                else:
-                    lines.append(call(f"{root}.backward", part, more))
-        elif count > 1:
-            again = f"{loss}.backward(retain_graph=True)"
-            before = [again] if count == 2 else [f"for _ in range({count - 1}):", INDENT + again]
-            lines = [*before, *lines]
-        if self._protocol.autocast == "both":
-            lines = [f"with {self._autocast()}:", *indented(lines)]
-        risky = any(c.reentrant for c in self._case.choices()) or not self._layers.trained()
-        if "requires grad" in self._aspects or (
-            self._style.exact and risky and not self._input_grad
-        ):
-            lines = [f"if {loss}.requires_grad:", *indented(lines)]
-        return lines
-
     def _model(self) -> list[str]:
         names = self._names(0, False)
         lines = [f"{names[0]} = x"] if names[0] != "x" else []
@@ -266,7 +199,9 @@ class Script(ModelText):
                     for at, name in ((0, "in the forward"), (-1, "the last time it ran")):
                         results[f"{layer.kind} {i} {name}"] = f"drawn['{layer.kind} {i}'][{at}]"
         optimizer, step = self._optimizer_lines()
-        lines = [*optimizer, *lines, *step] if self._protocol.loss_scale else lines + optimizer + step
+        lines = (
+            [*optimizer, *lines, *step] if self._protocol.loss_scale else lines + optimizer + step
+        )
         if "parameters" in self._aspects:
             results |= {name: f"{name}.detach()" for name in self._layers.trained()}
         if "error" in self._aspects:
@@ -300,26 +235,6 @@ class Script(ModelText):
         if "buffers" in self._aspects:
             results |= {name: name for name in self._layers.buffers}
         return results
-
-    def _optimizer_lines(self) -> tuple[list[str], list[str]]:
-        """What makes the optimizer, and its step; nothing where it does not matter."""
-        p, trained = self._protocol, self._layers.trained()
-        matters = p.steps > 1 or {"parameters", "reevaluation"} & set(self._aspects)
-        if not matters or not trained or self._fails:
-            return [], []
-        name, momentum = ("SGD", f"momentum={p.momentum}") if p.optimizer == "sgd" else ("Adam", "")
-        momentum = momentum if p.momentum else ""
-        made = call(
-            f"torch.optim.{name}", f"[{self._layers.listed()}]", f"lr={p.learning_rate}", momentum
-        )
-        lines, step = [f"optimizer = {made}"], ["optimizer.step()"]
-        if p.clip:
-            step.insert(0, f"torch.nn.utils.clip_grad_norm_([{self._layers.listed()}], {p.clip})")
-        if p.loss_scale:
-            lines.append(f'scaler = torch.amp.GradScaler("cpu", init_scale={p.loss_scale})')
-            step = ["scaler.unscale_(optimizer)", *step[:-1], "scaler.step(optimizer)"]
-            step.append("scaler.update()")
-        return lines, step
 
     def _several(self) -> list[str]:
         """Steps, microbatches, a trial before them, and an evaluation after them."""
