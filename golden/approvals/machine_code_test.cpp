@@ -29,6 +29,12 @@ const std::vector<FusedFamily> kFused{
     {"random", "Rrelu", "its slopes are such draws"},
     {"elementwise", "Axpy", "y + a * x in one rounding"},
     {"product", "product_kernel", "sums of products are the CPU's chains of fused multiply-adds"},
+    {"moe", "moe_kernel", "sums of products are the CPU's chains, and exp"},
+    {"recurrent", "_weight_kernel", "sums of products are the CPU's chains"},
+    {"recurrent", "input_kernel", "sums of products are the CPU's chains"},
+    {"recurrent", "step_", "sums of products are the CPU's chains, exp and tanh"},
+    {"rotary", "rotary_kernel", "sin and cos"},
+    {"stochastic_depth", "visit_kernel", "sums of products are the CPU's chains"},
     {"conv2d_direct", "", "sums of products are chains of fused multiply-adds in double"},
 };
 
