@@ -207,6 +207,8 @@ struct ProtocolSpec {
   bool zero_grad = true;
   bool train = true;
   bool input_requires_grad = false;
+  /// So many of the further inputs, the first ones, require grad.
+  int further_inputs_with_grad = 0;
   LossKind loss = LossKind::mse;
   OptimizerKind optimizer = OptimizerKind::sgd;
   double learning_rate = 0.05;
@@ -248,6 +250,8 @@ struct FieldsOf<ProtocolSpec> {
       Field<S, bool>{"train", &S::train, Cost::one, "eval mode"},
       Field<S, bool>{"input_requires_grad", &S::input_requires_grad, Cost::one,
                      "input requires grad"},
+      Field<S, int>{"further_inputs_with_grad", &S::further_inputs_with_grad, Cost::amount,
+                    "{} further one{s} with grad", false, Presence::unusual, 0, 3},
       Field<S, LossKind>{"loss", &S::loss, Cost::one, "{}", true},
       Field<S, OptimizerKind>{"optimizer", &S::optimizer, Cost::one, "{}", true},
       Field<S, double>{"learning_rate", &S::learning_rate, Cost::one, "learning rate {}", true},
@@ -261,6 +265,11 @@ struct FieldsOf<ProtocolSpec> {
   };
 };
 
+/// Whether model input `input` requires grad, the first one being 0.
+inline bool requires_grad(const ProtocolSpec& p, int input) {
+  return input == 0 ? p.input_requires_grad : input <= p.further_inputs_with_grad;
+}
+
 /// Everything that determines a run. Equal cases give equal records, on every machine.
 struct Case {
   static constexpr int kFormat = 1;
@@ -269,6 +278,9 @@ struct Case {
   DataKind data = DataKind::normal;
   /// [batch, width], [batch, tokens, width] or [batch, channels, height, width].
   std::vector<std::int64_t> input;
+  /// Model inputs beside the first, of its shape. Layers read them as outputs 1, 2, ... of layer
+  /// -1, each by one at least. Not beside tokens.
+  int further_inputs = 0;
   std::vector<LayerSpec> layers;
   PlanSpec plan;
   ProtocolSpec protocol;
@@ -284,6 +296,8 @@ struct FieldsOf<Case> {
       Field<S, DataKind>{"data", &S::data, Cost::one, "data of small integers"},
       Field<S, std::vector<std::int64_t>>{
           "input", &S::input, Cost::size, {}, false, Presence::required},
+      Field<S, int>{"further_inputs", &S::further_inputs, Cost::amount, "{} further input{s}",
+                    false, Presence::unusual, 0, 3},
       Field<S, std::vector<LayerSpec>>{
           "layers", &S::layers, Cost::none, {}, false, Presence::required},
       Field<S, PlanSpec>{"plan", &S::plan, Cost::none},

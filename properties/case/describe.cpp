@@ -36,7 +36,11 @@ std::string text_of(const std::vector<ValueRef>& operands) {
   std::string text;
   for (const ValueRef v : operands) {
     if (!text.empty()) text += " and ";
-    text += v.layer < 0 ? "the input" : std::to_string(v.layer);
+    if (v.layer < 0) {
+      text += v.output == 0 ? "the input" : "further input " + std::to_string(v.output);
+      continue;
+    }
+    text += std::to_string(v.layer);
     if (v.output != 0) text += "." + std::to_string(v.output);
   }
   return text;

@@ -92,10 +92,7 @@ class FeatureScan {
     for (const ValueRef v : live(layers())) {
       // What is live at the end and no layer reads.
       if (v.output == 0) continue;
-      mark(Feature::unused_output,
-           std::none_of(c_.layers.begin(), c_.layers.end(), [v](const LayerSpec& l) {
-             return std::find(l.from.begin(), l.from.end(), v) != l.from.end();
-           }));
+      mark(Feature::unused_output, !reads(c_.layers, v));
     }
   }
 
@@ -123,6 +120,10 @@ class FeatureScan {
     mark(Feature::frozen_parameters, frozen_before);
     mark(Feature::frozen_input, !c_.protocol.input_requires_grad);
     mark(Feature::trainable_input, c_.protocol.input_requires_grad);
+    mark(Feature::several_inputs, g_.inputs > 1);
+    int with_grad = 0;
+    for (int i = 0; i < g_.inputs; ++i) with_grad += requires_grad(c_.protocol, i) ? 1 : 0;
+    mark(Feature::some_inputs_frozen, with_grad > 0 && with_grad < g_.inputs);
   }
 
   /// The number of the plan's part (segment or plain run) in which each layer lies.
@@ -280,7 +281,7 @@ class FeatureScan {
 class GradFlow {
  public:
   GradFlow(const Case& c, const Geometry& g) : c_(c), g_(g), flags_(c.layers.size() + 1) {
-    flags_[0].resize(1);
+    for (int i = 0; i < g.inputs; ++i) flags_[0].push_back(requires_grad(c.protocol, i));
     for (std::size_t i = 0; i < c.layers.size(); ++i) flags_[i + 1].resize(g.outputs[i].size());
   }
 
@@ -325,7 +326,7 @@ class GradFlow {
 
   const Case& c_;
   const Geometry& g_;
-  /// Of the outputs of each layer, the model input first.
+  /// Of the outputs of each layer, the model inputs first.
   std::vector<std::vector<bool>> flags_;
   std::vector<int> frozen_;
 };

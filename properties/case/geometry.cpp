@@ -18,7 +18,8 @@ Geometry validate(const Case& c) {
                                 " layers, got " + std::to_string(c.layers.size()));
   }
   Geometry g;
-  ShapeWalk walk(c.input, c.layers, c.protocol.train, g);
+  check_inputs(c);
+  ShapeWalk walk(c.input, c.further_inputs, c.layers, c.protocol.train, g);
   for (std::size_t i = 0; i < c.layers.size(); ++i) walk.step();
   check_plan(c);
   check_protocol(c);
@@ -46,7 +47,8 @@ std::vector<int> roots_of(const Case& c, const std::vector<bool>& output_flags) 
 int backward_calls(const Case& c, const Geometry& geometry) {
   const auto trained = std::count_if(geometry.parameters.begin(), geometry.parameters.end(),
                                      [](const ParameterInfo& p) { return !p.frozen; }) +
-                       (c.protocol.input_requires_grad ? 1 : 0);
+                       (c.protocol.input_requires_grad ? 1 : 0) +
+                       c.protocol.further_inputs_with_grad;
   return c.protocol.backwards * (c.protocol.partial && trained > 1 ? 2 : 1);
 }
 

@@ -229,6 +229,26 @@ bool takes_partial(const PlanSpec& plan) { return no_partial(plan) == nullptr; }
 bool takes_loss_scale(const Case& c) { return no_loss_scale(c) == nullptr; }
 bool takes_auxiliary_losses(const Case& c) { return no_auxiliary_losses(c) == nullptr; }
 
+void check_inputs(const Case& c) {
+  constexpr int kMost = 3;
+  const int further = c.further_inputs;
+  if (further < 0 || further > kMost) {
+    fail("further_inputs", "0.." + std::to_string(kMost), std::to_string(further));
+  }
+  if (further > 0 && vocabulary_of(c.layers) > 0) {
+    fail("further_inputs beside tokens", "0", std::to_string(further));
+  }
+  const int with_grad = c.protocol.further_inputs_with_grad;
+  if (with_grad < 0 || with_grad > further) {
+    fail("protocol: further_inputs_with_grad", "0.." + std::to_string(further),
+         std::to_string(with_grad));
+  }
+  for (int input = 1; input <= further; ++input) {
+    if (reads(c.layers, {-1, input})) continue;
+    fail("further input " + std::to_string(input), "a layer that reads it", "none");
+  }
+}
+
 void check_plan(const Case& c) {
   if (keeps_any(c.plan) && c.protocol.backwards > 1) {
     fail(std::string("protocol: ") + kServesOne + "; backwards", "1",

@@ -27,6 +27,7 @@ bool takes_auxiliary_losses(const Case& c);
 bool takes_loss_scale(const Case& c);
 
 /// The parts of validate() that need no shapes; they throw std::invalid_argument as it does.
+void check_inputs(const Case& c);
 void check_plan(const Case& c);
 void check_protocol(const Case& c);
 

@@ -92,9 +92,9 @@ class SymbolicGraph {
   /// Lets go of all that the run held.
   void end();
 
-  /// The model on `input`, saving as said. Its values stay until drop_outputs(). Counts of layers
+  /// The model on `inputs`, saving as said. Its values stay until drop_outputs(). Counts of layers
   /// go to `executions`, one for each layer; `first`: the trace notes what the first forward shows.
-  void run_model(const SymbolicValue& input, Saving saving, std::vector<int>& executions,
+  void run_model(const std::vector<SymbolicValue>& inputs, Saving saving, std::vector<int>& executions,
                  bool first);
   const SymbolicValue& output(std::size_t i) const { return stack_[i]; }
   std::size_t outputs() const { return stack_.size(); }

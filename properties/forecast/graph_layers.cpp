@@ -8,12 +8,12 @@
 
 namespace rematch {
 
-void SymbolicGraph::run_model(const SymbolicValue& input, Saving saving,
+void SymbolicGraph::run_model(const std::vector<SymbolicValue>& inputs, Saving saving,
                               std::vector<int>& executions, bool first) {
   executions_ = &executions;
   first_ = first;
   hooks_.kind = saving == Saving::offloaded ? Hooks::Kind::offload : Hooks::Kind::none;
-  stack_.push_back(input);
+  stack_ = inputs;
   run_layers(0, static_cast<int>(layouts_.size()), segments_, true, 0);
   hooks_ = {};
   offload_source_.reset();

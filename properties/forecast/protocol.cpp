@@ -78,12 +78,16 @@ void SymbolicProtocol::run_forward(int microbatch) {
   Forward& f = forward(microbatch);
   const ProtocolSpec& p = case_->protocol;
   const std::int64_t item = vocabulary_of(case_->layers) > 0 ? kIndexBytes : item_;
-  f.input = heap_.allocate(Shape(std::span(case_->input)).elements() * item, false);
-  f.leaf = graph_.add_leaf();
+  f.inputs.clear();
+  for (int i = 0; i < geometry_->inputs; ++i) {
+    const Block block =
+        heap_.allocate(Shape(std::span(case_->input)).elements() * item, false);
+    f.inputs.push_back({block, requires_grad(p, i), false, {-1, graph_.add_leaf()}});
+  }
   f.graph = graph_.mark();
   f.executions.assign(case_->layers.size(), 0);
   if (p.autocast != AutocastSpan::off) graph_.enter_autocast();
-  graph_.run_model({f.input, p.input_requires_grad, false, {-1, f.leaf}},
+  graph_.run_model(f.inputs,
                    offload_ ? SymbolicGraph::Saving::offloaded : SymbolicGraph::Saving::kept,
                    f.executions, is_first(microbatch));
   if (is_first(microbatch)) {
@@ -135,7 +139,7 @@ void SymbolicProtocol::run_backward(int microbatch) {
   const int roots = static_cast<int>(f.losses.size());
   for (int i = 0; i < calls * roots; ++i) {
     if (p.autocast == AutocastSpan::both) graph_.enter_autocast();
-    if (p.partial) want(i % parts, f.leaf);
+    if (p.partial) want(i % parts, f.inputs);
     const int root = i / parts % roots;
     const SymbolicEdge from = f.losses[static_cast<std::size_t>(root)].gradient();
     graph_.backward(f.graph, {from, root, i + 1 < calls * roots, wanted_}, f.executions,
@@ -152,13 +156,16 @@ void SymbolicProtocol::run_backward(int microbatch) {
 }
 
 /// The tensors that part `part` of a backward is for.
-void SymbolicProtocol::want(int part, int input) {
-  wanted_.assign(static_cast<std::size_t>(input) + 1, false);
+void SymbolicProtocol::want(int part, const std::vector<SymbolicValue>& inputs) {
+  wanted_.assign(static_cast<std::size_t>(inputs.back().edge.leaf) + 1, false);
   int next = 0;
   for (std::size_t p = 0; p < geometry_->parameters.size(); ++p) {
     if (!geometry_->parameters[p].frozen) wanted_[p] = next++ % 2 == part;
   }
-  if (case_->protocol.input_requires_grad) wanted_.back() = next % 2 == part;
+  for (const SymbolicValue& input : inputs) {
+    if (!input.requires_grad) continue;
+    wanted_[static_cast<std::size_t>(input.edge.leaf)] = next++ % 2 == part;
+  }
 }
 
 void SymbolicProtocol::note_gradients() {
@@ -169,7 +176,11 @@ void SymbolicProtocol::note_gradients() {
   for (int p = 0; p < static_cast<int>(state_.size()); ++p) {
     trace_->parameter_gradients.push_back(formula_of(p));
   }
-  for (const Forward& f : forwards_) trace_->input_gradients.push_back(formula_of(f.leaf));
+  for (const Forward& f : forwards_) {
+    for (const SymbolicValue& input : f.inputs) {
+      trace_->input_gradients.push_back(formula_of(input.edge.leaf));
+    }
+  }
 }
 
 void SymbolicProtocol::step_optimizer() {

@@ -23,8 +23,8 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   /// A forward whose backward is to come. The graphs of several lie on each other, the last one on
   /// top.
   struct Forward {
-    Block input;
-    int leaf = -1;
+    /// Leaves of the graph.
+    std::vector<SymbolicValue> inputs;
     /// Those that require grad.
     std::vector<SymbolicValue> losses;
     SymbolicGraph::Mark graph;
@@ -37,7 +37,7 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   void run_backward(int microbatch);
   void step_optimizer();
   void note_gradients();
-  void want(int part, int input);
+  void want(int part, const std::vector<SymbolicValue>& inputs);
   void note(Event event) { on_event(event, -1, 0, 0, false); }
   void on_event(Event event, int layer, int execution, std::int64_t entered, bool stops) override;
   bool is_first(int microbatch) const { return step_ == 0 && microbatch == 0; }

@@ -36,7 +36,7 @@ struct Trace {
 
   /// Formulas of the gradients when a step ends: those of parameter p begin at step * parameters.
   std::vector<std::uint64_t> parameter_gradients;
-  /// Of the model input, by forward.
+  /// Of the model inputs, by forward.
   std::vector<std::uint64_t> input_gradients;
 
   /// Empties the trace and keeps its memory.

@@ -50,7 +50,7 @@ class Mender {
 
   void run() {
     try {
-      ShapeWalk walk(c_.input, c_.layers, c_.protocol.train, geometry_);
+      ShapeWalk walk(c_.input, c_.further_inputs, c_.layers, c_.protocol.train, geometry_);
       for (index_ = 0; index_ < static_cast<int>(c_.layers.size()); ++index_) {
         repair(c_.layers[static_cast<std::size_t>(index_)], walk);
         walk.step();
@@ -58,6 +58,7 @@ class Mender {
     } catch (const std::invalid_argument&) {
       return;  // It cannot be repaired.
     }
+    drop_unread_inputs(c_);
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       LayerSpec& l = c_.layers[static_cast<std::size_t>(i)];
       if (l.in_place && in_place_hazard(c_, i) != nullptr) l.in_place = false;
@@ -141,6 +142,21 @@ Case without_layers(const Case& c, int begin, int end) {
 }
 
 void repair(Case& c) { Mender(c).run(); }
+
+void drop_unread_inputs(Case& c) {
+  int& with_grad = c.protocol.further_inputs_with_grad;
+  with_grad = std::min(with_grad, c.further_inputs);
+  for (int input = c.further_inputs; input > 0; --input) {
+    if (reads(c.layers, {-1, input})) continue;
+    for (LayerSpec& l : c.layers) {
+      for (ValueRef& v : l.from) {
+        if (v.layer < 0 && v.output > input) --v.output;
+      }
+    }
+    --c.further_inputs;
+    if (input <= with_grad) --with_grad;
+  }
+}
 
 int count_segments(const std::vector<SegmentSpec>& segments) {
   int count = 0;

@@ -21,6 +21,9 @@ Case without_layers(const Case& c, int begin, int end);
 /// validate() has the last word.
 void repair(Case& c);
 
+/// Takes away the further inputs that no layer reads, and numbers the others anew.
+void drop_unread_inputs(Case& c);
+
 /// Segments of all levels, a parent before those nested in it.
 int count_segments(const std::vector<SegmentSpec>& segments);
 /// Calls edit(siblings, position) for segment number `index` in that order.

@@ -31,6 +31,8 @@ constexpr std::array<Row, kFeatureCount - kLayerKinds> kRows{{
     {same_tensor_twice, 0, 18},
     {frozen_input, 0, 15},
     {trainable_input, 100, 35},
+    {several_inputs, 0, 3},
+    {some_inputs_frozen, 0, 1.5},
     {frozen_parameters, 0, 8.5},
     {frozen_prefix, 0, 3.5},
     {frozen_first_block, 0, 6.5},

@@ -290,6 +290,7 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
   const auto but_the_input = [&](Case& e) {
     all_usual(e);
     e.protocol.input_requires_grad = c.protocol.input_requires_grad;
+    e.protocol.further_inputs_with_grad = c.protocol.further_inputs_with_grad;
   };
   const auto without_autocast = [&](Case& e) {
     e.protocol.autocast = usual.autocast;

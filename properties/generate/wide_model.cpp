@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "properties/generate/edit.h"
 #include "properties/generate/parts.h"
 #include "properties/layers/layer.h"
 
@@ -69,6 +70,17 @@ void freeze(DrawSource& draw, Case& c) {
   if (!loss_requires_grad(c)) require_grad(c);
 }
 
+/// Layers that read the further inputs, at the beginning, where they have the first one's shape.
+void draw_readers(DrawSource& draw, ModelDraw& model, int further, Weights weights) {
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    if (layer_of(static_cast<LayerKind>(i)).operands < 2) weights[i] = 0;
+  }
+  for (int i = 0; any(weights) && i < further; ++i) {
+    const auto kind = static_cast<LayerKind>(draw.weighted(weights));
+    layer_of(kind).draw(model, kind);
+  }
+}
+
 /// Some layers run in eval mode, in a model that trains.
 void set_modes(DrawSource& draw, Case& c) {
   if (!c.protocol.train || !draw.chance(35, Feature::eval_layer)) return;
@@ -89,7 +101,7 @@ void require_grad(Case& c) {
 }
 
 bool loss_requires_grad(const Case& c) {
-  if (c.protocol.input_requires_grad) return true;
+  if (c.protocol.input_requires_grad || c.protocol.further_inputs_with_grad > 0) return true;
   return std::any_of(c.layers.begin(), c.layers.end(),
                      [](const LayerSpec& l) { return has_parameters(l) && !l.frozen; });
 }
@@ -128,11 +140,16 @@ void draw_wide_model(DrawSource& draw, Case& c) {
     c.protocol.input_requires_grad = false;
   }
   c.layers.reserve(static_cast<std::size_t>(layers));
-  ModelDraw model(draw, c.input, c.layers, c.protocol.train);
+  if (!tokens && draw.chance(14, Feature::several_inputs)) c.further_inputs = draw.range(1, 2);
+  ModelDraw model(draw, c.input, c.layers, c.protocol.train, c.further_inputs);
   model.palette = palette;
   model.several_streams = several_streams;
   if (tokens) draw_embedding(draw, model, palette[0]);
-  for (int i = tokens ? 1 : 0; i < layers; ++i) {
+  // One of two models reads them where it may, the other before anything else.
+  if (c.further_inputs > 0 && draw.chance(50)) {
+    draw_readers(draw, model, c.further_inputs, weights[static_cast<std::size_t>(form)]);
+  }
+  for (int i = static_cast<int>(c.layers.size()); i < layers; ++i) {
     if (i == flatten_at) {
       model.append(flatten);
       continue;
@@ -140,6 +157,10 @@ void draw_wide_model(DrawSource& draw, Case& c) {
     const auto at = static_cast<std::size_t>(form_of(model.x()));
     const auto kind = static_cast<LayerKind>(draw.weighted(weights[at]));
     layer_of(kind).draw(model, kind);
+  }
+  drop_unread_inputs(c);
+  if (c.further_inputs > 0) {
+    c.protocol.further_inputs_with_grad = draw.range(0, c.further_inputs);
   }
   freeze(draw, c);
   set_modes(draw, c);

@@ -45,11 +45,17 @@ std::optional<Violation> check(const Evidence& e) {
   }
   if (!e.observed.contains(Observable::input_gradients)) return std::nullopt;
   return for_each_forward(p, [&](int step, int microbatch) {
-    const auto here = [&](const Observation& o) {
-      return o.quantity == Quantity::input_gradient && o.step == step && o.microbatch == microbatch;
-    };
-    return compare(plain.find(here), checkpointed.find(here), p.input_requires_grad,
-                   [&] { return place_of(step, microbatch) + ", gradient of the model input"; });
+    std::optional<Violation> violation;
+    for (int input = 0; input < e.geometry.inputs && !violation; ++input) {
+      const auto here = [&](const Observation& o) {
+        return o.quantity == Quantity::input_gradient && o.step == step &&
+               o.microbatch == microbatch && o.index == input;
+      };
+      violation = compare(plain.find(here), checkpointed.find(here), requires_grad(p, input), [&] {
+        return place_of(step, microbatch) + ", " + input_gradient_name(input);
+      });
+    }
+    return violation;
   });
 }
 

@@ -112,6 +112,11 @@ std::optional<Violation> compare_rounded(const Evidence& e, const Observation& a
 
 }  // namespace
 
+std::string input_gradient_name(int input) {
+  if (input == 0) return "gradient of the model input";
+  return "gradient of further model input " + std::to_string(input);
+}
+
 std::string value_name(const Evidence& e, Quantity quantity, int index) {
   switch (quantity) {
     case Quantity::output:
@@ -119,7 +124,7 @@ std::string value_name(const Evidence& e, Quantity quantity, int index) {
     case Quantity::loss:
       return "loss";
     case Quantity::input_gradient:
-      return "gradient of the model input";
+      return input_gradient_name(index);
     case Quantity::parameter_gradient:
       return "gradient of " + parameter_name(e.c, e.geometry, index);
     case Quantity::parameter:
@@ -142,6 +147,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
                            quantity == Quantity::input_gradient;
   std::size_t count = 1;
   if (quantity == Quantity::output) count = e.geometry.live.back().size();
+  if (quantity == Quantity::input_gradient) count = static_cast<std::size_t>(e.geometry.inputs);
   if (quantity == Quantity::buffer) count = e.geometry.buffers.size();
   if (quantity == Quantity::parameter || quantity == Quantity::parameter_gradient) {
     count = e.geometry.parameters.size();

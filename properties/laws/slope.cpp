@@ -81,7 +81,7 @@ double promised_slope(const Case& c, const Record& plain) {
       sum +=
           along(c, plain, o, direction_of_parameter(o.index), c.protocol.prior_gradients ? 1 : 0);
     } else if (o.quantity == Quantity::input_gradient) {
-      sum += along(c, plain, o, direction_of_input(o.microbatch), 0);
+      sum += along(c, plain, o, direction_of_input(o.microbatch, o.index), 0);
     }
   }
   return sum;

@@ -23,6 +23,8 @@ std::string parameter_name(const Case& c, const Geometry& geometry, int paramete
 
 /// "gradient of parameter 2 (layer 3 linear weight)".
 std::string value_name(const Evidence& e, Quantity quantity, int index);
+/// "gradient of the model input", of the first one.
+std::string input_gradient_name(int input);
 
 /// Judges all observations of one quantity that the protocol promises: each must be in both
 /// records, with equal dtype, shape and bits. Skips gradients that are absent in one record

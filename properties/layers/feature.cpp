@@ -20,6 +20,8 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
     "same_tensor_twice",
     "frozen_input",
     "trainable_input",
+    "several_inputs",
+    "some_inputs_frozen",
     "frozen_parameters",
     "frozen_prefix",
     "frozen_first_block",

@@ -35,6 +35,10 @@ enum class Feature : std::uint8_t {
   /// The model input does not require grad.
   frozen_input,
   trainable_input,
+  /// The model has further inputs, which segments may take.
+  several_inputs,
+  /// Some model inputs require grad, others do not.
+  some_inputs_frozen,
   frozen_parameters,
   /// The first layers with parameters are frozen, a later one is not.
   frozen_prefix,

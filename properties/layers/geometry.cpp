@@ -25,9 +25,10 @@ std::optional<std::string_view> stray_field(const LayerSpec& spec, const Layer& 
 
 }  // namespace
 
-ShapeWalk::ShapeWalk(const std::vector<std::int64_t>& input, const std::vector<LayerSpec>& layers,
-                     bool train, Geometry& g)
+ShapeWalk::ShapeWalk(const std::vector<std::int64_t>& input, int further_inputs,
+                     const std::vector<LayerSpec>& layers, bool train, Geometry& g)
     : dims_(input), layers_(layers), train_(train), g_(g) {
+  g_.inputs = 1 + further_inputs;
   check_input();
   g_.outputs.reserve(layers.size());
   g_.layer_parameters.reserve(layers.size());
@@ -64,10 +65,10 @@ void ShapeWalk::check_operands(const Layer& layer) const {
 }
 
 bool ShapeWalk::known(ValueRef v) const {
-  if (v.layer < -1 || v.layer >= index_ || v.output < 0) return false;
-  const std::size_t outputs =
-      v.layer < 0 ? 1 : g_.outputs[static_cast<std::size_t>(v.layer)].size();
-  return static_cast<std::size_t>(v.output) < outputs;
+  if (v.layer < -1 || v.output < 0) return false;
+  if (v.layer < 0) return v.output < g_.inputs;
+  return v.layer < index_ &&
+         static_cast<std::size_t>(v.output) < g_.outputs[static_cast<std::size_t>(v.layer)].size();
 }
 
 const Shape& ShapeWalk::operand(int i) const {
@@ -98,7 +99,7 @@ void ShapeWalk::check_input() {
       fail("extents in 1.." + std::to_string(kMaxCaseElements), std::to_string(d));
     }
   }
-  count(dims_);
+  for (int i = 0; i < g_.inputs; ++i) count(dims_);
   x_ = Shape(std::span(dims_));
   input_ = x_;
 }
@@ -217,7 +218,8 @@ void ShapeWalk::share(int tied_to, const Shape& weight) {
 void find_live_values(const std::vector<LayerSpec>& layers, Geometry& g) {
   const int n = static_cast<int>(layers.size());
   const auto outputs_of = [&](int layer) {
-    return layer < 0 ? std::size_t{1} : g.outputs[static_cast<std::size_t>(layer)].size();
+    return layer < 0 ? static_cast<std::size_t>(g.inputs)
+                     : g.outputs[static_cast<std::size_t>(layer)].size();
   };
   // last_use[first[layer + 1] + output]: the last layer that reads the value as further operand.
   std::vector<std::size_t> first(static_cast<std::size_t>(n) + 1);
@@ -243,7 +245,7 @@ void find_live_values(const std::vector<LayerSpec>& layers, Geometry& g) {
       while (place != others.begin() && (place - 1)->layer == b - 2) --place;
       others.insert(place, ValueRef{b - 2, 0});
     }
-    for (int k = 1; b >= 1 && k < static_cast<int>(outputs_of(b - 1)); ++k) {
+    for (int k = 1; k < static_cast<int>(outputs_of(b - 1)); ++k) {
       int& last = slot({b - 1, k});
       if (last < 0) last = n;
       others.push_back({b - 1, k});

@@ -39,6 +39,8 @@ struct ParameterInfo {
 
 /// What shapes alone say of a model.
 struct Geometry {
+  /// The first model input and the further ones.
+  int inputs = 1;
   /// In layer order, and within a layer in the order of its kind (weight before bias); a tied layer
   /// adds none. The index of a parameter in records and laws is its position here; buffers
   /// (batch_norm's running statistics) likewise.
@@ -50,7 +52,8 @@ struct Geometry {
   std::vector<std::vector<Shape>> outputs;
   /// live[b], for b in 0..layers: the values passed across the boundary before layer b, in a
   /// fixed order: the main value (output 0 of layer b-1) first, then the other values that are
-  /// defined before b and used at or after b, by (layer, output). A further output that no layer
+  /// defined before b and used at or after b, by (layer, output); model inputs are the outputs of
+  /// layer -1. A further output that no layer
   /// uses stays live to the end of the model: it is a model output that the loss ignores.
   /// live[layers] is the list of model outputs; the loss reads its first entry.
   std::vector<std::vector<ValueRef>> live;
@@ -74,8 +77,8 @@ struct Geometry {
 class ShapeWalk {
  public:
   /// Checks the input's extents. All must outlive the walk; layers may be appended meanwhile.
-  ShapeWalk(const std::vector<std::int64_t>& input, const std::vector<LayerSpec>& layers,
-            bool train, Geometry& g);
+  ShapeWalk(const std::vector<std::int64_t>& input, int further_inputs,
+            const std::vector<LayerSpec>& layers, bool train, Geometry& g);
   /// Works out the next layer.
   void step();
 
@@ -89,7 +92,7 @@ class ShapeWalk {
   /// Operand i; complains where it is no earlier value.
   const Shape& operand(int i) const;
   const Shape& shape_of(ValueRef v) const { return g_.shape_of(v, input_); }
-  /// Whether v is the model input or an output of a layer before the one at hand.
+  /// Whether v is a model input or an output of a layer before the one at hand.
   bool known(ValueRef v) const;
 
   /// The layer is the first of the model, and turns its input of rank 2 from tokens into numbers.
@@ -140,7 +143,7 @@ class ShapeWalk {
   int index_ = -1;
 };
 
-/// Fills g.live, from the layers and g.outputs.
+/// Fills g.live, from the layers, g.inputs and g.outputs.
 void find_live_values(const std::vector<LayerSpec>& layers, Geometry& g);
 
 }  // namespace rematch

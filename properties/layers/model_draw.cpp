@@ -8,12 +8,12 @@
 namespace rematch {
 
 ModelDraw::ModelDraw(DrawSource& source, const std::vector<std::int64_t>& input,
-                     std::vector<LayerSpec>& layers, bool training)
+                     std::vector<LayerSpec>& layers, bool training, int further_inputs)
     : draw(source),
       train(training),
       layers_(layers),
       input_(std::span(input)),
-      walk_(input, layers, training, geometry_) {}
+      walk_(input, further_inputs, layers, training, geometry_) {}
 
 LayerSpec& ModelDraw::append(LayerSpec spec) {
   layers_.push_back(std::move(spec));
@@ -85,14 +85,21 @@ void ModelDraw::append_joined(LayerKind kind, Wanted wanted, Choose choose) {
     const Shape& other = geometry_.shape_of(v, input_);
     if (layer_of(kind).fits(x(), other) && wanted(x(), other)) partners.push_back(v);
   };
-  consider({-1, 0});
+  // A further input that no layer reads yet goes first.
+  for (int k = 1; k < geometry_.inputs; ++k) {
+    if (!reads(layers_, {-1, k})) consider({-1, k});
+  }
+  const bool unread = !partners.empty();
+  for (int k = 0; k < geometry_.inputs; ++k) {
+    if (k == 0 || reads(layers_, {-1, k})) consider({-1, k});
+  }
   for (int i = 0; i < layer_count(); ++i) {
     const int outputs = static_cast<int>(geometry_.outputs[static_cast<std::size_t>(i)].size());
     for (int k = 0; k < outputs; ++k) consider({i, k});
   }
   if (partners.empty()) return append_simple();
   // The oldest partner makes the longest skip.
-  const auto chosen = draw.chance(40) ? 0 : draw.below(static_cast<std::uint32_t>(partners.size()));
+  const auto chosen = draw.chance(unread ? 80 : 40) ? 0 : draw.below(static_cast<std::uint32_t>(partners.size()));
   LayerSpec spec;
   spec.kind = kind;
   spec.from = {partners[chosen]};

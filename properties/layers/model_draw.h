@@ -17,7 +17,7 @@ class ModelDraw {
 
   /// Appends to `layers`, which must be empty; all must outlive this.
   ModelDraw(DrawSource& draw, const std::vector<std::int64_t>& input,
-            std::vector<LayerSpec>& layers, bool train);
+            std::vector<LayerSpec>& layers, bool train, int further_inputs = 0);
 
   DrawSource& draw;
   bool train;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace rematch {
 
 struct CustomLayer;
 
-/// One value of the model: output `output` of layer `layer`; layer -1 is the model input.
+/// One value of the model: output `output` of layer `layer`; the outputs of layer -1 are the model
+/// inputs.
 struct ValueRef {
   int layer = -1;
   int output = 0;
@@ -94,6 +96,13 @@ struct FieldsOf<LayerSpec> {
       Field<L, std::vector<ValueRef>>{"from", &L::from, Cost::amount, "from {}"},
   };
 };
+
+/// Whether one of the layers has the value as a further operand.
+inline bool reads(const std::vector<LayerSpec>& layers, ValueRef value) {
+  return std::any_of(layers.begin(), layers.end(), [value](const LayerSpec& l) {
+    return std::find(l.from.begin(), l.from.end(), value) != l.from.end();
+  });
+}
 
 /// The model input of these layers is tokens, integers in [0, vocabulary), if the first of them is
 /// an embedding; no other layer takes tokens. 0: the input is numbers.

@@ -70,7 +70,7 @@ class Run {
 
   std::vector<BoundedArray> go() {
     if (p_.failure.kind != FailureKind::none) {
-      make_input(c_, inputs_);
+      draw_inputs();
       if (p_.failure.kind != FailureKind::forward_throws) make_target(c_, rows_, targets_);
     }
     for (int step = 0; step < p_.steps; ++step) {
@@ -84,15 +84,21 @@ class Run {
     }
     if (p_.reevaluate) {
       Forward f(*this);
-      const Values y = f.layers(make_input(c_, inputs_).to_vector(), false);
+      const Values y = f.layers(draw_inputs(), false);
       note(Quantity::reevaluation, p_.steps - 1, 0, 0, f.numbers(y.back().front()));
     }
     return std::move(seen_);
   }
 
  private:
-  /// The outputs of each layer; first the model's input.
+  /// The outputs of each layer; first the model's inputs.
   using Values = std::vector<std::vector<Vars>>;
+
+  std::vector<std::vector<double>> draw_inputs() {
+    std::vector<std::vector<double>> inputs;
+    for (int i = 0; i < g_.inputs; ++i) inputs.push_back(make_input(c_, inputs_).to_vector());
+    return inputs;
+  }
 
   Tape new_tape() const { return {format_of(c_), kMostEdges}; }
 
@@ -118,8 +124,11 @@ class Run {
       return values[static_cast<std::size_t>(ref.layer + 1)][static_cast<std::size_t>(ref.output)];
     }
 
-    Values layers(const std::vector<double>& input, bool train) {
-      Values values{{leaves(exact(input))}};
+    Values layers(const std::vector<std::vector<double>>& inputs, bool train) {
+      Values values(1);
+      for (const std::vector<double>& input : inputs) {
+        values.front().push_back(leaves(exact(input)));
+      }
       std::size_t next_buffer = 0;
       for (int i = 0; i < static_cast<int>(run.c_.layers.size()); ++i) {
         const auto index = static_cast<std::size_t>(i);
@@ -167,23 +176,28 @@ class Run {
 
   void run_forward(int step, int microbatch) {
     Forward f(*this);
-    const Values values = f.layers(make_input(c_, inputs_).to_vector(), p_.train);
+    const Values values = f.layers(draw_inputs(), p_.train);
     const auto& outputs = g_.live.back();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       note(Quantity::output, step, microbatch, static_cast<int>(i),
            f.numbers(Forward::value(values, outputs[i])));
     }
-    Array of_input(values.front().front().size());
+    std::vector<Array> of_inputs(values.front().size(), Array(values.front().front().size()));
     for (std::size_t k = 0; k < (p_.auxiliary_losses ? outputs.size() : 1); ++k) {
       const Tape::Var loss = loss_of(f.tape, Forward::value(values, outputs[k]), k);
       note(Quantity::loss, step, microbatch, static_cast<int>(k), {f.tape[loss]});
       const std::vector<Bounded> found = f.tape.gradients(loss);
-      add(found, values.front().front(), of_input);
+      for (std::size_t i = 0; i < of_inputs.size(); ++i) {
+        add(found, values.front()[i], of_inputs[i]);
+      }
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         if (add(found, f.parameters[i], gradients_[i])) has_gradient_[i] = true;
       }
     }
-    note(Quantity::input_gradient, step, microbatch, 0, std::move(of_input));
+    for (std::size_t i = 0; i < of_inputs.size(); ++i) {
+      note(Quantity::input_gradient, step, microbatch, static_cast<int>(i),
+           std::move(of_inputs[i]));
+    }
     for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = f.numbers(f.buffers[i]);
   }
 

@@ -189,18 +189,18 @@ Tensors EngineModel::run_range(int begin, int end, const std::vector<SegmentSpec
   return values;
 }
 
-Tensors EngineModel::forward(const Tensor& input, ForwardRun& forward) {
+Tensors EngineModel::forward(const Tensors& inputs, ForwardRun& forward) {
   const int layers = static_cast<int>(case_.layers.size());
   forward.executions.assign(case_.layers.size(), 0);
   forward.computations.assign(case_.layers.size(), 0);
   static const std::vector<SegmentSpec> kPlain;
-  if (!request_.checkpointed) return run_range(0, layers, kPlain, forward, {input});
+  if (!request_.checkpointed) return run_range(0, layers, kPlain, forward, inputs);
   const PlanSpec& plan = case_.plan;
-  if (!plan.sequential) return run_range(0, layers, plan.segments, forward, {input});
-  return run_sequential(forward, input);
+  if (!plan.sequential) return run_range(0, layers, plan.segments, forward, inputs);
+  return run_sequential(forward, inputs);
 }
 
-Tensors EngineModel::run_sequential(ForwardRun& forward, const Tensor& input) {
+Tensors EngineModel::run_sequential(ForwardRun& forward, const Tensors& inputs) {
   const SequentialSpec& plan = *case_.plan.sequential;
   std::vector<Function> functions;
   functions.reserve(case_.layers.size());
@@ -210,9 +210,9 @@ Tensors EngineModel::run_sequential(ForwardRun& forward, const Tensor& input) {
   const LastSegment last = plan.last_stored ? LastSegment::stored : LastSegment::checkpointed;
   const CheckpointOptions options = options_for(plan.choice);
   if (checkpoint_ == nullptr) {
-    return checkpoint_sequential(functions, plan.segments, {input}, last, options);
+    return checkpoint_sequential(functions, plan.segments, inputs, last, options);
   }
-  Tensors values{input};
+  Tensors values = inputs;
   for (const Segment& s :
        mechanics_of(options).partition(static_cast<int>(functions.size()), plan.segments, last)) {
     const Function part = compose(std::span(functions).subspan(
@@ -226,14 +226,14 @@ Tensors EngineModel::run_sequential(ForwardRun& forward, const Tensor& input) {
   return values;
 }
 
-Tensor EngineModel::evaluate(const Tensor& input) {
+Tensor EngineModel::evaluate(const Tensors& inputs) {
   GradMode no_grad(false);
   const bool train = std::exchange(train_, false);
   ForwardRun forward;
   forward.step = kNoStep;
   forward.executions.assign(case_.layers.size(), 1);
   forward.computations.assign(case_.layers.size(), 0);
-  Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, forward, {input});
+  Tensors outputs = run_range(0, static_cast<int>(case_.layers.size()), {}, forward, inputs);
   train_ = train;
   return outputs[0];
 }

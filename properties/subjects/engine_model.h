@@ -36,9 +36,9 @@ class EngineModel final : public RunObserver {
   void use(const CheckpointFunction& function) { checkpoint_ = &function; }
 
   /// The whole model under the request's plan. `forward` must outlive the graph.
-  Tensors forward(const Tensor& input, ForwardRun& forward);
+  Tensors forward(const Tensors& inputs, ForwardRun& forward);
   /// The whole model without checkpointing, in evaluation mode, unrecorded.
-  Tensor evaluate(const Tensor& input);
+  Tensor evaluate(const Tensors& inputs);
 
   /// Layer `layer` by itself on the values live before it.
   Tensors run_alone(int layer, const Tensors& live);
@@ -86,7 +86,7 @@ class EngineModel final : public RunObserver {
                     ForwardRun& forward, Tensors values);
   Tensors run_checkpoint(const Function& function, const Tensors& inputs,
                          const CheckpointOptions& options) const;
-  Tensors run_sequential(ForwardRun& forward, const Tensor& input);
+  Tensors run_sequential(ForwardRun& forward, const Tensors& inputs);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
   Tensors apply(int layer, const LayerSpec& spec, const Tensors& operands);
   Tensor parameter_for(int layer, std::size_t position) const;

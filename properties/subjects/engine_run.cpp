@@ -82,7 +82,9 @@ class Run {
       if (protocol_.zero_grad) optimizer->zero_grad();
     }
     if (protocol_.reevaluate) {
-      const Tensor y = model_.evaluate(next_input());
+      Tensors inputs;
+      for (int i = 0; i <= case_.further_inputs; ++i) inputs.push_back(next_input());
+      const Tensor y = model_.evaluate(inputs);
       note(Quantity::reevaluation, protocol_.steps - 1, 0, 0, y);
     }
   }
@@ -137,7 +139,7 @@ class Run {
     run_forward(forward, 0, 0);
     if (failure.kind == FailureKind::graph_dropped) return;
     std::optional<WrittenTo> written;
-    if (failure.kind == FailureKind::input_changed) written.emplace(forward.input);
+    if (failure.kind == FailureKind::input_changed) written.emplace(forward.inputs[0]);
     if (failure.kind == FailureKind::weight_changed)
       written.emplace(model_.weight_of(failure.layer));
     run_backward(forward);
@@ -145,7 +147,7 @@ class Run {
 
   struct Forward {
     ForwardRun run;
-    Tensor input;
+    Tensors inputs;
     /// Those that require grad.
     Tensors losses;
   };
@@ -171,11 +173,13 @@ class Run {
     forward.run.step = step;
     forward.run.microbatch = microbatch;
     forward.run.watched = watched_;
-    const bool displaced = protocol_.input_requires_grad;
-    forward.input = next_input({.seed = case_.seed,
-                                .array = direction_of_input(microbatch),
-                                .distance = displaced ? displacement_ : 0});
-    forward.input.set_requires_grad(protocol_.input_requires_grad);
+    for (int i = 0; i <= case_.further_inputs; ++i) {
+      const bool trained = requires_grad(protocol_, i);
+      forward.inputs.push_back(next_input({.seed = case_.seed,
+                                           .array = direction_of_input(microbatch, i),
+                                           .distance = trained ? displacement_ : 0}));
+      forward.inputs.back().set_requires_grad(trained);
+    }
     model_.enter_phase(Moment::after_forward);
     std::optional<AutocastScope> autocast;
     if (protocol_.autocast != AutocastSpan::off) autocast.emplace(true, protocol_.cast_cache);
@@ -217,9 +221,9 @@ class Run {
   }
 
   Tensors run_model(Forward& forward) {
-    if (!offload_) return model_.forward(forward.input, forward.run);
+    if (!offload_) return model_.forward(forward.inputs, forward.run);
     const OffloadScope scope(*offload_);
-    return model_.forward(forward.input, forward.run);
+    return model_.forward(forward.inputs, forward.run);
   }
 
   std::int64_t offloaded() const { return offload_ ? offload_->ledger().live() : 0; }
@@ -228,7 +232,7 @@ class Run {
     model_.enter_phase(Moment::after_backward);
     std::fill(fired_.begin(), fired_.end(), 0);
     if (watched_) model_.enter_backward(forward.run);
-    const std::vector<Tensors> parts = parts_of_backward(forward.input);
+    const std::vector<Tensors> parts = parts_of_backward(forward.inputs);
     const std::size_t roots = forward.losses.size();
     const std::size_t calls = roots * parts.size() * static_cast<std::size_t>(protocol_.backwards);
     const bool whole = roots == 1 && !protocol_.partial;
@@ -256,7 +260,10 @@ class Run {
     const int microbatch = forward.run.microbatch;
     note_moment(Moment::after_backward, forward);
     if (left != 0) record_.bytes.back().saved = left;
-    note(Quantity::input_gradient, step, microbatch, 0, forward.input.grad());
+    for (std::size_t i = 0; i < forward.inputs.size(); ++i) {
+      note(Quantity::input_gradient, step, microbatch, static_cast<int>(i),
+           forward.inputs[i].grad());
+    }
     for (std::size_t i = 0; i < fired_.size(); ++i) {
       record_.hooks.push_back({step, microbatch, static_cast<int>(i), fired_[i]});
     }
@@ -267,14 +274,15 @@ class Run {
   }
 
   /// What each backward is asked for; none: everything.
-  std::vector<Tensors> parts_of_backward(const Tensor& input) {
+  std::vector<Tensors> parts_of_backward(const Tensors& inputs) {
     if (!protocol_.partial) return {{}};
     std::vector<Tensors> parts(2);
     std::size_t next = 0;
-    for (const Tensor& t : model_.parameters()) {
-      if (t.requires_grad()) parts[next++ % 2].push_back(t);
+    for (const Tensors* tensors : {&model_.parameters(), &inputs}) {
+      for (const Tensor& t : *tensors) {
+        if (t.requires_grad()) parts[next++ % 2].push_back(t);
+      }
     }
-    if (input.requires_grad()) parts[next % 2].push_back(input);
     if (parts[1].empty()) parts.pop_back();
     return parts;
   }

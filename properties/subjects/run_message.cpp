@@ -117,11 +117,26 @@ class Arrays {
   }
 
  private:
+  /// The first input, and to `further` the list of the others.
+  void append_inputs(std::string& out, std::string& further) {
+    append_tensor(out, make_input(c_, inputs_), files_);
+    const std::vector<int> others(static_cast<std::size_t>(c_.further_inputs));
+    append_array(further, others, [&](int) {
+      append_tensor(further, make_input(c_, inputs_), files_);
+    });
+  }
+
+  void append_further(std::string& out, std::string_view name, const std::string& inputs) const {
+    if (c_.further_inputs > 0) out += fmt::format(",\"{}\":{}", name, inputs);
+  }
+
   void append_data(std::string& out) {
     const ProtocolSpec& p = c_.protocol;
     if (p.failure.kind != FailureKind::none) {
       out += ",\"trial_input\":";
-      append_tensor(out, make_input(c_, inputs_), files_);
+      std::string further;
+      append_inputs(out, further);
+      append_further(out, "further_trial_inputs", further);
       // A forward that throws never comes to its target.
       if (p.failure.kind != FailureKind::forward_throws) {
         out += ",\"trial_target\":";
@@ -130,13 +145,20 @@ class Arrays {
     }
     const std::vector<int> forwards(static_cast<std::size_t>(p.steps * p.microbatches));
     out += ",\"inputs\":";
-    append_array(out, forwards, [&](int) { append_tensor(out, make_input(c_, inputs_), files_); });
+    std::string further = "[";
+    append_array(out, forwards, [&](int) {
+      if (further.size() > 1) further += ',';
+      append_inputs(out, further);
+    });
+    append_further(out, "further_inputs", further + ']');
     out += ",\"targets\":";
     append_array(out, forwards,
                  [&](int) { append_tensor(out, make_target(c_, output_, targets_), files_); });
     if (p.reevaluate) {
       out += ",\"reevaluation\":";
-      append_tensor(out, make_input(c_, inputs_), files_);
+      std::string others;
+      append_inputs(out, others);
+      append_further(out, "further_reevaluation_inputs", others);
     }
   }
 

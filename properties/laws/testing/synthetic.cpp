@@ -80,7 +80,11 @@ class Maker {
     }
     streams(Moment::after_backward, step, microbatch);
     bytes(Moment::after_backward, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
-    note(Quantity::input_gradient, step, microbatch, 0, Shape(std::span(c_.input)));
+    for (int input = 0; input < g_.inputs; ++input) {
+      Observation& o =
+          note(Quantity::input_gradient, step, microbatch, input, Shape(std::span(c_.input)));
+      o.present = requires_grad(c_.protocol, input);
+    }
     for (int p = 0; p < static_cast<int>(g_.parameters.size()); ++p) {
       r_.hooks.push_back({step, microbatch, p, f_.hooks[static_cast<std::size_t>(p)]});
     }

@@ -118,7 +118,10 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
     layers, protocol = case["layers"], case.get("protocol", {})
     dtype, data = case.get("dtype", "float32"), case.get("data", "normal")
     random = np.random.default_rng(int(case.get("seed", 0)))
-    shapes: dict[tuple[int, int], Shape] = {(-1, 0): tuple(case["input"])}
+    further = range(case.get("further_inputs", 0))
+    shapes: dict[tuple[int, int], Shape] = {
+        (-1, k): tuple(case["input"]) for k in range(1 + len(further))
+    }
     parameters, buffers, used = [], [], []
     arrays: dict[str, list[dict[str, Any]]] = {"parameters": [], "buffers": []}
     outputs, custom = [], []
@@ -182,8 +185,13 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
         "inputs": [encode(a) for a in inputs],
         "targets": [encode(a) for a in targets],
     }
+    if further:
+        made = [[encode(_input(case, random)) for _ in further] for _ in range(forwards)]
+        sent["further_inputs"] = made
     if protocol.get("reevaluate"):
         sent["reevaluation"] = encode(_input(case, random))
+        if further:
+            sent["further_reevaluation_inputs"] = [encode(_input(case, random)) for _ in further]
     return {"case": case, "model": model, "arrays": sent}
 
 

@@ -249,6 +249,18 @@ def test_partial_backwards_name_their_tensors_in_a_script(torch_subject):
     assert "loss.backward(inputs=[linear.bias])" in script
 
 
+def test_further_inputs_have_names_and_gradients_of_their_own_in_a_script(torch_subject):
+    layers = [{"kind": "add", "from": [-1, 1]}, {"kind": "mul", "from": [-1, 2]}, "dropout"]
+    protocol = {"further_inputs_with_grad": 1, "input_requires_grad": True}
+    for more in ({}, {"steps": 2, "microbatches": 2, "forwards_first": True}):
+        case = one(*layers, protocol=protocol | more, preserve_rng=False)
+        found = finding("input-gradients")
+        script, out = shown(torch_subject, case | {"further_inputs": 2}, found)
+        assert "checkpoint(block, x, u1, u2, " in script
+        assert "in1.grad" in script and "in2.grad" not in script
+        assert "in1.grad" in out
+
+
 def test_clipping_and_a_scaler_stand_where_the_optimizer_does_in_a_script(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2, "clip": 0.5, "loss_scale": 1024.0}

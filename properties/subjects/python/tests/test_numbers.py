@@ -433,3 +433,30 @@ def test_inputs_of_autocast_are_rounded_to_bfloat16(torch_subject):
     case = chain("linear", input=(2, 3), protocol={"autocast": "forward"})
     (output, *_) = torch_subject.record(**run_of(case))["observations"]
     assert output["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [{"segments": [segment(0, 2, "reentrant")]}, {"sequential": {"segments": 2}}],
+)
+def test_further_inputs_reach_the_layers_that_read_them_and_some_have_gradients(
+    torch_subject, plan
+):
+    layers = [{"kind": "mul", "from": [-1, 1]}, {"kind": "add", "from": [-1, 2]}]
+    protocol = {"further_inputs_with_grad": 1, "reevaluate": True}
+    case = chain(*layers, input=(2, 3), dtype="float64", plan=plan, protocol=protocol)
+    sent = run_of(case | {"further_inputs": 2})
+    arrays = sent["arrays"]
+    x, target = decode(arrays["inputs"][0]), decode(arrays["targets"][0])
+    u1, u2 = (decode(a) for a in arrays["further_inputs"][0])
+    for checkpointed in (False, True):
+        record = torch_subject.record(**sent, checkpointed=checkpointed)
+        np.testing.assert_array_equal(numbers(record, "output"), x * u1 + u2)
+        slope = 2 * (x * u1 + u2 - target) / x.size
+        np.testing.assert_allclose(numbers(record, "input_gradient", index=1), slope * x)
+        places = [("input_gradient", 0, 0, index) for index in range(3)]
+        present = [observed(record)[place].get("present", True) for place in places]
+        assert present == [False, True, False]
+        at = decode(arrays["reevaluation"])
+        v1, v2 = (decode(a) for a in arrays["further_reevaluation_inputs"])
+        np.testing.assert_array_equal(numbers(record, "reevaluation"), at * v1 + v2)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 ValueRef = tuple[int, int]
-"""One value of the model: a layer, -1 for the model input, and the number of its output."""
+"""One value of the model: a layer, -1 for the model inputs, and the number of its output."""
 
 T = TypeVar("T")
 
@@ -120,6 +120,7 @@ class Protocol:
     zero_grad: bool = True
     train: bool = True
     input_requires_grad: bool = False
+    further_inputs_with_grad: int = 0
     loss: str = "mse"
     optimizer: str = "sgd"
     learning_rate: float = 0.05
@@ -139,6 +140,7 @@ class Case:
 
     input: tuple[int, ...]
     layers: tuple[Layer, ...]
+    further_inputs: int = 0
     seed: int = 0
     dtype: str = "float32"
     data: str = "normal"
@@ -149,6 +151,11 @@ class Case:
     def takes_tokens(self) -> bool:
         """Whether the input is tokens, of which the first layer makes numbers."""
         return self.layers[0].kind == "embedding"
+
+    def inputs_require_grad(self) -> list[bool]:
+        """Of the first model input and the further ones."""
+        some = self.protocol.further_inputs_with_grad
+        return [self.protocol.input_requires_grad, *(k < some for k in range(self.further_inputs))]
 
     def rank_of(self, index: int) -> int:
         """How many dimensions the first operand of a layer has; behind the last, the output."""
@@ -196,7 +203,7 @@ def shape_of(case: Case) -> Case:
     which are not compiled, it has those of none."""
     steps: dict[str, Any] = {"steps": 0, "microbatches": 0, "forwards_first": False}
     steps |= {"prior_gradients": False, "zero_grad": False}
-    steps |= {"optimizer": "", "learning_rate": 0, "momentum": 0}
+    steps |= {"optimizer": "", "learning_rate": 0, "momentum": 0, "clip": 0, "loss_scale": 0}
     return replace(case, seed=0, data="", protocol=replace(case.protocol, **steps))
 
 

@@ -44,6 +44,15 @@ class Arrays:
     trial_input: np.ndarray | None = None
     """Of the trial, if a failure is injected; `trial_target` likewise."""
     trial_target: np.ndarray | None = None
+    further_inputs: list[list[np.ndarray]] = field(default_factory=list)
+    """The model inputs after the first, for each forward; empty if there are none."""
+    further_reevaluation_inputs: list[np.ndarray] = field(default_factory=list)
+    further_trial_inputs: list[np.ndarray] = field(default_factory=list)
+
+    def inputs_of(self, forward: int) -> list[np.ndarray]:
+        """All model inputs of a forward."""
+        further = self.further_inputs[forward] if self.further_inputs else []
+        return [self.inputs[forward], *further]
 
 
 @dataclass(frozen=True)
@@ -191,8 +200,11 @@ class _Session:
 def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:
     sent = run["arrays"]
     lists = ("parameters", "buffers", "inputs", "targets")
+    lists += ("further_reevaluation_inputs", "further_trial_inputs")
     single = ("reevaluation", "trial_input", "trial_target")
+    further = sent.get("further_inputs", [])
     arrays = Arrays(
+        further_inputs=[[decode(array) for array in forward] for forward in further],
         **{name: [decode(array) for array in sent.get(name, [])] for name in lists},
         **{name: decode(sent[name]) for name in single if name in sent},
     )

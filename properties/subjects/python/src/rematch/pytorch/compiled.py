@@ -137,8 +137,7 @@ class CompiledModel(TorchModel):
         return self
 
     def forward(self, state: Forward) -> Values:
-        assert state.input is not None
-        request, end, values = self.request, len(self.request.case.layers), (state.input,)
+        request, end, values = self.request, len(self.request.case.layers), tuple(state.inputs)
         checkpointed = request.checkpointed and self.compilation.budget is None
         for index, own in self._custom.items():
             own.module.train(request.case.layers[index].trains(self.train))

@@ -35,7 +35,8 @@ class Forward:
     step: int
     microbatch: int
     executions: list[int]
-    input: Tensor | None = None
+    inputs: list[Tensor] = field(default_factory=list)
+    """Of the model."""
     losses: list[Tensor] = field(default_factory=list)
     """Those that require grad."""
 
@@ -171,7 +172,7 @@ class TorchModel:
     def forward(self, state: Forward) -> Values:
         """The model's outputs under the request's plan. `state` must outlive the graph."""
         case = self.request.case
-        values: Values = (state.input,)  # type: ignore[assignment]
+        values: Values = tuple(state.inputs)
         if not self.request.checkpointed:
             return self._run_range(0, len(case.layers), (), state, values)
         if case.plan.sequential is not None:
@@ -179,13 +180,13 @@ class TorchModel:
         return self._run_range(0, len(case.layers), case.plan.segments, state, values)
 
     @torch.no_grad()
-    def evaluate(self, input: Tensor) -> Tensor:
+    def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
         """The first output, without a plan, in evaluation mode and unrecorded."""
         trained, self.train = self.train, False
         watch, self.watch = self.watch, Watch()
         layers = len(self.request.case.layers)
         state = Forward(-1, 0, [0] * layers)
-        outputs = self._run_range(0, layers, (), state, (input,))
+        outputs = self._run_range(0, layers, (), state, tuple(inputs))
         self.train, self.watch = trained, watch
         return outputs[0]
 
@@ -302,9 +303,11 @@ class TorchModel:
         return self._run_range(0, layers, segments, state, values)
 
     def _can_say(self, choice: Choice, borders: range) -> bool:
-        """Whether checkpoint_sequential() has that choice, and one value crosses each border: it
-        hands on one argument, and tensors within a tuple would not be seen."""
-        one = all(len(self.request.model.live[border]) == 1 for border in borders)
+        """Whether checkpoint_sequential() has that choice, and one value enters the model and
+        crosses each border: it hands on one argument, and tensors within a tuple would not be
+        seen."""
+        live = self.request.model.live
+        one = all(len(live[border]) == 1 for border in (0, *borders))
         usual = choice.reentrant or (choice.determinism != "none" and not choice.keep)
         return one and usual
 

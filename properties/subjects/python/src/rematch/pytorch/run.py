@@ -52,9 +52,10 @@ class Run:
             if protocol.zero_grad:
                 self._drop_gradients()
         if protocol.reevaluate:
-            array = self._request.arrays.reevaluation
-            assert array is not None, "reevaluate without an input for it"
-            output = self._model.evaluate(torch.from_numpy(array.copy()))
+            arrays = self._request.arrays
+            assert arrays.reevaluation is not None, "reevaluate without an input for it"
+            given = [arrays.reevaluation, *arrays.further_reevaluation_inputs]
+            output = self._model.evaluate([torch.from_numpy(array.copy()) for array in given])
             self._note("reevaluation", output, step=protocol.steps - 1)
 
     def _counter(self, fired: list[int], at: int) -> Any:
@@ -126,12 +127,14 @@ class Run:
         kind, layer = self._protocol.inject, self._protocol.inject_layer
         self._model.injection = Injection(kind, layer)
         arrays = self._request.arrays
-        state = self._run_forward(0, 0, arrays.trial_input, arrays.trial_target)
+        assert arrays.trial_input is not None, "a trial without an input for it"
+        given = [arrays.trial_input, *arrays.further_trial_inputs]
+        state = self._run_forward(0, 0, given, arrays.trial_target)
         if kind == "graph_dropped":
             return
         written: AbstractContextManager[Any] = nullcontext()
         if kind == "input_changed":
-            written = WrittenTo(state.input)
+            written = WrittenTo(state.inputs[0])
         if kind == "weight_changed":
             used = self._request.model.layer_parameters[layer]
             written = WrittenTo(self._model.parameters[used[0]])
@@ -159,21 +162,21 @@ class Run:
         self,
         step: int,
         microbatch: int,
-        input: np.ndarray | None = None,
+        given: list[np.ndarray] | None = None,
         target: np.ndarray | None = None,
     ) -> Forward:
-        """`input` and `target`: those of the forward, unless others are given."""
+        """`given` inputs and `target`: those of the forward, unless others are given."""
         protocol, request, watch = self._protocol, self._request, self._model.watch
         at = step * protocol.microbatches + microbatch
-        input = request.arrays.inputs[at] if input is None else input
+        given = request.arrays.inputs_of(at) if given is None else given
         target = request.arrays.targets[at] if target is None else target
         place = {"step": step, "microbatch": microbatch}
         state = Forward(step, microbatch, [0] * len(request.case.layers))
-        state.input = torch.tensor(input)
-        state.input.requires_grad_(protocol.input_requires_grad)
+        for array, trained in zip(given, request.case.inputs_require_grad(), strict=True):
+            state.inputs.append(torch.tensor(array).requires_grad_(trained))
         wanted = torch.from_numpy(target)
         wanted = wanted if wanted.is_floating_point() else wanted.long()
-        watch.starts(state.input, wanted)
+        watch.starts(state.inputs, wanted)
         with self._autocast(protocol.autocast != "off"), watch.forward():
             with watch.model(offload=request.case.plan.offload and request.checkpointed):
                 outputs = self._model.forward(state)
@@ -196,8 +199,7 @@ class Run:
         for fired in self._fired:
             fired[:] = [0] * len(fired)
         losses, state.losses = state.losses, []
-        assert state.input is not None
-        parts = self._parts_of_backward(state.input)
+        parts = self._parts_of_backward(state.inputs)
         calls = list(product(range(self._protocol.backwards), losses, parts))
         for left, (_, loss, inputs) in zip(reversed(range(len(calls))), calls, strict=True):
             retain = left > 0
@@ -213,18 +215,18 @@ class Run:
             losses = []
         self._note_moment("after_backward", place)
         losses = []
-        self._note("input_gradient", state.input.grad, **place)
+        for index, given in enumerate(state.inputs):
+            self._note("input_gradient", given.grad, index=index, **place)
         self._record.hooks([max(fired, default=0) for fired in self._fired], **place)
         watch.note_executions(state.executions, **place)
 
-    def _parts_of_backward(self, model_input: Tensor) -> list[list[Tensor] | None]:
+    def _parts_of_backward(self, inputs: list[Tensor]) -> list[list[Tensor] | None]:
         """What each backward is asked for; None: everything."""
         if not self._protocol.partial:
             return [None]
         named = zip(self._parameters, self._request.model.parameters, strict=True)
         groups = [[p for p in group if p.requires_grad] for group, info in named if not info.frozen]
-        if model_input.requires_grad:
-            groups.append([model_input])
+        groups += [[given] for given in inputs if given.requires_grad]
         parts = [list(chain(*groups[part::2])) for part in (0, 1)]
         return [part for part in parts if part]
 

@@ -72,10 +72,15 @@ class Script(StepText):
         target = arrays.trial_target if self._fails else arrays.targets[0]
         if self._many:
             state.append(f"inputs = {self._stack(arrays.inputs)}")
+            for k, name in enumerate(self._further):
+                further = [forward[k] for forward in arrays.further_inputs]
+                state.append(f"all_{name} = {self._stack(further)}")
             if not style.summed:
                 state.append(f"targets = {self._stack(arrays.targets)}")
         else:
             state.append(f"x = {make(first, grad=self._input_grad)}")
+            further = arrays.further_trial_inputs if self._fails else arrays.inputs_of(0)[1:]
+            state += self._made_further(further)
             if not style.summed:
                 if target is None:
                     raise Unsupported("a forward that fails has no target")
@@ -127,7 +132,7 @@ class Script(StepText):
             ]
         if "saved bytes" in self._aspects:
             target = [] if self._style.summed else ["target"]
-            known = ["x", *target, *self._layers.known]
+            known = ["x", *self._further, *target, *self._layers.known]
             made.append(f"model = [{', '.join(known)}]")
         return made
 
@@ -160,9 +165,19 @@ class Script(StepText):
         make = self._layers.tensors.make
         return "[" + ", ".join(make(array) for array in arrays) + "]"
 
-    def _model(self) -> list[str]:
+    def _made_further(self, arrays: list) -> list[str]:
+        make = self._layers.tensors.make
+        named = zip(self._further.items(), arrays, strict=True)
+        return [f"{name} = {make(array, grad=grad)}" for (name, grad), array in named]
+
+    def _given_names(self) -> list[str]:
+        """Of the model inputs, as the model's layers know them."""
         names = self._names(0, False)
         lines = [f"{names[0]} = x"] if names[0] != "x" else []
+        return lines + [f"u{k} = {name}" for k, name in enumerate(self._further, 1)]
+
+    def _model(self) -> list[str]:
+        lines = self._given_names()
         lines += self._range(0, self._end, self._segments, inside=False)
         if self._plan.offload:
             scope = "with save_on_cpu() if checkpointed else nullcontext():"
@@ -189,7 +204,7 @@ class Script(StepText):
         if "random state" in self._aspects:
             lines.append("after_forward = torch.get_rng_state()")
         lines += self._backward(*(losses if named else losses.values()))
-        results = self._results(outputs, "x") | self._counts(outputs)
+        results = self._results(outputs) | self._counts(outputs)
         if "random state" in self._aspects:
             results["random state after the forward"] = "after_forward"
             results["random state after the backward"] = "torch.get_rng_state()"
@@ -219,7 +234,7 @@ class Script(StepText):
             written = self._layers.parameters[used[0]]
         return ["with torch.no_grad():", f"{INDENT}{written}.mul_(-1.5).sub_(1)"]
 
-    def _results(self, outputs: list[str], x: str) -> dict[str, str]:
+    def _results(self, outputs: list[str]) -> dict[str, str]:
         """What is compared after one forward and backward, by name."""
         results = {}
         if "outputs" in self._aspects:
@@ -228,8 +243,8 @@ class Script(StepText):
                 for i, name in enumerate(outputs)
             }
             results |= {name: f"{name}.detach()" for name in self._losses(outputs, "")}
-        if {"gradients", "input gradient"} & set(self._aspects) and self._input_grad:
-            results["x.grad"] = f"{x}.grad"
+        if {"gradients", "input gradient"} & set(self._aspects):
+            results |= {f"{name}.grad": f"{name}.grad" for name in self._differentiable_inputs()}
         if "gradients" in self._aspects:
             results |= {f"{name}.grad": f"{name}.grad" for name in self._layers.trained()}
         if "buffers" in self._aspects:
@@ -242,7 +257,7 @@ class Script(StepText):
         made, step = self._optimizer_lines()
         lines = [
             *filter(None, [self._style.compiled]),
-            "def forward(x):",
+            f"def forward({', '.join(['x', *self._further])}):",
             *indented(self._model()),
             f"{INDENT}return {', '.join(outputs)}",
             "",
@@ -252,15 +267,20 @@ class Script(StepText):
         lines += [*made, "results = {}"]
         where = "step {step}, forward {i}: "
         forward = [f"x = inputs[i].clone(){'.requires_grad_()' if self._input_grad else ''}"]
+        forward += [
+            f"{name} = all_{name}[i].clone(){'.requires_grad_()' if grad else ''}"
+            for name, grad in self._further.items()
+        ]
         losses = self._losses(outputs, "targets[i]")
         forward += self._scoped(
             [
-                f"{', '.join(outputs)} = forward(x)",
+                f"{', '.join(outputs)} = {self._forward_call()}",
                 *(f"{name} = {loss}" for name, loss in losses.items()),
             ]
         )
-        results = self._results(outputs, "x")
-        late = {k: v for k, v in results.items() if k == "x.grad"}
+        results = self._results(outputs)
+        of_inputs = [f"{name}.grad" for name in self._differentiable_inputs()]
+        late = {k: v for k, v in results.items() if k in of_inputs}
         early = {k: v for k, v in results.items() if k.startswith(("output", "loss"))}
         final = {k: v for k, v in results.items() if k not in late and k not in early}
         keep = [f'results[f"{where}{k}"] = {v}' for k, v in early.items()]
@@ -272,7 +292,7 @@ class Script(StepText):
         loop = [f"for step in range({p.steps}):"]
         if p.forwards_first:
             inner = ["waiting = []", f"for i in {span}:"]
-            held = ", ".join(("i", "x", *losses))
+            held = ", ".join(("i", "x", *self._further, *losses))
             inner += indented([*forward, *keep, f"waiting.append(({held}))"])
             inner += [f"for {held} in reversed(waiting):"]
             inner += indented([*self._backward(*losses), *after])
@@ -304,14 +324,24 @@ class Script(StepText):
             lines += self._evaluation()
         return [*lines, "return results"]
 
+    def _forward_call(self) -> str:
+        return f"forward({', '.join(['x', *self._further])})"
+
     def _evaluation(self) -> list[str]:
         given = self._request.arrays.reevaluation
         if given is None:
             raise Unsupported("there is nothing to evaluate on")
         if not self._style.exact:
             given = given.round(2)
+        further = self._request.arrays.further_reevaluation_inputs
+        if not self._style.exact:
+            further = [array.round(2) for array in further]
         lines = [f"x = {self._layers.tensors.make(given)}"]
-        lines += ["x0 = x"] if self._names(0, False)[0] != "x" else []
+        lines += [
+            f"{name} = {self._layers.tensors.make(array)}"
+            for name, array in zip(self._further, further, strict=True)
+        ]
+        lines += self._given_names()
         lines += [f"{custom.name}.eval()" for custom in self._layers.customs.values()]
         for index, layer in enumerate(self._case.layers):
             x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
@@ -336,13 +366,14 @@ class Script(StepText):
         make, outputs = self._layers.tensors.make, self._outputs()
         lines = ["trial = True"] if self._counted else []
         lines.append(f"x = {make(arrays.trial_input, grad=self._input_grad)}")
+        lines += self._made_further(arrays.further_trial_inputs)
         losses: dict[str, str] = {}
         if arrays.trial_target is not None and not self._style.summed:
             lines.append(f"target = {make(arrays.trial_target)}")
         if arrays.trial_target is not None or self._style.summed:
             losses = self._losses(outputs, "target")
         made = [f"{name} = {loss}" for name, loss in losses.items()]
-        body = self._scoped([f"{', '.join(outputs)} = forward(x)", *made])
+        body = self._scoped([f"{', '.join(outputs)} = {self._forward_call()}", *made])
         undo: list[str] = []
         if kind in ("weight_changed", "input_changed"):
             change = self._change()

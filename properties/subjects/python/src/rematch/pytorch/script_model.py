@@ -68,6 +68,9 @@ class ModelText:
         self._trial = self._protocol.inject != "none" and not self._fails
         wanted = style.input_grad and not self._case.takes_tokens
         self._input_grad = self._protocol.input_requires_grad or wanted
+        # By the names of the further model inputs, in the step that makes them.
+        some = self._protocol.further_inputs_with_grad
+        self._further = {f"in{k + 1}": k < some for k in range(self._case.further_inputs)}
         p = self._protocol
         self._many = not self._fails and (
             p.steps * p.microbatches > 1
@@ -100,6 +103,8 @@ class ModelText:
 
     def _name(self, value: ValueRef, inside: bool) -> str:
         layer, output = value
+        if layer < 0 and output > 0:
+            return f"u{output}"
         if layer < 0:
             return "x0" if value in self._skips and (inside or self._hands_on_input()) else "x"
         if value in self._skips:

@@ -11,6 +11,11 @@ from rematch.pytorch.script_model import INDENT, ModelText, indented
 class StepText(ModelText):
     """What a script does with the model's outputs; Script puts it into the protocol."""
 
+    def _differentiable_inputs(self) -> list[str]:
+        """Names of the model inputs that require grad."""
+        further = [name for name, grad in self._further.items() if grad]
+        return ["x"] * self._input_grad + further
+
     def _losses(self, outputs: list[str], target: str) -> dict[str, str]:
         """The model's losses by the names of variables."""
         wide = ".float()" if self._protocol.autocast != "off" else ""
@@ -52,7 +57,7 @@ class StepText(ModelText):
         loss = losses[0]
         lines = [f"{loss}.backward()"]
         if self._protocol.partial or len(losses) > 1:
-            names = self._layers.trained() + ["x"] * self._input_grad
+            names = self._layers.trained() + self._differentiable_inputs()
             parts = [f"inputs=[{', '.join(part)}]" for part in (names[::2], names[1::2]) if part]
             parts = parts if self._protocol.partial and parts else [""]
             calls = list(product(range(count), losses, parts))
@@ -60,7 +65,7 @@ class StepText(ModelText):
             lines = []
             for (_, root, part), more in zip(calls, keep, strict=True):
                 # What depends on nothing that is trained has no gradient.
-                if len(losses) > 1 and not self._input_grad:
+                if len(losses) > 1 and not self._differentiable_inputs():
                     lines.append(f"if {root}.requires_grad:")
                     lines.append(INDENT + call(f"{root}.backward", part, more))
                 else:
@@ -73,7 +78,7 @@ class StepText(ModelText):
             lines = [f"with {self._autocast()}:", *indented(lines)]
         risky = any(c.reentrant for c in self._case.choices()) or not self._layers.trained()
         if "requires grad" in self._aspects or (
-            self._style.exact and risky and not self._input_grad
+            self._style.exact and risky and not self._differentiable_inputs()
         ):
             lines = [f"if {loss}.requires_grad:", *indented(lines)]
         return lines

@@ -54,7 +54,7 @@ class Watch:
     def __init__(self, record: Record | None = None) -> None:
         self.record = record
         self.place: Place | None = None
-        self._input: Tensor | None = None
+        self._inputs: Sequence[Tensor] = ()
 
     def enter(self, place: Place) -> Place | None:
         """A layer begins. What is returned is given to leave()."""
@@ -74,7 +74,7 @@ class Watch:
             if flag and not torch.is_grad_enabled():
                 # A view that was made without recording reports the flag of its base, but has no
                 # history.
-                flag = output.grad_fn is not None or output is self._input
+                flag = output.grad_fn is not None or any(output is i for i in self._inputs)
             self.record.grad_flag(
                 place.layer, k, flag, step=place.step, microbatch=place.microbatch
             )
@@ -86,9 +86,9 @@ class Watch:
     def replaced(self, state: Iterable[Tensor]) -> None:
         """These are buffers of the model, perhaps others than before."""
 
-    def starts(self, input: Tensor, target: Tensor) -> None:
+    def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
         """A forward begins, on these."""
-        self._input = input
+        self._inputs = inputs
 
     def forward(self) -> AbstractContextManager[Any]:
         """Surrounds a forward and its loss."""
@@ -223,9 +223,9 @@ class Eye(Watch):
     def replaced(self, state: Iterable[Tensor]) -> None:
         self._memory.belongs_to_model(state)
 
-    def starts(self, input: Tensor, target: Tensor) -> None:
-        super().starts(input, target)
-        self._memory.belongs_to_model([input, target])
+    def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
+        super().starts(inputs, target)
+        self._memory.belongs_to_model([*inputs, target])
 
     def enter(self, place: Place) -> Place | None:
         if not self._shown and self.place is None:
