@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/build/build_info.h"
 #include "properties/case/describe.h"
@@ -16,6 +17,8 @@
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/regressions.h"
+#include "properties/hunt/results.h"
+#include "properties/hunt/tally.h"
 #include "properties/hunt/worker.h"
 #include "properties/output/terminal.h"
 
@@ -84,7 +87,20 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
   }
 }
 
-void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
+/// The hunt, with its results in a file where that is asked for; or what was hunted elsewhere.
+HuntResult run(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged) {
+  if (merged) return conclude(o, *merged);
+  if (a.results.empty()) return hunt(o);
+  ResultsWriter results(a.results, hunt_of(a, o, make_worker(o)->versions()), o, a.resume);
+  o.before = &results.before().total;
+  o.committed = [&](const Tally& tally) { results.add(tally); };
+  HuntResult result = hunt(o);
+  results.finish(!result.interrupted && result.error.empty());
+  return result;
+}
+
+void hunt_cases(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged,
+                CheckOutcome& outcome) {
   StatusLine status(a.quiet || a.json);
   o.progress = [&](const HuntProgress& p) { show_progress(status, o, p); };
   // Printed at once, so that the case can be replayed even if shrinking is interrupted.
@@ -94,7 +110,7 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
                             found.index, found.violation.law,
                             numbered_line(a, o.seed, found.index)));
   };
-  outcome.hunt = hunt(o);
+  outcome.hunt = run(a, o, merged);
   status.clear();
   if (!outcome.hunt.error.empty()) outcome.errors.push_back(outcome.hunt.error);
   for (const Finding& f : outcome.hunt.findings) {
@@ -113,8 +129,43 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
   }
 }
 
+/// What a part of a hunt, or one whose results are kept, cannot be combined with.
+void check_results_options(const CheckArguments& a) {
+  if (a.results.empty()) {
+    if (!a.shard.empty()) throw UsageError("--shard needs --results, a file for what it finds");
+    if (a.resume) throw UsageError("--resume needs --results, the file that it goes on with");
+    return;
+  }
+  if (!a.duration.empty()) {
+    throw UsageError("--results needs a fixed number of cases: give --cases instead of --for");
+  }
+  if (a.seed == "random" && (!a.shard.empty() || a.resume)) {
+    throw UsageError("--seed random is another hunt each time: give all parts the same number");
+  }
+}
+
+/// A part ends without shrinking: `rematch merge` does that once for all.
+int check_part(const CheckArguments& a, const HuntOptions& o) {
+  CheckOutcome outcome;
+  hunt_cases(a, o, std::nullopt, outcome);
+  const HuntResult& r = outcome.hunt;
+  if (a.json) {
+    nlohmann::ordered_json j = check_json(a, o, outcome);
+    j["shard"] = {{"number", o.shard.number}, {"of", o.shard.of}, {"results", a.results}};
+    print_out(j.dump(2) + "\n");
+  } else if (!a.quiet || r.violations() > 0) {
+    print_part(a, o, r);
+  }
+  for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");
+  if (r.violations() > 0) return kBroken;
+  if (!outcome.errors.empty()) return kUsage;
+  return r.interrupted ? kInterrupted : kHeld;
+}
+
 int check(const CheckArguments& a) {
+  check_results_options(a);
   HuntOptions o = hunt_options(a);
+  o.shard = parse_shard(a.shard);
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
@@ -122,6 +173,10 @@ int check(const CheckArguments& a) {
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
+  if (o.shard.of > 1) return check_part(a, o);
+  // Before anything else: all parts have to be there.
+  std::optional<Tally> merged;
+  if (!a.merged.empty()) merged = merge_results({a.merged.begin(), a.merged.end()}, o);
   CheckOutcome outcome;
   outcome.hunt.verdicts.resize(laws().size());
   try {
@@ -133,7 +188,7 @@ int check(const CheckArguments& a) {
   try {
     // An unreadable saved case is a usage error, unless something was found.
     if (outcome.errors.empty() && (outcome.reports.empty() || a.keep_going)) {
-      hunt_cases(a, o, outcome);
+      hunt_cases(a, o, merged, outcome);
     }
   } catch (const std::exception& error) {
     outcome.errors.emplace_back(error.what());
@@ -167,6 +222,25 @@ int check(const CheckArguments& a) {
   return outcome.hunt.passed() ? kHeld : kBroken;
 }
 
+void add_saved_options(CLI::App& command, CheckArguments& a) {
+  command.add_option("--save", a.save, "Directory for the shrunk case of each finding")
+      ->capture_default_str()
+      ->check(CLI::ExistingDirectory)
+      ->type_name("DIR");
+  command
+      .add_option("--regressions", a.regressions,
+                  "Directory of saved cases to judge first (default: those of the source tree)")
+      ->type_name("DIR");
+  command.add_flag("--no-regressions", a.no_regressions, "Skip the saved cases");
+}
+
+void add_report_options(CLI::App& command, CheckArguments& a) {
+  command.add_option("--junit", a.junit, "Also write a JUnit report to this file")
+      ->type_name("FILE");
+  command.add_flag("--json", a.json, "JSON instead of text");
+  command.add_flag("--quiet", a.quiet, "Print only violations and errors");
+}
+
 }  // namespace
 
 void add_check(CLI::App& app, Action& chosen) {
@@ -190,24 +264,50 @@ void add_check(CLI::App& app, Action& chosen) {
       ->type_name("MIX");
   a->subject.add_options(*command);
   a->subject.add_profile(*command);
-  command->add_option("--save", a->save, "Directory for the shrunk case of each finding")
-      ->capture_default_str()
-      ->check(CLI::ExistingDirectory)
-      ->type_name("DIR");
-  command
-      ->add_option("--regressions", a->regressions,
-                   "Directory of saved cases to judge first (default: those of the source tree)")
-      ->type_name("DIR");
-  command->add_flag("--no-regressions", a->no_regressions, "Skip the saved cases");
+  add_saved_options(*command, *a);
   command->add_flag(
       "--keep-going", a->keep_going,
       "Continue after a violation; report each distinct finding once, with the number of cases "
       "that shrink to it (of the first 100 violating cases of each law)");
-  command->add_option("--junit", a->junit, "Also write a JUnit report to this file")
+  command
+      ->add_option("--results", a->results,
+                   "Keep what is found in this file while hunting, so that --resume can go on")
       ->type_name("FILE");
-  command->add_flag("--json", a->json, "JSON instead of text");
-  command->add_flag("--quiet", a->quiet, "Print only violations and errors");
+  command->add_flag("--resume", a->resume,
+                    "Go on where the file of --results ends, if it is there");
+  command
+      ->add_option(
+          "--shard", a->shard,
+          "Hunt part K of N of the cases into --results; `rematch merge` adds up all parts")
+      ->type_name("K/N");
+  add_report_options(*command, *a);
   command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });
+}
+
+void add_merge(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "merge", "Add up the results of all parts of a hunt: the report of one hunt of all cases");
+  auto a = std::make_shared<CheckArguments>();
+  command->add_option("files", a->merged, "Files of `check --shard K/N --results FILE`")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--jobs", a->jobs, "Threads that shrink")->type_name("N");
+  add_saved_options(*command, *a);
+  add_report_options(*command, *a);
+  command->callback([&chosen, a] {
+    chosen = [a] {
+      CheckArguments of_hunt = arguments_of_hunt(hunt_of_results(a->merged.front()));
+      of_hunt.merged = a->merged;
+      of_hunt.jobs = a->jobs;
+      of_hunt.save = a->save;
+      of_hunt.regressions = a->regressions;
+      of_hunt.no_regressions = a->no_regressions;
+      of_hunt.junit = a->junit;
+      of_hunt.json = a->json;
+      of_hunt.quiet = a->quiet;
+      return check(of_hunt);
+    };
+  });
 }
 
 }  // namespace rematch::cli

@@ -246,6 +246,19 @@ void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress&
   status.show(p.seconds, fraction, fmt::format("{}{}", before, text));
 }
 
+void print_part(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
+  print_out(fmt::format(
+      "part {} of {} of {}, {} mix, seed {}: {} judged, {} violating; {} at {} cases/s\n",
+      o.shard.number, o.shard.of, counted(*o.cases, "case"), a.mix, o.seed,
+      counted(r.cases, "case"), grouped(static_cast<std::int64_t>(r.violations())),
+      seconds_text(r.seconds), grouped(static_cast<std::int64_t>(r.cases_per_second()))));
+  if (r.interrupted) {
+    print_out("interrupted; the same command with --resume goes on\n");
+  } else {
+    print_out("when all parts are there: " + again("merge FILES...") + "\n");
+  }
+}
+
 void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
   const Paint paint(colour_wanted(1));
   const HuntResult& r = outcome.hunt;

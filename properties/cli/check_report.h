@@ -27,6 +27,12 @@ struct CheckArguments {
   std::string junit;
   bool json = false;
   bool quiet = false;
+  /// "2/4": part 2 of 4.
+  std::string shard;
+  std::string results;
+  bool resume = false;
+  /// Of `rematch merge`: what is merged in the place of a hunt.
+  std::vector<std::string> merged;
 };
 
 /// The outcome of a check.
@@ -47,6 +53,14 @@ HuntOptions hunt_options(const CheckArguments& a);
 
 nlohmann::ordered_json check_json(const CheckArguments& a, const HuntOptions& o,
                                   const CheckOutcome& outcome);
+/// What decides the cases and verdicts of a hunt, as files of results say it, and back.
+std::string hunt_of(const CheckArguments& a, const HuntOptions& o, const Versions& versions);
+CheckArguments arguments_of_hunt(const std::string& hunt);
+/// Of `--shard`. Throws UsageError.
+Shard parse_shard(const std::string& text);
+
+/// What is said of a part of a hunt.
+void print_part(const CheckArguments& a, const HuntOptions& o, const HuntResult& r);
 /// What follows the findings: features, known divergences, counts and the verdict.
 void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome);
 

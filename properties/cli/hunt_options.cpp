@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
+
+#include "engine/build/build_info.h"
 
 #include "properties/cli/check_report.h"
 
@@ -40,6 +43,63 @@ HuntOptions hunt_options(const CheckArguments& a) {
                     a.laws.options(), a.mix, o.seed, a.keep_going ? " --keep-going" : "");
   }
   return o;
+}
+
+std::string hunt_of(const CheckArguments& a, const HuntOptions& o, const Versions& versions) {
+  nlohmann::ordered_json hunt;
+  hunt["subject"] = a.subject.name;
+  hunt["device"] = a.subject.device;
+  hunt["mix"] = a.mix;
+  // As text: other readers of JSON would round it.
+  hunt["seed"] = std::to_string(o.seed);
+  hunt["cases"] = o.cases.value_or(0);
+  hunt["keep_going"] = a.keep_going;
+  hunt["laws"] = a.laws.named;
+  hunt["without"] = a.laws.without;
+  hunt["profile"] = a.subject.profile;
+  hunt["known"] = nlohmann::json::array();
+  for (const KnownDivergence& entry : o.profile.entries()) hunt["known"].push_back(entry.id);
+  hunt["build"] = build_kind();
+  hunt["versions"] = versions;
+  return hunt.dump();
+}
+
+CheckArguments arguments_of_hunt(const std::string& hunt) {
+  CheckArguments a;
+  try {
+    const nlohmann::json told = nlohmann::json::parse(hunt);
+    told.at("subject").get_to(a.subject.name);
+    told.at("device").get_to(a.subject.device);
+    told.at("mix").get_to(a.mix);
+    told.at("seed").get_to(a.seed);
+    a.cases = std::to_string(told.at("cases").get<std::uint64_t>());
+    told.at("keep_going").get_to(a.keep_going);
+    told.at("laws").get_to(a.laws.named);
+    told.at("without").get_to(a.laws.without);
+    told.at("profile").get_to(a.subject.profile);
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(fmt::format("the results are of no hunt that can be read: {}", error.what()));
+  }
+  return a;
+}
+
+Shard parse_shard(const std::string& text) {
+  if (text.empty()) return {};
+  const std::size_t slash = text.find('/');
+  const auto fail = [&] {
+    throw UsageError(
+        fmt::format("--shard: expected K/N with K from 1 to N, such as 2/4, got \"{}\"", text));
+  };
+  if (slash == std::string::npos) fail();
+  Shard shard;
+  try {
+    shard = {parse_whole("--shard", text.substr(0, slash), 1),
+             parse_whole("--shard", text.substr(slash + 1), 1)};
+  } catch (const UsageError&) {
+    fail();
+  }
+  if (shard.number > shard.of) fail();
+  return shard;
 }
 
 }  // namespace rematch::cli

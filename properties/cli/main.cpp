@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   app.footer(std::string(kFooter));
   Action chosen;
   add_check(app, chosen);
+  add_merge(app, chosen);
   add_conform(app, chosen);
   add_replay(app, chosen);
   add_show(app, chosen);

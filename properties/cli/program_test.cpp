@@ -65,6 +65,40 @@ TEST_CASE("check prints the same JSON for one job and for two, apart from times"
   CHECK(one["record_hash"] != check_json("--cases 3000 --seed 10")["record_hash"]);
 }
 
+TEST_CASE("parts of a hunt, one of them killed, merge to the report of one hunt") {
+  const testing::ScratchFolder folder;
+  const std::string options =
+      "--subject engine:R1 --keep-going --no-regressions --cases 1200 --seed 11 ";
+  const auto part = [&](int number, const std::string& more = "") {
+    return "check " + options + "--shard " + std::to_string(number) + "/3 --results r" +
+           std::to_string(number) + " " + more;
+  };
+  const auto report = [](const Outcome& o) {
+    INFO(o.out);
+    CHECK(o.status == 1);
+    Json j = json_in(o.out);
+    for (const char* time : {"seconds", "start_seconds", "cases_per_second"}) j.erase(time);
+    return j;
+  };
+  // Killed as soon as it has written something; were it over by then, it would be as well.
+  run_line("('" REMATCH_PROGRAM "' " + part(2) +
+               " >/dev/null 2>&1 & p=$!; until [ -s r2 ]; do :; done; kill -9 $p; wait $p)",
+           folder.path());
+  for (const int number : {3, 1, 2}) {
+    const Outcome o = run(part(number, "--resume"), folder.path());
+    INFO(o.out);
+    CHECK(o.status == 1);
+    CHECK(contains(o.out, "part " + std::to_string(number) + " of 3 of 1,200 cases"));
+  }
+  CHECK(report(run("merge --no-regressions --json r1 r2 r3", folder.path())) ==
+        report(run("check --json " + options, folder.path())));
+  const Outcome missing = run("merge r1 r3 r3", folder.path());
+  CHECK(missing.status == 2);
+  CHECK(contains(missing.out, "part 3 is there twice: r3 and r3"));
+  CHECK(contains(missing.out, "of 3 parts these are missing: 2"));
+  CHECK(run(part(1), folder.path()).status == 2);
+}
+
 TEST_CASE("check ends with a summary that says how much was looked at") {
   const Outcome o = run("check --mix standard --cases 2500 --jobs 2");
   CHECK(o.status == 0);
@@ -260,10 +294,26 @@ TEST_CASE("laws lists every law with its sentence") {
   CHECK(Json::parse(run("laws --json").out).size() == laws().size());
 }
 
+TEST_CASE("options of a part are refused where they cannot work, with what to give instead") {
+  const auto refused = [](const std::string& arguments, const char* why) {
+    const Outcome o = run("check --cases 10 " + arguments);
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, why));
+  };
+  refused("--shard 1/2", "--shard needs --results");
+  refused("--resume", "--resume needs --results");
+  refused("--shard 3/2 --results r", "--shard: expected K/N with K from 1 to N");
+  refused("--shard two --results r", "--shard: expected K/N");
+  refused("--for 1s --results r", "--results needs a fixed number of cases");
+  refused("--seed random --shard 1/2 --results r", "give all parts the same number");
+  refused("--results /nowhere/r", "--results: cannot write /nowhere/r: No such file");
+}
+
 TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "subcommand"},
-      {"frobnicate", "known: check, conform, replay, show, laws, faults"},
+      {"frobnicate", "known: check, merge, conform, replay, show, laws, faults"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "parameter-gradients"},
       {"check --mix narrow", "standard or wide"},

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "properties/hunt/findings.h"
+#include "properties/hunt/conclude.h"
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/tally.h"
 #include "properties/hunt/worker.h"
@@ -36,7 +36,11 @@ std::uint64_t chunk_of(const Scope& scope) {
 /// cases that count are always 0 .. n - 1, and which thread ran them is forgotten.
 class Campaign {
  public:
-  explicit Campaign(const HuntOptions& options) : options_(options) {}
+  explicit Campaign(const HuntOptions& options) : options_(options) {
+    if (options.before == nullptr) return;
+    total_ = *options.before;
+    closed_ = ends_with(total_);
+  }
 
   void work() {
     try {
@@ -140,7 +144,7 @@ class Campaign {
     if (is_over()) return std::nullopt;
     const std::lock_guard lock(mutex_);
     if (options_.seconds && elapsed() >= *options_.seconds) return std::nullopt;
-    if (options_.cases && next_ * chunk_of(scope_) >= *options_.cases) return std::nullopt;
+    if (next_ >= end_) return std::nullopt;
     return next_++;
   }
 
@@ -150,9 +154,22 @@ class Campaign {
 
   void note(const Scope& scope, Versions versions) {
     const std::lock_guard lock(mutex_);
-    if (start_seconds_ == 0) start_seconds_ = elapsed();
+    if (start_seconds_ != 0) return;
+    start_seconds_ = elapsed();
     scope_ = scope;
     versions_ = std::move(versions);
+    if (!options_.cases) return;
+    const std::uint64_t size = chunk_of(scope_);
+    const std::uint64_t chunks = *options_.cases / size + (*options_.cases % size == 0 ? 0 : 1);
+    const auto [number, of] = options_.shard;
+    const std::uint64_t done = total_.cases / size + (total_.cases % size == 0 ? 0 : 1);
+    next_ = committed_ = share(chunks, number - 1, of) + done;
+    end_ = share(chunks, number, of);
+  }
+
+  /// chunks * number / of, which may be beyond 64 bits before the division.
+  static std::uint64_t share(std::uint64_t chunks, std::uint64_t number, std::uint64_t of) {
+    return chunks / of * number + chunks % of * number / of;
   }
 
   void run_chunk(std::uint64_t chunk, Worker& worker) {
@@ -199,7 +216,9 @@ class Campaign {
     waiting_.emplace(chunk, std::move(tally));
     for (auto first = waiting_.begin(); first != waiting_.end() && first->first == committed_;
          first = waiting_.erase(first), ++committed_) {
-      if (!ends_with(total_)) total_.add(std::move(first->second), options_.shrunk_per_law);
+      if (ends_with(total_)) continue;
+      if (options_.committed) options_.committed(first->second);
+      total_.add(std::move(first->second), options_.shrunk_per_law);
     }
   }
 
@@ -219,6 +238,8 @@ class Campaign {
   std::exception_ptr error_;
   std::vector<WorkerLost> lost_;
   std::uint64_t next_ = 0;
+  /// Of the part's chunks, behind the last.
+  std::uint64_t end_ = UINT64_MAX;
   /// Chunks that ended before one handed out earlier did.
   std::map<std::uint64_t, Tally> waiting_;
   /// Cases of chunks in which something failed.
@@ -231,53 +252,7 @@ class Campaign {
   double start_seconds_ = 0;
 };
 
-bool judged_anything(const Tally& tally, const LawSet& by) {
-  for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
-    const VerdictCounts& counts = tally.verdicts[i];
-    const std::uint64_t judged = counts[static_cast<std::size_t>(Verdict::kept)] +
-                                 counts[static_cast<std::size_t>(Verdict::violated)];
-    if (by[i] && judged > 0) return true;
-  }
-  return false;
-}
-
-/// `scope`: what the subject implements.
-std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally,
-                                       const Scope& scope) {
-  std::vector<std::string> shortfalls;
-  if (tally.cases == 0) {
-    shortfalls.emplace_back("no case was run, so nothing was checked");
-    return shortfalls;
-  }
-  if (tally.violating.empty() && !judged_anything(tally, options.laws)) {
-    shortfalls.emplace_back(
-        "none of the laws had anything to judge, so nothing was checked (n/a: no case has anything "
-        "to judge; not observed: the subject does not record what the law reads)");
-    return shortfalls;
-  }
-  if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
-  scope.features.for_each([&](Feature feature) {
-    const double promised = floor(options.mix, feature, scope);
-    const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
-    const auto cases = static_cast<double>(tally.cases - tally.not_judged);
-    const double share = found / cases;
-    // Five standard deviations below the promise: chance alone does not come so far. Cases of one
-    // shape have most features together; for those of the training steps this is too lenient.
-    const double expected = promised * cases;
-    const auto together = static_cast<double>(scope.cases_per_shape);
-    if (found >= expected - 5 * std::sqrt(expected * together)) return;
-    shortfalls.push_back(fmt::format(
-        "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
-        to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
-  });
-  return shortfalls;
-}
-
 }  // namespace
-
-std::uint64_t HuntResult::violations() const {
-  return std::accumulate(first_violated.begin(), first_violated.end(), std::uint64_t{0});
-}
 
 HuntResult hunt(const HuntOptions& options) {
   if (options.jobs < 1) {
@@ -289,6 +264,12 @@ HuntResult hunt(const HuntOptions& options) {
   }
   if (!options.worker.empty() && options.generate) {
     throw std::invalid_argument("[hunt] worker processes cannot call generate");
+  }
+  const auto [number, of] = options.shard;
+  if (number < 1 || number > of || (of > 1 && !options.cases)) {
+    throw std::invalid_argument(fmt::format(
+        "[hunt] a part of a fixed number of cases expected, 1 of 1 or more, got {} of {}{}", number,
+        of, options.cases ? "" : " of an unlimited hunt"));
   }
 
   Campaign campaign(options);
@@ -304,9 +285,9 @@ HuntResult hunt(const HuntOptions& options) {
     }
   }
 
-  HuntResult result;
-  const Tally& total = campaign.total();
-  std::vector<ViolatingCase> to_shrink = total.violating;
+  const bool whole = options.shard.of == 1;
+  HuntResult result = result_of(options, campaign.total(), campaign.scope(), campaign.versions());
+  std::vector<ViolatingCase> to_shrink = campaign.total().violating;
   // What was found before something failed is not lost with it.
   for (ViolatingCase& found : campaign.stranded()) to_shrink.push_back(std::move(found));
   if (to_shrink.empty() && campaign.lost().empty()) campaign.rethrow();
@@ -316,48 +297,19 @@ HuntResult hunt(const HuntOptions& options) {
     result.error = lost.report;
     result.findings = std::move(lost.findings);
   }
-  result.versions = campaign.versions();
-  result.cases = total.cases;
-  result.features = total.features;
-  result.not_judged = total.not_judged;
-  result.why_not_judged = total.why_not_judged;
-  result.verdicts = total.verdicts;
-  result.first_violated = total.first_violated;
-  result.violated = total.violated;
-  result.record_hash = total.record_hash;
-  result.device_work = total.device_work;
   result.interrupted = campaign.interrupted();
   result.seconds = campaign.elapsed();
   result.start_seconds = campaign.start_seconds();
   // Where a worker was lost, that is why little was judged.
-  if (campaign.lost().empty()) {
-    result.shortfalls = shortfalls_of(options, total, campaign.scope());
-  }
-  result.known.resize(options.profile.entries().size());
-  for (const auto& [entry, count] : total.known) result.known[entry] = count;
-  result.needed.resize(options.profile.entries().size());
-  for (const auto& [entry, index] : total.needed) result.needed[entry] = index;
-  if (options.keep_going) {
-    to_shrink.insert(to_shrink.end(), total.known_cases.begin(), total.known_cases.end());
-  }
-  const auto report = [&](std::size_t done) {
-    HuntProgress progress;
-    progress.shrunk = done;
-    progress.to_shrink = to_shrink.size();
-    campaign.report(progress);
-  };
-  if (!to_shrink.empty()) {
-    report(0);
-    std::vector<Finding> found = shrink_all(options, to_shrink, report, result.error);
-    std::move(found.begin(), found.end(), std::back_inserter(result.findings));
-    const auto known = std::stable_partition(result.findings.begin(), result.findings.end(),
-                                             [](const Finding& f) { return !f.known; });
-    for (auto f = known; f != result.findings.end(); ++f) {
-      f->count = result.known[*f->known];
-      result.known_findings.push_back(std::move(*f));
-    }
-    result.findings.erase(known, result.findings.end());
-    result.interrupted = result.interrupted || (options.stop != nullptr && options.stop->load());
+  if (!campaign.lost().empty() || !whole) result.shortfalls.clear();
+  if (whole) {
+    shrink_into(result, options, campaign.total(), std::move(to_shrink),
+                [&](std::size_t done, std::size_t count) {
+                  HuntProgress progress;
+                  progress.shrunk = done;
+                  progress.to_shrink = count;
+                  campaign.report(progress);
+                });
   }
   return result;
 }

@@ -42,6 +42,15 @@ struct ViolatingCase {
   std::uint64_t count = 1;
 };
 
+/// One of `of` parts of a hunt of a fixed number of cases, as equal as whole chunks allow. Part 1
+/// has the first cases.
+struct Shard {
+  std::uint64_t number = 1;
+  std::uint64_t of = 1;
+};
+
+struct Tally;
+
 struct HuntOptions {
   Mix mix = Mix::wide;
   std::uint64_t seed = 1;
@@ -49,6 +58,13 @@ struct HuntOptions {
   /// it.
   std::optional<std::uint64_t> cases;
   std::optional<double> seconds;
+  /// The part of `cases` that is hunted. A part is not shrunk, and floors are not checked: that is
+  /// for conclude(), when all parts are there.
+  Shard shard;
+  /// What came of the first cases of the part before; the hunt goes on behind them.
+  const Tally* before = nullptr;
+  /// Called with what came of the cases that follow, in their order, from one thread at a time.
+  std::function<void(const Tally&)> committed;
   /// Threads, or processes, at least 1. Of the result only device_work depends on their number.
   int jobs = 1;
   /// If not empty: each job is a process, which this command of the shell starts, and which serves
@@ -167,5 +183,9 @@ struct HuntResult {
 /// `jobs` (as long as shrinking stays within its time). An exception of make_subject is passed on;
 /// one of a run violates the law `survives`.
 HuntResult hunt(const HuntOptions& options);
+
+/// The result of a hunt of which `total` is known: shrinks what was found, and checks the floors.
+/// What hunt() ends with, so that parts which were hunted anywhere come to the same.
+HuntResult conclude(const HuntOptions& options, const Tally& total);
 
 }  // namespace rematch

@@ -1,0 +1,123 @@
+#include "properties/hunt/conclude.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <numeric>
+
+#include "properties/hunt/findings.h"
+#include "properties/hunt/worker.h"
+
+namespace rematch {
+namespace {
+
+bool judged_anything(const Tally& tally, const LawSet& by) {
+  for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
+    const VerdictCounts& counts = tally.verdicts[i];
+    const std::uint64_t judged = counts[static_cast<std::size_t>(Verdict::kept)] +
+                                 counts[static_cast<std::size_t>(Verdict::violated)];
+    if (by[i] && judged > 0) return true;
+  }
+  return false;
+}
+
+/// `scope`: what the subject implements.
+std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally,
+                                       const Scope& scope) {
+  std::vector<std::string> shortfalls;
+  if (tally.cases == 0) {
+    shortfalls.emplace_back("no case was run, so nothing was checked");
+    return shortfalls;
+  }
+  if (tally.violating.empty() && !judged_anything(tally, options.laws)) {
+    shortfalls.emplace_back(
+        "none of the laws had anything to judge, so nothing was checked (n/a: no case has anything "
+        "to judge; not observed: the subject does not record what the law reads)");
+    return shortfalls;
+  }
+  if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
+  scope.features.for_each([&](Feature feature) {
+    const double promised = floor(options.mix, feature, scope);
+    const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
+    const auto cases = static_cast<double>(tally.cases - tally.not_judged);
+    const double share = found / cases;
+    // Five standard deviations below the promise: chance alone does not come so far. Cases of one
+    // shape have most features together; for those of the training steps this is too lenient.
+    const double expected = promised * cases;
+    const auto together = static_cast<double>(scope.cases_per_shape);
+    if (found >= expected - 5 * std::sqrt(expected * together)) return;
+    shortfalls.push_back(fmt::format(
+        "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
+        to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
+  });
+  return shortfalls;
+}
+
+}  // namespace
+
+HuntResult result_of(const HuntOptions& options, const Tally& total, const Scope& scope,
+                     const Versions& versions) {
+  HuntResult result;
+  result.versions = versions;
+  result.cases = total.cases;
+  result.features = total.features;
+  result.not_judged = total.not_judged;
+  result.why_not_judged = total.why_not_judged;
+  result.verdicts = total.verdicts;
+  result.first_violated = total.first_violated;
+  result.violated = total.violated;
+  result.record_hash = total.record_hash;
+  result.device_work = total.device_work;
+  result.shortfalls = shortfalls_of(options, total, scope);
+  result.known.resize(options.profile.entries().size());
+  for (const auto& [entry, count] : total.known) result.known[entry] = count;
+  result.needed.resize(options.profile.entries().size());
+  for (const auto& [entry, index] : total.needed) result.needed[entry] = index;
+  return result;
+}
+
+void shrink_into(HuntResult& result, const HuntOptions& options, const Tally& total,
+                 std::vector<ViolatingCase> to_shrink,
+                 const std::function<void(std::size_t, std::size_t)>& report) {
+  if (options.keep_going) {
+    to_shrink.insert(to_shrink.end(), total.known_cases.begin(), total.known_cases.end());
+  }
+  if (to_shrink.empty()) return;
+  report(0, to_shrink.size());
+  std::vector<Finding> found = shrink_all(
+      options, to_shrink, [&](std::size_t done) { report(done, to_shrink.size()); }, result.error);
+  std::move(found.begin(), found.end(), std::back_inserter(result.findings));
+  const auto known = std::stable_partition(result.findings.begin(), result.findings.end(),
+                                           [](const Finding& f) { return !f.known; });
+  for (auto f = known; f != result.findings.end(); ++f) {
+    f->count = result.known[*f->known];
+    result.known_findings.push_back(std::move(*f));
+  }
+  result.findings.erase(known, result.findings.end());
+  result.interrupted = result.interrupted || options.stopped();
+}
+
+HuntResult conclude(const HuntOptions& options, const Tally& total) {
+  HuntResult result;
+  {
+    const std::unique_ptr<Worker> worker = make_worker(options);
+    result = result_of(options, total, worker->scope(), worker->versions());
+  }
+  shrink_into(result, options, total, total.violating, [&](std::size_t done, std::size_t of) {
+    HuntProgress progress;
+    progress.cases = total.cases;
+    progress.shrunk = done;
+    progress.to_shrink = of;
+    if (options.progress) options.progress(progress);
+  });
+  return result;
+}
+
+std::uint64_t HuntResult::violations() const {
+  return std::accumulate(first_violated.begin(), first_violated.end(), std::uint64_t{0});
+}
+
+}  // namespace rematch

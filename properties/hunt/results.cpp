@@ -1,0 +1,260 @@
+#include "properties/hunt/results.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+namespace rematch {
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::uint64_t kFormat = 1;
+constexpr auto kBetweenLines = std::chrono::seconds(1);
+
+[[noreturn]] void fail(const std::filesystem::path& file, std::string_view what) {
+  throw std::runtime_error(
+      fmt::format("--results: cannot {} {}: {}", what, file.string(), std::strerror(errno)));
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& file, std::size_t line,
+                         std::string_view expected, const std::string& got) {
+  throw std::invalid_argument(
+      fmt::format("{}, line {}: expected {}, got {}", file.string(), line, expected, got));
+}
+
+/// Whole lines, and how many bytes they take.
+struct Lines {
+  std::vector<std::string> lines;
+  std::uint64_t bytes = 0;
+};
+
+Lines whole_lines(const std::filesystem::path& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    throw std::invalid_argument(
+        fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
+  }
+  Lines found;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    found.bytes += line.size() + 1;
+    found.lines.push_back(std::move(line));
+  }
+  return found;
+}
+
+Json parsed(const std::filesystem::path& file, std::size_t line, const std::string& text) {
+  try {
+    return parse_tally_text(text);
+  } catch (const std::invalid_argument& error) {
+    refuse(file, line, "JSON", error.what());
+  }
+}
+
+std::uint64_t count(const Json& header, const char* name, const std::filesystem::path& file) {
+  const auto found = header.find(name);
+  if (found == header.end() || !found->is_number_unsigned()) {
+    refuse(file, 1, fmt::format("a number \"{}\"", name), header.dump().substr(0, 100));
+  }
+  return found->get<std::uint64_t>();
+}
+
+Results read_header(const std::filesystem::path& file, const Lines& found) {
+  if (found.lines.empty()) refuse(file, 1, "results of a hunt", "nothing");
+  const Json header = parsed(file, 1, found.lines[0]);
+  if (!header.is_object() || !header.contains("results") || !header.contains("hunt")) {
+    refuse(file, 1, "results of a hunt, {\"results\": 1, ...}", found.lines[0].substr(0, 100));
+  }
+  if (const std::uint64_t format = count(header, "results", file); format != kFormat) {
+    refuse(file, 1, fmt::format("format {}", kFormat), fmt::format("format {}", format));
+  }
+  Results results;
+  results.hunt = line_of(header["hunt"]);
+  results.shard = {count(header, "shard", file), count(header, "of", file)};
+  if (results.shard.number < 1 || results.shard.number > results.shard.of) {
+    refuse(file, 1, "a part from 1 to \"of\"", found.lines[0].substr(0, 100));
+  }
+  return results;
+}
+
+bool is_over(const Tally& total, const HuntOptions& options) {
+  return !options.keep_going && !total.violating.empty();
+}
+
+Results read_lines(const std::filesystem::path& file, const Lines& found,
+                   const HuntOptions& options) {
+  Results results = read_header(file, found);
+  for (std::size_t i = 1; i < found.lines.size(); ++i) {
+    const Json line = parsed(file, i + 1, found.lines[i]);
+    if (line.is_object() && line.contains("done")) {
+      results.done = true;
+    } else if (line.is_object() && line.contains("tally") && !results.done) {
+      try {
+        results.total.add(tally_from_json(line["tally"]), options.shrunk_per_law);
+      } catch (const std::invalid_argument& error) {
+        refuse(file, i + 1, "a tally", error.what());
+      }
+    } else {
+      refuse(file, i + 1, results.done ? "nothing behind \"done\"" : "\"tally\" or \"done\"",
+             found.lines[i].substr(0, 100));
+    }
+  }
+  return results;
+}
+
+/// The first field in which two hunts differ, with both values.
+std::string difference(const std::string& one, const std::string& other) {
+  const Json a = Json::parse(one);
+  const Json b = Json::parse(other);
+  for (const auto& [name, value] : a.items()) {
+    const Json there = b.contains(name) ? b[name] : Json();
+    if (there != value) return fmt::format("{} {}, got {}", name, value.dump(), there.dump());
+  }
+  return fmt::format("{}, got {}", one, other);
+}
+
+std::string numbers(const std::vector<std::uint64_t>& parts) {
+  std::string text;
+  for (const std::uint64_t part : parts) text += (text.empty() ? "" : ", ") + std::to_string(part);
+  return text;
+}
+
+}  // namespace
+
+Results read_results(const std::filesystem::path& file, const HuntOptions& options) {
+  return read_lines(file, whole_lines(file), options);
+}
+
+std::string hunt_of_results(const std::filesystem::path& file) {
+  return read_header(file, whole_lines(file)).hunt;
+}
+
+Tally merge_results(const std::vector<std::filesystem::path>& files, const HuntOptions& options) {
+  std::map<std::uint64_t, std::pair<std::filesystem::path, Results>> parts;
+  std::string wrong;
+  std::optional<Results> first;
+  for (const std::filesystem::path& file : files) {
+    Results results = read_results(file, options);
+    if (!first) first = results;
+    if (results.hunt != first->hunt) {
+      throw std::invalid_argument(fmt::format("{} is of another hunt than {}: expected {}",
+                                              file.string(), files[0].string(),
+                                              difference(first->hunt, results.hunt)));
+    }
+    if (results.shard.of != first->shard.of) {
+      throw std::invalid_argument(fmt::format("{}: expected one of {} parts, got one of {}",
+                                              file.string(), first->shard.of, results.shard.of));
+    }
+    const std::uint64_t number = results.shard.number;
+    if (!results.done) {
+      wrong += fmt::format("\n  part {} is not done ({} cases so far): {}; go on with --resume",
+                           number, results.total.cases, file.string());
+    }
+    const auto [there, added] = parts.try_emplace(number, file, std::move(results));
+    if (!added) {
+      wrong += fmt::format("\n  part {} is there twice: {} and {}", number,
+                           there->second.first.string(), file.string());
+    }
+  }
+  std::vector<std::uint64_t> missing;
+  for (std::uint64_t part = 1; part <= first->shard.of; ++part) {
+    if (!parts.contains(part)) missing.push_back(part);
+  }
+  if (!missing.empty()) {
+    wrong +=
+        fmt::format("\n  of {} parts these are missing: {}", first->shard.of, numbers(missing));
+  }
+  if (!wrong.empty())
+    throw std::invalid_argument("the results are not those of a whole hunt:" + wrong);
+  Tally total;
+  for (auto& [number, part] : parts) {
+    if (is_over(total, options)) break;
+    total.add(std::move(part.second.total), options.shrunk_per_law);
+  }
+  return total;
+}
+
+ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt,
+                             const HuntOptions& options, bool resume)
+    : file_(std::move(file)), kept_per_law_(options.shrunk_per_law) {
+  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail(file_, "write");
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(descriptor_);
+    throw std::invalid_argument("--results: another process is writing " + file_.string());
+  }
+  try {
+    const Lines found = whole_lines(file_);
+    if (!found.lines.empty() && !resume) {
+      throw std::invalid_argument("--results: " + file_.string() +
+                                  " is there already; --resume goes on where it ends");
+    }
+    // What was cut short goes.
+    if (::ftruncate(descriptor_, static_cast<off_t>(found.bytes)) != 0 ||
+        ::lseek(descriptor_, 0, SEEK_END) < 0) {
+      fail(file_, "write");
+    }
+    const auto [number, of] = options.shard;
+    if (found.lines.empty()) {
+      before_.hunt = line_of(Json::parse(hunt));
+      before_.shard = options.shard;
+      append(line_of(
+          Json{{"results", kFormat}, {"shard", number}, {"of", of}, {"hunt", Json::parse(hunt)}}));
+      return;
+    }
+    before_ = read_lines(file_, found, options);
+    if (before_.hunt != line_of(Json::parse(hunt))) {
+      throw std::invalid_argument(fmt::format("--results: {} is of another hunt: expected {}",
+                                              file_.string(), difference(hunt, before_.hunt)));
+    }
+    if (before_.shard.number != number || before_.shard.of != of) {
+      throw std::invalid_argument(
+          fmt::format("--results: {}: expected part {} of {}, got part {} of {}", file_.string(),
+                      number, of, before_.shard.number, before_.shard.of));
+    }
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+ResultsWriter::~ResultsWriter() { ::close(descriptor_); }
+
+void ResultsWriter::add(const Tally& tally) {
+  const bool found = !tally.violating.empty() || !tally.known_cases.empty();
+  pending_.add(tally, kept_per_law_);
+  if (found || std::chrono::steady_clock::now() - written_ >= kBetweenLines) write_pending();
+}
+
+void ResultsWriter::finish(bool done) {
+  write_pending();
+  if (done && !before_.done) append(R"({"done":true})");
+}
+
+void ResultsWriter::write_pending() {
+  if (pending_.cases > 0) append(line_of(Json{{"tally", Json::parse(to_json(pending_))}}));
+  pending_ = {};
+  written_ = std::chrono::steady_clock::now();
+}
+
+void ResultsWriter::append(const std::string& line) {
+  const std::string text = line + "\n";
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t count = ::write(descriptor_, text.data() + at, text.size() - at);
+    if (count < 0 && errno != EINTR) fail(file_, "write");
+    if (count > 0) at += static_cast<std::size_t>(count);
+  }
+  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) fail(file_, "write");
+}
+
+}  // namespace rematch

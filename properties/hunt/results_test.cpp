@@ -1,0 +1,139 @@
+#include "properties/hunt/results.h"
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "properties/hunt/registry.h"
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+constexpr const char* kHunt = R"({"cases":900,"seed":"5"})";
+
+HuntOptions options_for(const std::string& subject, bool keep_going) {
+  HuntOptions options;
+  options.seed = 5;
+  options.cases = 900;
+  options.jobs = 2;
+  options.keep_going = keep_going;
+  options.make_subject = [subject] { return make_subject(subject, Device::cpu, {}); };
+  return options;
+}
+
+/// Hunts part `number` of `of` into a file; stops after so many cases, where that is asked for.
+std::filesystem::path hunt_part(HuntOptions options, const std::filesystem::path& folder,
+                                Shard shard, std::uint64_t stop_after = UINT64_MAX,
+                                bool resume = false) {
+  const auto file = folder / ("part" + std::to_string(shard.number));
+  options.shard = shard;
+  ResultsWriter results(file, kHunt, options, resume);
+  std::atomic<bool> stop{false};
+  std::uint64_t seen = 0;
+  options.before = &results.before().total;
+  options.stop = &stop;
+  options.committed = [&](const Tally& tally) {
+    results.add(tally);
+    seen += tally.cases;
+    if (seen >= stop_after) stop = true;
+  };
+  const HuntResult result = hunt(options);
+  results.finish(!result.interrupted);
+  return file;
+}
+
+void check_equal(const HuntResult& merged, const HuntResult& whole) {
+  CHECK(merged.cases == whole.cases);
+  CHECK(merged.features == whole.features);
+  CHECK(merged.verdicts == whole.verdicts);
+  CHECK(merged.violated == whole.violated);
+  CHECK(merged.first_violated == whole.first_violated);
+  CHECK(merged.record_hash == whole.record_hash);
+  CHECK(merged.shortfalls == whole.shortfalls);
+  CHECK(merged.versions == whole.versions);
+  REQUIRE(merged.findings.size() == whole.findings.size());
+  for (std::size_t i = 0; i < whole.findings.size(); ++i) {
+    CHECK(merged.findings[i].index == whole.findings[i].index);
+    CHECK(merged.findings[i].count == whole.findings[i].count);
+    CHECK(merged.findings[i].smallest == whole.findings[i].smallest);
+    CHECK(merged.findings[i].violation.place == whole.findings[i].violation.place);
+  }
+}
+
+TEST_CASE("the parts of a hunt come to what one hunt comes to") {
+  for (const char* subject : {"engine", "engine:R1"}) {
+    for (const bool keep_going : {false, true}) {
+      const HuntOptions options = options_for(subject, keep_going);
+      const testing::ScratchFolder folder;
+      std::vector<std::filesystem::path> files;
+      // Not in order, and more parts than one.
+      for (const std::uint64_t part : {3, 1, 4, 2}) {
+        files.push_back(hunt_part(options, folder.path(), {part, 4}));
+      }
+      INFO(subject << ", keep_going " << keep_going);
+      check_equal(conclude(options, merge_results(files, options)), hunt(options));
+    }
+  }
+}
+
+TEST_CASE("a part that was stopped anywhere goes on where it was") {
+  const HuntOptions options = options_for("engine:R2", true);
+  const testing::ScratchFolder folder;
+  const testing::ScratchFolder other;
+  const auto whole = hunt_part(options, other.path(), {2, 3});
+  auto file = hunt_part(options, folder.path(), {2, 3}, 40);
+  CHECK_FALSE(read_results(file, options).done);
+  // Killed in the middle of a line.
+  const std::string text = testing::text_of(file);
+  for (const std::size_t lost : {std::size_t{1}, std::size_t{20}, text.size() - 2}) {
+    std::ofstream(file, std::ios::binary) << text.substr(0, text.size() - lost);
+    file = hunt_part(options, folder.path(), {2, 3}, UINT64_MAX, true);
+    const Results results = read_results(file, options);
+    CHECK(results.done);
+    CHECK(to_json(results.total) == to_json(read_results(whole, options).total));
+  }
+}
+
+TEST_CASE("parts that are missing, doubled or not done are named") {
+  const HuntOptions options = options_for("engine", false);
+  const testing::ScratchFolder folder;
+  const testing::ScratchFolder other;
+  const auto one = hunt_part(options, folder.path(), {1, 4});
+  const auto two = hunt_part(options, folder.path(), {2, 4}, 8);
+  const auto again = hunt_part(options, other.path(), {1, 4});
+  CHECK_THROWS_MATCHES(merge_results({one, two, again}, options), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("part 1 is there twice: " + one.string()) &&
+                                      ContainsSubstring("part 2 is not done") &&
+                                      ContainsSubstring("of 4 parts these are missing: 3, 4")));
+}
+
+TEST_CASE("a file of results is of one part of one hunt, and has one writer") {
+  HuntOptions options = options_for("engine", false);
+  options.shard = {1, 4};
+  const testing::ScratchFolder folder;
+  const auto file = hunt_part(options, folder.path(), {1, 4});
+  const auto refused = [&](const char* hunt, bool resume, const std::string& why) {
+    CHECK_THROWS_MATCHES(ResultsWriter(file, hunt, options, resume), std::invalid_argument,
+                         MessageMatches(ContainsSubstring(why)));
+  };
+  refused(kHunt, false, "is there already; --resume goes on");
+  refused(R"({"cases":900,"seed":"6"})", true, "seed \"6\", got \"5\"");
+  options.shard = {2, 4};
+  refused(kHunt, true, "expected part 2 of 4, got part 1 of 4");
+  options.shard = {1, 4};
+  {
+    const ResultsWriter writer(file, kHunt, options, true);
+    refused(kHunt, true, "another process is writing");
+  }
+  std::ofstream(file, std::ios::app) << "{\"tally\": 3}\n";
+  refused(kHunt, true, "line");
+}
+
+}  // namespace
+}  // namespace rematch
