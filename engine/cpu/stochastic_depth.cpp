@@ -18,6 +18,11 @@ std::int64_t grain(std::int64_t products) {
 }  // namespace
 
 template <typename T>
+void exit_factors(const DepthShape& s, const T* x, T* factors) {
+  for (std::int64_t n = 0; n < s.samples; ++n) factors[n] = math::exit_factor(s, n, x);
+}
+
+template <typename T>
 void stochastic_depth_forward(const DepthShape& s, const T* x, const T* weight, const T* factors,
                               T* y) {
   const std::int64_t n = s.features;
@@ -49,6 +54,7 @@ void stochastic_depth_backward(const DepthShape& s, const T* gy, const T* x, con
 }
 
 #define REMATCH_INSTANTIATE(T)                                                                 \
+  template void exit_factors(const DepthShape&, const T*, T*);                                 \
   template void stochastic_depth_forward(const DepthShape&, const T*, const T*, const T*, T*); \
   template void stochastic_depth_backward(const DepthShape&, const T*, const T*, const T*,     \
                                           const T*, T*, T*);

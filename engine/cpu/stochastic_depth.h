@@ -4,6 +4,10 @@
 
 namespace rematch::cpu {
 
+/// Who takes the branch by its values: math::exit_factor() of each sample.
+template <typename T>
+void exit_factors(const math::DepthShape& s, const T* x, T* factors);
+
 /// y = x + factor * x weight^T with the factor of each sample; samples whose factor is 0 are
 /// copied. `factors` may be null: all are 1.
 template <typename T>

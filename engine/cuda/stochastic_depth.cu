@@ -9,6 +9,15 @@ namespace {
 using math::DepthShape;
 
 template <typename T>
+struct Exit {
+  DepthShape s;
+  const T* x;
+  __device__ void operator()(std::int64_t n, T& factor) const {
+    factor = math::exit_factor(s, n, x);
+  }
+};
+
+template <typename T>
 struct Branch {
   DepthShape s;
   const T* x;
@@ -47,6 +56,11 @@ struct WeightGradient {
 }  // namespace
 
 template <typename T>
+void exit_factors(const DepthShape& s, const T* x, T* factors) {
+  visit<1>("exit_factors", s.samples, Exit<T>{s, x}, Out<T>{factors});
+}
+
+template <typename T>
 void stochastic_depth_forward(const DepthShape& s, const T* x, const T* weight, const T* factors,
                               T* y) {
   visit<1>("stochastic_depth_forward", s.rows() * s.features, Branch<T>{s, x, weight, factors},
@@ -67,6 +81,7 @@ void stochastic_depth_backward(const DepthShape& s, const T* gy, const T* x, con
 }
 
 #define REMATCH_INSTANTIATE(T)                                                                 \
+  template void exit_factors(const DepthShape&, const T*, T*);                                 \
   template void stochastic_depth_forward(const DepthShape&, const T*, const T*, const T*, T*); \
   template void stochastic_depth_backward(const DepthShape&, const T*, const T*, const T*,     \
                                           const T*, T*, T*);

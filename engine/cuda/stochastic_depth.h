@@ -9,6 +9,10 @@ namespace rematch::cuda {
 
 /// One launch.
 template <typename T>
+void exit_factors(const math::DepthShape& s, const T* x, T* factors);
+
+/// One launch.
+template <typename T>
 void stochastic_depth_forward(const math::DepthShape& s, const T* x, const T* weight,
                               const T* factors, T* y);
 

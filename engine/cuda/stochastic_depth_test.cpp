@@ -1,6 +1,10 @@
 #include "engine/cuda/stochastic_depth.h"
 
 #include <catch2/catch_template_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
 
 #include "engine/cpu/stochastic_depth.h"
 #include "engine/cuda/testing/device.h"
@@ -52,6 +56,30 @@ TEMPLATE_TEST_CASE("a branch that samples skip gives the CPU's bits on the devic
           CHECK(holds(dgw, gw));
         }
       }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the device sends the samples around a branch that the CPU does", "[gpu]", float,
+                   double) {
+  using T = TestType;
+  need_device();
+  for (const std::int64_t samples : {0, 1, 300}) {
+    for (const std::int64_t features : {0, 1, 3}) {
+      CAPTURE(samples, features);
+      const math::DepthShape s{samples, 2, features};
+      auto x = values<T>(s.rows() * features, 1);
+      if (samples > 2 && features > 0) {
+        x[0] = std::numeric_limits<T>::quiet_NaN();
+        x[static_cast<std::size_t>(2 * features)] = T(-0.0);
+        x[static_cast<std::size_t>(4 * features)] = std::numeric_limits<T>::denorm_min();
+      }
+      std::vector<T> factors(static_cast<std::size_t>(samples));
+      cpu::exit_factors(s, x.data(), factors.data());
+      const DeviceArray<T> dx(x);
+      const DeviceArray<T> dfactors(samples);
+      exit_factors(s, dx.data(), dfactors.data());
+      CHECK(holds(dfactors, factors));
     }
   }
 }

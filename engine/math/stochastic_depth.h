@@ -19,6 +19,14 @@ struct DepthShape {
   REMATCH_HD constexpr std::int64_t rows() const { return samples * rows_of_sample; }
 };
 
+/// The factor of sample n where samples decide by their values: 0, it exits, if its first value is
+/// positive, and 1 if it is not, or NaN.
+template <typename T>
+REMATCH_HD inline T exit_factor(const DepthShape& s, std::int64_t n, const T* x) {
+  const std::int64_t values = s.rows_of_sample * s.features;
+  return values > 0 && x[n * values] > 0 ? T(0) : T(1);
+}
+
 /// What a row's branch is multiplied by; 0: its sample skips it. Null factors are all 1.
 template <typename T>
 REMATCH_HD inline T depth_factor(const DepthShape& s, std::int64_t row, const T* factors) {

@@ -15,4 +15,10 @@ namespace rematch {
 Tensor stochastic_depth(const Tensor& x, const Tensor& weight, double p,
                         const RandomOptions& options = {});
 
+/// The same branch with early exits: a sample whose first value is positive is copied, every other
+/// one takes the branch as it is, so y[n] = x[n] + x[n] weight^T. Nothing is drawn; a recomputation
+/// decides as its forward did because it is given the same values. The decision has no gradient.
+/// Saves what stochastic_depth() saves, the factors, 0 or 1, always.
+Tensor early_exit(const Tensor& x, const Tensor& weight);
+
 }  // namespace rematch

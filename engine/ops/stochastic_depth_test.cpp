@@ -136,6 +136,60 @@ TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples keep 
   CHECK(seen == expected);
 }
 
+TEST_CASE_METHOD(LedgerScope, "a sample exits exactly if its first value is positive") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double least = std::numeric_limits<double>::denorm_min();
+  // Two rows a sample. The second row of a sample decides nothing.
+  const Tensor x = tensor({1, 2, -1, 2, 0, 1, 1, 1, -0.0, 1, 2, 2, least, 1, 1, 1}, {4, 2, 2});
+  const Tensor weight = tensor({1, 1, 0, 1}, {2, 2});
+  CHECK(early_exit(x, weight).to_vector() ==
+        Values{1, 2, -1, 2, 1, 2, 3, 2, 1, 2, 6, 4, least, 1, 1, 1});
+  const Tensor unsure = early_exit(tensor({nan, 1}, {1, 2}), tensor({0, 0, 0, 1}, {2, 2}));
+  CHECK(unsure.at(0) != unsure.at(0));
+  CHECK(early_exit(tensor({1, nan}, {1, 2}), weight).at(0) == 1);
+  CHECK(early_exit(Tensor::ones({3, 0}, DType::float64), Tensor::ones({0, 0}, DType::float64))
+            .to_vector()
+            .empty());
+}
+
+TEST_CASE_METHOD(LedgerScope, "an early exit draws nothing") {
+  early_exit(values_off_zero({4, 2}, 1), values_off_zero({2, 2}, 2));
+  CHECK(ambient().streams.at(0).offset == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "what a sample that exits leaves out does not reach it") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = tensor({1, 5, -1, 5}, {2, 2}).set_requires_grad(true);
+  const Tensor weight = Tensor::full({2, 2}, DType::float64, nan).set_requires_grad(true);
+  const Tensor y = early_exit(x, weight);
+  backward(sum(y));
+  CHECK((y.at(0) == 1 && y.at(1) == 5));
+  CHECK((x.grad().at(0) == 1 && x.grad().at(1) == 1));
+  // Only the sample that stays teaches the weight.
+  CHECK(weight.grad().to_vector() == Values{-1, 5, -1, 5});
+}
+
+TEST_CASE_METHOD(LedgerScope, "the gradients of a branch with exits are its differences") {
+  const Shape shape = GENERATE(Shape{6, 3}, Shape{4, 2, 3});
+  const auto run = [&](const Tensors& in) { return Tensors{early_exit(in[0], in[1])}; };
+  // No value is so near 0 that a sample changes its mind. Bilinear; three products of at most 1.5
+  // each, and x.
+  testing::check_gradients(run, {values_off_zero(shape, 1), values_off_zero({3, 3}, 2)},
+                           {0, 3 * 2.25 + 1.5, 2});
+}
+
+TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples exit") {
+  const unsigned choice = GENERATE(1U, 2U, 3U);
+  const double first = GENERATE(-1.0, 0.0, 1.0);
+  CAPTURE(choice, first);
+  const Tensor x = Tensor::full({4, 2, 3}, DType::float64, first);
+  Tensor operand = x.clone().set_requires_grad((choice & 1U) != 0);
+  const Tensor weight = values_off_zero({3, 3}, 2).set_requires_grad((choice & 2U) != 0);
+  const std::int64_t before = ambient().ledger->live();
+  const Tensor y = early_exit(operand, weight);
+  CHECK(ambient().ledger->live() - before == 24 * 8 + 4 * 8);
+}
+
 TEST_CASE_METHOD(LedgerScope, "what does not fit a branch is refused") {
   const Tensor x = tensor({1, 2}, {1, 2});
   const Tensor weight = Tensor::ones({2, 2}, DType::float64);
@@ -150,21 +204,25 @@ TEST_CASE_METHOD(LedgerScope, "what does not fit a branch is refused") {
           "weight of shape [2, 2] expected, got [2, 3]");
   refused(x, Tensor::ones({2, 2}, DType::float32), 0,
           "operands of one dtype expected, got float64 and float32");
+  CHECK_THROWS_WITH(early_exit(tensor({1, 2}, {2}), weight),
+                    "[early_exit] input of rank 2 or more expected, got [2]");
 }
 
-/// A product in bfloat16, then a branch that samples skip.
+/// A product in bfloat16, then a branch that samples skip at random, or leave by values that a
+/// dropout makes random.
 struct Step {
   Tensor y;
   Tensors gradients;
 };
-Step step_of(const CheckpointOptions* options) {
+Step step_of(bool exits, const CheckpointOptions* options) {
   ambient().streams.seed(5);
   Tensors leaves{values_off_zero({12, 4}, 1, DType::float32),
                  values_off_zero({4, 4}, 2, DType::float32),
                  values_off_zero({4, 4}, 3, DType::float32)};
   for (Tensor& t : leaves) t.set_requires_grad(true);
   const Function f = [&](const Tensors& in) -> Tensors {
-    return {stochastic_depth(linear(in[0], leaves[1]), leaves[2], 0.5)};
+    const Tensor x = linear(in[0], leaves[1]);
+    return {exits ? early_exit(dropout(x, 0.5), leaves[2]) : stochastic_depth(x, leaves[2], 0.5)};
   };
   Step step;
   {
@@ -182,8 +240,9 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation skips the samples that its forwar
   CheckpointOptions options;
   options.reentrant = GENERATE(false, true);
   if (!options.reentrant) options.determinism = DeterminismCheck::values;
-  const Step plain = step_of(nullptr);
-  const Step again = step_of(&options);
+  const bool exits = GENERATE(false, true);
+  const Step plain = step_of(exits, nullptr);
+  const Step again = step_of(exits, &options);
   CHECK(same_bits(again.y.detach(), plain.y.detach()));
   for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
     CAPTURE(i);
@@ -195,8 +254,11 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation that skips other samples says whe
   CheckpointOptions options{.reentrant = false, .preserve_rng = false};
   options.determinism = DeterminismCheck::values;
   // The factors, of another draw.
-  CHECK_THROWS_WITH(step_of(&options), ContainsSubstring("(float32 [12]), saved after "
-                                                         "stochastic_depth (op 1), changed"));
+  CHECK_THROWS_WITH(step_of(false, &options),
+                    ContainsSubstring("(float32 [12]), saved after "
+                                      "stochastic_depth (op 1), changed"));
+  // The mask of the dropout comes before what follows from it.
+  CHECK_THROWS_WITH(step_of(true, &options), ContainsSubstring("dropout (op 1), changed"));
 }
 
 }  // namespace

@@ -200,6 +200,11 @@ def stochastic_depth(x, weight, p, train):
     return x + F.linear(x, weight)
 
 
+def early_exit(x, weight):
+    stays = torch.where(~(x.flatten(1)[:, 0] > 0))[0]
+    return x.index_add(0, stays, F.linear(x[stays], weight))
+
+
 def gru(x, weight_ih, weight_hh, *biases):
     """The states from zeros on."""
     h = x.new_zeros(1, x.shape[0], weight_hh.shape[1])
@@ -323,6 +328,13 @@ def all_ops():
             stochastic_depth,
             {"x": random(*shape, seed=53), "weight": random(shape[-1], shape[-1], seed=54)},
             {"p": p, "train": train},
+        )
+    for name, shape in [("rows", (6, 5)), ("sequences", (4, 3, 4))]:
+        yield from op_entries(
+            f"early_exit, {name}",
+            "early_exit",
+            early_exit,
+            {"x": random(*shape, seed=55), "weight": random(shape[-1], shape[-1], seed=56)},
         )
 
     for name, n, k, m, bias in [

@@ -93,9 +93,8 @@ bool may_keep_states(const Evidence& e) {
 bool saves_may_vary(const Evidence& e) {
   const ProtocolSpec& p = e.c.protocol;
   if (!e.forecast.measured || (p.steps == 1 && p.microbatches == 1)) return false;
-  return std::any_of(e.c.layers.begin(), e.c.layers.end(), [&](const LayerSpec& l) {
-    return draws_in(l, p.train) && layer_of(l).saves_what_it_draws;
-  });
+  return std::any_of(e.c.layers.begin(), e.c.layers.end(),
+                     [&](const LayerSpec& l) { return layer_of(l).saves_vary(l, p.train); });
 }
 
 }  // namespace rematch

@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "properties/forecast/testing/small_cases.h"
@@ -24,12 +25,11 @@ TEST_CASE("a distance is relative to the largest number expected, or to 2^-10") 
   CHECK(distance(Values{-kInfinity}, Values{kInfinity}) == kInfinity);
 }
 
-TEST_CASE("what later forwards save is not known where a draw may decide it") {
-  const auto varies = [](double p, bool measured, int microbatches, bool eval = false) {
+TEST_CASE("what later forwards save is not known where a draw or values may decide it") {
+  const auto judged = [](LayerSpec layer, bool measured, int microbatches, bool train = true) {
     Case c = testing::synthetic_case();
-    c.layers.push_back(testing::layer("stochastic_depth"));
-    c.layers.back().p = p;
-    c.layers.back().eval = eval;
+    c.layers.push_back(std::move(layer));
+    c.protocol.train = train;
     c.protocol.steps = 1;
     c.protocol.microbatches = microbatches;
     testing::Synthetic s(c);
@@ -38,11 +38,20 @@ TEST_CASE("what later forwards save is not known where a draw may decide it") {
     CHECK((s.verdict("saved-at-most") == Verdict::not_applicable) == saves_may_vary(s.evidence()));
     return saves_may_vary(s.evidence());
   };
-  CHECK(varies(0.5, true, 2));
-  CHECK_FALSE(varies(0.5, true, 1));
-  CHECK_FALSE(varies(0.5, false, 2));
-  CHECK_FALSE(varies(0, true, 2));
-  CHECK_FALSE(varies(0.5, true, 2, true));
+  LayerSpec skips = testing::layer("stochastic_depth");
+  skips.p = 0.5;
+  CHECK(judged(skips, true, 2));
+  CHECK_FALSE(judged(skips, true, 1));
+  CHECK_FALSE(judged(skips, false, 2));
+  CHECK_FALSE(judged(skips, true, 2, false));
+  skips.eval = true;
+  CHECK_FALSE(judged(skips, true, 2));
+  skips = testing::layer("stochastic_depth");
+  CHECK_FALSE(judged(skips, true, 2));
+  const LayerSpec exits = testing::layer("early_exit");
+  CHECK(judged(exits, true, 2));
+  CHECK(judged(exits, true, 2, false));
+  CHECK_FALSE(judged(exits, true, 1));
 }
 
 }  // namespace rematch

@@ -30,6 +30,7 @@
   KIND(lstm)                      \
   KIND(moe)                       \
   KIND(stochastic_depth)          \
+  KIND(early_exit)                \
   KIND(hooked)                    \
   KIND(rotary)                    \
   KIND(rrelu)                     \

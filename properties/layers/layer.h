@@ -41,9 +41,10 @@ struct Layer {
   /// The recorded noise depends on the operand's values, so only runs with equal values are
   /// compared.
   bool noise_depends_on_values = false;
-  /// How much frameworks save of the layer may depend on what it draws, so one forward does not
-  /// show what another saves. (The engine saves as many bytes always.)
-  bool saves_what_it_draws = false;
+  /// How much frameworks save of the layer, in a model in that mode, may depend on what it draws or
+  /// on its operand's values, so one forward does not show what another saves. (The engine saves as
+  /// many bytes always.)
+  bool (*saves_vary)(const LayerSpec&, bool train) = [](const LayerSpec&, bool) { return false; };
   /// The layer computes in bfloat16 under autocast.
   bool low_precision = false;
   /// It consists of products, which frameworks compute in bfloat16 there, though the engine does

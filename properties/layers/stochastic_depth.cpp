@@ -1,7 +1,6 @@
 #include <array>
-#include <cmath>
 
-#include "properties/layers/layer.h"
+#include "properties/layers/branch.h"
 
 namespace rematch {
 namespace {
@@ -17,27 +16,17 @@ constinit const Layer stochastic_depth_layer{
     .shape =
         [](ShapeWalk& s) {
           const double p = s.spec().p;
-          if (s.x().rank() == 4) s.fail("an input of rank 2 or 3", to_string(s.x()));
           if (!(p >= 0 && p < 1)) s.fail("p in [0, 1)", std::to_string(p));
-          const std::int64_t width = s.width();
-          s.product_of(std::array{width, width});
-          const double most = 1 / std::sqrt(static_cast<double>(width));
-          s.parameter("weight", Shape{width, width}, -most, most);
-          s.same_output();
+          branch_shape(s);
         },
     .facts =
         [](FactsWriter& w) {
-          using What = FactsWriter::What;
-          using When = FactsWriter::When;
-          w.save(What::operand, 0, When::parameter_requires_grad, 0);
-          w.save(What::parameter, 0, When::operand_requires_grad, 0);
-          if (!w.train || !draws(w.spec)) return;
-          w.f.drawn = w.x[0];
-          // The factor of each sample.
-          w.save_own(w.x[0] * w.item);
+          const bool drawn = w.train && draws(w.spec);
+          if (drawn) w.f.drawn = w.x[0];
+          branch_facts(w, drawn);
         },
     .draws = draws,
-    .saves_what_it_draws = true,
+    .saves_vary = [](const LayerSpec& l, bool train) { return draws_in(l, train); },
     .has_products = true,
     .has_parameters = true,
     .overwritable = true,

@@ -204,38 +204,52 @@ TEST_CASE("where a layer draws there is no reference") {
   CHECK(of(verdicts, "outputs") == Verdict::not_applicable);
 }
 
+/// Elements of the outputs of 20 seeds, and those of them without a bound.
+struct Outputs {
+  int all = 0;
+  int open = 0;
+};
+Outputs outputs_of(Case c) {
+  Outputs found;
+  for (c.seed = 0; c.seed < 20; ++c.seed) {
+    const auto arrays = rounding::analyse(c, validate(c), {});
+    for (const rounding::BoundedArray& a : *arrays) {
+      for (const rounding::Bounded& n : a.numbers) {
+        if (a.quantity != Quantity::output) continue;
+        ++found.all;
+        found.open += std::isinf(n.error);
+      }
+    }
+  }
+  return found;
+}
+
 TEST_CASE("nothing is said of a row that rounding could send to another expert") {
   LayerSpec experts = layer("moe");
   experts.experts = 3;
   Case c = case_of({8, 3}, {experts});
-  /// Elements of the outputs of some seeds, and those of them without a bound.
-  struct Outputs {
-    int all = 0;
-    int open = 0;
-  };
-  const auto outputs = [&] {
-    Outputs found;
-    for (c.seed = 0; c.seed < 20; ++c.seed) {
-      const auto arrays = rounding::analyse(c, validate(c), {});
-      for (const rounding::BoundedArray& a : *arrays) {
-        for (const rounding::Bounded& n : a.numbers) {
-          if (a.quantity != Quantity::output) continue;
-          ++found.all;
-          found.open += std::isinf(n.error);
-        }
-      }
-    }
-    return found;
-  };
-  CHECK(outputs().open == 0);
+  CHECK(outputs_of(c).open == 0);
   // Two logits of small integers are often equal.
   c.data = DataKind::small_integers;
-  const Outputs even = outputs();
+  const Outputs even = outputs_of(c);
   CHECK(even.open > 0);
   CHECK(even.open < even.all);
   // A row that all experts are given goes nowhere else.
   c.layers[0].top = 3;
-  CHECK(outputs().open == 0);
+  CHECK(outputs_of(c).open == 0);
+}
+
+TEST_CASE("nothing is said of a sample that rounding could send around a branch") {
+  // A value that is given is exact, even where it is 0.
+  Case c = case_of({8, 3}, {layer("early_exit")});
+  CHECK(outputs_of(c).open == 0);
+  c.data = DataKind::small_integers;
+  CHECK(outputs_of(c).open == 0);
+  // Sums of small integers are often 0, up to rounding.
+  c.layers.insert(c.layers.begin(), dense(3));
+  const Outputs even = outputs_of(c);
+  CHECK(even.open > 0);
+  CHECK(even.open < even.all);
 }
 
 TEST_CASE("a subject may round differently in its two runs, and be off by no more") {

@@ -111,6 +111,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
                   {.top = spec.top, .jitter = spec.p, .random = random})};
     case LayerKind::stochastic_depth:
       return {stochastic_depth(x, parameter(0), spec.p, random)};
+    case LayerKind::early_exit:
+      return {early_exit(x, parameter(0))};
     case LayerKind::concat:
       return {concat(x, operands[1], features_dimension(x.shape()))};
     case LayerKind::split: {

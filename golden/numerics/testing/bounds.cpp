@@ -384,7 +384,9 @@ Bounds bounds_of(const Entry& entry) {
   }
   if (entry.op == "spectral_norm") return spectral_norm_bounds(entry);
   if (entry.op == "moe") return moe_bounds(entry);
-  if (entry.op == "stochastic_depth") return stochastic_depth_bounds(entry);
+  if (entry.op == "stochastic_depth" || entry.op == "early_exit") {
+    return stochastic_depth_bounds(entry);
+  }
   if (entry.op == "gru" || entry.op == "lstm") return recurrent_bounds(entry);
   if (entry.op == "sgd") return sgd_bounds(entry);
   if (entry.op == "adam") return adam_bounds(entry);

@@ -105,6 +105,8 @@ const std::map<std::string, Op>& ops() {
          const RandomOptions options{.train = e.attributes.at("train").get<bool>()};
          return Tensors{stochastic_depth(in["x"], in["weight"], e.number("p"), options)};
        }},
+      {"early_exit",
+       [](const Entry&, Operands& in) { return Tensors{early_exit(in["x"], in["weight"])}; }},
       {"gru",
        [](const Entry&, Operands& in) { return Tensors{gru(in["x"], recurrent_parameters(in))}; }},
       {"lstm",

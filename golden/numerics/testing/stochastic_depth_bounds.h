@@ -4,7 +4,7 @@
 
 namespace rematch::golden {
 
-/// The bounds of a branch that every sample takes; see bounds_of().
+/// The bounds of a branch that every sample takes, or some; see bounds_of().
 Bounds stochastic_depth_bounds(const Entry& entry);
 
 }  // namespace rematch::golden

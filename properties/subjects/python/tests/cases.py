@@ -66,7 +66,7 @@ def _parameters(layer: dict[str, Any], x: Shape) -> list[tuple[str, Shape, float
     if kind == "moe":
         shape, bound = (layer["experts"], x[-1]), 1 / np.sqrt(x[-1])
         return [("router", shape, -bound, bound), ("experts", (*shape, x[-1]), -bound, bound)]
-    if kind == "stochastic_depth":
+    if kind in ("stochastic_depth", "early_exit"):
         return [("weight", (x[-1], x[-1]), -1 / np.sqrt(x[-1]), 1 / np.sqrt(x[-1]))]
     width = x[1] if kind in ("batch_norm", "group_norm") else x[-1]
     scale, shift = ("weight", (width,), 0.5, 1.5), ("bias", (width,), -0.5, 0.5)

@@ -421,6 +421,15 @@ def test_a_branch_that_samples_skip_is_shown_with_its_function(torch_subject):
     assert "training=False)" in script
 
 
+def test_a_branch_that_samples_leave_is_shown_with_its_function(torch_subject):
+    layers = ["dropout", "early_exit", {"kind": "linear", "features": 1}]
+    case = one(*layers, input=(8, 2), protocol=TRAINABLE, preserve_rng=False)
+    script, out = shown(torch_subject, case, finding("errors"))
+    assert "def early_exit(x, weight):" in script
+    assert "early_exit(x, weight1)" in script
+    assert "Recomputed values for the following tensors" in out
+
+
 def test_a_scale_that_moves_on_is_shown_with_its_function(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2}

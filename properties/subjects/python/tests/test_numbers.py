@@ -262,6 +262,18 @@ def test_a_sample_skips_the_branch_or_gets_its_scaled_result(torch_subject):
     np.testing.assert_allclose(y[~skipped], taken[~skipped], rtol=1e-12, atol=1e-14)
 
 
+def test_samples_exit_by_their_first_value(torch_subject):
+    record, arrays = run(torch_subject, "early_exit", input=(16, 2, 4), input_requires_grad=True)
+    (x,), (weight,) = arrays["inputs"], arrays["parameters"]
+    y = numbers(record, "output")
+    exits = x[:, 0, 0] > 0
+    assert 0 < exits.sum() < 16
+    np.testing.assert_array_equal(y[exits], x[exits])
+    taken = (x + x @ weight.T)[~exits]
+    np.testing.assert_allclose(y[~exits], taken, rtol=1e-12, atol=1e-14)
+    assert not record.get("draws")
+
+
 def test_a_hook_multiplies_the_gradient_and_leaves_the_value(torch_subject):
     record, arrays = run(torch_subject, {"kind": "hooked", "p": -1.0}, input_requires_grad=True)
     np.testing.assert_array_equal(numbers(record, "output"), arrays["inputs"][0])

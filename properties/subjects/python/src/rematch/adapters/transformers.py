@@ -24,7 +24,7 @@ from rematch.record import Record
 
 _OTHERS = ("batch_norm", "group_norm", "rms_norm", "silu", "gelu", "sigmoid", "softmax", "rrelu")
 _OTHERS += ("delayed_scaling", "spectral_norm", "kv_cache", "gru", "lstm", "moe", "hooked")
-_OTHERS += ("rotary", "embedding", "stochastic_depth")
+_OTHERS += ("rotary", "embedding", "stochastic_depth", "early_exit")
 
 LACKS = {
     **{name: "layers beside models only fill their gaps" for name in _OTHERS},

@@ -17,6 +17,7 @@ from rematch.case import Layer
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
 from rematch.pytorch.delayed_scaling import delayed_scaling
+from rematch.pytorch.early_exit import early_exit
 from rematch.pytorch.hooked import hooked
 from rematch.pytorch.kv_cache import kv_cache
 from rematch.pytorch.moe import moe
@@ -181,6 +182,11 @@ def _depth(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) 
     return (stochastic_depth(x[0].view_as(x[0]), w[0], layer.p, train),)
 
 
+def _exits(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
+    # As in _rms_norm().
+    return (early_exit(x[0].view_as(x[0]), w[0]),)
+
+
 def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
     return lambda layer, x, weights, buffers, train: (function(x[0]),)
 
@@ -217,6 +223,7 @@ LAYERS: dict[str, Run] = {
     "attention": _attention,
     "moe": _moe,
     "stochastic_depth": _depth,
+    "early_exit": _exits,
     "concat": _concat,
     "split": _split,
     "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),

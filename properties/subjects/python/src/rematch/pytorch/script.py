@@ -8,6 +8,7 @@ from inspect import getsource
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
 from rematch.pytorch.delayed_scaling import delayed_scaling
+from rematch.pytorch.early_exit import early_exit
 from rematch.pytorch.hooked import hooked
 from rematch.pytorch.kv_cache import kv_cache
 from rematch.pytorch.layers import OUTPUTS
@@ -25,7 +26,7 @@ from rematch.pytorch.spectral_norm import spectral_norm
 from rematch.pytorch.stochastic_depth import stochastic_depth
 
 _FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
-_FUNCTIONS += (stochastic_depth,)
+_FUNCTIONS += (stochastic_depth, early_exit)
 """Functions whose source a script shows if it calls them."""
 
 

@@ -317,6 +317,8 @@ class Layers:
         if kind == "stochastic_depth":
             p = "" if layer.p == 0.5 else f"p={layer.p}"
             return call(kind, x[0], *used, *([p] if train else ["training=False"]))
+        if kind == "early_exit":
+            return call(kind, x[0], *used)
         if kind == "group_norm":
             return call("torch.group_norm", x[0], str(layer.groups), *used)
         if kind in ("layer_norm", "rms_norm"):
