@@ -49,7 +49,8 @@ def check_github(name, recipe):
     need({"pull_request", "schedule", "push"} == set(recipe.get(True, {})), f"{name}: triggers")
     for job_name, job in recipe["jobs"].items():
         where = f"{name}: {job_name}"
-        known = {"if", "runs-on", "timeout-minutes", "permissions", "env", "steps"}
+        known = {"if", "runs-on", "timeout-minutes", "permissions", "env", "steps", "strategy", "needs"}
+        need(job.get("needs", job_name) in recipe["jobs"], f"{where}: needs a job")
         need(set(job) <= known, f"{where}: unknown keys {set(job) - known}")
         need("runs-on" in job and job.get("steps"), f"{where}: runs-on and steps")
         for step in job["steps"]:
@@ -68,7 +69,8 @@ def check_gitlab(name, recipe):
             continue
         where = f"{name}: {job_name}"
         known = {"rules", "timeout", "script", "after_script", "artifacts", "allow_failure", "image",
-                 "before_script"}
+                 "before_script", "parallel", "needs"}
+        need(all(n in recipe for n in job.get("needs", [])), f"{where}: needs a job")
         need(set(job) <= known, f"{where}: unknown keys {set(job) - known}")
         need(job_name == "default" or ("script" in job and "rules" in job), f"{where}: script, rules")
         for part in ("before_script", "script", "after_script"):
@@ -77,14 +79,27 @@ def check_gitlab(name, recipe):
                 check_command(where, str(command))
 
 
+def check_kubernetes(job):
+    spec = job["spec"]
+    need((job["apiVersion"], job["kind"]) == ("batch/v1", "Job"), "kubernetes.yml: a Job")
+    need(spec["completionMode"] == "Indexed", "kubernetes.yml: completionMode")
+    (container,) = spec["template"]["spec"]["containers"]
+    (command,) = container["args"]
+    check_command("kubernetes.yml", command)
+    need(f"))/{spec['completions']}\"" in command, "kubernetes.yml: as many parts as completions")
+    need("--resume" in command, "kubernetes.yml: a pod that is started again goes on")
+
+
 def main():
     recipes = {p.name: p for p in sorted(Path(__file__).parent.glob("*.yml"))}
-    need(set(recipes) == {"github-actions.yml", "gitlab-ci.yml"}, f"recipes: {list(recipes)}")
+    need(set(recipes) == {"github-actions.yml", "gitlab-ci.yml", "kubernetes.yml"},
+         f"recipes: {list(recipes)}")
+    check_kubernetes(yaml.load(recipes.pop("kubernetes.yml").read_text(), Strict))
     for name, path in recipes.items():
         recipe = yaml.load(path.read_text(), Strict)
         (check_github if name.startswith("github") else check_gitlab)(name, recipe)
         text = path.read_text()
-        for script in ("ci/test", "ci/check", "ci/compare", "rematch-*.json", "--for", "--markdown"):
+        for script in ("ci/test", "ci/check", "ci/compare", "rematch-*.json", "--shard", "rematch merge", "--markdown"):
             need(script in text, f"{name}: no {script}")
     for fault in faults:
         print(fault)
