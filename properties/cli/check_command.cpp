@@ -167,7 +167,7 @@ int check(const CheckArguments& a) {
   HuntOptions o = hunt_options(a);
   o.shard = parse_shard(a.shard);
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
-  if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
+  if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
   o.jobs = parse_jobs(a.jobs, o.worker.empty() ? kMaxJobs : kUsualWorkers);
   o.stop = &stop_on_interrupt();

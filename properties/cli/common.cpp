@@ -136,7 +136,8 @@ void SubjectChoice::add_options(CLI::App& command) {
 
 ProcessLimits SubjectChoice::limits() const {
   ProcessLimits limits;
-  if (!limit.empty()) limits.run_seconds = limits.compiling_run_seconds = parse_duration(limit);
+  if (!limit.empty())
+    limits.run_seconds = limits.compiling_run_seconds = parse_duration("--limit", limit);
   return limits;
 }
 

@@ -179,7 +179,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
   try {
     o = hunt_options(check);
     if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
-    if (!a.duration.empty()) o.seconds = parse_duration(a.duration);
+    if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
     if (!o.cases && !o.seconds) o.cases = kDefaultCases;
     o.jobs = parse_jobs(a.jobs);
     // A page has dozens of divergences; `check` shrinks further.

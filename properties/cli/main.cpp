@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "engine/build/build_info.h"
 #include "properties/cli/commands.h"
@@ -40,6 +44,26 @@ void try_external(int argc, char** argv) {
   throw UsageError(fmt::format("cannot run {}: {}", program.string(), std::strerror(errno)));
 }
 
+/// Commands, and the programs beside this one that are called like commands.
+std::string known_commands(const CLI::App& app) {
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  constexpr std::string_view kPrefix = "rematch-";
+  std::vector<std::string> programs;
+  std::error_code error;
+  const std::filesystem::path folder = executable().parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool runs = name.starts_with(kPrefix) && ::access(entry.path().c_str(), X_OK) == 0;
+    if (runs) programs.push_back(name.substr(kPrefix.size()));
+  }
+  std::sort(programs.begin(), programs.end());
+  for (const std::string& name : programs) known += ", " + name;
+  return known;
+}
+
 bool knows(const CLI::App& app, const std::string& name) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (command->check_name(name)) return true;
@@ -65,13 +89,16 @@ int run(int argc, char** argv) {
   add_work(app, chosen);
   if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
     try_external(argc, argv);
-    std::string known;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-      known += command->get_name() + ", ";
-    }
-    throw UsageError(fmt::format(
-        "no command \"{}\"; known: {}and programs named rematch-NAME in the same directory",
-        argv[1], known));
+    throw UsageError(fmt::format("no command \"{}\"; known: {}", argv[1], known_commands(app)));
+  }
+  if (argc < 2) {
+    print_error(app.help());
+    return kUsage;
+  }
+  const std::string first = argv[1];
+  if (first[0] == '-' && app.get_option_no_throw(first) == nullptr) {
+    throw UsageError(fmt::format("no option {} stands before a command; commands: {}", first,
+                                 known_commands(app)));
   }
   try {
     app.parse(argc, argv);

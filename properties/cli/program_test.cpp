@@ -312,8 +312,10 @@ TEST_CASE("options of a part are refused where they cannot work, with what to gi
 
 TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
-      {"", "subcommand"},
+      {"", "Hunt: run random cases"},
+      {"--frobnicate", "no option --frobnicate stands before a command; commands: check, merge"},
       {"frobnicate", "known: check, merge, conform, replay, show, laws, faults"},
+      {"frobnicate", "scenario"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "parameter-gradients"},
       {"check --mix narrow", "standard or wide"},
@@ -321,7 +323,9 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"check --seed -1", "--seed"},
       {"check --seed 1x", "--seed"},
       {"check --jobs -2", "--jobs"},
-      {"check --for tomorrow", "60s"},
+      {"check --for tomorrow", "--for: expected a duration with its unit"},
+      {"check --for 90", "60s"},
+      {"check --for 721h", "at most 720h"},
       {"check --cases many", "--cases"},
       {"check --cases 0", "from 1"},
       {"check --jobs 0", "from 1"},
@@ -334,6 +338,8 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"replay", "--seed S"},
       {"replay --seed 1", "--case K"},
       {"replay /nowhere.json", "/nowhere.json"},
+      {"replay /nowhere.json", "No such file or directory"},
+      {"scenario one_segment --epochs 3", "--epochs means nothing to one_segment"},
       {"replay a.json --seed 1 --case 2", "not both"},
       {"show --seed 1 --case 2 --colour", "--colour"},
   };

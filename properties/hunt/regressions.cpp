@@ -21,7 +21,7 @@ std::vector<fs::path> regression_files(const fs::path& directory) {
   std::error_code error;
   if (!fs::is_directory(directory, error)) {
     throw std::invalid_argument(fmt::format(
-        "[regressions] expected a directory of case files, got '{}'", directory.string()));
+        "--regressions: expected a directory of case files, got '{}'", directory.string()));
   }
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
@@ -47,10 +47,12 @@ Case load_case(const fs::path& file) {
     throw std::invalid_argument(
         fmt::format("{}: expected a case file, got a directory", file.string()));
   }
+  errno = 0;
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw std::invalid_argument(
-        fmt::format("{}: expected a case file, got none that can be read", file.string()));
+        fmt::format("{}: expected a case file, got none that can be read: {}", file.string(),
+                    std::strerror(errno)));
   }
   // One byte more than the reader takes is enough for it to say that there is too much.
   std::string text(kMaxCaseTextBytes + 1, '\0');

@@ -68,18 +68,20 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.0f} min", seconds / 60);
 }
 
-double parse_duration(std::string_view text) {
+double parse_duration(std::string_view option, std::string_view text) {
+  constexpr double kMost = 30 * 24 * 3600.0;
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
   double scale = 0;
-  if (unit.empty() || unit == "s") scale = 1;
+  if (unit == "s") scale = 1;
   if (unit == "m" || unit == "min") scale = 60;
   if (unit == "h") scale = 3600;
-  if (error != std::errc() || scale == 0 || !(value > 0) || !std::isfinite(value)) {
-    throw UsageError(
-        fmt::format("expected a positive duration such as 60s, 5m or 1h, got '{}'", text));
+  if (error != std::errc() || !(value > 0) || !(value * scale > 0) || value * scale > kMost) {
+    throw UsageError(fmt::format(
+        "{}: expected a duration with its unit, such as 60s, 5m or 1h, of at most 720h, got '{}'",
+        option, text));
   }
   return value * scale;
 }

@@ -59,9 +59,9 @@ std::string bytes_text(std::int64_t bytes);
 /// "0.8 s", "75 s", "12 min".
 std::string seconds_text(double seconds);
 
-/// Reads "90", "60s", "5m", "1h" or "0.5s" as seconds. Throws UsageError for anything else, and
-/// for durations that are not positive.
-double parse_duration(std::string_view text);
+/// Reads "60s", "5m", "1h" or "0.5s" as seconds. Throws UsageError that names the option for
+/// anything else, and for durations that are not positive or above 30 days.
+double parse_duration(std::string_view option, std::string_view text);
 
 /// Code points of UTF-8 text, escape sequences left out: the columns it takes on a terminal.
 int display_width(std::string_view text);

@@ -147,6 +147,11 @@ int run(const Arguments& a) {
   if (!a.readme.empty() && (options.epochs > 0 || options.samples > 0)) {
     throw cli::UsageError("--readme shows quick runs: leave --epochs and --samples out");
   }
+  for (const Scenario* s : stories) {
+    if (a.all || s->trains || (a.epochs.empty() && a.samples.empty())) continue;
+    throw cli::UsageError(fmt::format("{} means nothing to {}, which trains nothing",
+                                      a.epochs.empty() ? "--samples" : "--epochs", s->name));
+  }
   // Before the run, so that a bad folder costs no computation.
   fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
   if (!a.readme.empty()) pictures = made_folder("--readme", fs::path(a.readme) / "pictures");

@@ -41,6 +41,8 @@ struct Scenario {
   /// Runs the story. What it writes into the report is the same on every machine, apart from
   /// Report::measured(). May throw what the engine throws, and Unavailable.
   void (*run)(const Options&, Report&);
+  /// It trains for as long as it is asked to: Options::epochs and samples mean something.
+  bool trains = false;
 };
 
 /// Every story, in the order in which README.md tells them.
