@@ -5,16 +5,11 @@
 
 namespace rematch::cpu {
 
-template <typename T>
-void divide_by(std::int64_t n, const T* x, const T* scale, T* y) {
-  const T s = *scale;
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = x[i] / s;
-  });
-}
+namespace {
 
+/// NaN left out; 0 for none.
 template <typename T>
-void average_magnitude(std::int64_t n, const T* x, T* average) {
+T largest_magnitude(std::int64_t n, const T* x) {
   // Lanes, so that the loop vectorises; a maximum has the same bits in every order.
   constexpr std::int64_t kLanes = 16;
   T lane[kLanes] = {};
@@ -27,12 +22,42 @@ void average_magnitude(std::int64_t n, const T* x, T* average) {
   for (; i < n; ++i) lane[0] = math::larger_magnitude(lane[0], x[i]);
   T top = 0;
   for (const T value : lane) top = math::larger_magnitude(top, value);
-  *average = math::moved_average(*average, top);
+  return top;
 }
 
-#define REMATCH_INSTANTIATE(T)                                   \
-  template void divide_by(std::int64_t, const T*, const T*, T*); \
-  template void average_magnitude(std::int64_t, const T*, T*);
+}  // namespace
+
+template <typename T>
+void divide_by(std::int64_t n, const T* x, const T* scale, T* y) {
+  const T s = *scale;
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = x[i] / s;
+  });
+}
+
+template <typename T>
+void average_magnitude(std::int64_t n, const T* x, T* average) {
+  *average = math::moved_average(*average, largest_magnitude(n, x));
+}
+
+template <typename T>
+void round_to_float8(std::int64_t n, const T* x, const T* history, T* y) {
+  const T scale = math::float8_scale(history);
+  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = math::through_float8(x[i], scale);
+  });
+}
+
+template <typename T>
+void remember_magnitude(std::int64_t n, const T* x, T* history) {
+  math::remember(history, largest_magnitude(n, x));
+}
+
+#define REMATCH_INSTANTIATE(T)                                         \
+  template void divide_by(std::int64_t, const T*, const T*, T*);       \
+  template void average_magnitude(std::int64_t, const T*, T*);         \
+  template void round_to_float8(std::int64_t, const T*, const T*, T*); \
+  template void remember_magnitude(std::int64_t, const T*, T*);
 REMATCH_INSTANTIATE(float)
 REMATCH_INSTANTIATE(double)
 #undef REMATCH_INSTANTIATE

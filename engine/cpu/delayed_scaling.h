@@ -12,4 +12,12 @@ void divide_by(std::int64_t n, const T* x, const T* scale, T* y);
 template <typename T>
 void average_magnitude(std::int64_t n, const T* x, T* average);
 
+/// y = x rounded to float8 e4m3 in units of math::float8_scale(history), of n elements.
+template <typename T>
+void round_to_float8(std::int64_t n, const T* x, const T* history, T* y);
+
+/// The largest |x| becomes the last of the history, and the first is forgotten; NaN left out.
+template <typename T>
+void remember_magnitude(std::int64_t n, const T* x, T* history);
+
 }  // namespace rematch::cpu

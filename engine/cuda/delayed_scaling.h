@@ -15,4 +15,12 @@ void divide_by(std::int64_t n, const T* x, const T* scale, T* y);
 template <typename T>
 void average_magnitude(std::int64_t n, const T* x, T* average);
 
+/// One launch.
+template <typename T>
+void round_to_float8(std::int64_t n, const T* x, const T* history, T* y);
+
+/// One launch, of one block.
+template <typename T>
+void remember_magnitude(std::int64_t n, const T* x, T* history);
+
 }  // namespace rematch::cuda

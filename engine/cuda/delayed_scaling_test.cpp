@@ -36,5 +36,33 @@ TEMPLATE_TEST_CASE("delayed scaling gives the CPU's bits on the device", "[gpu][
   }
 }
 
+TEMPLATE_TEST_CASE("rounding to float8 gives the CPU's bits on the device", "[gpu]", float,
+                   double) {
+  using T = TestType;
+  need_device();
+  for (const std::int64_t n : {1, 31, 1025, 70'000}) {
+    for (const T first : {T(0), T(3)}) {
+      CAPTURE(n, first);
+      auto x = values<T>(n, 1);
+      if (n > 2) {
+        x[0] = std::numeric_limits<T>::quiet_NaN();
+        x[1] = std::numeric_limits<T>::infinity();
+        x[2] = T(-0.0);
+      }
+      std::vector<T> history{first, T(0), T(0), T(0)};
+      std::vector<T> y(x.size());
+      cpu::round_to_float8(n, x.data(), history.data(), y.data());
+      const DeviceArray<T> dx(x);
+      const DeviceArray<T> dhistory(history);
+      const DeviceArray<T> dy(n);
+      round_to_float8(n, dx.data(), dhistory.data(), dy.data());
+      cpu::remember_magnitude(n, x.data(), history.data());
+      remember_magnitude(n, dx.data(), dhistory.data());
+      CHECK(holds(dy, y));
+      CHECK(holds(dhistory, history));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rematch::cuda

@@ -3,15 +3,18 @@
 #include "engine/ambient/state_reader.h"
 #include "engine/cpu/delayed_scaling.h"
 #include "engine/cuda/delayed_scaling.h"
+#include "engine/math/delayed_scaling.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {
 
+constexpr std::string_view kName = "delayed_scaling";
+
 Tensor quotient(const Tensor& x, const Tensor& scale) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
-  for_floating(x.dtype(), "delayed_scaling", [&]<class T>() {
+  for_floating(x.dtype(), kName, [&]<class T>() {
     REMATCH_KERNEL(x, divide_by<T>, x.elements(), x.data<T>(), scale.data<T>(), y.data<T>());
   });
   return y;
@@ -33,25 +36,63 @@ class DelayedScalingBackward final : public Node {
   SavedTensor scale_;
 };
 
+class DelayedFloat8Backward final : public Node {
+ public:
+  explicit DelayedFloat8Backward(const Tensor& x) : Node(1) { connect(*this, {&x}); }
+  std::string_view name() const override { return "DelayedFloat8Backward"; }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    grads_in[0] = grads_out[0];
+  }
+};
+
+/// compute(), and then move_on(), which writes to the state, unless the forward has already counted
+/// this batch.
+template <class Compute, class MoveOn>
+Tensor scaled(const Tensor& x, Tensor& state, bool train, const Compute& compute,
+              const MoveOn& move_on) {
+  const bool moves = train && !ambient().recomputing;
+  if (moves) state.storage()->before_write();
+  Tensor y = compute_one({kName, {&x}, attributes(train)}, compute);
+  if (moves) {
+    for_floating(x.dtype(), kName, move_on);
+    state.storage()->bump_version();
+  }
+  return y;
+}
+
 }  // namespace
 
 Tensor delayed_scaling(const Tensor& x, Tensor& scale, bool train) {
-  constexpr std::string_view op = "delayed_scaling";
   if (is_bfloat16(x)) return delayed_scaling(upcast(x), scale, train);
-  require_shape(op, "scale", scale, {1});
-  require_same_dtype(op, x, scale);
+  require_shape(kName, "scale", scale, {1});
+  require_same_dtype(kName, x, scale);
   const Tensor read = read_state(scale);
-  // The forward has already counted this batch.
-  const bool update = train && !ambient().recomputing;
-  if (update) scale.storage()->before_write();
-  Tensor y = compute_one({op, {&x}, attributes(train)}, [&] { return quotient(x, read); });
-  if (update) {
-    for_floating(x.dtype(), op, [&]<class T>() {
-      REMATCH_KERNEL(x, average_magnitude<T>, x.elements(), x.data<T>(), scale.data<T>());
-    });
-    scale.storage()->bump_version();
-  }
+  Tensor y = scaled(
+      x, scale, train, [&] { return quotient(x, read); },
+      [&]<class T>() {
+        REMATCH_KERNEL(x, average_magnitude<T>, x.elements(), x.data<T>(), scale.data<T>());
+      });
   record<DelayedScalingBackward>(y, {&x}, x, read);
+  return y;
+}
+
+Tensor delayed_float8(const Tensor& x, Tensor& history, bool train) {
+  if (is_bfloat16(x)) return delayed_float8(upcast(x), history, train);
+  require_shape(kName, "history", history, {math::kFloat8History});
+  require_same_dtype(kName, x, history);
+  const Tensor read = read_state(history);
+  const auto rounded = [&] {
+    Tensor out = Tensor::empty(x.shape(), x.dtype());
+    for_floating(x.dtype(), kName, [&]<class T>() {
+      REMATCH_KERNEL(x, round_to_float8<T>, x.elements(), x.data<T>(), read.data<T>(),
+                     out.data<T>());
+    });
+    return out;
+  };
+  Tensor y = scaled(x, history, train, rounded, [&]<class T>() {
+    REMATCH_KERNEL(x, remember_magnitude<T>, x.elements(), x.data<T>(), history.data<T>());
+  });
+  record<DelayedFloat8Backward>(y, {&x}, x);
   return y;
 }
 

@@ -1,7 +1,9 @@
 #include "engine/ops/delayed_scaling.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -77,6 +79,98 @@ TEST_CASE_METHOD(LedgerScope, "it keeps the output and the scale that was read, 
   const std::int64_t before = ambient().ledger->live();
   const Tensor y = delayed_scaling(x, scale, true);
   CHECK(ambient().ledger->live() - before == 4 * 8 + 8);
+}
+
+/// All that float8 e4m3 has from 0 on, from the format's definition.
+Values float8_numbers() {
+  Values found;
+  for (int bits = 0; bits < 0x7f; ++bits) {
+    const int exponent = bits >> 3;
+    const int fraction = bits & 7;
+    found.push_back(exponent == 0 ? std::ldexp(fraction, -9)
+                                  : std::ldexp(8 + fraction, exponent - 10));
+  }
+  return found;
+}
+
+/// Through float8 with a scale of 1.
+double in_float8(double x, DType dtype) {
+  Tensor history = Tensor::zeros({4}, dtype);
+  return delayed_float8(tensor({x}, {1}, dtype), history, false).item();
+}
+
+TEST_CASE_METHOD(LedgerScope, "a number becomes the nearest float8, the even one of two") {
+  const Values numbers = float8_numbers();
+  REQUIRE(numbers.back() == 448);
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      CAPTURE(to_string(dtype), i);
+      const double here = numbers[i];
+      CHECK(in_float8(here, dtype) == here);
+      CHECK(in_float8(-here, dtype) == -here);
+      CHECK(std::signbit(in_float8(-here, dtype)));
+      if (i + 1 == numbers.size()) continue;
+      const double next = numbers[i + 1];
+      const double middle = (here + next) / 2;
+      const double part = (next - here) * 0x1p-12;
+      CHECK(in_float8(middle, dtype) == (i % 2 == 0 ? here : next));
+      CHECK(in_float8(middle - part, dtype) == here);
+      CHECK(in_float8(middle + part, dtype) == next);
+      CHECK(in_float8(-middle - part, dtype) == -next);
+    }
+    for (const double large : {449.0, 480.0, 1e30, std::numeric_limits<double>::infinity()}) {
+      CHECK(in_float8(large, dtype) == 448);
+      CHECK(in_float8(-large, dtype) == -448);
+    }
+    CHECK(std::isnan(in_float8(std::numeric_limits<double>::quiet_NaN(), dtype)));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a double is rounded to float before it is rounded to float8") {
+  // Halfway between 1 and 1.125, and a bit more, which a float cannot tell.
+  CHECK(in_float8(1.0625 + 0x1p-40, DType::float64) == 1);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a scale of float8 is the largest of the last four forwards") {
+  Tensor history = Tensor::zeros({4}, DType::float64);
+  const auto forward = [&](double x, bool train = true) {
+    return delayed_float8(tensor({x, -1}, {2}), history, train).at(0);
+  };
+  // Nothing was seen: a scale of 1.
+  CHECK(forward(896) == 448);
+  CHECK(history.to_vector() == Values{0, 0, 0, 896});
+  // By 2: 500 lies between 2 * 240 and 2 * 256.
+  CHECK(forward(500) == 512);
+  CHECK(forward(3) == 3);
+  CHECK(forward(1793) == 896);
+  CHECK(history.to_vector() == Values{896, 500, 3, 1793});
+  CHECK(forward(5, false) == 1793.0 / 448 * 1.25);
+  CHECK(history.to_vector() == Values{896, 500, 3, 1793});
+  CHECK(forward(0) == 0);
+  CHECK(history.to_vector() == Values{500, 3, 1793, 1});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a gradient passes float8 as if nothing were rounded") {
+  Tensor history = tensor({0, 0, 0, 896}, {4});
+  const Tensor x = variable({5.1, -3000}, {2});
+  const std::int64_t before = ambient().ledger->live();
+  const Tensor y = delayed_float8(x, history, true);
+  // The output alone.
+  CHECK(ambient().ledger->live() - before == 2 * 8);
+  CHECK(y.to_vector() == Values{5, -896});
+  backward(sum(y));
+  CHECK(x.grad().to_vector() == Values{1, 1});
+}
+
+TEST_CASE_METHOD(LedgerScope, "a history of float8 has four elements, of the input's dtype") {
+  Tensor scale = tensor({1}, {1});
+  CHECK_THROWS_WITH(delayed_float8(tensor({1}, {1}), scale, true),
+                    "[delayed_scaling] history of shape [4] expected, got [1]");
+  Tensor history = Tensor::zeros({4}, DType::float32);
+  CHECK_THROWS_AS(delayed_float8(tensor({1}, {1}), history, true), std::invalid_argument);
+  const Tensor half = cast(tensor({3}, {1}, DType::float32), DType::bfloat16);
+  CHECK(delayed_float8(half, history, true).dtype() == DType::float32);
+  CHECK(history.to_vector() == Values{0, 0, 0, 3});
 }
 
 }  // namespace

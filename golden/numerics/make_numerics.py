@@ -140,6 +140,26 @@ def delayed_scaling(x, scale, train):
     return y
 
 
+class Float8(torch.autograd.Function):
+    """x in float8, in units of a scale. Its gradient passes as if nothing were rounded."""
+
+    @staticmethod
+    def forward(context, x, scale):
+        return (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn).to(x.dtype) * scale
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+def delayed_float8(x, history, train):
+    top = history.max()
+    y = Float8.apply(x, torch.where(top > 0, top / 448, 1.0))
+    if train:
+        history.copy_(torch.cat((history[1:], x.detach().abs().max().view(1))))
+    return y
+
+
 def spectral_norm(x, weight, bias, u, v, train):
     module = SimpleNamespace(weight_orig=weight, weight_u=u, weight_v=v)
     return F.linear(x, SpectralNorm().compute_weight(module, do_power_iteration=train), bias)
@@ -233,6 +253,25 @@ def all_ops():
             {"x": random(3, 5, seed=41), "scale": positive(1, seed=42)},
             {"train": train},
             changed=("scale",),
+        )
+    # Numbers that float8 has, and what lies between: ties, what is near them, and beyond.
+    numbers = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).to(torch.float64)
+    ties = (numbers[1:] + numbers[:-1]) / 2
+    near = torch.cat([ties[::9] * factor for factor in (1 - 2.0**-20, 1 + 2.0**-20, 1 + 2.0**-40)])
+    large = torch.tensor([449.0, -3000.0], dtype=torch.float64)
+    dense = torch.cat([numbers[::5], -ties[::4], near, large])
+    for name, x, history, train in [
+        ("a scale of 1", dense.view(1, -1), torch.zeros(4, dtype=torch.float64), True),
+        ("training", random(6, 7, seed=57), positive(4, seed=58), True),
+        ("evaluation", random(3, 2, seed=59), positive(4, seed=60) / 2, False),
+    ]:
+        yield from op_entries(
+            f"delayed_float8, {name}",
+            "delayed_float8",
+            delayed_float8,
+            {"x": x, "history": history},
+            {"train": train},
+            changed=("history",),
         )
     for name, length, train in [("training", 4, True), ("short", 1, True), ("evaluation", 2, False)]:
         yield from op_entries(

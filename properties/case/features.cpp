@@ -79,6 +79,7 @@ class FeatureScan {
       const LayerSpec& l = layer(i);
       found_.insert(feature_of(l.kind));
       mark(Feature::in_place, l.in_place);
+      mark(Feature::fp8, l.fp8);
       mark(Feature::eval_layer, c_.protocol.train && l.eval && l.layer == nullptr);
       mark(Feature::advancing_state, layer_of(l).reads_state && trains_in(l, c_.protocol.train));
       const bool elsewhere = l.layer != nullptr && l.layer->draws_elsewhere;

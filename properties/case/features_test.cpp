@@ -97,6 +97,8 @@ TEST_CASE("a layer in eval mode draws nothing, and moves no state on") {
   CHECK_FALSE(has(with(scaled + R"(, "eval": true})"), Feature::advancing_state));
   CHECK_FALSE(has(with(scaled + R"(, "eval": true})"), Feature::stateful_layer));
   CHECK_FALSE(has(with(scaled + "}", R"("train": false)"), Feature::advancing_state));
+  CHECK_FALSE(has(with(scaled + "}"), Feature::fp8));
+  CHECK(has(with(scaled + R"(, "fp8": true})", R"("train": false)"), Feature::fp8));
 }
 
 TEST_CASE("a weight is cast for two layers where both compute in bfloat16") {

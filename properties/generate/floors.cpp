@@ -38,6 +38,7 @@ constexpr std::array<Row, kFeatureCount - kLayerKinds> kRows{{
     {frozen_first_block, 0, 6.5},
     {stateful_layer, 8.5, 5.5},
     {advancing_state, 0, 1.5},
+    {fp8, 0, 1},
     {in_place, 0, 5.5},
     {in_place_at_segment_end, 0, 2},
     {odd_size, 7.5, 10},

@@ -109,6 +109,17 @@ TEST_CASE("a slope is measured where no forward of the step changes what a later
   CHECK(measured(2, true, true, true));
 }
 
+TEST_CASE("the slope of a staircase is not measured, for its gradients pass it") {
+  Case c = one_layer();
+  c.layers.insert(c.layers.begin(), testing::layer("delayed_scaling"));
+  CHECK(has_slope(c, forecast(c, validate(c))));
+  c.layers[0].fp8 = true;
+  for (const bool train : {true, false}) {
+    c.protocol.train = train;
+    CHECK_FALSE(has_slope(c, forecast(c, validate(c))));
+  }
+}
+
 TEST_CASE("the law of derivatives counts every backward and leaves prior gradients out") {
   EngineSubject engine;
   Workspace workspace;

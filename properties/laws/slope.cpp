@@ -41,12 +41,11 @@ bool has_slope(const Case& c, const Forecast& forecast) {
       std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
         return layer_of(l).reads_state && trains_in(l, c.protocol.train);
       });
-  const bool hooked = std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
-    const Layer& kind = layer_of(l);
-    return kind.changes_gradients && (!kind.stateful || trains_in(l, c.protocol.train));
+  const bool changed = std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
+    return layer_of(l).changes_gradients(l, c.protocol.train);
   });
   return c.dtype == DType::float64 && c.data == DataKind::normal &&
-         forecast.frozen_layers.empty() && !one_by_one && !hooked;
+         forecast.frozen_layers.empty() && !one_by_one && !changed;
 }
 
 double first_step_loss(const Case& c, const Record& record) {

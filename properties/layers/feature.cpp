@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
     "frozen_first_block",
     "stateful_layer",
     "advancing_state",
+    "fp8",
     "in_place",
     "in_place_at_segment_end",
     "odd_size",

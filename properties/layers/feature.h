@@ -48,6 +48,8 @@ enum class Feature : std::uint8_t {
   stateful_layer,
   /// A layer's forward reads a state that it moves on.
   advancing_state,
+  /// delayed_scaling that rounds to float8.
+  fp8,
   in_place,
   in_place_at_segment_end,
   /// A random layer draws a number of elements that is not a multiple of 4.

@@ -58,9 +58,11 @@ struct Layer {
   /// In training its outputs depend on its buffers, so that earlier forwards decide about later
   /// ones.
   bool reads_state = false;
-  /// Its gradients are not the derivatives of its outputs: a hook comes between or, in training, a
-  /// state.
-  bool changes_gradients = false;
+  /// Whether its gradients, in a model in that mode, are not the derivatives of its outputs: a hook
+  /// or a state comes between, or a rounding that they pass as if it were not there.
+  bool (*changes_gradients)(const LayerSpec&, bool train) = [](const LayerSpec&, bool) {
+    return false;
+  };
 
   /// The next layer may overwrite the output in place: it is new memory and not saved.
   bool overwritable = false;

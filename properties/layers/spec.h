@@ -53,6 +53,8 @@ struct LayerSpec {
   bool causal = false;
   /// Saves less, and computes it again in the backward.
   bool fused = false;
+  /// Rounds to float8, as it is before a product of an FP8 recipe.
+  bool fp8 = false;
   /// Parameters do not require grad (layers with parameters only).
   bool frozen = false;
   /// Shares the parameters of this earlier layer of the same shapes and kind, or of a kind that
@@ -88,6 +90,7 @@ struct FieldsOf<LayerSpec> {
       Field<L, bool>{"in_place", &L::in_place, Cost::one, "in place"},
       Field<L, bool>{"causal", &L::causal, Cost::one, "causal"},
       Field<L, bool>{"fused", &L::fused, Cost::one, "fused"},
+      Field<L, bool>{"fp8", &L::fp8, Cost::one, "to float8"},
       Field<L, bool>{"frozen", &L::frozen, Cost::one, "frozen"},
       Field<L, int>{"tied_to", &L::tied_to, Cost::one, "tied to {}"},
       Field<L, int>{"stream", &L::stream, Cost::one, "from stream {}"},

@@ -47,7 +47,7 @@ constinit const Layer spectral_norm_layer{
     .stateful = true,
     .reads_state = true,
     // u and v follow the weight, but the gradient takes them as given.
-    .changes_gradients = true,
+    .changes_gradients = trains_in,
     .overwritable = true,
     .weights = {.rows = 8, .sequences = 8},
     .draw =

@@ -1,9 +1,12 @@
 #include "properties/rounding/norms.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
+#include "engine/math/float8.h"
 #include "properties/rounding/functions.h"
 #include "properties/rounding/vars.h"
 
@@ -134,15 +137,57 @@ Vars batch_norm(LayerRun& l) {
   return y;
 }
 
+namespace {
+
+/// Of float8, from the magnitudes of some forwards. Not what it is by them: gradients take it as
+/// given.
+Var float8_scale(Tape& t, const Vars& history) {
+  const Var top = t.largest(history);
+  if (t.low(top) > 0) return t.leaf(t[t.plus(top, 1 / math::kLargestFloat8).sum()]);
+  // Whether it is 0 may be open.
+  return t.leaf({1, t.high(top) > 0 ? std::numeric_limits<double>::infinity() : 0});
+}
+
+/// Rounding is monotonic: what a number may become lies between what its bounds become.
+Vars delayed_float8(LayerRun& l) {
+  Tape& t = l.tape;
+  const Var scale = float8_scale(t, l.buffers[0]);
+  const Var factor = reciprocal(t, scale);
+  return map(l.operands[0], [&](Var v) {
+    const Var exact = t.plus_product(v, factor).sum();
+    Bounded number{math::rounded_to_float8(t[exact].value), t[exact].error};
+    if (std::isfinite(number.error)) {
+      number.error = std::max(math::rounded_to_float8(t.high(exact)) - number.value,
+                              number.value - math::rounded_to_float8(t.low(exact)));
+    }
+    const Var rounded = t.leaf(number);
+    return t.rounded(v, t[t.plus_product(rounded, scale).sum()]);
+  });
+}
+
+Var largest_magnitude(Tape& t, const Vars& x) {
+  return t.largest(map(x, [&](Var v) { return t.rectified(v, -1); }));
+}
+
+}  // namespace
+
 Vars delayed_scaling(LayerRun& l) {
   Tape& t = l.tape;
+  if (l.spec.fp8) {
+    Vars y = delayed_float8(l);
+    Vars& history = l.buffers[0];
+    if (l.train) {
+      history.erase(history.begin());
+      history.push_back(largest_magnitude(t, l.operands[0]));
+    }
+    return y;
+  }
   Var& scale = l.buffers[0][0];
   const Var factor = reciprocal(t, scale);
   const Vars& x = l.operands[0];
   Vars y = map(x, [&](Var v) { return t.plus_product(v, factor).sum(); });
   if (l.train) {
-    const Var top = t.largest(map(x, [&](Var v) { return t.rectified(v, -1); }));
-    scale = t.plus(scale, 0.5).plus(top, 0.5).sum();
+    scale = t.plus(scale, 0.5).plus(largest_magnitude(t, x), 0.5).sum();
   }
   return y;
 }

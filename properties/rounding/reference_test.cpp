@@ -14,6 +14,7 @@
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"
 #include "properties/rounding/analysis.h"
+#include "properties/rounding/layers.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -250,6 +251,34 @@ TEST_CASE("nothing is said of a sample that rounding could send around a branch"
   const Outputs even = outputs_of(c);
   CHECK(even.open > 0);
   CHECK(even.open < even.all);
+}
+
+TEST_CASE("near a tie of float8 a number may become either neighbour, elsewhere one") {
+  LayerSpec spec = layer("delayed_scaling");
+  spec.fp8 = true;
+  rounding::Tape t({0x1p-24, 0x1p-149, 0x1p127}, 1000);
+  const auto in_float8 = [&](double x, double error, double top) {
+    rounding::LayerRun run{t, spec, true, Shape{1}, {}, Shape{1}, {{t.leaf({x, error})}}, {}};
+    run.buffers = {{t.leaf({0, 0}), t.leaf({0, 0}), t.leaf({0, 0}), t.leaf({top, 0})}};
+    const rounding::Var y = rounding::run(run)[0][0];
+    // The first is forgotten.
+    CHECK(t[run.buffers[0][2]].value == top);
+    CHECK(t[run.buffers[0][3]].value == std::fabs(x));
+    // The gradient passes.
+    CHECK(t.gradients(y)[static_cast<std::size_t>(run.operands[0][0])].value == 1);
+    return t[y];
+  };
+  for (const double top : {0.0, 448.0, 896.0}) {
+    const double scale = top == 896 ? 2 : 1;
+    CAPTURE(top);
+    CHECK(in_float8(1.07 * scale, 1e-7, top).value == 1.125 * scale);
+    CHECK(in_float8(1.07 * scale, 1e-7, top).error < 1e-5);
+    CHECK(in_float8(-600 * scale, 1, top).value == -448 * scale);
+    CHECK(in_float8(-600 * scale, 1, top).error < 1e-2);
+    CHECK(in_float8(1.0626 * scale, 1e-2, top).error >= 0.125 * scale);
+    CHECK(in_float8(1.0626 * scale, 1e-2, top).error < 0.126 * scale);
+    CHECK(std::isinf(in_float8(1, std::numeric_limits<double>::infinity(), top).error));
+  }
 }
 
 TEST_CASE("a subject may round differently in its two runs, and be off by no more") {

@@ -118,6 +118,11 @@ Tape::Var Tape::hooked(Var x, double factor) {
   return node((*this)[x]);
 }
 
+Tape::Var Tape::rounded(Var x, Bounded to) {
+  edge(x, {1, 0});
+  return node(to);
+}
+
 Tape::Var Tape::undecided(const std::vector<Var>& by) {
   for (const Var x : by) edge(x, {0, kInfinity});
   return node({0, kInfinity});

@@ -82,6 +82,8 @@ class Tape {
   Var rectified(Var x, double slope);
   /// x itself, whose derivative counts `factor` times.
   Var hooked(Var x, double factor);
+  /// A number that x was rounded to, with the derivatives of x as if it were x itself.
+  Var rounded(Var x, Bounded to);
   /// A number that may be anything, and so may its derivatives by these.
   Var undecided(const std::vector<Var>& by);
   /// The largest of some numbers.

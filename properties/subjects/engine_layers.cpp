@@ -76,7 +76,8 @@ Tensors EngineModel::apply(int layer, const LayerSpec& spec, const Tensors& oper
     case LayerKind::dropout:
       return {dropout(x, spec.p, random)};
     case LayerKind::delayed_scaling:
-      return {delayed_scaling(x, buffer(0), train)};
+      return {spec.fp8 ? delayed_float8(x, buffer(0), train)
+                       : delayed_scaling(x, buffer(0), train)};
     case LayerKind::spectral_norm:
       return {spectral_norm(x, parameter(0), parameter(1), buffer(0), buffer(1), train)};
     case LayerKind::kv_cache:

@@ -286,6 +286,13 @@ Bounds delayed_scaling_bounds(const Magnitudes& m) {
   return b;
 }
 
+/// All that is rounded is rounded alike everywhere.
+Bounds delayed_float8_bounds(const Magnitudes& m) {
+  Bounds b = exact_bounds(m);
+  b.after["history"] = 0;
+  return b;
+}
+
 /// Scores are sums of `size` products, S at most, times a factor; e is their error. As in softmax,
 /// probabilities have the relative error of both exponentials, of their arguments and of the sum.
 /// An output is a mean of values, weighted by them. Of the gradients, that of a probability is a
@@ -344,6 +351,7 @@ const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> table{
       {"embedding", embedding_bounds},
       {"delayed_scaling", delayed_scaling_bounds},
+      {"delayed_float8", delayed_float8_bounds},
       {"kv_cache", kv_cache_bounds},
       {"attention", attention_bounds},
       {"rotary", rotary_bounds},

@@ -74,6 +74,11 @@ const std::map<std::string, Op>& ops() {
          return Tensors{
              delayed_scaling(in["x"], in["scale"], e.attributes.at("train").get<bool>())};
        }},
+      {"delayed_float8",
+       [](const Entry& e, Operands& in) {
+         return Tensors{
+             delayed_float8(in["x"], in["history"], e.attributes.at("train").get<bool>())};
+       }},
       {"kv_cache",
        [](const Entry& e, Operands& in) {
          return Tensors{kv_cache(in["x"], in["cache"], e.attributes.at("train").get<bool>())};

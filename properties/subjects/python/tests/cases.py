@@ -145,8 +145,9 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
                 buffers.append({"layer": i, "role": role})
                 arrays["buffers"].append(encode(np.full(operands[0][1], value, dtype)))
         if layer["kind"] == "delayed_scaling":
-            buffers.append({"layer": i, "role": "scale"})
-            arrays["buffers"].append(encode(np.ones(1, dtype)))
+            fp8 = layer.get("fp8", False)
+            buffers.append({"layer": i, "role": "history" if fp8 else "scale"})
+            arrays["buffers"].append(encode(np.zeros(4, dtype) if fp8 else np.ones(1, dtype)))
         if layer["kind"] == "spectral_norm":
             for role, extent in (("u", layer["features"]), ("v", operands[0][-1])):
                 buffers.append({"layer": i, "role": role})

@@ -430,6 +430,18 @@ def test_a_branch_that_samples_leave_is_shown_with_its_function(torch_subject):
     assert "Recomputed values for the following tensors" in out
 
 
+def test_rounding_to_float8_is_shown_with_its_class_and_its_function(torch_subject):
+    layers = [{"kind": "delayed_scaling", "fp8": True}, {"kind": "linear", "features": 1}]
+    case = one(*layers, protocol={**TRAINABLE, "microbatches": 2})
+    script, out = shown(torch_subject, case, finding("buffers-after-step"))
+    assert script.index("class Float8(torch.autograd.Function):") < script.index(
+        "def delayed_float8(x, history, training=True):"
+    )
+    assert "delayed_float8(x, history)" in script
+    assert "def delayed_scaling(" not in script
+    assert "DIFFERENT" in out
+
+
 def test_a_scale_that_moves_on_is_shown_with_its_function(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2}

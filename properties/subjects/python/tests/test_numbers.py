@@ -114,6 +114,33 @@ def test_delayed_scaling_divides_by_what_the_forwards_before_left(torch_subject)
     np.testing.assert_array_equal(numbers(record, "buffer"), [1])
 
 
+def in_float8(x, scale):
+    """x in float8 e4m3, from the definition: the nearest of all numbers, the even one of two."""
+    exponent, fraction = np.divmod(np.arange(127), 8)
+    small = exponent == 0
+    numbers = np.where(small, fraction * 2.0**-9, (8 + fraction) * 2.0 ** (exponent - 10.0))
+    size = np.minimum(abs(x / scale), 448)
+    distance = abs(size[..., None] - numbers)
+    nearest = distance == distance.min(-1, keepdims=True)
+    code = np.where(nearest, np.arange(127) % 2, 2).argmin(-1)
+    return np.copysign(numbers[code], x) * scale
+
+
+def test_float8_rounds_by_the_largest_magnitude_of_four_forwards(torch_subject):
+    layer = {"kind": "delayed_scaling", "fp8": True}
+    record, arrays = run(torch_subject, layer, microbatches=6, input_requires_grad=True)
+    seen = [0.0] * 4
+    for i, x in enumerate(arrays["inputs"]):
+        scale = max(seen) / 448 or 1.0
+        np.testing.assert_array_equal(numbers(record, "output", microbatch=i), in_float8(x, scale))
+        seen = [*seen[1:], abs(x).max()]
+    np.testing.assert_array_equal(numbers(record, "buffer"), seen)
+    record, arrays = run(torch_subject, layer, train=False)
+    (x,) = arrays["inputs"]
+    np.testing.assert_array_equal(numbers(record, "output"), in_float8(x, 1.0))
+    np.testing.assert_array_equal(numbers(record, "buffer"), [0] * 4)
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 

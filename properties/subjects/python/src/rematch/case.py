@@ -36,6 +36,7 @@ class Layer:
     in_place: bool = False
     causal: bool = False
     fused: bool = False
+    fp8: bool = False
     frozen: bool = False
     tied_to: int = -1
     stream: int = 0

@@ -14,3 +14,27 @@ def delayed_scaling(x, scale, training=True):
         with torch.no_grad():
             scale.copy_((scale + x.abs().max()) / 2)
     return y
+
+
+class Float8(torch.autograd.Function):
+    """x in float8, in units of a scale. Its gradient passes as if nothing were rounded."""
+
+    @staticmethod
+    def forward(context, x, scale):
+        units = (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+        return units.to(x.dtype) * scale
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+def delayed_float8(x, history, training=True):
+    """x as it is in float8 e4m3. The largest magnitude of as many forwards as the history has room
+    for becomes the largest float8, 448; this forward's comes into it for those that follow."""
+    top = history.max()
+    y = Float8.apply(x, torch.where(top > 0, top / 448, 1.0))
+    if training:
+        with torch.no_grad():
+            history.copy_(torch.cat((history[1:], x.abs().max().view(1))))
+    return y

@@ -16,7 +16,7 @@ from torch import Tensor
 from rematch.case import Layer
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
-from rematch.pytorch.delayed_scaling import delayed_scaling
+from rematch.pytorch.delayed_scaling import delayed_float8, delayed_scaling
 from rematch.pytorch.early_exit import early_exit
 from rematch.pytorch.hooked import hooked
 from rematch.pytorch.kv_cache import kv_cache
@@ -132,7 +132,8 @@ def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: 
 def _scaled(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
     # bfloat16 would stay as it is.
     operand = x[0].to(buffers[0].dtype)
-    return (delayed_scaling(operand, buffers[0], train),)
+    scaled = delayed_float8 if layer.fp8 else delayed_scaling
+    return (scaled(operand, buffers[0], train),)
 
 
 def _rotary(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:

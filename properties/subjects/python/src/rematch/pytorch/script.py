@@ -7,7 +7,7 @@ from inspect import getsource
 
 from rematch.protocol import Unsupported
 from rematch.pytorch.attention import attention
-from rematch.pytorch.delayed_scaling import delayed_scaling
+from rematch.pytorch.delayed_scaling import Float8, delayed_float8, delayed_scaling
 from rematch.pytorch.early_exit import early_exit
 from rematch.pytorch.hooked import hooked
 from rematch.pytorch.kv_cache import kv_cache
@@ -26,8 +26,12 @@ from rematch.pytorch.spectral_norm import spectral_norm
 from rematch.pytorch.stochastic_depth import stochastic_depth
 
 _FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
-_FUNCTIONS += (stochastic_depth, early_exit)
+_FUNCTIONS += (stochastic_depth, early_exit, delayed_float8)
 """Functions whose source a script shows if it calls them."""
+_OF_KIND = {delayed_float8: "delayed_scaling"}
+"""Kinds of layers by other names than theirs."""
+_CLASSES = {delayed_float8: Float8}
+"""What functions use."""
 
 
 class Script(StepText):
@@ -54,8 +58,11 @@ class Script(StepText):
         for function in _FUNCTIONS:
             name = function.__name__
             used = any(re.search(rf"(?<![\w.]){name}\(", line) for line in lines)
-            if used and any(layer.kind == name for layer in self._case.layers):
-                lines = [*getsource(function).splitlines(), "", "", *lines]
+            kind = _OF_KIND.get(function, name)
+            if used and any(layer.kind == kind for layer in self._case.layers):
+                shown = [_CLASSES[function], function] if function in _CLASSES else [function]
+                for source in reversed(shown):
+                    lines = [*getsource(source).splitlines(), "", "", *lines]
         gap = [""] if lines[0].startswith("torch.") else ["", ""]
         customs = self._layers.customs.values()
         script = "\n".join(lines)

@@ -301,7 +301,8 @@ class Layers:
             (own,) = self._state_of(index)
             # Under autocast an operand may be bfloat16, which would stay so.
             x = [f"{x[0]}.float()"] if self.case.protocol.autocast != "off" else x
-            return call(kind, x[0], own, "" if train else "training=False")
+            function = "delayed_float8" if layer.fp8 else kind
+            return call(function, x[0], own, "" if train else "training=False")
         if kind in RECURRENT:
             return call(kind, x[0], f"[{', '.join(used)}]", "" if train else "training=False")
         if kind == "spectral_norm":
