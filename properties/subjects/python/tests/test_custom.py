@@ -52,6 +52,17 @@ def test_a_sample_shows_what_a_layer_does():
     assert ALL["glu"].declaration == "glu: N 2C -> N C"
 
 
+def test_a_cached_weight_is_computed_once_for_two_uses():
+    layer = ALL["cached_weight_norm"]
+    module = layer.module([2, 3])
+    computed = []
+    module.parametrizations.weight[0].register_forward_hook(lambda *_: computed.append(1))
+    layer.run(module, torch.ones(2, 3))
+    assert len(computed) == 1
+    layer.run(module, torch.ones(2, 3))
+    assert len(computed) == 2
+
+
 ON_ROWS = [layer for layer in MODULES if layer.shapes in ("N C -> N C", "N 2C -> N 2C")]
 
 

@@ -95,10 +95,27 @@ _DRAWING = (
     ),
 )
 
+_CACHED = """\
+from torch.nn.utils import parametrizations as P
+from torch.nn.utils import parametrize
+
+
+def twice(m, x):
+    with parametrize.cached():
+        return m(m(x).tanh())
+"""
+
 _PARAMETRIZATIONS = (
     CustomLayer("weight_norm", "N C -> N C", "P.weight_norm(nn.Linear(C, C))", setup=_PARAMETRIZED),
     CustomLayer(
         "spectral_norm", "N C -> N C", "P.spectral_norm(nn.Linear(C, C))", setup=_PARAMETRIZED
+    ),
+    CustomLayer(
+        "cached_weight_norm",
+        "N C -> N C",
+        "P.weight_norm(nn.Linear(C, C))",
+        "twice(m, x)",
+        setup=_CACHED,
     ),
     CustomLayer("orthogonal", "N C -> N C", "P.orthogonal(nn.Linear(C, C))", setup=_PARAMETRIZED),
 )
