@@ -1,0 +1,1 @@
+"""Compares benchmark results of two commits: counters exactly, times statistically."""

@@ -1,0 +1,57 @@
+"""rematch-compare, in the environment that has its libraries."""
+
+import errno
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from .environment import failures
+from .options import parse
+from .sides import read_sides
+
+
+def report(o: Namespace) -> int:
+    if o.history:
+        from .history import History, append, read_history
+
+        if o.append:
+            append(Path(o.history), o.append)
+            return 0
+        history = History(read_history(Path(o.history)), o)
+        sys.stdout.write(history.text())
+        return history.exit_status
+    from .comparison import compare
+    from .reports import json_report, markdown_report, text_report
+
+    c = compare(read_sides(o.base or o.files[:1], o.new or o.files[1:], o.labels), o)
+    write = json_report if o.json else markdown_report if o.markdown else text_report
+    sys.stdout.write(write(c))
+    sys.stdout.flush()
+    if o.html:
+        from .page import html_report
+
+        try:
+            Path(o.html).write_text(html_report(c))
+        except OSError as e:
+            print(f"rematch-compare: --html: {o.html}: {e.strerror}", file=sys.stderr)
+            # A regression is a regression even then.
+            return c.exit_status if c.exit_status == 1 else 2
+    return c.exit_status
+
+
+def main(arguments: list[str]) -> int:
+    with failures("rematch-compare"):
+        try:
+            return report(parse(arguments))
+        except OSError as e:
+            # Nothing more is written, not even at the end of the process.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if e.errno != errno.EPIPE:  # A reader that went away is no error.
+                print(f"rematch-compare: standard output: {e.strerror}", file=sys.stderr)
+                return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

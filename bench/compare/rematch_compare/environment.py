@@ -1,0 +1,67 @@
+"""The Python environment of rematch-compare, which its first use makes.
+
+  environment.py            makes it, or brings it up to date
+  environment.py --print    prints the path of its Python; exit status 1 where there is none
+
+It lies in ~/.cache/rematch/compare (below $XDG_CACHE_HOME, where that is set)."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SIZE = "about 110 MB to download, 530 MB on disk"
+REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements.txt"
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rematch" / "compare"
+PYTHON = FOLDER / "bin" / "python"
+
+
+class Failure(Exception):
+    """Ends a program in exit status 2 with this text."""
+
+
+@contextlib.contextmanager
+def failures(program: str) -> Iterator[None]:
+    try:
+        yield
+    except (Failure, KeyboardInterrupt) as e:
+        print(f"{program}: {e if isinstance(e, Failure) else 'interrupted'}", file=sys.stderr)
+        sys.exit(2 if isinstance(e, Failure) else 130)
+
+
+def is_ready() -> bool:
+    """The stamp is written last, so that an installation that was interrupted does not count."""
+    stamp = FOLDER / "stamp"
+    return PYTHON.exists() and stamp.exists() and stamp.read_text() == REQUIREMENTS.read_text()
+
+
+def make() -> Path:
+    """The path of the environment's Python, which is made where it is missing."""
+    if is_ready():
+        return PYTHON
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with open(FOLDER.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not is_ready():
+                print(f"installing libraries into {FOLDER} ({SIZE})", file=sys.stderr)
+                quiet = ["--quiet", "--disable-pip-version-check"]
+                install = [PYTHON, "-m", "pip", "install", *quiet, "-r", REQUIREMENTS]
+                subprocess.run([sys.executable, "-m", "venv", "--clear", FOLDER], check=True)
+                subprocess.run(install, check=True, stdout=sys.stderr)
+                (FOLDER / "stamp").write_text(REQUIREMENTS.read_text())
+    except OSError as e:
+        raise Failure(f"{e.filename}: {e.strerror}") from None
+    except subprocess.CalledProcessError:
+        raise Failure("no environment was made; is python3-venv installed? ci/setup does") from None
+    return PYTHON
+
+
+if __name__ == "__main__":
+    with failures("rematch-compare"):
+        if sys.argv[1:] == ["--print"] and not is_ready():
+            sys.exit("rematch-compare has no Python environment; ci/setup --compare makes it")
+        print(make())

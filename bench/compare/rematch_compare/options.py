@@ -1,0 +1,115 @@
+"""What the command line of rematch-compare may say, read without any library, and the kinds of
+values that ci/compare has in common with it."""
+
+import argparse
+import os
+import re
+from collections.abc import Callable
+
+EPILOG = """\
+Exit status: 0 no regression, 1 regression, 2 wrong usage or unreadable input, 3 no regression
+was found, but some times could not be judged.
+
+examples:
+  rematch-compare runs/base runs/new --html report.html
+  rematch-compare --base a1.json a2.json a3.json --new b1.json b2.json b3.json
+ci/compare builds two commits, measures them in turn and calls this program."""
+Wrong = argparse.ArgumentTypeError
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses abbreviations, and says what is wrong in one line that begins with the option."""
+
+    def __init__(self, prog: str, usage: str, description: str, epilog: str) -> None:
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog, usage, description, epilog, formatter_class=form, allow_abbrev=False)
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}; see --help\n")
+
+
+def duration(text: str) -> float:
+    """In seconds. A number without a unit is refused: it could be seconds or minutes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)", text)
+    seconds = match and float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2]]
+    if not seconds or not 1 <= seconds <= 24 * 3600:
+        raise Wrong(f'expected a duration from 1s to 24h with its unit, such as 10m, got "{text}"')
+    return seconds
+
+
+def regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise Wrong(f"not a regular expression: {e}") from None
+    return text
+
+
+def between(low: float, high: float, scale: float = 1) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        digits = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-\d+)?)%?", text)
+        if not digits or not low <= float(digits[1]) <= high:
+            raise Wrong(f'expected a number from {low:g} to {high:g}, got "{text}"')
+        return float(digits[1]) / scale
+
+    return read
+
+
+def page(text: str) -> str:
+    """A file that can be written. It is tried at once, for measuring takes minutes."""
+    is_new = not os.path.lexists(text)
+    try:
+        open(text, "ab").close()
+    except OSError as e:
+        raise Wrong(f"{text}: {e.strerror}") from None
+    if is_new:
+        os.remove(text)
+    return text
+
+
+def add_shared(add: Callable[..., object]) -> None:
+    """Options of rematch-compare and of ci/compare."""
+    text = "smallest difference of times to report; default 2"
+    add("--min-effect", type=between(0.1, 1000, 100), default=0.02, metavar="PERCENT", help=text)
+    text = "only benchmarks whose name matches"
+    add("--filter", type=regex, default="", metavar="REGEX", help=text)
+    text = "clock to compare; auto: cpu if single-threaded processes had to wait for a core"
+    add("--clock", choices=["auto", "real", "cpu"], default="auto", help=text)
+    text = "do not count what the new side lacks as a regression"
+    add("--allow-missing", action="store_true", help=text)
+    add("--json", action="store_true", help="JSON instead of text")
+    add("--markdown", action="store_true", help="Markdown for a comment on a pull request")
+    add("--html", type=page, metavar="FILE", help="also write an HTML report")
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    what = "Compares the results of two commits: exact counters exactly, times statistically."
+    p = Parser("rematch-compare", "rematch-compare BASE NEW [OPTIONS]", what, EPILOG)
+    add = p.add_argument
+    add("files", nargs="*", metavar="FILE", help="result files, or folders of them: BASE NEW")
+    text = "files of the base, in the order in which they ran"
+    add("--base", nargs="+", default=[], metavar="FILE", help=text)
+    text = "files of the new side, each paired with that of the base at its position"
+    add("--new", nargs="+", default=[], metavar="FILE", help=text)
+    add_shared(add)
+    text = "probability of a false alarm in a whole run; default 0.01"
+    add("--alpha", type=between(1e-9, 0.5), default=0.01, metavar="P", help=text)
+    text = "how often these measurements are judged at most; default 1"
+    add("--looks", type=between(1, 100), default=1, metavar="N", help=text)
+    add("--no-time", action="store_true", help="compare exact counters only")
+    add("--labels", nargs=2, metavar="TEXT", help="names of the two sides")
+    add("--history", metavar="FILE", help="look for changes over many commits")
+    add("--since", default="", metavar="COMMIT", help="with --history: start at this commit")
+    text = "with --history: append these results, a file or a folder of files for each commit"
+    add("--append", nargs="+", metavar="RESULTS", help=text)
+    o = p.parse_args(arguments)
+    if (o.since or o.append) and not o.history:
+        p.error("--since and --append: they need --history")
+    if o.json and o.markdown:
+        p.error("--json and --markdown exclude each other")
+    lists = [bool(o.base), bool(o.new)]
+    if o.history and (o.files or any(lists) or o.html or o.json or o.markdown):
+        p.error("--history: it writes text, and takes no BASE and NEW")
+    if not o.history and (len(o.files), lists) not in ((2, [False] * 2), (0, [True] * 2)):
+        p.error("expected BASE NEW, or --base FILE... --new FILE...")
+    return o

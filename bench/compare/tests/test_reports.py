@@ -1,0 +1,105 @@
+"""Reports as they were approved, and what they must say of any input."""
+
+import re
+
+import pytest
+from conftest import GOLDEN, assert_approved, compared, write, write_pairs
+
+from rematch_compare.page import html_report
+from rematch_compare.reports import json_report, markdown_report, text_report
+from rematch_compare.words import change_text, exact_change_text, time_text
+
+INPUTS = GOLDEN / "inputs"
+
+
+@pytest.fixture
+def recorded():
+    return compared(INPUTS / "base", INPUTS / "new")
+
+
+def texts(c, kind="regression"):
+    return [f.text for f in c.findings if f.kind == kind]
+
+
+def test_reports_are_those_that_were_approved(recorded):
+    assert_approved("report.txt", text_report(recorded, 100))
+    assert_approved("report.md", markdown_report(recorded))
+    assert_approved("report.json", json_report(recorded))
+    # Of pictures their text, for the last digits of places differ between processors.
+    words = lambda svg: "\n".join(re.findall(r"<(?:text|title)[^>]*>([^<]*)<", svg[0]))  # noqa: E731
+    assert_approved(
+        "report.html", re.sub(r"<svg.*?</svg>", words, html_report(recorded), flags=re.S)
+    )
+
+
+def test_the_page_needs_nothing_but_itself(recorded):
+    page = html_report(recorded)
+    for foreign in ("http:", "https:", "<script", "<link", "@import", "url(http"):
+        assert foreign not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", page)
+    assert "prefers-color-scheme: dark" in page and page.count("<svg") == 2
+    assert "a&lt;b&gt;" in page and "a<b>" not in page
+
+
+def test_one_cause_is_one_finding_that_begins_with_its_largest_effect(tmp_path):
+    """A leak in one op: it moves three counters by other amounts in 35 benchmarks."""
+    base, new = {}, {}
+    for i in range(35):
+        name, more = f"{'cifar' if i % 2 else 'mlp'}/plan{i}/float32/cpu", 64 * (i * 8 % 35 + 1)
+        peak = {"peak_bytes": 5000} if i % 3 else {}
+        base[name] = {"saved_bytes": 1000, "allocations": 10} | peak
+        new[name] = {"saved_bytes": 1000 + more, "allocations": 11} | peak
+        if i % 3 == 1:
+            new[name]["peak_bytes"] = 5000 + more
+    base["gru/plain/x"], new["gru/plain/x"] = {"flops": 100}, {"flops": 101}
+    files = [write(tmp_path / f"{n}.json", side) for n, side in (("base", base), ("new", new))]
+    c = compared(*files, "--no-time")
+    leak, flops = texts(c)
+    largest = next(n for n, x in new.items() if x.get("saved_bytes") == 1000 + 64 * 35)
+    assert re.match(r"\w+, \w+ and \w+ rose in 35 benchmarks of \w+ and \w+: ", leak)
+    assert leak.split(": ", 1)[1].startswith(largest) and leak.endswith("and 32 more")
+    assert flops == "flops of gru/plain/x rose by 1 (+1.0 %), from 100 to 101"
+    assert [len(f.names) for f in c.findings] == [35, 1]
+
+
+def test_findings_are_ordered_by_size_and_times_grouped_by_model(tmp_path):
+    for i in range(12):
+        for side, of in (("base", (1, 1, 1, 1)), ("new", (1.1, 1.4, 1.2, 1.3))):
+            names = ("a/plain", "a/k2", "b/plain", "a/k4")
+            times = {n: {"real_time": x + i / 1e4} for n, x in zip(names, of, strict=True)}
+            write(tmp_path / side / f"{i:02}.json", times)
+    slow_a, slow_b = texts(compared(tmp_path / "base", tmp_path / "new"))
+    assert slow_a.startswith("3 benchmarks of a are slower: a/k2 by 40.0 % (")
+    assert slow_a.index("a/k4") < slow_a.index("a/plain") and slow_b.startswith("b/plain is slower")
+
+
+def test_medians_never_contradict_the_paired_ratio_of_their_line(tmp_path):
+    """The medians fall by 10 % while every pair but a few rises."""
+    base = [10, 10, 10, 20, 20, 20, 20, 20, 5, 5, 5, 5]
+    for i, ms in enumerate(base):
+        after = ms * 1.05 if i > 2 else ms * 0.5
+        write(tmp_path / "base" / f"{i:02}.json", {"a": {"real_time": ms}})
+        write(tmp_path / "new" / f"{i:02}.json", {"a": {"real_time": after}})
+    t = compared(tmp_path / "base", tmp_path / "new").benchmarks[0].time
+    assert t.new_ns / t.base_ns == pytest.approx(t.ratio)
+
+
+def test_a_change_never_reads_as_none():
+    assert change_text(1.0314) == "+3.1 %" and change_text(0.5) == "-50.0 %"
+    assert change_text(12) == "+1100 %" and change_text(0.99999) == "+0.0 %"
+    assert exact_change_text(79000000, 79000004) == "+0.0000051 %"
+    assert [time_text(x) for x in (0.5, 999.6, 12.34e6)] == ["0.50 ns", "1.00 us", "12.3 ms"]
+
+
+def test_missing_benchmarks_and_unsteady_counters_are_regressions_of_the_new_side(tmp_path):
+    base, new = write_pairs(tmp_path, 1, 2)
+    write(base / "00.json", {"a": {"peak_bytes": 1000, "flops": 5}, "b": {}})
+    write(new / "01.json", {"a": {"peak_bytes": 996}})
+    expected = {
+        "b is missing on the new side",
+        "flops of a is missing on the new side: the base has 5",
+        "peak_bytes of a differs between repetitions of the new side: at most 1,000 B on the base, "
+        "1,000 B on the new",
+    }
+    assert set(texts(compared(base, new, "--no-time"))) == expected
+    assert len(texts(compared(base, new, "--no-time", "--allow-missing"))) == 1
+    assert not texts(compared(new, base, "--no-time"))
