@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from .environment import failures
+from .environment import Failure, failures
 from .options import parse
 from .sides import read_sides
 
@@ -19,7 +19,7 @@ def report(o: Namespace) -> int:
             append(Path(o.history), o.append)
             return 0
         history = History(read_history(Path(o.history)), o)
-        sys.stdout.write(history.text())
+        print(history.text(), end="")
         return history.exit_status
     from .comparison import compare
     from .reports import json_report, markdown_report, text_report
@@ -35,7 +35,6 @@ def report(o: Namespace) -> int:
             Path(o.html).write_text(html_report(c))
         except OSError as e:
             print(f"rematch-compare: --html: {o.html}: {e.strerror}", file=sys.stderr)
-            # A regression is a regression even then.
             return c.exit_status if c.exit_status == 1 else 2
     return c.exit_status
 
@@ -48,8 +47,7 @@ def main(arguments: list[str]) -> int:
             # Nothing more is written, not even at the end of the process.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             if e.errno != errno.EPIPE:  # A reader that went away is no error.
-                print(f"rematch-compare: standard output: {e.strerror}", file=sys.stderr)
-                return 2
+                raise Failure(f"{e.filename or 'standard output'}: {e.strerror}") from None
     return 0
 
 

@@ -58,8 +58,6 @@ class Benchmark:
 
 @dataclass
 class Finding:
-    """What a person should read; what has one cause is one finding."""
-
     kind: str  # regression, improvement, note
     text: str
     names: list[str]  # Of benchmarks.
@@ -133,8 +131,8 @@ def judge_times(c: Comparison) -> None:
     if not timed or o.no_time or c.time_refused:
         return
     samples = [log_ratios(c.sides, b.name, c.clock) for b in timed]
-    c.fewest_pairs = fewest_pairs(len(timed), o.alpha, o.looks)
-    for b, t in zip(timed, judge(samples, o.min_effect, o.alpha, o.looks), strict=True):
+    c.fewest_pairs = fewest_pairs(len(timed), looks=o.looks)
+    for b, t in zip(timed, judge(samples, o.min_effect, o.looks), strict=True):
         t.base_ns, t.new_ns = b.time.base_ns, b.time.new_ns
         if t.ratio is not None and t.base_ns is not None:
             # The median of the new side by itself could contradict the pairs.
@@ -143,7 +141,6 @@ def judge_times(c: Comparison) -> None:
 
 
 def compare(sides: Sides, options: Namespace) -> Comparison:
-    """The same files give the same result."""
     from .findings import findings_of, notes_of
 
     # In the order in which the base has them.

@@ -1,9 +1,6 @@
-"""The Python environment of rematch-compare, which its first use makes.
-
-  environment.py            makes it, or brings it up to date
-  environment.py --print    prints the path of its Python; exit status 1 where there is none
-
-It lies in ~/.cache/rematch/compare (below $XDG_CACHE_HOME, where that is set)."""
+"""The Python environment of rematch-compare, which its first use makes in ~/.cache/rematch/compare
+(below $XDG_CACHE_HOME, where that is set). `environment.py` prints the path of its Python; with
+--print it makes none, and its exit status is 1 where there is none."""
 
 import contextlib
 import fcntl

@@ -1,9 +1,8 @@
 """What a person should read of a comparison: one finding for each cause.
 
-One change of the source moves the counters of many benchmarks, by other amounts in each. So
-benchmarks of which the same counters rose, or fell, are one finding. A peak follows from what is
-saved and allocated, and lies elsewhere in each plan: it tells causes apart only where nothing else
-changed. Times are grouped by model. Each group names its largest effects."""
+One change of the source moves the counters of many benchmarks, by other amounts in each. So those
+of which the same counters rose, or fell, are one finding. A peak follows from what is saved and
+allocated: it tells causes apart only where nothing else changed. Times are grouped by model."""
 
 import math
 from collections import defaultdict
@@ -40,13 +39,10 @@ def presence_findings(c: Comparison) -> list[Finding]:
     groups = defaultdict(list)
     for b in c.benchmarks:
         if b.presence != "both":
-            groups[b.presence, b.error].append(b.name)
-    found = []
-    for (presence, error), names in groups.items():
-        kind, said = kinds[presence]
-        be = "" if presence.endswith("failed") else "is " if len(names) == 1 else "are "
-        found.append(Finding(kind, f"{some(names)} {be}{said}{error}", names, math.inf))
-    return found
+            be = "" if b.error else "is "
+            groups[kinds[b.presence][0], be + kinds[b.presence][1] + b.error].append(b.name)
+    rows = groups.items()
+    return [Finding(kind, f"{some(x)} {said}", x, math.inf) for (kind, said), x in rows]
 
 
 def odd_findings(c: Comparison) -> list[Finding]:
@@ -118,9 +114,8 @@ def time_findings(c: Comparison) -> list[Finding]:
         for t in (b.time for b in group):
             change, interval = words.change_text(t.ratio)[1:], words.interval_text(t)
             pairs, now = words.counted(t.pairs, "pair"), words.time_text(t.new_ns)
-            rows.append(
-                f"{change} (95 % interval {interval}, {pairs}): {words.time_text(t.base_ns)}, now {now}"
-            )
+            span = f"(95 % interval {interval}, {pairs}): {words.time_text(t.base_ns)}"
+            rows.append(f"{change} {span}, now {now}")
         text = f"{names[0]} is {word} by {rows[0]}"
         if len(group) > 1:
             rows = [
@@ -154,18 +149,13 @@ def notes_of(c: Comparison, share: float) -> list[str]:
     if most < c.fewest_pairs or alone:
         have = f"there {'is' if most == 1 else 'are'} {words.counted(most, 'pair')}"
         among = f"among {words.counted(len(times), 'benchmark')} a change of time is certain"
-        bound = f"(false alarms in at most {c.options.alpha * 100:.4g} % of runs)"
+        bound = "(false alarms in at most 1 % of runs)"
         text = f"{have}; {among} {bound} with {c.fewest_pairs} or more"
         notes.append(text + f"; on intervals alone: {len(alone)} SLOWER or FASTER" * bool(alone))
     if c.sides.by_repetition:
-        notes.append(
-            "each side is a single run, so repetitions are paired by their index; what affected a "
-            "run as a whole (a busy machine, where its memory lay) looks like a change of the "
-            "program: for verdicts to rely on, run both in turn several times, as ci/compare does"
-        )
-    if not c.sides.base.files[0].is_ours:
-        agree = "host name, number of CPUs and build type of the library agree"
-        notes.append(f"the files carry no fingerprint (rematch_... in their context); {agree}")
+        single = "each side is a single run, so repetitions are paired by their index"
+        alike = "a busy machine during one of them looks like a change"
+        notes.append(f"{single}; {alike}; ci/compare runs both in turn, several times")
     if c.clock == "cpu" and c.options.clock == "auto":
         had = f"the programs had a core for {share * 100:.0f} % of their time"
         notes.append(f"{had}, so CPU times are compared; --clock real compares real times")

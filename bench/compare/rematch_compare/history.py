@@ -1,9 +1,8 @@
 """A history: one line of JSON a commit, and the changes that no single pair of commits shows.
 
-ruptures looks for the best single change of level in a series, and for the best stretch at another
-level (a rise that is undone). The Mann-Whitney test (scipy) of what lies apart, times the number of
-places that there were to choose from (Bonferroni), bounds false alarms. What lies on either side is
-searched again. A drift is found as steps of one direction."""
+ruptures looks for the best change of level in a series, and for the best stretch at another level.
+The Mann-Whitney test of what lies apart, times the number of places to choose from (Bonferroni),
+bounds false alarms. What lies on either side is searched again."""
 
 import json
 import math
@@ -21,7 +20,7 @@ from . import words
 from .comparison import Counter, Finding, exact_of, ordered
 from .environment import Failure
 from .findings import size
-from .measuring import EXACT
+from .measuring import ALPHA, EXACT
 from .reports import TITLES
 from .results import Positive, ResultFile, Text, Whole, read
 from .sides import expanded, median_time, pair_sides
@@ -106,7 +105,6 @@ def append(path: Path, results: list[str]) -> None:
 
 
 def read_history(path: Path) -> list[Entry]:
-    """In order; blank lines are left out."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as e:
@@ -135,7 +133,7 @@ class History:
         found: list[Finding] = []
         for name, s in series.items():
             # Bonferroni over all series.
-            found += self.time_findings(name, s, o.alpha / len(series), math.log1p(o.min_effect))
+            found += self.time_findings(name, s, ALPHA / len(series), math.log1p(o.min_effect))
         for name in names:
             found += [f for counter in EXACT for f in self.counter_findings(name, counter)]
         self.findings = ordered(found)
@@ -159,11 +157,9 @@ class History:
                 continue
             before, after = math.exp(low), math.exp(high)
             first, last = s[at][0], len(self.entries) - 1
-            change = (
-                f"{words.change_text(after / before)} ({words.counted(last - first, 'commit')} ago)"
-            )
-            times = f"{words.time_text(before)}, now {words.time_text(after)}"
-            text = f"{name} since commit {self.entries[first].commit[:12]}: {change}: {times}"
+            ago, change = words.counted(last - first, "commit"), words.change_text(after / before)
+            times = f"({ago} ago): {words.time_text(before)}, now {words.time_text(after)}"
+            text = f"{name} since commit {self.entries[first].commit[:12]}: {change} {times}"
             # A level that still is higher by a little counts as undone.
             found.append(self.finding(name, text, before, after, math.exp(changes[-1][2] - small)))
         return found
@@ -178,18 +174,13 @@ class History:
         return found
 
     def text(self) -> str:
-        width = words.COLUMNS
-        n = sum(f.kind == "regression" for f in self.findings)
+        n, width = sum(f.kind == "regression" for f in self.findings), words.COLUMNS
         word = f"REGRESSION: {words.counted(n, 'regression')}" if n else "NO REGRESSION"
         headline = f"{word} over {words.counted(len(self.entries), 'commit')}"
         out = words.wrapped(headline, width, "", "  ")
         for kind, title in TITLES.items():
             out += words.section(title, [f.text for f in self.findings if f.kind == kind], width)
-        notes = []
-        if self.left_out:
-            left = f"{words.counted(self.left_out, 'commit')} left out"
-            notes.append(f"{left}: another machine, compiler or build than that of the last one")
-        if self.longest < FEWEST_POINTS:
-            looked = f"a change of time is looked for in {FEWEST_POINTS} commits or more"
-            notes.append(f"{looked}; got {self.longest}")
+        left = f"{words.counted(self.left_out, 'commit')} of another machine or build left out"
+        few = f"a change of time is looked for in {FEWEST_POINTS} commits or more"
+        notes = [left] * bool(self.left_out) + [few] * (self.longest < FEWEST_POINTS)
         return out + words.section("note", notes, width)

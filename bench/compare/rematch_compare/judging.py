@@ -1,12 +1,11 @@
 """Whether times differ: signed ranks of paired ratios, with a bound on false alarms of a whole run.
 
-A pair of neighbouring processes gives one ratio. Wilcoxon's signed-rank test asks whether they
-lie beyond the band of the least effect. Holm's correction over benchmarks and directions, and a
-share of the error probability for each look, bound false alarms to `alpha` of whole runs, whatever
-the noise: the random order within pairs makes it symmetric. The interval is that of Hodges and
-Lehmann, which inverts the test, for each benchmark by itself. It decides SAME; and one that lies
-beyond the band is SLOWER or FASTER whatever the correction says, for a regression must not pass
-because too few pairs were measured. ci/compare measures it again until it is `certain`."""
+A pair of neighbouring processes gives one ratio. Wilcoxon's signed-rank test asks whether they lie
+beyond the band of the least effect. Holm's correction over benchmarks and directions, and a share
+of the error probability for each look, bound false alarms to 1 % of runs. The interval (Hodges and
+Lehmann) inverts the test, for each benchmark by itself. It decides SAME; one beyond the band is
+SLOWER or FASTER whatever the correction says, for no regression may pass for want of pairs:
+ci/compare measures it again until it is `certain`."""
 
 import math
 from collections.abc import Sequence
@@ -16,6 +15,8 @@ from functools import cache
 import numpy as np
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
+
+from .measuring import ALPHA
 
 # Beyond, the normal approximation with continuity correction, whose tails are heavier.
 EXACT_PAIRS = 100
@@ -49,10 +50,7 @@ def rank_sums(n: int) -> np.ndarray:
 
 def left_out(n: int, tail: float) -> int:
     """How many averages at either end the interval leaves out; 0 where n is too small for it."""
-    if n <= EXACT_PAIRS:
-        return int(np.searchsorted(rank_sums(n), tail, side="right"))
-    deviation = math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
-    return int(n * (n + 1) / 4 - 0.5 + stats.norm.ppf(tail) * deviation)
+    return int(np.searchsorted(rank_sums(n), tail, side="right"))
 
 
 def centre(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -68,14 +66,12 @@ def centre(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np
 
 def p_above(values: np.ndarray, edge: float) -> np.ndarray:
     """Of each row the p-value of "its centre is at most `edge`"."""
-    how = {"zero_method": "zsplit", "correction": True, "axis": 1}
+    how = {"alternative": "greater", "zero_method": "zsplit", "correction": True, "axis": 1}
     method = "exact" if values.shape[1] <= EXACT_PAIRS else "asymptotic"
-    return stats.wilcoxon(values - edge, alternative="greater", method=method, **how).pvalue
+    return stats.wilcoxon(values - edge, method=method, **how).pvalue
 
 
-def judge(
-    samples: Sequence[Sequence[float]], min_effect: float, alpha: float = 0.01, looks: int = 1
-) -> list[Time]:
+def judge(samples: Sequence[Sequence[float]], min_effect: float, looks: int = 1) -> list[Time]:
     """The verdict of each sample of logarithms of ratios, of one comparison."""
     times = [Time("UNSURE", certain=False, pairs=len(s)) for s in samples]
     edge = math.log1p(min_effect)
@@ -95,10 +91,10 @@ def judge(
     adjusted = np.minimum(1, multipletests(p.ravel(), method="holm")[1] * looks).reshape(p.shape)
     for t, (slower, faster) in zip(times, adjusted, strict=True):
         t.p_slower, t.p_faster = float(slower), float(faster)
-        t.certain = bool(min(slower, faster) <= alpha)
-        if slower <= alpha or t.low > 1 + min_effect:
+        t.certain = bool(min(slower, faster) <= ALPHA)
+        if slower <= ALPHA or t.low > 1 + min_effect:
             t.verdict = "SLOWER"
-        elif faster <= alpha or t.high < 1 / (1 + min_effect):
+        elif faster <= ALPHA or t.high < 1 / (1 + min_effect):
             t.verdict = "FASTER"
         elif t.low >= 1 / (1 + min_effect) and t.high <= 1 + min_effect:
             t.verdict, t.certain = "SAME", True

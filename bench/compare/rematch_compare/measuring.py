@@ -47,9 +47,8 @@ def exact(name: str) -> str:
 
 @contextlib.contextmanager
 def fresh_copy(program: Path, folder: Path) -> Iterator[Path]:
-    """A copy of the program for one process. In which pages of memory a file lies is chance, and
-    moves times by percents; as long as the file is cached it is the same chance for each process,
-    so that two builds of one source differ for good. Copies draw again."""
+    """A copy of the program for one process. Where in memory a file lies moves times by percents,
+    and stays the same as long as the file is cached; copies lie elsewhere each time."""
     copy = Path(folder) / "program"
     shutil.copy(program, copy)
     try:
@@ -58,15 +57,14 @@ def fresh_copy(program: Path, folder: Path) -> Iterator[Path]:
         copy.unlink(missing_ok=True)
 
 
-def fewest_pairs(benchmarks: int, alpha: float = ALPHA, looks: int = LOOKS) -> int:
+def fewest_pairs(benchmarks: int, looks: int = LOOKS) -> int:
     """With fewer, no benchmark can pass the corrected test: 2^-n <= alpha/(2 benchmarks looks)."""
-    return math.ceil(math.log2(2 * max(1, benchmarks) * looks / alpha))
+    return math.ceil(math.log2(2 * max(1, benchmarks) * looks / ALPHA))
 
 
 def plan(costs: dict[str, float], budget: float, may_leave_out: bool) -> tuple[list[str], int]:
-    """The benchmarks to time and the pairs of the first look: so many that a change can be found.
-    Where the budget has no time for all, those of the first plans are taken, the cheapest first.
-    `costs`: seconds of a pair."""
+    """The benchmarks to time and the pairs of the first look: so many that a change can be found,
+    where need be of the first plans alone, the cheapest first. `costs`: seconds of a pair."""
     order = {n: next((i for i, p in enumerate(PLANS) if f"/{p}/" in n), 9) for n in costs}
     names = sorted(costs, key=lambda n: (order[n], costs[n]))
     total = sum(costs.values())
@@ -141,7 +139,7 @@ class Measurement:
             start = max(0.02, (elapsed - sum(ran.values())) / max(1, len(ran)))
             for name, seconds in ran.items():
                 name = plain(name)
-                costs[name] = costs.get(name, 0) + start + max(2 * MIN_TIME, 2 * seconds)
+                costs[name] = costs.get(name, 0) + start + max(2 * MIN_TIME, 1.2 * seconds)
         return costs
 
     def measure(self, names: list[str], until: int, deadline: float) -> None:
@@ -151,15 +149,14 @@ class Measurement:
             if time.monotonic() > deadline:
                 return
             # A coin decides who is first. With no change, it alone decides the sign of each
-            # difference, so the test of signs and ranks is exact whatever the noise does.
+            # difference, so the test is exact whatever the noise does.
             sides = random.SystemRandom().sample(sorted(self.programs), 2)
             number = self.numbers.setdefault(name, len(self.numbers))
-            for side in sides:
-                out = self.folder / side / f"{pair:04}-{number:04}.part"
+            parts = [self.folder / side / f"{pair:04}-{number:04}.part" for side in sides]
+            for side, part in zip(sides, parts, strict=True):
                 with fresh_copy(self.programs[side], self.folder) as program:
-                    child = self.start(program, f"^{exact(name)}$", MIN_TIME, out)
-                    self.finish(side, child, out)
-            for side in sides:
-                part = self.folder / side / f"{pair:04}-{number:04}.part"
+                    child = self.start(program, f"^{exact(name)}$", MIN_TIME, part)
+                    self.finish(side, child, part)
+            for part in parts:
                 part.rename(part.with_suffix(".json"))
             self.pairs[name] = pair + 1

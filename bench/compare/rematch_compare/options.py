@@ -9,10 +9,6 @@ from collections.abc import Callable
 EPILOG = """\
 Exit status: 0 no regression, 1 regression, 2 wrong usage or unreadable input, 3 no regression
 was found, but some times could not be judged.
-
-examples:
-  rematch-compare runs/base runs/new --html report.html
-  rematch-compare --base a1.json a2.json a3.json --new b1.json b2.json b3.json
 ci/compare builds two commits, measures them in turn and calls this program."""
 Wrong = argparse.ArgumentTypeError
 
@@ -47,7 +43,7 @@ def regex(text: str) -> str:
 
 def between(low: float, high: float, scale: float = 1) -> Callable[[str], float]:
     def read(text: str) -> float:
-        digits = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-\d+)?)%?", text)
+        digits = re.fullmatch(r"(\d+(?:\.\d+)?)%?", text)
         if not digits or not low <= float(digits[1]) <= high:
             raise Wrong(f'expected a number from {low:g} to {high:g}, got "{text}"')
         return float(digits[1]) / scale
@@ -92,8 +88,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     text = "files of the new side, each paired with that of the base at its position"
     add("--new", nargs="+", default=[], metavar="FILE", help=text)
     add_shared(add)
-    text = "probability of a false alarm in a whole run; default 0.01"
-    add("--alpha", type=between(1e-9, 0.5), default=0.01, metavar="P", help=text)
     text = "how often these measurements are judged at most; default 1"
     add("--looks", type=between(1, 100), default=1, metavar="N", help=text)
     add("--no-time", action="store_true", help="compare exact counters only")

@@ -22,7 +22,6 @@ from .results import Whole, read
 matplotlib.rcParams |= {"svg.fonttype": "none", "font.size": 9}
 # Each colour of a picture becomes a variable of the page: light or dark, as the reader's system is.
 INK = {n: f"#00000{i}" for i, n in enumerate(["dim", "line", "bad"], 1)}
-COLOURS = {"SLOWER": "bad", "FASTER": "good", "UNSURE": "open"}
 
 
 def svg(figure: Figure, label: str) -> Markup:
@@ -60,8 +59,7 @@ def timeline(name: str, sides: dict[str, list[int]]) -> Markup:
     figure = Figure(figsize=(5, 2.6), layout="constrained")
     axes = figure.add_subplot()
     axes.tick_params(colors=INK["dim"])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["bottom", "left"]].set_color(INK["line"])
+    axes.spines[:].set_color(INK["line"])
     for (word, live), ink in zip(sides.items(), ("dim", "bad"), strict=True):
         peak = f"{word}: peak {words.amount('peak_bytes', max(live))}" if live else f"{word}: none"
         axes.step(range(len(live)), live, where="post", color=INK[ink], lw=1.2, label=peak)
@@ -83,24 +81,21 @@ def timelines(c: Comparison) -> list[Markup]:
 
 def counter_row(b: Benchmark, x: Counter) -> list[str]:
     values = ["none" if v is None else words.amount(x.name, v) for v in (x.base, x.new)]
-    is_moved = x.change in ("rose", "fell")
-    return [b.name, x.name, *values, words.brief_change(x) if is_moved else x.change]
+    return [b.name, x.name, *values, "" if None in (x.base, x.new) else words.brief_change(x)]
 
 
 def html_report(c: Comparison) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     # A unit stays with its number.
     environment.filters["prose"] = lambda s: Markup(str(escape(s)).replace(" %", "&#160;%"))
-    environment.filters["breakable"] = lambda s: Markup(str(escape(s)).replace("/", "/<wbr>"))
     template = environment.from_string(Path(__file__).with_name("page.html").read_text())
     return template.render(
         c=c,
-        headline=words.headline(c),
+        words=words,
         style={1: "bad", 3: "open"}.get(c.exit_status, "good"),
-        summary=words.summary(c),
         findings=[(t, [f for f in c.findings if f.kind == kind]) for kind, t in TITLES.items()],
         rows=[cells(b) for b in in_order(c) if not b.is_counted_only],
         changed=[counter_row(b, x) for b in c.benchmarks for x in b.changed],
         timelines=timelines(c),
-        colours=COLOURS,
+        colours={"SLOWER": "bad", "FASTER": "good", "UNSURE": "open"},
     )

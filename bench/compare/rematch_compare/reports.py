@@ -6,6 +6,7 @@ from typing import Any
 
 from . import words
 from .comparison import Benchmark, Comparison
+from .measuring import ALPHA
 
 # What a comment on a pull request may hold.
 LONGEST_COMMENT = 60000
@@ -58,9 +59,8 @@ def text_report(c: Comparison, width: int = words.COLUMNS) -> str:
 def markdown_report(c: Comparison) -> str:
     """A title and the text, as it is."""
     text = text_report(c, 100).split("\n", 1)[1].replace("```", "'''")
-    if len(text) > LONGEST_COMMENT:
-        text = text[: text.rindex("\n", 0, LONGEST_COMMENT)] + "\n\nThe rest did not fit.\n"
-    return f"### Benchmarks: {words.headline(c)}\n\n```\n{text}```\n"
+    cut = "\n\nThe rest did not fit.\n" if len(text) > LONGEST_COMMENT else ""
+    return f"### Benchmarks: {words.headline(c)}\n\n```\n{text[:LONGEST_COMMENT]}{cut}```\n"
 
 
 def rounded(value: float | None) -> float | None:
@@ -82,11 +82,11 @@ def benchmark_json(b: Benchmark, c: Comparison) -> dict[str, Any]:
 
 
 def json_report(c: Comparison) -> str:
-    o, sides = c.options, {}
-    for name, side in (("base", c.sides.base), ("new", c.sides.new)):
-        said = {"label": side.name(), "commit": side.commit, "dirty": side.dirty}
-        sides[name] = {**said, "files": len(side.files)}
-    judged = {"min_effect": o.min_effect, "alpha": o.alpha, "level": 0.95}
+    o, sides = c.options, []
+    for side in (c.sides.base, c.sides.new):
+        files = {"dirty": side.dirty, "files": len(side.files)}
+        sides.append({"label": side.name(), "commit": side.commit, **files})
+    judged = {"min_effect": o.min_effect, "alpha": ALPHA, "level": 0.95}
     differences = [
         dict(zip(("field", "expected", "got"), d, strict=False)) for d in c.sides.differences
     ]
@@ -94,7 +94,8 @@ def json_report(c: Comparison) -> str:
         "format": 1,
         "headline": words.headline(c),
         "exit_status": c.exit_status,
-        **sides,
+        "base": sides[0],
+        "new": sides[1],
         "options": {**judged, "looks": o.looks, "clock": c.clock},
         "paired_by": "repetition" if c.sides.by_repetition else "file",
         "fewest_pairs": c.fewest_pairs,

@@ -14,7 +14,6 @@ from .measuring import EXACT, UNITS, plain
 # Without control characters, for it is printed.
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 Whole = Annotated[int, Field(ge=0, le=2**53)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -50,7 +49,7 @@ class AnyEntry(BaseModel):
     time_unit: Literal["ns", "us", "ms", "s"] = "ns"
     # None: the run gave up.
     real_time: Positive | None = None
-    cpu_time: Number | None = None
+    cpu_time: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     label: Text = ""
     error_occurred: bool = False
     skipped: bool = False
@@ -98,8 +97,7 @@ class ResultFile:
         said = {name: str(value) for name, value in (context.model_extra or {}).items()}
         # What must agree for times to be comparable.
         self.fingerprint = {n: v for n, v in said.items() if n.startswith("rematch_")}
-        self.is_ours = bool(self.fingerprint)
-        if not self.is_ours:
+        if not self.fingerprint:
             theirs = ("host_name", "num_cpus", "library_build_type")
             self.fingerprint = {name: said.get(name, "") for name in theirs}
         elif "rematch_format" not in context.model_fields_set:

@@ -47,8 +47,7 @@ class Sides:
 def pair_sides(base: list[ResultFile], new: list[ResultFile], by_name: bool = False) -> Sides:
     """Pairs files in their order, or by their names, where one may lack a partner."""
     if not by_name and len(base) != len(new):
-        order = "for they are paired in their order"
-        raise Failure(f"expected as many files on either side, {order}; {len(base)} and {len(new)}")
+        raise Failure(f"expected as many files on either side, got {len(base)} and {len(new)}")
     if not any(f.runs for f in base + new):
         raise Failure(f"{base[0].path}: benchmarks: expected at least one benchmark, got none")
     partners = {Path(f.path).name: f for f in new}
@@ -91,9 +90,8 @@ def usable(times: list[float]) -> bool:
 
 def choose_clock(sides: Sides) -> tuple[str, float]:
     """CPU time when both sides ran one thread on the CPU, and in most pairs neither process had a
-    core for 97 % of its time: then real time measures the other processes. Else real time, which
-    alone shows that a program waits. Exchanging the sides of any pair gives the same answer, so the
-    choice favours no verdict. Also the median share of CPU time."""
+    core for 97 % of its time; real time alone shows that a program waits. Exchanging the sides of a
+    pair changes nothing, so the choice favours no verdict. Also the median share of CPU time."""
     context = sides.base.files[0].fingerprint
     one_thread = context.get("rematch_threads") == "1" and context.get("rematch_device") == "cpu"
 
@@ -102,8 +100,7 @@ def choose_clock(sides: Sides) -> tuple[str, float]:
         return cpu / real if real and cpu else 1
 
     middle = median(max(share(a), share(b)) for a, b in sides.pairs) if sides.pairs else 1
-    is_cpu = middle < 0.97 and one_thread and not sides.differences
-    return ("cpu" if is_cpu else "real"), middle
+    return ("cpu" if middle < 0.97 and one_thread and not sides.differences else "real"), middle
 
 
 def log_ratios(sides: Sides, name: str, clock: str) -> list[float]:
@@ -121,6 +118,5 @@ def log_ratios(sides: Sides, name: str, clock: str) -> list[float]:
 
 
 def median_time(side: Side, name: str, clock: str) -> float | None:
-    """The median over the files of a side of the medians of their repetitions, in nanoseconds."""
     medians = [median(r.times[clock]) for r in side.runs(name) if usable(r.times[clock])]
     return median(medians) if medians else None

@@ -21,8 +21,7 @@ def exact_change_text(before: int, after: int) -> str:
     size = abs(after - before) / before * 100
     if size >= 0.05:
         return change_text(after / before)
-    sign = "-" if after < before else "+"
-    return f"{sign}{size:.{1 - math.floor(math.log10(size))}f} %"
+    return f"{'-' if after < before else '+'}{size:.{1 - math.floor(math.log10(size))}f} %"
 
 
 def interval_text(t: Time) -> str:
@@ -50,12 +49,10 @@ def counted(n: int, noun: str) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def brief_change(c: Counter) -> str:
-    """ "+4 B (+3.1 %)"."""
     share = f" ({exact_change_text(c.base, c.new)})" if c.base else ""
     return f"{'+' if c.new > c.base else ''}{amount(c.name, c.new - c.base)}{share}"
 

@@ -64,14 +64,9 @@ def test_five_percent_more_time_is_found_in_at_least_95_of_a_hundred():
     assert "SAME" not in changed
 
 
-def test_a_change_as_large_as_the_least_effect_is_rarely_called_the_same():
-    times = [t for times in campaigns(3, 30, factor=1.02, changed=18) for t in times]
-    assert sum(t.verdict == "SAME" for t in times) <= 0.03 * len(times)
-
-
 def test_an_interval_beyond_the_least_effect_is_never_unsure():
     draw = np.random.default_rng(4)
-    for pairs in (6, 7, 9, 14, 30):
+    for pairs in (6, 9, 30):
         shifts = draw.uniform(-0.5, 0.5, (60, 1))
         for t in judge(list(shifts + draw.normal(0, 0.02, (60, pairs))), 0.02, looks=3):
             beyond = "SLOWER" if t.low > 1.02 else "FASTER" if t.high < 1 / 1.02 else None
@@ -88,7 +83,7 @@ def test_the_interval_leaves_out_what_the_test_of_its_tails_rejects():
 
 def test_more_benchmarks_or_looks_ask_for_more_pairs():
     for benchmarks, looks, fewest in ((1, 1, 8), (5, 1, 10), (1, 2, 9)):
-        assert fewest_pairs(benchmarks, 0.01, looks) == fewest
+        assert fewest_pairs(benchmarks, looks=looks) == fewest
         for pairs in (fewest - 1, fewest):
             times = judge([np.linspace(0.1, 0.2, pairs)] * benchmarks, 0.02, looks=looks)
             assert times[0].certain == (pairs == fewest)
