@@ -18,12 +18,12 @@ function(rematch_sources folder sources tests)
   set(${tests} ${for_tests} PARENT_SCOPE)
 endfunction()
 
-# What nearly every source includes is parsed once for a target.
+# What nearly every source includes is parsed once for a target. Not for libraries that are compiled with
+# -O3: g++ 12 forgets that what it precompiled is the system's, and warns of its strings.
 function(rematch_precompile target)
   target_precompile_headers(${target} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional>
     <span> <stdexcept> <string> <string_view> <utility> <vector> ${ARGN})
-  # g++ 12 forgets that what it precompiled is the system's, and reports copies in std::string's operator+
-  # that are not there (GCC 105329).
+  # Copies in std::string's operator+ that are not there (GCC 105329).
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>)
 endfunction()
 

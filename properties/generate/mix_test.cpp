@@ -138,7 +138,7 @@ TEST_CASE("nothing is promised of what a subject cannot do") {
 TEST_CASE("a generated case depends on mix, seed and index alone, on every machine") {
   // A change of these numbers changes what every seed in old reports means: say so in the log.
   CHECK(fingerprint(Mix::standard, 1) == 0xb5351613a7ab9585U);
-  CHECK(fingerprint(Mix::wide, 1) == 0xefb31c1bc0d9d85U);
+  CHECK(fingerprint(Mix::wide, 1) == 0x3ee02d83b38c9a29U);
   CHECK(generate_case(Mix::wide, 5, 7) == generate_case(Mix::wide, 5, 7));
 }
 

@@ -44,7 +44,7 @@ struct Ceilings {
 
 TEST_CASE("a case asks a device for few operations and waits, on average over a mix", "[device]") {
   need_device();
-  const auto ceilings = GENERATE(Ceilings{Mix::wide, 320, 15}, Ceilings{Mix::standard, 120, 8});
+  const auto ceilings = GENERATE(Ceilings{Mix::wide, 350, 15}, Ceilings{Mix::standard, 120, 8});
   constexpr std::uint64_t kCases = 300;
   const HuntResult result = hunt_on_device(ceilings.mix, kCases);
   REQUIRE(result.cases == kCases);
