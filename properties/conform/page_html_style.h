@@ -4,8 +4,8 @@
 
 namespace rematch::conform {
 
-/// Colours and type as in the reports of ci/compare (bench/compare/rematch_compare/page.html): light
-/// and dark as the reader's system is.
+/// Colours and type as in the reports of ci/compare (bench/compare/rematch_compare/page.html):
+/// light and dark as the reader's system is.
 inline constexpr std::string_view kPageStyle = R"css(
 :root {
   color-scheme: light dark;

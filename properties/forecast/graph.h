@@ -94,8 +94,8 @@ class SymbolicGraph {
 
   /// The model on `inputs`, saving as said. Its values stay until drop_outputs(). Counts of layers
   /// go to `executions`, one for each layer; `first`: the trace notes what the first forward shows.
-  void run_model(const std::vector<SymbolicValue>& inputs, Saving saving, std::vector<int>& executions,
-                 bool first);
+  void run_model(const std::vector<SymbolicValue>& inputs, Saving saving,
+                 std::vector<int>& executions, bool first);
   const SymbolicValue& output(std::size_t i) const { return stack_[i]; }
   std::size_t outputs() const { return stack_.size(); }
   void drop_outputs() { stack_.clear(); }

@@ -80,8 +80,7 @@ void SymbolicProtocol::run_forward(int microbatch) {
   const std::int64_t item = vocabulary_of(case_->layers) > 0 ? kIndexBytes : item_;
   f.inputs.clear();
   for (int i = 0; i < geometry_->inputs; ++i) {
-    const Block block =
-        heap_.allocate(Shape(std::span(case_->input)).elements() * item, false);
+    const Block block = heap_.allocate(Shape(std::span(case_->input)).elements() * item, false);
     f.inputs.push_back({block, requires_grad(p, i), false, {-1, graph_.add_leaf()}});
   }
   f.graph = graph_.mark();

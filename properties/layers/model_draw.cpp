@@ -99,7 +99,8 @@ void ModelDraw::append_joined(LayerKind kind, Wanted wanted, Choose choose) {
   }
   if (partners.empty()) return append_simple();
   // The oldest partner makes the longest skip.
-  const auto chosen = draw.chance(unread ? 80 : 40) ? 0 : draw.below(static_cast<std::uint32_t>(partners.size()));
+  const auto chosen =
+      draw.chance(unread ? 80 : 40) ? 0 : draw.below(static_cast<std::uint32_t>(partners.size()));
   LayerSpec spec;
   spec.kind = kind;
   spec.from = {partners[chosen]};

@@ -121,9 +121,8 @@ class Arrays {
   void append_inputs(std::string& out, std::string& further) {
     append_tensor(out, make_input(c_, inputs_), files_);
     const std::vector<int> others(static_cast<std::size_t>(c_.further_inputs));
-    append_array(further, others, [&](int) {
-      append_tensor(further, make_input(c_, inputs_), files_);
-    });
+    append_array(further, others,
+                 [&](int) { append_tensor(further, make_input(c_, inputs_), files_); });
   }
 
   void append_further(std::string& out, std::string_view name, const std::string& inputs) const {

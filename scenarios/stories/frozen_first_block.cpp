@@ -70,6 +70,7 @@ const Scenario frozen_first_block{
     "first block is frozen, and with it the second, whose input it makes. Checkpoint the first "
     "block non-reentrantly, or let the input require grad, or leave that block plain: each of the "
     "three trains the plain network to the bit, with dropout inside the checkpoint or outside.",
-    run, true};
+    run,
+    true};
 
 }  // namespace rematch::scenarios
