@@ -127,8 +127,9 @@ class Run:
         kind, layer = self._protocol.inject, self._protocol.inject_layer
         self._model.injection = Injection(kind, layer)
         arrays = self._request.arrays
-        assert arrays.trial_input is not None, "a trial without an input for it"
-        given = [arrays.trial_input, *arrays.further_trial_inputs]
+        given = None
+        if arrays.trial_input is not None:
+            given = [arrays.trial_input, *arrays.further_trial_inputs]
         state = self._run_forward(0, 0, given, arrays.trial_target)
         if kind == "graph_dropped":
             return
