@@ -73,9 +73,9 @@ options=(--subject engine:R1 --keep-going --no-regressions --cases 24000 --seed 
 export REMATCH=$program RESULTS=$folder/results
 job=$(sbatch --parsable --array=1-4 --output="$folder/task-%a.out" --export=ALL ci/recipes/slurm.sbatch \
   "${options[@]}")
-# One task is killed in the midst of its part, and the scheduler starts it again.
+# One task is killed in the midst of its part, and started again.
 within 60 test -s "$folder/results/part-2.jsonl"
-pkill -9 -f -- "--shard 2/4 --results $folder/results" || echo "part 2 was over before it could be killed"
+pkill -9 -f -- "--shard 2/4 --results $folder/results" || { echo "part 2 was over before it could be killed" >&2; exit 1; }
 is_over() { ! squeue -h -j "$1" 2>/dev/null | grep -q .; }
 within 120 is_over "$job"
 grep -q '"done"' "$folder/results/part-2.jsonl" ||
@@ -88,4 +88,5 @@ whole=0
 "$program" check "${options[@]}" --json --save "$folder" >"$folder/whole.json" 2>/dev/null || whole=$?
 [[ $status == "$whole" ]] || { echo "expected exit status $whole, got $status" >&2; exit 1; }
 diff <(bare <"$folder/whole.json") <(bare <"$folder/merged.json")
+grep -q '"violating_cases": [1-9]' "$folder/merged.json"
 echo "merged as one process: $(grep -o '"violating_cases": [0-9]*' "$folder/merged.json")"

@@ -91,12 +91,17 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
 HuntResult run(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged) {
   if (merged) return conclude(o, *merged);
   if (a.results.empty()) return hunt(o);
-  ResultsWriter results(a.results, hunt_of(a, o, make_worker(o)->versions()), o, a.resume);
+  ResultsWriter results(a.results, hunt_of(a, o), o, a.resume);
   o.before = &results.before().total;
   o.committed = [&](const Tally& tally) { results.add(tally); };
-  HuntResult result = hunt(o);
-  results.finish(!result.interrupted && result.error.empty());
-  return result;
+  try {
+    HuntResult result = hunt(o);
+    results.finish(!result.interrupted && result.error.empty());
+    return result;
+  } catch (...) {
+    results.finish(false);
+    throw;
+  }
 }
 
 void hunt_cases(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged,
@@ -136,6 +141,9 @@ void check_results_options(const CheckArguments& a) {
     if (a.resume) throw UsageError("--resume needs --results, the file that it goes on with");
     return;
   }
+  if (!a.shard.empty() && !a.junit.empty()) {
+    throw UsageError("--junit is for `rematch merge`, which reports all parts");
+  }
   if (!a.duration.empty()) {
     throw UsageError("--results needs a fixed number of cases: give --cases instead of --for");
   }
@@ -154,10 +162,13 @@ int check_part(const CheckArguments& a, const HuntOptions& o) {
     j["shard"] = {{"number", o.shard.number}, {"of", o.shard.of}, {"results", a.results}};
     print_out(j.dump(2) + "\n");
   } else if (!a.quiet || r.violations() > 0) {
+    // Of workers that were lost; all else is shrunk and reported by merge.
+    for (const Report& report : outcome.reports) print_out(text_of(report));
     print_part(a, o, r);
   }
+  for (const Report& report : outcome.reports) save(report, !a.json);
   for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");
-  if (r.violations() > 0) return kBroken;
+  if (r.violations() > 0 || !outcome.reports.empty()) return kBroken;
   if (!outcome.errors.empty()) return kUsage;
   return r.interrupted ? kInterrupted : kHeld;
 }
@@ -176,7 +187,8 @@ int check(const CheckArguments& a) {
   if (o.shard.of > 1) return check_part(a, o);
   // Before anything else: all parts have to be there.
   std::optional<Tally> merged;
-  if (!a.merged.empty()) merged = merge_results({a.merged.begin(), a.merged.end()}, o);
+  if (!a.merged.empty())
+    merged = merge_results({a.merged.begin(), a.merged.end()}, hunt_of(a, o), o);
   CheckOutcome outcome;
   outcome.hunt.verdicts.resize(laws().size());
   try {

@@ -234,7 +234,10 @@ void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult
 void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,
                    std::string_view before) {
   std::optional<double> fraction;
-  if (o.cases) fraction = static_cast<double>(p.cases) / static_cast<double>(*o.cases);
+  if (o.cases) {
+    const auto cases = static_cast<double>(*o.cases) / static_cast<double>(o.shard.of);
+    fraction = std::min(1.0, static_cast<double>(p.cases) / cases);
+  }
   if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
   std::string text = counted(p.cases, "case");
   if (p.violations > 0)
@@ -252,8 +255,8 @@ void print_part(const CheckArguments& a, const HuntOptions& o, const HuntResult&
       o.shard.number, o.shard.of, counted(*o.cases, "case"), a.mix, o.seed,
       counted(r.cases, "case"), grouped(static_cast<std::int64_t>(r.violations())),
       seconds_text(r.seconds), grouped(static_cast<std::int64_t>(r.cases_per_second()))));
-  if (r.interrupted) {
-    print_out("interrupted; the same command with --resume goes on\n");
+  if (r.interrupted || !r.error.empty()) {
+    print_out("not done; the same command with --resume goes on\n");
   } else {
     print_out("when all parts are there: " + again("merge FILES...") + "\n");
   }

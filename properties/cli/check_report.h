@@ -54,7 +54,7 @@ HuntOptions hunt_options(const CheckArguments& a);
 nlohmann::ordered_json check_json(const CheckArguments& a, const HuntOptions& o,
                                   const CheckOutcome& outcome);
 /// What decides the cases and verdicts of a hunt, as files of results say it, and back.
-std::string hunt_of(const CheckArguments& a, const HuntOptions& o, const Versions& versions);
+std::string hunt_of(const CheckArguments& a, const HuntOptions& o);
 CheckArguments arguments_of_hunt(const std::string& hunt);
 /// Of `--shard`. Throws UsageError.
 Shard parse_shard(const std::string& text);

@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 
 #include "engine/build/build_info.h"
-
+#include "engine/checkpoint/tensor_hash.h"
+#include "properties/case/json.h"
 #include "properties/cli/check_report.h"
+#include "properties/hunt/worker.h"
 
 namespace rematch::cli {
 namespace {
@@ -45,7 +49,8 @@ HuntOptions hunt_options(const CheckArguments& a) {
   return o;
 }
 
-std::string hunt_of(const CheckArguments& a, const HuntOptions& o, const Versions& versions) {
+std::string hunt_of(const CheckArguments& a, const HuntOptions& o) {
+  const std::unique_ptr<Worker> worker = make_worker(o);
   nlohmann::ordered_json hunt;
   hunt["subject"] = a.subject.name;
   hunt["device"] = a.subject.device;
@@ -56,11 +61,19 @@ std::string hunt_of(const CheckArguments& a, const HuntOptions& o, const Version
   hunt["keep_going"] = a.keep_going;
   hunt["laws"] = a.laws.named;
   hunt["without"] = a.laws.without;
+  hunt["limit"] = a.subject.limit;
   hunt["profile"] = a.subject.profile;
   hunt["known"] = nlohmann::json::array();
   for (const KnownDivergence& entry : o.profile.entries()) hunt["known"].push_back(entry.id);
   hunt["build"] = build_kind();
-  hunt["versions"] = versions;
+  hunt["versions"] = worker->versions();
+  // What the program makes of the seed: another commit's cases may be others.
+  constexpr std::uint64_t kCases = 64;
+  std::string cases;
+  for (std::uint64_t i = 0; i < std::min(kCases, o.cases.value_or(0)); ++i) {
+    cases += to_json(case_of(o, worker->scope(), i));
+  }
+  hunt["first_cases"] = fmt::format("{:016x}", hash_bytes(std::as_bytes(std::span(cases))));
   return hunt.dump();
 }
 
@@ -76,6 +89,7 @@ CheckArguments arguments_of_hunt(const std::string& hunt) {
     told.at("keep_going").get_to(a.keep_going);
     told.at("laws").get_to(a.laws.named);
     told.at("without").get_to(a.laws.without);
+    told.at("limit").get_to(a.subject.limit);
     told.at("profile").get_to(a.subject.profile);
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(fmt::format("the results are of no hunt that can be read: {}", error.what()));

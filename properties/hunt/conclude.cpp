@@ -58,6 +58,10 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
 
 }  // namespace
 
+bool is_over(const HuntOptions& options, const Tally& tally) {
+  return !options.keep_going && !tally.violating.empty();
+}
+
 HuntResult result_of(const HuntOptions& options, const Tally& total, const Scope& scope,
                      const Versions& versions) {
   HuntResult result;

@@ -9,6 +9,9 @@
 
 namespace rematch {
 
+/// Whether the hunt ends with these cases.
+bool is_over(const HuntOptions& options, const Tally& tally);
+
 /// What the cases came to, before anything is shrunk.
 HuntResult result_of(const HuntOptions& options, const Tally& total, const Scope& scope,
                      const Versions& versions);

@@ -39,6 +39,7 @@ class Campaign {
   explicit Campaign(const HuntOptions& options) : options_(options) {
     if (options.before == nullptr) return;
     total_ = *options.before;
+    judged_ = total_.cases;
     closed_ = ends_with(total_);
   }
 
@@ -148,9 +149,7 @@ class Campaign {
     return next_++;
   }
 
-  bool ends_with(const Tally& tally) const {
-    return !options_.keep_going && !tally.violating.empty();
-  }
+  bool ends_with(const Tally& tally) const { return rematch::is_over(options_, tally); }
 
   void note(const Scope& scope, Versions versions) {
     const std::lock_guard lock(mutex_);
@@ -272,6 +271,12 @@ HuntResult hunt(const HuntOptions& options) {
         of, options.cases ? "" : " of an unlimited hunt"));
   }
 
+  const bool whole = options.shard.of == 1;
+  // It had ended when it was stopped.
+  if (whole && options.before != nullptr && is_over(options, *options.before)) {
+    return conclude(options, *options.before);
+  }
+
   Campaign campaign(options);
   {
     std::vector<std::jthread> workers;
@@ -285,7 +290,6 @@ HuntResult hunt(const HuntOptions& options) {
     }
   }
 
-  const bool whole = options.shard.of == 1;
   HuntResult result = result_of(options, campaign.total(), campaign.scope(), campaign.versions());
   std::vector<ViolatingCase> to_shrink = campaign.total().violating;
   // What was found before something failed is not lost with it.
@@ -298,6 +302,7 @@ HuntResult hunt(const HuntOptions& options) {
     result.findings = std::move(lost.findings);
   }
   result.interrupted = campaign.interrupted();
+  if (options.before != nullptr) result.cases_before = options.before->cases;
   result.seconds = campaign.elapsed();
   result.start_seconds = campaign.start_seconds();
   // Where a worker was lost, that is why little was judged.

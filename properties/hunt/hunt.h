@@ -165,6 +165,8 @@ struct HuntResult {
   /// Without shrinking. Of these, so many passed until the first subject was ready.
   double seconds = 0;
   double start_seconds = 0;
+  /// Of the cases: judged by an earlier process.
+  std::uint64_t cases_before = 0;
   /// Stopped before all cases were judged, or before all violating cases were shrunk.
   bool interrupted = false;
   /// The error that ended the hunt after something had been found; before that, it would have been
@@ -174,7 +176,9 @@ struct HuntResult {
   bool passed() const { return findings.empty() && shortfalls.empty() && error.empty(); }
   /// Cases that violated a law.
   std::uint64_t violations() const;
-  double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
+  double cases_per_second() const {
+    return seconds > 0 ? static_cast<double>(cases - cases_before) / seconds : 0;
+  }
 };
 
 /// Judges cases 0, 1, 2, ... until a limit, the stop flag or the first violation (unless

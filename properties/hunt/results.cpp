@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "properties/hunt/conclude.h"
+
 namespace rematch {
 namespace {
 
@@ -37,6 +39,18 @@ struct Lines {
   std::vector<std::string> lines;
   std::uint64_t bytes = 0;
 };
+
+/// What the line of a header begins with: JSON's names are in order.
+constexpr std::string_view kHeader = "{\"hunt\":{";
+
+/// As many bytes of it as a header begins with; empty if there are none.
+std::string beginning_of(const std::filesystem::path& file) {
+  std::string text(kHeader.size(), '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
 
 Lines whole_lines(const std::filesystem::path& file) {
   errno = 0;
@@ -87,10 +101,6 @@ Results read_header(const std::filesystem::path& file, const Lines& found) {
   return results;
 }
 
-bool is_over(const Tally& total, const HuntOptions& options) {
-  return !options.keep_going && !total.violating.empty();
-}
-
 Results read_lines(const std::filesystem::path& file, const Lines& found,
                    const HuntOptions& options) {
   Results results = read_header(file, found);
@@ -139,17 +149,17 @@ std::string hunt_of_results(const std::filesystem::path& file) {
   return read_header(file, whole_lines(file)).hunt;
 }
 
-Tally merge_results(const std::vector<std::filesystem::path>& files, const HuntOptions& options) {
+Tally merge_results(const std::vector<std::filesystem::path>& files, const std::string& hunt,
+                    const HuntOptions& options) {
   std::map<std::uint64_t, std::pair<std::filesystem::path, Results>> parts;
   std::string wrong;
   std::optional<Results> first;
   for (const std::filesystem::path& file : files) {
     Results results = read_results(file, options);
     if (!first) first = results;
-    if (results.hunt != first->hunt) {
-      throw std::invalid_argument(fmt::format("{} is of another hunt than {}: expected {}",
-                                              file.string(), files[0].string(),
-                                              difference(first->hunt, results.hunt)));
+    if (const std::string expected = line_of(Json::parse(hunt)); results.hunt != expected) {
+      throw std::invalid_argument(fmt::format("{} is of another hunt: expected {}", file.string(),
+                                              difference(expected, results.hunt)));
     }
     if (results.shard.of != first->shard.of) {
       throw std::invalid_argument(fmt::format("{}: expected one of {} parts, got one of {}",
@@ -178,7 +188,7 @@ Tally merge_results(const std::vector<std::filesystem::path>& files, const HuntO
     throw std::invalid_argument("the results are not those of a whole hunt:" + wrong);
   Tally total;
   for (auto& [number, part] : parts) {
-    if (is_over(total, options)) break;
+    if (is_over(options, total)) break;
     total.add(std::move(part.second.total), options.shrunk_per_law);
   }
   return total;
@@ -194,18 +204,23 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
     throw std::invalid_argument("--results: another process is writing " + file_.string());
   }
   try {
-    const Lines found = whole_lines(file_);
-    if (!found.lines.empty() && !resume) {
+    const std::string begun = beginning_of(file_);
+    if (!begun.empty() && !resume) {
       throw std::invalid_argument("--results: " + file_.string() +
                                   " is there already; --resume goes on where it ends");
     }
-    // What was cut short goes.
-    if (::ftruncate(descriptor_, static_cast<off_t>(found.bytes)) != 0 ||
-        ::lseek(descriptor_, 0, SEEK_END) < 0) {
-      fail(file_, "write");
-    }
+    const Lines found = whole_lines(file_);
+    // What was cut short goes, once it is clear that it is ours.
+    const auto truncate = [&] {
+      if (::ftruncate(descriptor_, static_cast<off_t>(found.bytes)) != 0 ||
+          ::lseek(descriptor_, 0, SEEK_END) < 0) {
+        fail(file_, "write");
+      }
+    };
     const auto [number, of] = options.shard;
     if (found.lines.empty()) {
+      if (!kHeader.starts_with(begun)) refuse(file_, 1, "results of a hunt", begun);
+      truncate();
       before_.hunt = line_of(Json::parse(hunt));
       before_.shard = options.shard;
       append(line_of(
@@ -222,6 +237,7 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
           fmt::format("--results: {}: expected part {} of {}, got part {} of {}", file_.string(),
                       number, of, before_.shard.number, before_.shard.of));
     }
+    truncate();
   } catch (...) {
     ::close(descriptor_);
     throw;

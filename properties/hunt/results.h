@@ -31,9 +31,10 @@ Results read_results(const std::filesystem::path& file, const HuntOptions& optio
 /// The `hunt` of a file of results.
 std::string hunt_of_results(const std::filesystem::path& file);
 
-/// Adds up all parts of a hunt. Throws std::invalid_argument that names every part that is missing,
-/// there twice or not done, and files of other hunts.
-Tally merge_results(const std::vector<std::filesystem::path>& files, const HuntOptions& options);
+/// Adds up all parts of this hunt. Throws std::invalid_argument that names every part that is
+/// missing, there twice or not done, and files of other hunts.
+Tally merge_results(const std::vector<std::filesystem::path>& files, const std::string& hunt,
+                    const HuntOptions& options);
 
 /// Writes the results of the part that `options` asks for, while it is hunted.
 class ResultsWriter {

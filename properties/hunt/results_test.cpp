@@ -77,7 +77,7 @@ TEST_CASE("the parts of a hunt come to what one hunt comes to") {
         files.push_back(hunt_part(options, folder.path(), {part, 4}));
       }
       INFO(subject << ", keep_going " << keep_going);
-      check_equal(conclude(options, merge_results(files, options)), hunt(options));
+      check_equal(conclude(options, merge_results(files, kHunt, options)), hunt(options));
     }
   }
 }
@@ -107,7 +107,7 @@ TEST_CASE("parts that are missing, doubled or not done are named") {
   const auto one = hunt_part(options, folder.path(), {1, 4});
   const auto two = hunt_part(options, folder.path(), {2, 4}, 8);
   const auto again = hunt_part(options, other.path(), {1, 4});
-  CHECK_THROWS_MATCHES(merge_results({one, two, again}, options), std::invalid_argument,
+  CHECK_THROWS_MATCHES(merge_results({one, two, again}, kHunt, options), std::invalid_argument,
                        MessageMatches(ContainsSubstring("part 1 is there twice: " + one.string()) &&
                                       ContainsSubstring("part 2 is not done") &&
                                       ContainsSubstring("of 4 parts these are missing: 3, 4")));
@@ -131,6 +131,16 @@ TEST_CASE("a file of results is of one part of one hunt, and has one writer") {
     const ResultsWriter writer(file, kHunt, options, true);
     refused(kHunt, true, "another process is writing");
   }
+  // What is no file of results is left as it is.
+  for (const char* text : {"no newline", "a line\nand more"}) {
+    const std::filesystem::path other = folder.write("other", text);
+    CHECK_THROWS_AS(ResultsWriter(other, kHunt, options, false), std::invalid_argument);
+    CHECK_THROWS_AS(ResultsWriter(other, kHunt, options, true), std::invalid_argument);
+    CHECK(testing::text_of(other) == text);
+  }
+  CHECK_THROWS_MATCHES(merge_results({file}, R"({"cases":900,"seed":"7"})", options),
+                       std::invalid_argument,
+                       MessageMatches(ContainsSubstring("seed \"7\", got \"5\"")));
   std::ofstream(file, std::ios::app) << "{\"tally\": 3}\n";
   refused(kHunt, true, "line");
 }

@@ -41,6 +41,15 @@ def regex(text: str) -> str:
     return text
 
 
+def whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise Wrong(f'expected a whole number from {low} to {high}, got "{text}"')
+        return int(text)
+
+    return read
+
+
 def between(low: float, high: float, scale: float = 1) -> Callable[[str], float]:
     def read(text: str) -> float:
         digits = re.fullmatch(r"(\d+(?:\.\d+)?)%?", text)
@@ -89,7 +98,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--new", nargs="+", default=[], metavar="FILE", help=text)
     add_shared(add)
     text = "how often these measurements are judged at most; default 1"
-    add("--looks", type=between(1, 100), default=1, metavar="N", help=text)
+    add("--looks", type=whole(1, 100), default=1, metavar="N", help=text)
     add("--no-time", action="store_true", help="compare exact counters only")
     add("--labels", nargs=2, metavar="TEXT", help="names of the two sides")
     add("--history", metavar="FILE", help="look for changes over many commits")
