@@ -4,6 +4,7 @@ values that ci/compare has in common with it."""
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable
 
 EPILOG = """\
@@ -19,6 +20,14 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, usage: str, description: str, epilog: str) -> None:
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog, usage, description, epilog, formatter_class=form, allow_abbrev=False)
+
+    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        # An unknown option comes before what is missing.
+        for text in sys.argv[1:] if args is None else args:
+            option = text.split("=")[0]
+            if option.startswith("--") and option not in self._option_string_actions:
+                self.error(f"{option}: no such option")
+        return super().parse_args(args, namespace)
 
     def error(self, message: str) -> None:  # type: ignore[override]
         self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}; see --help\n")

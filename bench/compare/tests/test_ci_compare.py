@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_commit_a_program_or_an_option_is_said(repository):
         "HEAD HEAD --budget soon": "--budget: expected a duration",
         "HEAD HEAD --budget 20": "--budget: expected a duration",
         "HEAD HEAD --budget 90h": "--budget: expected a duration",
-        "HEAD HEAD --budgt 20m": "unrecognized arguments: --budgt",
+        "HEAD HEAD --budgt 20m": "--budgt: no such option",
         "HEAD HEAD --filter (": "--filter: not a regular expression",
         "HEAD HEAD --html .": "--html: .: Is a directory",
         "HEAD~2 HEAD~2 --filter zebra": "--filter: no benchmark matches 'zebra' in 'HEAD~2'",
