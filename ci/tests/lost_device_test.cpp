@@ -63,8 +63,11 @@ TEST_CASE("a case whose kernel faults is found and shrunk to that kernel, for an
 
 TEST_CASE("cases that lose the device in the same kernel are one finding") {
   const ScratchFolder folder;
+  // One kind of layer of the standard mix launches that kernel, and several of the wide one.
   const Outcome o = run("REMATCH_EMULATOR_LOSE_IN=cuda::product",
-                        kCheck + std::string("60 --json --jobs 3"), folder);
+                        "check --device cuda --mix standard --seed 1 --no-regressions --cases 60 "
+                        "--json --jobs 3",
+                        folder);
   INFO(o.out);
   CHECK(o.status == 1);
   const Json found = json_in(o.out);
@@ -87,7 +90,7 @@ TEST_CASE("where no case in flight loses the device alone, nothing is found and 
   const ScratchFolder folder;
   // More kernels than a case alone has.
   const Outcome o =
-      run("REMATCH_EMULATOR_LOSE_AT=4000", kCheck + std::string("100 --jobs 2"), folder);
+      run("REMATCH_EMULATOR_LOSE_AT=12000", kCheck + std::string("100 --jobs 2"), folder);
   INFO(o.out);
   CHECK(o.status == 2);
   CHECK(contains(o.out, "innocent"));

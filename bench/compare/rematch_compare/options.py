@@ -52,10 +52,9 @@ def regex(text: str) -> str:
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not text.isdecimal() or not low <= int(text) <= high:
-            raise Wrong(f'expected a whole number from {low} to {high}, got "{text}"')
-        return int(text)
-
+        if text.isdecimal() and low <= int(text) <= high:
+            return int(text)
+        raise Wrong(f'expected a whole number from {low} to {high}, got "{text}"')
     return read
 
 

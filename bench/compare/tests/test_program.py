@@ -50,7 +50,7 @@ def test_wrong_usage_and_unreadable_input_are_refused_with_the_option_or_the_pla
         f"{good} {good} --filter (": "--filter: not a regular expression",
         f"{good} {good} --filter zebra": "--filter: no benchmark's name",
         f"{good} {good} --json --markdown": "--json and --markdown exclude",
-        f"{good} {good} --looks 0": "--looks: expected a number from 1",
+        f"{good} {good} --looks 0": "--looks: expected a whole number from 1",
         f"{good} {good} --min-eff 3": "--min-eff: no such option",
         f"{good} {good} --since abc": "--since and --append: they need --history",
         "--history none": "none: cannot be read",
