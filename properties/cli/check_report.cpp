@@ -280,9 +280,13 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
                           counted(r.not_judged, "case"), r.not_judged == 1 ? "was" : "were",
                           r.why_not_judged));
   }
-  print_out(fmt::format("{} at {} cases/s on {}; record hash {:016x}\n", seconds_text(r.seconds),
-                        grouped(static_cast<std::int64_t>(r.cases_per_second())),
-                        counted(static_cast<std::uint64_t>(o.jobs), "job"), r.record_hash));
+  // What was merged took its time elsewhere.
+  if (a.merged.empty()) {
+    print_out(fmt::format("{} at {} cases/s on {}; ", seconds_text(r.seconds),
+                          grouped(static_cast<std::int64_t>(r.cases_per_second())),
+                          counted(static_cast<std::uint64_t>(o.jobs), "job")));
+  }
+  print_out(fmt::format("record hash {:016x}\n", r.record_hash));
   print_out(device_work(r));
   if (const auto device = r.versions.find("device"); device != r.versions.end()) {
     print_out("device: " + device->second +

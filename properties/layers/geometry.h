@@ -53,9 +53,9 @@ struct Geometry {
   /// live[b], for b in 0..layers: the values passed across the boundary before layer b, in a
   /// fixed order: the main value (output 0 of layer b-1) first, then the other values that are
   /// defined before b and used at or after b, by (layer, output); model inputs are the outputs of
-  /// layer -1. A further output that no layer uses stays live to the end of the model: it is a model
-  /// output that the loss ignores.
-  /// live[layers] is the list of model outputs; the loss reads its first entry.
+  /// layer -1. A further output that no layer uses stays live to the end of the model: it is a
+  /// model output that the loss ignores. live[layers] is the list of model outputs; the loss reads
+  /// its first entry.
   std::vector<std::vector<ValueRef>> live;
 
   /// Of a layer that has one.

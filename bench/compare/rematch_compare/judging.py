@@ -49,7 +49,7 @@ def rank_sums(n: int) -> np.ndarray:
 
 
 def left_out(n: int, tail: float) -> int:
-    """How many averages at either end the interval leaves out; 0 where n is too small for it."""
+    """Which average from either end is the interval's; 0 where n is too small for one."""
     return int(np.searchsorted(rank_sums(n), tail, side="right"))
 
 
