@@ -37,21 +37,6 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope,
-                 "backwards of one group share a recomputation and its gradients stay right") {
-  Pair alone;
-  backward(sum(alone.outputs[0]));
-  backward(sum(alone.outputs[1]));
-  CHECK(alone.runs == 3);
-
-  Pair together;
-  const BackwardGroup group;
-  backward(sum(together.outputs[0]));
-  backward(sum(together.outputs[1]));
-  CHECK(together.runs == 2);
-  CHECK(same_bits(together.x.grad(), alone.x.grad()));
-}
-
 TEST_CASE_METHOD(LedgerScope, "unused recomputed tensors of a group are freed when it ends") {
   Pair pair;
   const std::int64_t before = ledger().live(Tag::saved);
@@ -75,13 +60,6 @@ TEST_CASE_METHOD(LedgerScope, "a group asks for each saved tensor once, and is o
   }
   CHECK_NOTHROW(backward(loss));
   CHECK(pair.runs == 3);
-}
-
-TEST_CASE_METHOD(LedgerScope, "groups do not nest, and a refused one leaves the outer one alone") {
-  const BackwardGroup outer;
-  CHECK_THROWS_WITH([] { const BackwardGroup inner; }(),
-                    ContainsSubstring("cannot begin inside another"));
-  CHECK(BackwardGroup::current() == &outer);
 }
 
 TEST_CASE_METHOD(LedgerScope, "a recomputation that fails in a group can be tried again in it") {

@@ -48,31 +48,6 @@ class Tail {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "a scope decides early stop over the options, the innermost first") {
-  const EarlyStop off(false);
-  CHECK(Tail(true).runs() == 2);
-  {
-    const EarlyStop on(true);
-    CHECK(Tail(false).runs() == 1);
-    const EarlyStop undecided(std::nullopt);
-    CHECK(Tail(false).runs() == 2);
-    CHECK(Tail(true).runs() == 1);
-  }
-  CHECK(Tail(true).runs() == 2);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a scope counts where the forward runs, not where backward does") {
-  std::optional<Tail> tail;
-  {
-    const EarlyStop off(false);
-    tail.emplace(true);
-  }
-  CHECK(tail->runs() == 2);
-  tail.emplace(true);
-  const EarlyStop off(false);
-  CHECK(tail->runs() == 1);
-}
-
 TEST_CASE_METHOD(LedgerScope, "inside a reentrant checkpoint the scope around backward counts") {
   // The inside records in the recomputation alone, see EarlyStop.
   const bool around_forward = GENERATE(false, true);

@@ -3,28 +3,22 @@
 #include <utility>
 
 #include "properties/forecast/graph.h"
+#include "properties/record/mixed.h"
 
 namespace rematch {
 namespace {
 
 constexpr std::uint64_t kOnes = 0x9E3779B97F4A7C15ULL;
 
-// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-constexpr std::uint64_t scramble(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
-
 constexpr std::uint64_t derivative(std::uint64_t gradient, int layer, int edge) {
-  return scramble(gradient * 3 + static_cast<std::uint64_t>(layer) * 0x10001 +
-                  static_cast<std::uint64_t>(edge) + kOnes);
+  return mixed(gradient * 3 + static_cast<std::uint64_t>(layer) * 0x10001 +
+               static_cast<std::uint64_t>(edge));
 }
 
 }  // namespace
 
 std::uint64_t SymbolicGraph::sum_of(std::uint64_t a, std::uint64_t b) {
-  return scramble(a + b + 0xD1B54A32D192ED03ULL);
+  return mixed(a + b + 0xD1B54A32D192ED03ULL);
 }
 
 void SymbolicGraph::backward(const Mark& from, const Call& call, std::vector<int>& executions,

@@ -7,17 +7,10 @@
 #include "properties/hunt/findings.h"
 #include "properties/hunt/gather.h"
 #include "properties/hunt/worker_process.h"
+#include "properties/record/mixed.h"
 
 namespace rematch {
 namespace {
-
-/// The finaliser of SplitMix64: every input bit reaches every output bit.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
 
 class LocalWorker final : public Worker {
  public:

@@ -4,11 +4,12 @@
 #include <cstring>
 #include <string_view>
 
+#include "properties/record/mixed.h"
+
 namespace rematch {
 namespace {
 
-/// Order matters; every word is mixed in by a bijection (the finalizer of SplitMix64: Steele, Lea
-/// and Flood, OOPSLA 2014), so no difference in one word is lost.
+/// Order matters; every word is mixed in by a bijection, so no difference in one word is lost.
 class Hasher {
  public:
   template <class... Fields>
@@ -32,12 +33,7 @@ class Hasher {
   std::uint64_t value() const { return state_; }
 
  private:
-  void word(std::uint64_t w) {
-    std::uint64_t x = (state_ ^ w) + 0x9E3779B97F4A7C15ULL;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-    state_ = x ^ (x >> 31);
-  }
+  void word(std::uint64_t w) { state_ = mixed(state_ ^ w); }
 
   std::uint64_t state_ = 0;
 };
