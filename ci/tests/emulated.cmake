@@ -23,12 +23,8 @@ if(TARGET rematch-bench)
     FAIL_REGULAR_EXPRESSION "cannot be captured;ERROR")
 endif()
 
-file(GLOB tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/engine/cuda/*_test.cpp")
-add_executable(emulated_gpu_tests ${tests})
+add_executable(emulated_gpu_tests $<TARGET_OBJECTS:gpu_test_objects>)
 set_target_properties(emulated_gpu_tests PROPERTIES OUTPUT_NAME gpu_tests)
-target_compile_options(emulated_gpu_tests PRIVATE
-  $<$<CONFIG:Release,Mutants>:${REMATCH_TEST_FLAGS}>)
-target_precompile_headers(emulated_gpu_tests PRIVATE <catch2/catch_test_macros.hpp>)
 rematch_emulated(emulated_gpu_tests)
 target_link_libraries(emulated_gpu_tests PRIVATE rematch::engine CUDA::cudart
   Catch2::Catch2WithMain)
