@@ -439,6 +439,7 @@ def test_rounding_to_float8_is_shown_with_its_class_and_its_function(torch_subje
     )
     assert "delayed_float8(x, history)" in script
     assert "def delayed_scaling(" not in script
+    assert "latest = x.abs().nan_to_num(posinf=torch.inf).max()" in script
     assert "DIFFERENT" in out
 
 

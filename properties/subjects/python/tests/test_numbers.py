@@ -141,6 +141,34 @@ def test_float8_rounds_by_the_largest_magnitude_of_four_forwards(torch_subject):
     np.testing.assert_array_equal(numbers(record, "buffer"), [0] * 4)
 
 
+def scaled(subject, inputs, **fields):
+    """Outputs of a forward after the other, and the state that they leave."""
+    layer = {"kind": "delayed_scaling", **fields}
+    microbatches = {"microbatches": len(inputs)}
+    case = run_of(chain(layer, input=(2, 1), dtype="float64", protocol=microbatches))
+    case["arrays"]["inputs"] = [encode(np.array(x, "float64").reshape(2, 1)) for x in inputs]
+    record = subject.record(**case)
+    outputs = [numbers(record, "output", microbatch=i).ravel() for i in range(len(inputs))]
+    return outputs, numbers(record, "buffer")
+
+
+def test_nan_does_not_count_towards_a_scale(torch_subject):
+    nan = math.nan
+    outputs, scale = scaled(torch_subject, [[nan, -7], [8, 4], [nan, nan]])
+    np.testing.assert_array_equal(outputs, [[nan, -7], [2, 1], [nan, nan]])
+    np.testing.assert_array_equal(scale, [3])
+    outputs, history = scaled(torch_subject, [[nan, -896], [nan, nan], [896, nan]], fp8=True)
+    np.testing.assert_array_equal(outputs, [[nan, -448], [nan, nan], [896, nan]])
+    np.testing.assert_array_equal(history, [0, 896, 0, 896])
+    _, history = scaled(torch_subject, [[nan, -math.inf]], fp8=True)
+    np.testing.assert_array_equal(history, [0, 0, 0, math.inf])
+
+
+def test_halfway_between_large_numbers_does_not_overflow(torch_subject):
+    _, scale = scaled(torch_subject, [[1.5 * 2.0**1023, 1]] * 2)
+    np.testing.assert_array_equal(scale, [1.125 * 2.0**1023])
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 

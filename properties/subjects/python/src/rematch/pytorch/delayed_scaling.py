@@ -8,11 +8,12 @@ import torch
 
 def delayed_scaling(x, scale, training=True):
     """Divides x by the scale that forwards before this one left, which is of one element, and
-    moves it halfway to the largest magnitude in x."""
+    moves it halfway to the largest magnitude in x, NaN left out."""
     y = x / scale.clone()
     if training:
         with torch.no_grad():
-            scale.copy_((scale + x.abs().max()) / 2)
+            # In halves, which do not overflow.
+            scale.copy_(scale / 2 + x.abs().nan_to_num(posinf=torch.inf).max() / 2)
     return y
 
 
@@ -31,10 +32,11 @@ class Float8(torch.autograd.Function):
 
 def delayed_float8(x, history, training=True):
     """x as it is in float8 e4m3. The largest magnitude of as many forwards as the history has room
-    for becomes the largest float8, 448; this forward's comes into it for those that follow."""
+    for becomes the largest float8, 448; this forward's, NaN left out, comes into it for those that follow."""
     top = history.max()
     y = Float8.apply(x, torch.where(top > 0, top / 448, 1.0))
     if training:
         with torch.no_grad():
-            history.copy_(torch.cat((history[1:], x.abs().max().view(1))))
+            latest = x.abs().nan_to_num(posinf=torch.inf).max()
+            history.copy_(torch.cat((history[1:], latest.view(1))))
     return y
