@@ -29,8 +29,12 @@ class Allowance {
       if (r.moment == Moment::after_forward && r.step == 0 && r.microbatch == 0) saved = r.saved;
     }
     for (const auto& [memory, size] : dropped) saved -= size;
-    // The loss may save the main output, which a layer of a segment saved before.
-    return saved + inputs_ + size_of_value(e_.geometry.live.back().front()) + kept();
+    // A loss may save the output that it reads, which a layer of a segment saved before.
+    for (const ValueRef& output : e_.geometry.live.back()) {
+      saved += size_of_value(output);
+      if (!e_.c.protocol.auxiliary_losses) break;
+    }
+    return saved + inputs_ + kept();
   }
 
   /// Whether a policy keeps anything.

@@ -54,4 +54,30 @@ TEST_CASE("what later forwards save is not known where a draw or values may deci
   CHECK_FALSE(judged(exits, true, 1));
 }
 
+TEST_CASE("an output that a loss reads may be saved, though a layer of a segment saved it before") {
+  Case c =
+      testing::case_of({1, 2}, {testing::dense(8), testing::layer("duplicate"), testing::dense(1)});
+  c.plan.segments = {testing::segment(0, 3, Variant::non_reentrant)};
+  const auto kept = [&](std::int64_t saved) {
+    testing::Synthetic s(c);
+    // The last layer saves its operand, which is the further output, too.
+    LayerValue operand;
+    operand.layer = 2;
+    operand.saved = true;
+    operand.memory = 1;
+    operand.bytes = 32;
+    s.plain.values = {operand};
+    s.plain.bytes.front().saved = 100;
+    s.checkpointed.bytes.front().saved = saved;
+    return s.verdict("saved-at-most") == Verdict::kept;
+  };
+  // Without that operand, and with the input and the main output.
+  const std::int64_t most = 100 - 32 + 8 + 4;
+  CHECK(kept(most));
+  CHECK_FALSE(kept(most + 1));
+  c.protocol.auxiliary_losses = true;
+  CHECK(kept(most + 32));
+  CHECK_FALSE(kept(most + 33));
+}
+
 }  // namespace rematch
