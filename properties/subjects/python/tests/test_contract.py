@@ -99,6 +99,40 @@ def wraps_errors(function=None, *args, **options):
         raise RuntimeError(str(error)) from error
 
 
+def has_one_random_state(function=None, *args, **options):
+    """That of the latest forward of a function is what all its recomputations draw from."""
+    calls = []
+
+    def run(*args):
+        with torch.random.fork_rng(devices=[], enabled=bool(calls)):
+            if calls:
+                torch.set_rng_state(LATEST[function])
+            else:
+                LATEST[function] = torch.get_rng_state()
+            calls.append(0)
+            return function(*args)
+
+    return real(run, *args, **options, preserve_rng_state=False)
+
+
+LATEST = {}
+
+
+def keeps_the_latest(function=None, *args, **options):
+    """Recomputes what the latest forward of a function was given."""
+    calls = []
+
+    def run(x, *others):
+        if calls:
+            x = x + (LATEST[function] - x).detach()
+        else:
+            LATEST[function] = x.detach()
+        calls.append(0)
+        return function(x, *others)
+
+    return real(run, *args, **options)
+
+
 def leaves_a_hook(function=None, *args, **options):
     torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
     return real(function, *args, **options)
@@ -113,6 +147,9 @@ WRONG = [
     ("variant_left_unsaid", tells_nobody, "warnings [], kinds"),
     ("keywords", loses_keywords, "[3, 3] expected, got [3, 1]"),
     ("determinism_checks", wraps_errors, "ValueError expected, got RuntimeError"),
+    ("several_forwards_under_one_backward", has_one_random_state, "mask of "),
+    ("several_forwards_under_one_backward", keeps_the_latest, "gradient 0"),
+    ("several_forwards_under_one_backward", without("early_stop"), "executions of second, forward"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from itertools import product
 from typing import Any
 
 import torch
@@ -122,6 +123,61 @@ def several_backwards() -> None:
             )
         with p.raises(RuntimeError, "Trying to backward through the graph a second time"):
             p.gradient(out, x)
+
+
+def _one_backward(call: Any, nests: bool) -> tuple[list[Any], dict[Any, list[Any]]]:
+    """Three forwards of two segments that share a weight, the second within the first or behind it,
+    and one backward of the sum of their losses. The gradients, and the masks of every run of a
+    segment, by its name and the number of the forward. call(function, *args) runs a segment. All
+    numbers are small integers, so that sums are exact in every order."""
+    weight, drawn = p.leaf(2, -1, 3), {}
+    inputs = [p.leaf(1, 2, 3), p.leaf(-2, 1, 5), p.leaf(4, -3, 2)]
+
+    def masked(x: Tensor, name: str, forward: int) -> Tensor:
+        mask = torch.dropout(torch.ones(8, 3), 0.5, True)
+        drawn.setdefault((name, forward), []).append(mask)
+        return x * weight * mask
+
+    def first(x: Tensor, forward: int) -> Tensor:
+        return masked(x, "first", forward)
+
+    def second(x: Tensor, forward: int) -> Tensor:
+        return masked(x, "second", forward)
+
+    def both(x: Tensor, forward: int) -> Tensor:
+        return call(second, first(x, forward), forward)
+
+    def run(x: Tensor, forward: int) -> Tensor:
+        return call(both, x, forward) if nests else call(second, call(first, x, forward), forward)
+
+    p.seeded(5)
+    losses = [(run(x, i) ** 2).sum() for i, x in enumerate(inputs)]
+    sum(losses[1:], losses[0]).backward()
+    return [leaf.grad for leaf in (weight, *inputs)], drawn
+
+
+@p.promise(promises)
+def several_forwards_under_one_backward() -> None:
+    """Several forwards, of one segment, of some that share a weight, of nested ones, may wait for
+    one backward. It recomputes each once, an inner one once more with that around it unless early
+    stop comes first, draws what its forward drew, and gives the gradients of the plain run."""
+    variants = ({"use_reentrant": True}, *({"early_stop": stop} for stop in p.BOTH))
+    for options, nests in product(variants, p.BOTH):
+        wanted, masks = _one_backward(lambda function, *args: function(*args), nests)
+        state = torch.get_rng_state()
+        options = {"use_reentrant": False, **options}
+        call = lambda *args, options=options: api.checkpoint(*args, **options)  # noqa: E731
+        gradients, drawn = _one_backward(call, nests)
+        where = f"{options}, {'nested' if nests else 'in a row'}"
+        p.equal(torch.get_rng_state(), state, f"random state after the backward, {where}")
+        for (name, forward), [mask] in masks.items():
+            again = nests and name == "second" and not options.get("early_stop")
+            runs, place = drawn[name, forward], f"of {name}, forward {forward}, {where}"
+            p.equal(len(runs), 3 if again else 2, f"executions {place}")
+            for got in runs:
+                p.equal(got, mask, f"mask {place}")
+        for at, got in enumerate(gradients):
+            p.equal(got, wanted[at], f"gradient {at}, {where}")
 
 
 @p.promise(promises)
