@@ -55,6 +55,17 @@ def shown(subject, case, found, **rest):
     return out
 
 
+def test_a_layer_that_draws_less_often_is_shown_by_how_often_it_runs(torch_subject):
+    nested = [segment(2, 3, arguments="emptied")]
+    plan = {"segments": [segment(0, 3, nested=nested)]}
+    case = chain("linear", {"kind": "gaussian_noise", "p": 0.5}, "duplicate", plan=plan)
+    at = "step 0, microbatch 0, layer 1 (gaussian_noise), draws"
+    found = f"dropout-masks: a sentence\nat: {at}\nexpected: 2\ngot: 1"
+    assert "runs of gaussian_noise 1\n  plain         1\n  checkpointed  1" in shown(
+        torch_subject, {**case, "input": [1, 1]}, found
+    )
+
+
 def checkpointed(subject, case):
     subject.record(**run_of(case))
     return subject.record(checkpointed=True)
