@@ -13,13 +13,10 @@
 #include "properties/cli/check_report.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/junit.h"
-#include "properties/cli/run_progress.h"
+#include "properties/cli/saved_cases.h"
 #include "properties/hunt/hunt.h"
-#include "properties/hunt/lost_worker.h"
-#include "properties/hunt/regressions.h"
 #include "properties/hunt/results.h"
 #include "properties/hunt/tally.h"
-#include "properties/hunt/worker.h"
 #include "properties/output/terminal.h"
 
 namespace rematch::cli {
@@ -27,64 +24,9 @@ namespace {
 
 constexpr std::uint64_t kDefaultCases = 20000;
 
-std::string replay_line(const CheckArguments& a, const std::filesystem::path& file) {
-  return again("replay" + a.subject.options() + " " + shell_word(file.lexically_normal().string()));
-}
-
 std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint64_t index) {
   return again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(), a.mix,
                            seed, index));
-}
-
-/// Judges the saved cases: up to the first violation, or all if the check keeps going.
-void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome) {
-  std::optional<std::filesystem::path> directory;
-  if (a.no_regressions) return;
-  if (!a.regressions.empty()) {
-    directory = a.regressions;
-  } else {
-    directory = default_regressions(executable());
-  }
-  if (!directory) return;
-  std::unique_ptr<Worker> worker = make_worker(o);
-  const Scope scope = worker->scope();
-  outcome.hunt.versions = worker->versions();
-  RunProgress progress(a.quiet || a.json);
-  for (const std::filesystem::path& file : regression_files(*directory)) {
-    if (o.stopped()) return;
-    Case c;
-    try {
-      c = load_case(file);
-    } catch (const std::invalid_argument& error) {
-      outcome.errors.emplace_back(error.what());
-      continue;
-    }
-    if (!scope.features.contains_all(features_of(c, validate(c)))) continue;
-    progress.note("saved case " + file.filename().string());
-    ++outcome.saved_cases;
-    std::optional<Violation> violation;
-    if (!worker) worker = worker_again(o);
-    try {
-      const Tally tally = worker->judge(0, c);
-      if (!tally.violating.empty()) violation = tally.violating.front().violation;
-    } catch (const WorkerLost& lost) {
-      if (o.stopped()) return;
-      // Of what is lost nothing may be left when the case is tried.
-      worker.reset();
-      violation = lost_alone(o, 0, c);
-      if (!violation || !judges_survival(o)) {
-        outcome.errors.push_back(fmt::format(
-            "a worker was lost in {}, {}: {}", file.filename().string(),
-            violation ? "but the law survives is left out" : "but not when it ran alone",
-            lost.what()));
-        return;
-      }
-    }
-    if (!violation) continue;
-    outcome.reports.push_back(
-        {*violation, c, 1, file, {}, true, replay_line(a, file), {}, outcome.hunt.versions});
-    if (!a.keep_going) return;
-  }
 }
 
 /// The hunt, with its results in a file where that is asked for; or what was hunted elsewhere.
@@ -143,6 +85,9 @@ void check_results_options(const CheckArguments& a) {
   }
   if (!a.shard.empty() && !a.junit.empty()) {
     throw UsageError("--junit is for `rematch merge`, which reports all parts");
+  }
+  if (!a.shard.empty() && !a.corpus.empty()) {
+    throw UsageError("--corpus is for `rematch merge`, which runs it and adds to it for all parts");
   }
   if (!a.duration.empty()) {
     throw UsageError("--results needs a fixed number of cases: give --cases instead of --for");
@@ -212,6 +157,11 @@ int check(const CheckArguments& a) {
     for (const Report& report : outcome.reports) print_out(text_of(report));
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
+  try {
+    add_to_corpus(a, o, outcome);
+  } catch (const std::exception& error) {
+    outcome.errors.emplace_back(error.what());
+  }
   if (!a.junit.empty()) {
     errno = 0;
     std::ofstream out(a.junit, std::ios::binary);
@@ -244,6 +194,11 @@ void add_saved_options(CLI::App& command, CheckArguments& a) {
                   "Directory of saved cases to judge first (default: those of the source tree)")
       ->type_name("DIR");
   command.add_flag("--no-regressions", a.no_regressions, "Skip the saved cases");
+  command
+      .add_option("--corpus", a.corpus,
+                  "Folder of cases to judge first, too; the hunt adds what reached new pairs of "
+                  "features, and what it found")
+      ->type_name("DIR");
 }
 
 void add_report_options(CLI::App& command, CheckArguments& a) {
@@ -314,6 +269,7 @@ void add_merge(CLI::App& app, Action& chosen) {
       of_hunt.save = a->save;
       of_hunt.regressions = a->regressions;
       of_hunt.no_regressions = a->no_regressions;
+      of_hunt.corpus = a->corpus;
       of_hunt.junit = a->junit;
       of_hunt.json = a->json;
       of_hunt.quiet = a->quiet;

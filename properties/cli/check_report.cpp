@@ -49,6 +49,14 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   j["mix"] = a.mix;
   j["seed"] = o.seed;
   j["saved_cases"] = outcome.saved_cases;
+  if (!a.corpus.empty()) {
+    const CorpusUse& use = outcome.corpus;
+    j["corpus"] = {{"cases", use.cases},
+                   {"run", use.run},
+                   {"not_implemented", use.not_implemented},
+                   {"unreadable", use.unreadable},
+                   {"pairs", use.pairs}};
+  }
   j["cases"] = r.cases;
   j["not_judged"] = r.not_judged;
   if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
@@ -262,6 +270,20 @@ void print_part(const CheckArguments& a, const HuntOptions& o, const HuntResult&
   }
 }
 
+namespace {
+
+std::string corpus_line(const CheckArguments& a, const CorpusUse& use) {
+  std::string without;
+  if (use.not_implemented > 0)
+    without += fmt::format(", {} have what the subject does not implement", use.not_implemented);
+  if (use.unreadable > 0) without += fmt::format(", {} cannot be read", use.unreadable);
+  return fmt::format("corpus {}: {}{}; {} run, which reach {}; {} added\n", a.corpus,
+                     counted(use.cases, "case"), without, use.run,
+                     counted(use.pairs, "pair") + " of features", use.added);
+}
+
+}  // namespace
+
 void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
   const Paint paint(colour_wanted(1));
   const HuntResult& r = outcome.hunt;
@@ -274,6 +296,11 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
                         counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"), a.mix,
                         o.seed, counted(checks, "check"), counted(o.judged().count(), "law")));
+  if (!a.corpus.empty()) print_out(corpus_line(a, outcome.corpus));
+  if (outcome.saved_not_judged > 0) {
+    print_out(
+        fmt::format("{} could not be run\n", counted(outcome.saved_not_judged, "saved case")));
+  }
   if (r.cases > 0) print_out(silent_laws(o, r));
   if (r.not_judged > 0) {
     print_out(fmt::format("{} could not be run, and {} not judged; the first: {}\n",

@@ -22,6 +22,7 @@ struct CheckArguments {
   SubjectChoice subject;
   std::string save = ".";
   std::string regressions;
+  std::string corpus;
   bool no_regressions = false;
   bool keep_going = false;
   std::string junit;
@@ -35,10 +36,27 @@ struct CheckArguments {
   std::vector<std::string> merged;
 };
 
+/// What became of the corpus of a check.
+struct CorpusUse {
+  /// Of the subject.
+  Scope scope;
+  /// Enough of the corpus to reach as many pairs as all that the subject implements.
+  std::size_t run = 0;
+  std::size_t cases = 0;
+  std::size_t not_implemented = 0;
+  std::size_t unreadable = 0;
+  std::size_t pairs = 0;
+  std::size_t added = 0;
+};
+
 /// The outcome of a check.
 struct CheckOutcome {
   HuntResult hunt;
+  /// That were judged, of regressions and corpus.
   std::size_t saved_cases = 0;
+  /// Of these, the subject could not run.
+  std::uint64_t saved_not_judged = 0;
+  CorpusUse corpus;
   std::vector<Report> reports;
   /// Errors of the check itself.
   std::vector<std::string> errors;

@@ -25,6 +25,7 @@ using Action = std::function<int()>;
 /// Each adds its command to `app`. Parsing sets `chosen` if the user chose this command.
 void add_check(CLI::App& app, Action& chosen);
 void add_merge(CLI::App& app, Action& chosen);
+void add_corpus(CLI::App& app, Action& chosen);
 void add_conform(CLI::App& app, Action& chosen);
 void add_replay(CLI::App& app, Action& chosen);
 void add_show(CLI::App& app, Action& chosen);

@@ -184,18 +184,8 @@ Case CaseChoice::load(const Scope& scope) const {
     if (!seed.empty() || !number.empty())
       throw UsageError("give a case file, or --seed and --case, not both");
     Case c = load_case(file);
-    std::string lacking;
-    features_of(c, validate(c)).without(scope.features).for_each([&](Feature feature) {
-      lacking += " " + std::string(rematch::to_string(feature));
-    });
-    for (const LayerSpec& l : c.layers) {
-      const auto& known = scope.custom;
-      if (l.layer == nullptr || std::find(known.begin(), known.end(), l.layer) != known.end())
-        continue;
-      lacking += " " + l.layer->declaration;
-    }
-    if (!lacking.empty()) {
-      throw UsageError(fmt::format("{}: the subject does not implement:{}", file, lacking));
+    if (const std::string names = lacking(scope, c); !names.empty()) {
+      throw UsageError(fmt::format("{}: the subject does not implement:{}", file, names));
     }
     return c;
   }

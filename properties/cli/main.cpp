@@ -80,6 +80,7 @@ int run(int argc, char** argv) {
   Action chosen;
   add_check(app, chosen);
   add_merge(app, chosen);
+  add_corpus(app, chosen);
   add_conform(app, chosen);
   add_replay(app, chosen);
   add_show(app, chosen);

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 
+#include "properties/case/features.h"
 #include "properties/case/json.h"
 
 namespace rematch {
@@ -20,8 +21,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> regression_files(const fs::path& directory) {
   std::error_code error;
   if (!fs::is_directory(directory, error)) {
-    throw std::invalid_argument(fmt::format(
-        "--regressions: expected a directory of case files, got '{}'", directory.string()));
+    throw std::invalid_argument(
+        fmt::format("expected a directory of case files, got '{}'", directory.string()));
   }
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
@@ -39,6 +40,20 @@ std::optional<fs::path> default_regressions(const fs::path& executable) {
     if (fs::is_directory(directory, error)) return directory;
   }
   return std::nullopt;
+}
+
+std::string lacking(const Scope& scope, const Case& c) {
+  std::string names;
+  features_of(c, validate(c)).without(scope.features).for_each([&](Feature feature) {
+    names += " " + std::string(to_string(feature));
+  });
+  for (const LayerSpec& l : c.layers) {
+    const auto& known = scope.custom;
+    if (l.layer == nullptr || std::find(known.begin(), known.end(), l.layer) != known.end())
+      continue;
+    names += " " + l.layer->declaration;
+  }
+  return names;
 }
 
 Case load_case(const fs::path& file) {

@@ -2,9 +2,11 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "properties/case/case.h"
+#include "properties/layers/scope.h"
 
 namespace rematch {
 
@@ -15,6 +17,9 @@ std::vector<std::filesystem::path> regression_files(const std::filesystem::path&
 /// ../share/rematch/regressions, for one in a build tree (<root>/build/<preset>/bin) in
 /// <root>/properties/regressions. nullopt when neither exists.
 std::optional<std::filesystem::path> default_regressions(const std::filesystem::path& executable);
+
+/// What the case needs and the scope lacks, by name, each preceded by a space. The case is valid.
+std::string lacking(const Scope& scope, const Case& c);
 
 /// Reads one case from a file. Throws std::invalid_argument with the file's name when it cannot be
 /// read or holds no valid case.

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "properties/cli/check_report.h"
+#include "properties/cli/commands.h"
+#include "properties/hunt/corpus.h"
+#include "properties/output/terminal.h"
+
+namespace rematch::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CorpusArguments {
+  std::string into;
+  std::vector<std::string> from;
+  std::string cases;
+  std::string seed = "1";
+  std::string mix = "wide";
+  std::string jobs;
+  SubjectChoice subject;
+};
+
+bool is_given(const CorpusCase& c) {
+  return !c.name.starts_with("reach-") && !c.name.starts_with("broke-");
+}
+
+/// Cases that reach what the corpus has not. Nothing is run: what a case reaches is known before.
+Corpus more_cases(const CorpusArguments& a, const Corpus& corpus) {
+  const std::uint64_t count = parse_whole("--cases", a.cases, 1);
+  const std::uint64_t seed = parse_whole("--seed", a.seed, 0);
+  const Mix mix = parse_mix(a.mix);
+  const Scope scope = scope_of(*a.subject.make());
+  const auto generate = [&](std::uint64_t i) { return generate_case(mix, seed, i, scope); };
+  return reaching_more(pairs_of(within(corpus, scope)), count, generate, parse_jobs(a.jobs));
+}
+
+int corpus(const CorpusArguments& a) {
+  fs::create_directory(a.into);
+  std::vector<std::string> unreadable;
+  const Corpus before = load_corpus(a.into, unreadable);
+  Corpus all = before;
+  for (const std::string& folder : a.from) {
+    for (CorpusCase& c : load_corpus(folder, unreadable)) {
+      // What somebody put there is not ours to copy.
+      if (!is_given(c)) all.push_back(std::move(c));
+    }
+  }
+  if (!a.cases.empty()) {
+    for (CorpusCase& c : more_cases(a, all)) all.push_back(std::move(c));
+  }
+  const Corpus kept = minimised(all);
+  std::set<std::string> stay;
+  for (const CorpusCase& c : kept) stay.insert(c.name);
+  // Before anything is removed, so that at no time a pair is reached by none.
+  const std::size_t added = save_corpus(kept, a.into);
+  std::size_t removed = 0;
+  for (const CorpusCase& c : before) {
+    if (!is_given(c) && !stay.contains(c.name)) removed += fs::remove(fs::path(a.into) / c.name);
+  }
+  for (const std::string& why : unreadable) print_error("rematch: " + why + "\n");
+  const std::size_t reach = static_cast<std::size_t>(std::count_if(
+      kept.begin(), kept.end(), [](const CorpusCase& c) { return c.name.starts_with("reach-"); }));
+  print_out(
+      fmt::format("{}: {} of features, reached by {}; {} that broke a subject; {} added, {} "
+                  "removed\n",
+                  a.into, counted(pairs_of(kept).size(), "pair"), counted(reach, "case"),
+                  counted(kept.size() - reach, "case"), added, removed));
+  return kHeld;
+}
+
+}  // namespace
+
+void add_corpus(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "corpus", "Merge folders of `check --corpus` into the first, without what smaller cases do");
+  auto a = std::make_shared<CorpusArguments>();
+  command->add_option("into", a->into, "Folder, which is made if it is not there")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("from", a->from, "Folders, which stay as they are")->type_name("DIR");
+  command
+      ->add_option("--cases", a->cases,
+                   "Also add what this many random cases reach, without running them")
+      ->type_name("N");
+  command->add_option("--seed", a->seed, "Seed of these cases")
+      ->capture_default_str()
+      ->type_name("S");
+  command->add_option("--mix", a->mix, "Mix of these cases: standard or wide")
+      ->capture_default_str()
+      ->type_name("MIX");
+  command->add_option("--jobs", a->jobs, "Threads (default: one for each core)")->type_name("N");
+  a->subject.add_options(*command);
+  command->callback([&chosen, a] { chosen = [a] { return corpus(*a); }; });
+}
+
+}  // namespace rematch::cli
