@@ -38,8 +38,6 @@ Scale scale_of(std::span<const Chart> charts) {
       y.low = std::min(y.low, 0.0);
       y.high = std::max(y.high, 0.0);
     }
-    const double missing = std::max(0.0, chart.least_span - y.span());
-    y = {y.low - missing / 2, y.high + missing / 2};
   }
   for (Range* range : {&scale.x, &scale.y}) {
     if (range->span() <= 0) range->high = range->low + 1;

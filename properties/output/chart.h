@@ -14,8 +14,6 @@ namespace rematch::cli {
 struct Series {
   std::string name;
   std::vector<double> x, y;
-  /// Of lines: only the points are drawn.
-  bool dots = false;
 };
 
 /// Steps over events: value i holds from i to i + 1.
@@ -41,10 +39,8 @@ struct Chart {
   /// Parts of the x-axis from its beginning: each lasts until the next one, the last one as long as
   /// the series.
   std::vector<Mark> phases = {};
-  /// Values of y and of x that are worth a line, such as a peak or a change; not shown as text.
-  std::vector<Mark> levels = {}, edges = {};
-  /// The least that the y-axis of lines spans, so that what hardly changes looks flat.
-  double least_span = 0;
+  /// Values of y that are worth a line, such as a peak; not shown as text.
+  std::vector<Mark> levels = {};
 };
 
 /// Values from `low` to `high`.

@@ -51,8 +51,6 @@ std::string line(double x1, double y1, double x2, double y2, double opacity,
 
 constexpr std::string_view kBold = " font-weight=\"600\"";
 constexpr std::string_view kDashed = " stroke-dasharray=\"5 4\"";
-/// A path whose parts have no length but a round end shows points.
-constexpr std::string_view kRound = " stroke-linecap=\"round\"";
 
 struct Tick {
   double value = 0;
@@ -109,15 +107,11 @@ std::string head(std::string_view title, const Chart& chart, double& y) {
           fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"12\" fill=\"{}\"/>\n",
                       x, y - 12, kSwatch, colour(i));
     } else {
-      const bool dots = chart.series[i].dots;
-      const std::string_view pattern = dots                               ? "0 12"
-                                       : chart.kind == Chart::Kind::lines ? dash(i)
-                                                                          : "";
+      const std::string_view pattern = chart.kind == Chart::Kind::lines ? dash(i) : "";
       out += fmt::format(
-          "<path d=\"M{:.1f} {:.1f}h{}\" stroke=\"{}\" stroke-width=\"{}\" "
-          "stroke-dasharray=\"{}\"{}/>\n",
-          x, y - 6, kSwatch, colour(i), dots ? 7 : 4, pattern.empty() ? "none" : pattern,
-          dots ? kRound : "");
+          "<path d=\"M{:.1f} {:.1f}h{}\" stroke=\"{}\" stroke-width=\"4\" "
+          "stroke-dasharray=\"{}\"/>\n",
+          x, y - 6, kSwatch, colour(i), pattern.empty() ? "none" : pattern);
     }
     out += text_at(x + kSwatch + 8, y, chart.series[i].name);
     x += width;
@@ -141,8 +135,8 @@ std::string line_path(const Series& series, const Plot& plot) {
   const std::size_t stride = (series.x.size() + kMaxPoints - 1) / kMaxPoints;
   std::string path;
   const auto point = [&](std::size_t i) {
-    path += fmt::format("{}{:.1f} {:.1f}{}", path.empty() || series.dots ? "M" : "L",
-                        plot.x(series.x[i]), plot.y(series.y[i]), series.dots ? "h0" : "");
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", plot.x(series.x[i]),
+                        plot.y(series.y[i]));
   };
   for (std::size_t i = 0; i + 1 < series.x.size(); i += stride) point(i);
   if (!series.x.empty()) point(series.x.size() - 1);
@@ -168,8 +162,6 @@ std::string step_path(const Series& series, const Plot& plot) {
 std::string curves(const Chart& chart, const Plot& plot) {
   std::string out;
   const bool steps = chart.kind == Chart::Kind::steps;
-  const bool dots = std::any_of(chart.series.begin(), chart.series.end(),
-                                [](const Series& series) { return series.dots; });
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& series = chart.series[i];
     if (series.x.empty()) continue;
@@ -178,14 +170,13 @@ std::string curves(const Chart& chart, const Plot& plot) {
       out += fmt::format("<path d=\"{}V{:.1f}H{:.1f}Z\" fill=\"{}\" fill-opacity=\"0.2\"/>\n", path,
                          plot.y(plot.scale.y.low), plot.x(series.x.front()), colour(i));
     }
-    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"", path,
-                       colour(i), series.dots ? 7 : 2.5);
-    if (series.dots) out += kRound;
-    if (!steps && !series.dots && !dash(i).empty()) {
+    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\"", path,
+                       colour(i));
+    if (!steps && !dash(i).empty()) {
       out += fmt::format(" stroke-dasharray=\"{}\"", dash(i));
     }
     out += "/>\n";
-    if (steps || dots || series.x.size() > kFewPoints) continue;
+    if (steps || series.x.size() > kFewPoints) continue;
     for (std::size_t k = 0; k < series.x.size(); ++k) {
       out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\"/>\n",
                          plot.x(series.x[k]), plot.y(series.y[k]), colour(i));
@@ -210,22 +201,6 @@ std::string phases(const Chart& chart, const Plot& plot) {
     }
     if (text_width(phase.label) > to - from) continue;
     out += text_at((from + to) / 2, plot.bottom + 2 + kLine, phase.label, "middle");
-  }
-  return out;
-}
-
-/// A label that would lie upon the one before it is left out.
-std::string edges(const Chart& chart, const Plot& plot) {
-  std::string out;
-  double free = 0;
-  for (const Mark& edge : chart.edges) {
-    const double at = plot.x(edge.at);
-    out += line(at, plot.top, at, plot.bottom, 1, kDashed);
-    const double half = text_width(edge.label) / 2;
-    const double middle = std::clamp(at, half, kWidth - half);
-    if (middle - half < free) continue;
-    out += text_at(middle, plot.top - 6, edge.label, "middle");
-    free = middle + half;
   }
   return out;
 }
@@ -267,7 +242,7 @@ std::string graph(const Chart& chart, const Scale& scale, double height, bool la
       kMargin + std::max(widest(y_ticks) + 8, chart.categories.empty() ? 0 : widest(x_ticks) / 2);
   plot.right = kWidth - kMargin - widest(x_ticks) / 2;
   std::string out;
-  plot.top = y + 14 + (chart.levels.empty() && chart.edges.empty() ? 0 : kLine);
+  plot.top = y + 14 + (chart.levels.empty() ? 0 : kLine);
   plot.bottom = plot.top + height;
   for (const Tick& tick : y_ticks) {
     const double at = plot.y(tick.value);
@@ -280,7 +255,7 @@ std::string graph(const Chart& chart, const Scale& scale, double height, bool la
     out += text_at(at, plot.bottom + 6 + kLine - 4, tick.label, "middle");
   }
   out += line(plot.left, plot.bottom, plot.right, plot.bottom, 1);
-  out += phases(chart, plot) + curves(chart, plot) + levels(chart, plot) + edges(chart, plot);
+  out += phases(chart, plot) + curves(chart, plot) + levels(chart, plot);
   y = plot.bottom + 6 + kLine;
   if (!last) return out;
   y += kLine;
