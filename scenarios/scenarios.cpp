@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "scenarios/report/scenario.h"
 
@@ -45,6 +46,23 @@ const Scenario* find_scenario(std::string_view name) {
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const Scenario& scenario) { return scenario.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+std::span<const Recorded> Advice::seen() const {
+  const auto* const end = std::find_if(std::begin(recorded), std::end(recorded),
+                                       [](const Recorded& one) { return one.probe.empty(); });
+  return {std::begin(recorded), end};
+}
+
+std::string Advice::probes() const {
+  std::string names;
+  std::string_view last;
+  for (const Recorded& r : seen()) {
+    if (r.probe == last) continue;
+    last = r.probe;
+    names += (names.empty() ? "" : ", ") + std::string(last);
+  }
+  return names;
 }
 
 }  // namespace rematch::scenarios

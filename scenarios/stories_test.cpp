@@ -3,6 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
@@ -121,6 +123,24 @@ TEST_CASE("every story can be found by its name and says what was asked, where, 
     CHECK_FALSE(scenario.answer.empty());
   }
   CHECK(find_scenario("") == nullptr);
+}
+
+TEST_CASE("what every story advises to do in PyTorch is borne out by what PyTorch was seen to do") {
+  using Json = nlohmann::json;
+  const Json record = Json::parse(read(REMATCH_SOURCE_DIR "/golden/semantics/semantics.json"));
+  std::map<std::string, Json> seen;
+  for (const Json& probe : record["probes"]) seen[probe["id"]] = probe["seen"];
+  for (const Scenario& scenario : scenarios()) {
+    CHECK_FALSE(scenario.in_pytorch.text.empty());
+    CHECK_FALSE(scenario.in_pytorch.seen().empty());
+    for (const Recorded& r : scenario.in_pytorch.seen()) {
+      INFO(scenario.name << ": " << r.probe << ", " << r.field);
+      REQUIRE(seen.count(std::string(r.probe)) == 1);
+      const Json& fields = seen[std::string(r.probe)];
+      REQUIRE(fields.contains(std::string(r.field)));
+      CHECK(fields[std::string(r.field)] == Json::parse(r.value));
+    }
+  }
 }
 
 TEST_CASE("README.md begins with every question and tells the stories in their order") {

@@ -48,6 +48,7 @@ Json to_json(const Scenario& scenario, const Report& report) {
           {"question", scenario.question},
           {"source", scenario.source},
           {"answer", scenario.answer},
+          {"in_pytorch", scenario.in_pytorch.text},
           {"claims", report.claims()},
           {"failed", report.failed()},
           {"items", items}};

@@ -21,6 +21,9 @@ the same on every machine.
     build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts
     build/release/bin/rematch scenario last_segment --json        # the report as data
 
+Each story ends in what to do in PyTorch, and names the probes of PyTorch 2.15 that bear it out. A test compares it
+with their results in `golden/semantics/semantics.json`.
+
 A ticked line is a claim that the run has just checked; a claim that fails fails the program (exit status 1) and the
 story's test. Times are shown by the program and left out here.
 
@@ -108,6 +111,8 @@ std::string markdown(const Scenario& scenario, const Report& report) {
                          picture_name(scenario.name, ++pictures));
     }
   }
+  const Advice& advice = scenario.in_pytorch;
+  out += "\n" + paragraph(fmt::format("**In PyTorch.** {} ({}.)", advice.text, advice.probes()));
   return out;
 }
 

@@ -12,7 +12,10 @@ namespace {
 
 using testing::contains;
 
-const Scenario kStory{"a_story", "Why?", "a thread", "Because.", nullptr};
+const Scenario kStory{
+    "a_story",  "Why?",
+    "a thread", "Because.",
+    nullptr,    {"Do `this`.", {{"A1.x", "y", "1"}, {"A1.x", "z", "2"}, {"B2.x", "y", "3"}}}};
 
 Report sample(bool holds = true) {
   Report report;
@@ -40,6 +43,7 @@ TEST_CASE("Markdown shows everything but what was measured") {
   CHECK(contains(text, "](pictures/a_story-1.svg)"));
   CHECK(contains(text, "\n\n- [x] first claim\n- [x] second claim\n"));
   CHECK_FALSE(contains(text, "12 ms"));
+  CHECK(text.ends_with("\n\n**In PyTorch.** Do `this`. (A1.x, B2.x.)\n"));
   CHECK(contains(markdown(kStory, sample(false)), "- [ ] first claim"));
 }
 

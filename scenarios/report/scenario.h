@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "scenarios/report/report.h"
@@ -28,6 +29,24 @@ class Unavailable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A field of golden/semantics/semantics.json, and what PyTorch did, as JSON.
+struct Recorded {
+  std::string_view probe;
+  std::string_view field;
+  std::string_view value;
+};
+
+/// What to do in PyTorch, in Markdown, and what was recorded of PyTorch that bears it out. Stories
+/// are constants, there before any other object: hence no vector.
+struct Advice {
+  std::string_view text;
+  Recorded recorded[8] = {};
+
+  std::span<const Recorded> seen() const;
+  /// The probes in their order, each once: "RE4.frozen_input, RE4.non_reentrant".
+  std::string probes() const;
+};
+
 /// A question that a user asked, and the program that answers it.
 struct Scenario {
   /// What the program, the story's file and its pictures are called by.
@@ -41,6 +60,7 @@ struct Scenario {
   /// Runs the story. What it writes into the report is the same on every machine, apart from
   /// Report::measured(). May throw what the engine throws, and Unavailable.
   void (*run)(const Options&, Report&);
+  Advice in_pytorch = {};
   /// It trains for as long as it is asked to: Options::epochs and samples mean something.
   bool trains = false;
 };

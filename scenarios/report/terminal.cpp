@@ -109,7 +109,9 @@ std::string terminal_text(const Scenario& scenario, const Report& report, int wi
       out += paint.dim(paragraph("measured: " + measured->line, width, "  "));
     }
   }
-  return out;
+  out += "\n" + paint.bold("In PyTorch") + "\n";
+  out += paragraph(plain(scenario.in_pytorch.text), width);
+  return out + paint.dim(paragraph("semantics.json: " + scenario.in_pytorch.probes(), width, "  "));
 }
 
 }  // namespace rematch::scenarios

@@ -89,6 +89,14 @@ const Scenario batch_norm_twice{
     "recomputation "
     "has to be marked as one, and layers that carry state along must leave it alone then. Nothing "
     "in training shows the fault; evaluation does.",
-    run};
+    run,
+    {"Both variants update the statistics twice. Leave the normalization out of the checkpoint; or "
+     "copy its buffers before the backward and restore them after it; or, non-reentrant, let the "
+     "second context that `context_fn` returns set the layer's `momentum` to 0 for the "
+     "recomputation (`num_batches_tracked` still counts it).",
+     {{"V.batch_norm_statistics", "plain", "1"},
+      {"V.batch_norm_statistics", "reentrant", "2"},
+      {"V.batch_norm_statistics", "non_reentrant", "2"},
+      {"N18.contexts", "recomputation_entered", "2"}}}};
 
 }  // namespace rematch::scenarios

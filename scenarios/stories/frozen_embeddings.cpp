@@ -113,6 +113,13 @@ const Scenario frozen_embeddings{
     "what "
     "comes from a frozen embedding does not. Let the embedding's output require grad, or use the "
     "non-reentrant variant, and make sure that it is the one that really runs.",
-    run};
+    run,
+    {"With transformers: "
+     "`model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
+     "False})`. Where a library insists on the reentrant variant, "
+     "`model.enable_input_require_grads()` lets the embedding's output require grad.",
+     {{"RE4.frozen_input", "weight_has_gradient", "false"},
+      {"RE4.one_input_trains", "weight_has_gradient", "true"},
+      {"RE4.non_reentrant", "weight_has_gradient", "true"}}}};
 
 }  // namespace rematch::scenarios

@@ -71,6 +71,13 @@ const Scenario frozen_first_block{
     "block non-reentrantly, or let the input require grad, or leave that block plain: each of the "
     "three trains the plain network to the bit, with dropout inside the checkpoint or outside.",
     run,
+    {"`checkpoint(block, x, use_reentrant=False)` trains the block whatever the input. If it has "
+     "to be `use_reentrant=True`, call `x.requires_grad_()` on the pictures first, and take the "
+     "warning \"None of the inputs have requires_grad=True\" for an error.",
+     {{"RE4.frozen_input", "weight_has_gradient", "false"},
+      {"RE4.frozen_input", "warnings", R"(["frozen"])"},
+      {"RE4.one_input_trains", "weight_has_gradient", "true"},
+      {"RE4.non_reentrant", "weight_has_gradient", "true"}}},
     true};
 
 }  // namespace rematch::scenarios

@@ -138,6 +138,13 @@ const Scenario gradients_stay_none{
     "parameters used inside were never reached. Differentiate the recomputation with backward(), "
     "which "
     "reaches every leaf. The loss still falls, because the other layers train.",
-    run};
+    run,
+    {"`torch.utils.checkpoint` reaches the weights. In an `autograd.Function` of your own, "
+     "differentiate the recomputation by `torch.autograd.backward(outputs, gradients)`, not by "
+     "`torch.autograd.grad(outputs, inputs)`. Like PyTorch's reentrant variant it then cannot "
+     "serve `torch.autograd.grad()`, which the non-reentrant one does.",
+     {{"RE4.one_input_trains", "weight_has_gradient", "true"},
+      {"RE2.grad", "error", R"("partial backward")"},
+      {"N15.grad", "verdict", R"("right")"}}}};
 
 }  // namespace rematch::scenarios

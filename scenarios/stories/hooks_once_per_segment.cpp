@@ -119,6 +119,11 @@ const Scenario hooks_once_per_segment{
     "segments share "
     "has its gradient hook fired k times. The non-reentrant variant has one backward, and fires it "
     "once, as a plain run does.",
-    run};
+    run,
+    {"Pass `use_reentrant=False`: hooks of a weight then fire once a backward, also those that run "
+     "after the accumulation.",
+     {{"RE8.tensor_hook", "reentrant", "[1, 2, 3, 4]"},
+      {"RE8.tensor_hook", "non_reentrant", "[1, 1, 1, 1]"},
+      {"RE8.accumulation_hook", "non_reentrant", "[1, 1, 1, 1]"}}}};
 
 }  // namespace rematch::scenarios

@@ -104,6 +104,11 @@ const Scenario kv_cache{
     "A "
     "recomputation needs the cache of its own forward and must not change it. "
     "Where no shape gives it away, the gradients are silently wrong.",
-    run};
+    run,
+    {"Train with `use_cache=False`. A function that appends to a cache which it captured is not "
+     "the same function in its recomputation: pass cached tensors as arguments, and return the new "
+     "ones. The non-reentrant variant notices other shapes, the reentrant one does not.",
+     {{"N6.other_shape", "with_early_stop", R"("other metadata")"},
+      {"N6.other_shape", "reentrant", R"("no error")"}}}};
 
 }  // namespace rematch::scenarios

@@ -339,6 +339,11 @@ const Scenario last_segment{
     "peak is the same, and no layer runs twice for nothing. As soon as one more layer stands "
     "between the segment and the loss it is lost: the segment's activations lie idle under "
     "the peak of what follows, to the byte.",
-    sequential::run_story};
+    sequential::run_story,
+    {"`checkpoint_sequential` stores the last segment, in both variants, and has no option for it. "
+     "Where more layers follow, checkpoint every segment yourself: `x = "
+     "checkpoint(nn.Sequential(*layers[a:b]), x, use_reentrant=False)`.",
+     {{"PT6.last_segment", "reentrant_surrounding_packs", "4"},
+      {"PT6.last_segment", "non_reentrant_surrounding_packs", "4"}}}};
 
 }  // namespace rematch::scenarios

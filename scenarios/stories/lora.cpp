@@ -342,6 +342,13 @@ const Scenario lora{
     "embedding. Their adapters stay as they began, B at zero, while later ones train and the loss "
     "falls: look at B after one step. Let the embedding's output require grad, or use the "
     "non-reentrant variant. Adapters save gradients and optimizer state, not activations.",
-    run};
+    run,
+    {"Pass `use_reentrant=False`, with transformers by `gradient_checkpointing_kwargs`, or call "
+     "`model.enable_input_require_grads()` before the adapters are trained. After the first "
+     "backward no adapter's `.grad` may be `None`.",
+     {{"RE4.trainable_after", "inner_has_gradient", "false"},
+      {"RE4.trainable_after", "outer_has_gradient", "true"},
+      {"RE4.one_input_trains", "weight_has_gradient", "true"},
+      {"RE4.non_reentrant", "weight_has_gradient", "true"}}}};
 
 }  // namespace rematch::scenarios

@@ -239,6 +239,12 @@ const Scenario memory_trade{
     "more than their checkpoint does, and measures before the backward, where the peak is. What "
     "pays is blocks with much inside, little at their edges and cheap to run again, in models "
     "deep enough that activations outweigh parameters.",
-    trade::run_story};
+    trade::run_story,
+    {"Checkpoint blocks, not single layers: `x = checkpoint(block, x, use_reentrant=False)` keeps "
+     "the inputs of the block and nothing from inside. Call `torch.cuda.reset_peak_memory_stats()` "
+     "before the forward, and read `torch.cuda.max_memory_allocated()` after the backward.",
+     {{"N1.hidden", "plain_packs", "4"},
+      {"N1.hidden", "checkpointed_packs", "1"},
+      {"N5.after_forward", "non_reentrant", "0"}}}};
 
 }  // namespace rematch::scenarios

@@ -128,6 +128,15 @@ const Scenario moe_routing{
     "A router decides by comparing numbers, so a recomputation that is a little different (other "
     "noise, another order of a sum, another precision) sends rows elsewhere. What it saves then "
     "has other shapes, which is an error, or other values, which is none.",
-    run};
+    run,
+    {"Leave `preserve_rng_state=True`, so that the router's noise is the forward's, and use the "
+     "non-reentrant variant with its `determinism_check`, which notices other shapes. Other values "
+     "in the same shapes neither variant notices: a policy that saves what the router decided "
+     "(`create_selective_checkpoint_contexts`) does not decide again.",
+     {{"AM1.dropout", "non_reentrant_gradient_right", "true"},
+      {"N6.other_shape", "with_early_stop", R"("other metadata")"},
+      {"N6.other_shape", "reentrant", R"("no error")"},
+      {"N6.values", "non_reentrant", R"("silently wrong")"},
+      {"SE1.policies", "must_save", "0"}}}};
 
 }  // namespace rematch::scenarios

@@ -90,11 +90,15 @@ void run(const Options& /*options*/, Report& report) {
 
 extern const Scenario one_segment;
 const Scenario one_segment{
-    "one_segment", "I call checkpoint_sequential with segments=1 and no memory is saved. Why?",
+    "one_segment",
+    "I call checkpoint_sequential with segments=1 and no memory is saved. Why?",
     "https://github.com/lucidrains/En-transformer/issues/4",
     "The last segment is stored, and with one segment the last is all there is: nothing is "
     "checkpointed, silently. Ask for two or more, or say that the last one is to be "
     "checkpointed as well.",
-    run};
+    run,
+    {"`checkpoint_sequential(model, 1, x)` is a plain run, without a warning. Ask for two segments "
+     "or more, or checkpoint everything: `checkpoint(model, x, use_reentrant=False)`.",
+     {{"PT2.one_segment", "runs", R"("111")"}, {"PT2.one_segment", "warnings", "[]"}}}};
 
 }  // namespace rematch::scenarios

@@ -320,6 +320,12 @@ const Scenario preserve_rng{
     "consistent: replicas have equal weights because their gradients are averaged, whatever the "
     "flag says. With the flag on, as by default, data-parallel training equals the run without "
     "checkpointing to the bit.",
-    replicas::run_story};
+    replicas::run_story,
+    {"Leave `preserve_rng_state=True`, the default. It covers PyTorch's default generators. What a "
+     "generator of your own draws, draw before the checkpoint and pass it in.",
+     {{"AM1.dropout", "reentrant_gradient_right", "true"},
+      {"AM1.dropout", "non_reentrant_gradient_right", "true"},
+      {"AM1.not_preserved", "non_reentrant_gradient_right", "false"},
+      {"AM1.own_generator", "non_reentrant_recomputation_begins_at_entry", "false"}}}};
 
 }  // namespace rematch::scenarios

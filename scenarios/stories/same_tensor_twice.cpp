@@ -83,6 +83,11 @@ const Scenario same_tensor_twice{
     "The wrapper looked gradients up by tensor, not by position: one entry, which held both "
     "contributions, was read twice. Every position of the argument list needs a stand-in of its "
     "own.",
-    run};
+    run,
+    {"There is nothing to do: both variants return a gradient for each position. In an "
+     "`autograd.Function` of your own, give every argument a stand-in by `detach()`, also where "
+     "two are the same tensor.",
+     {{"N19.same_tensor_twice", "reentrant", R"("right")"},
+      {"N19.same_tensor_twice", "non_reentrant", R"("right")"}}}};
 
 }  // namespace rematch::scenarios

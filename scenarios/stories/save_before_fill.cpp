@@ -186,6 +186,13 @@ const Scenario save_before_fill{
     "as soon as the last tensor is saved stops right there, with an empty buffer. An operation "
     "must "
     "save what is finished; switching early stop off hides the fault.",
-    run};
+    run,
+    {"`checkpoint(function, x, use_reentrant=False, early_stop=False)` where such an operation "
+     "comes last, or `use_reentrant=True`. If an operation follows that saves a tensor, nothing "
+     "goes wrong.",
+     {{"N4.save_then_fill", "with_early_stop", R"("silently wrong")"},
+      {"N4.save_then_fill", "without", R"("right")"},
+      {"N4.save_then_fill", "reentrant", R"("right")"},
+      {"N4.followed", "with_early_stop", R"("right")"}}}};
 
 }  // namespace rematch::scenarios

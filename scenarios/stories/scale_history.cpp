@@ -106,6 +106,12 @@ const Scenario scale_history{
     "The scale of a layer moves on with every forward, and the recomputation of an early "
     "microbatch finds what a later one left. What a forward read has to be kept for each forward "
     "until its backward; a slot for each layer holds the last one's.",
-    run};
+    run,
+    {"A recomputation reads buffers as the backward finds them, and no variant notices a change. "
+     "Pass the scale as an argument by position, as a copy: `checkpoint(layer, x, scale.clone(), "
+     "use_reentrant=False)`. The copy is kept until the backward, and changing it is an error.",
+     {{"N10.buffer_changed", "reentrant", R"("silently wrong")"},
+      {"N10.buffer_changed", "non_reentrant", R"("silently wrong")"},
+      {"N9.positional_changed", "non_reentrant", R"("error: changed in place")"}}}};
 
 }  // namespace rematch::scenarios

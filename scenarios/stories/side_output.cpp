@@ -108,6 +108,12 @@ const Scenario side_output{
     "them and was read detached in the recomputation, so nothing flowed back to its maker. "
     "Whatever a "
     "segment reads from another and is to be differentiated must be among its inputs.",
-    run};
+    run,
+    {"Return the shared value from the checkpoint that makes it, and pass it to each one that "
+     "reads it. For the reentrant variant it has to be an argument of its own: of what is inside a "
+     "list or a dictionary it differentiates nothing.",
+     {{"RE6.arguments", "list_reentrant_output_requires_grad", "false"},
+      {"RE6.arguments", "dict_reentrant_output_requires_grad", "false"},
+      {"RE6.arguments", "list_non_reentrant_output_requires_grad", "true"}}}};
 
 }  // namespace rematch::scenarios

@@ -160,6 +160,12 @@ const Scenario tied_weights{
     "returned as well. A correct reentrant checkpoint may differ in the last bits, and only when "
     "the gradient was not empty before, because it adds the same terms in another order; the "
     "non-reentrant variant never differs.",
-    run};
+    run,
+    {"With `use_reentrant=False` the gradient has the bits of the plain run. With "
+     "`use_reentrant=True` it has them only where `.grad` was empty: after "
+     "`optimizer.zero_grad(set_to_none=True)`, and without accumulation.",
+     {{"B2.tied_3", "reentrant_weight_same_with_empty_grad", "true"},
+      {"B2.tied_3", "reentrant_weight_same_with_filled_grad", "false"},
+      {"B2.tied_3", "non_reentrant_weight_same_with_filled_grad", "true"}}}};
 
 }  // namespace rematch::scenarios

@@ -227,6 +227,11 @@ const Scenario transformer_block{
     "Fuse attention first: it runs no part again and takes away what grows with the square of the "
     "tokens. Then the MLP is most of what is kept. Every block leaves one value a block, every "
     "other block half of the saving for half of the work; keeping all products keeps most bytes.",
-    run};
+    run,
+    {"Use `scaled_dot_product_attention`, then `checkpoint(block, x, use_reentrant=False)`. To "
+     "keep the products, add `context_fn=partial(create_selective_checkpoint_contexts, "
+     "[torch.ops.aten.mm.default, torch.ops.aten.addmm.default])`: they are not multiplied again.",
+     {{"SE7.products", "checkpoint_recomputation", "2"},
+      {"SE7.products", "save_products_recomputation", "0"}}}};
 
 }  // namespace rematch::scenarios

@@ -136,6 +136,11 @@ const Scenario uniform_chunks{
     "It need not: the last chunk's end was not clamped to the number of layers. A partition must "
     "cover every layer once, whatever the remainder; laws about outputs and about how often each "
     "layer runs see when it does not.",
-    run};
+    run,
+    {"`checkpoint_sequential(layers, k, x, use_reentrant=False)` takes any number of segments up "
+     "to that of the layers: the last one has the remainder. In a loop of your own, `layers[i : i "
+     "+ size]` ends with the layers.",
+     {{"PT1.non_reentrant", "layers_5", R"(["11111", "22111", "22111", "22211", "22221"])"},
+      {"PT3.degenerate", "more_segments_than_layers_error", R"("no step")"}}}};
 
 }  // namespace rematch::scenarios

@@ -8,7 +8,11 @@
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
+#include "properties/case/json.h"
+#include "properties/faults/fault.h"
+#include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
+#include "scenarios/support/judging.h"
 
 namespace rematch::scenarios {
 namespace {
@@ -96,8 +100,15 @@ void run(const Options& /*options*/, Report& report) {
       fmt::format("Unless told otherwise, a recomputation here compares the versions of all that "
                   "it reads from outside, and names what changed: *{}*.",
                   changed[4].error));
-  report.say(
-      "No law sees this: a case cannot say that a weight changes between forward and backward.");
+  // A case may have a trial before its first step, in which a weight changes.
+  const Case trial = case_from_json(R"({"format": 1, "seed": 5082, "input": [4, 3],
+    "layers": [{"kind": "linear", "features": 2}, {"kind": "tanh"}],
+    "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]},
+    "protocol": {"inject": "weight_changed"}})");
+  tell_case(trial, report);
+  EngineSubject unchecked(find_fault("E3")->make);
+  claim_law_finds(trial, unchecked, "recomputations that compare no versions", "injected-failures",
+                  report);
 }
 
 }  // namespace
@@ -113,6 +124,16 @@ const Scenario weights_changed{
     "the forward's, the derivative belongs to another point. A plain run notices by version "
     "counters; a checkpointed one only if its recomputation compares the versions of what it "
     "reads.",
-    run};
+    run,
+    {"Neither variant notices that a weight has changed. Call `backward()` before "
+     "`optimizer.step()` and before weights are averaged or swapped. A weight that may change "
+     "meanwhile is safe as an argument by position: then its change is an error, as in a plain "
+     "run.",
+     {{"N10.weight_changed", "plain", R"("error: changed in place")"},
+      {"N10.weight_changed", "reentrant", R"("silently wrong")"},
+      {"N10.weight_changed", "non_reentrant", R"("silently wrong")"},
+      {"N10.optimizer_step", "non_reentrant", R"("silently wrong")"},
+      {"N9.positional_changed", "reentrant", R"("error: changed in place")"},
+      {"N9.positional_changed", "non_reentrant", R"("error: changed in place")"}}}};
 
 }  // namespace rematch::scenarios
