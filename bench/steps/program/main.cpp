@@ -153,11 +153,20 @@ void add_all(const Arguments& arguments, Timelines* timelines) {
   }
 }
 
+constexpr std::string_view kUsage =
+    R"(usage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] [--vectors avx2|avx512]
+                     [--timelines FILE] [options of Google Benchmark]
+
+  --device cpu|cuda       where the steps run (default: cpu)
+  --threads N             threads of the engine's kernels (default: 1)
+  --tf32                  on the device, products in TF32
+  --vectors avx2|avx512   width of the CPU's kernels (default: the best that there is)
+  --timelines FILE        also write the live bytes after every event of each step
+
+)";
+
 [[noreturn]] void usage(const std::string& complaint) {
-  std::cerr << "rematch-bench: " << complaint
-            << "\nusage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] "
-               "[--vectors avx2|avx512] [--timelines FILE] "
-               "[--benchmark_... of Google Benchmark, see --help]\n";
+  std::cerr << "rematch-bench: " << complaint << "\n" << kUsage;
   std::exit(2);
 }
 
@@ -171,7 +180,12 @@ Arguments take_arguments(int& argc, char** argv) {
       if (++i >= argc) usage(std::string(argument) + " needs a value");
       return argv[i];
     };
-    if (argument == "--tf32") {
+    if (argument == "--help" || argument == "-h") {
+      // Google Benchmark prints its own options after these.
+      std::cout << kUsage << std::flush;
+      static char help[] = "--help";
+      argv[kept++] = help;
+    } else if (argument == "--tf32") {
       a.tf32 = true;
     } else if (argument == "--timelines") {
       a.timelines = value();
