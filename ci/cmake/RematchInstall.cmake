@@ -1,8 +1,10 @@
 include(CMakePackageConfigHelpers)
 
+# The component "development" is what find_package(rematch) finds: libraries, their headers, how they
+# are linked. The others are programs: program, scenarios, bench.
 foreach(room engine properties)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room}
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rematch
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rematch COMPONENT development
     FILES_MATCHING PATTERN "*.h"
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
@@ -15,6 +17,8 @@ foreach(room engine properties)
     PATTERN "entries.h" EXCLUDE
     PATTERN "testing" EXCLUDE)
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/properties/cli/program.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rematch/properties/cli COMPONENT development)
 
 # The component "program" is the program and what it reads, where it finds it: all that a wheel has.
 foreach(folder regressions subjects/profiles)
@@ -30,7 +34,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/properties/subjects/PROTOCOL.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
 
 install(EXPORT rematchTargets NAMESPACE rematch::
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/ci/cmake/rematchConfig.cmake.in
   ${PROJECT_BINARY_DIR}/rematchConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
@@ -38,8 +42,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/rematchConfigVersion.cmak
   COMPATIBILITY SameMinorVersion)
 if(REMATCH_HAS_CUDA)
   install(FILES ${PROJECT_SOURCE_DIR}/ci/cmake/FindcuDNN.cmake
-    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch COMPONENT development)
 endif()
 install(FILES ${PROJECT_BINARY_DIR}/rematchConfig.cmake
   ${PROJECT_BINARY_DIR}/rematchConfigVersion.cmake
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch)
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rematch COMPONENT development)

@@ -38,5 +38,5 @@ function(rematch_library name)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/rematch>)
   target_link_libraries(rematch_${name} PRIVATE
     $<BUILD_INTERFACE:rematch_bits> $<BUILD_INTERFACE:rematch_warnings>)
-  install(TARGETS rematch_${name} EXPORT rematchTargets)
+  install(TARGETS rematch_${name} EXPORT rematchTargets COMPONENT development)
 endfunction()

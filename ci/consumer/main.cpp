@@ -1,46 +1,66 @@
-// What a user writes to have an implementation of their own judged: a Subject, and one call.
-#include <cstdio>
-#include <memory>
+// A checkpoint() of one's own, judged by every law: a program with the commands of `rematch`.
+#include <algorithm>
 
-#include "properties/hunt/gather.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/saved_tensor.h"
+#include "engine/checkpoint/recomputation_scope.h"
+#include "properties/cli/program.h"
 #include "properties/hunt/registry.h"
-#include "properties/record/subject.h"
+#include "properties/subjects/engine_subject.h"
 
-namespace {
+using namespace rematch;
 
-class MySubject final : public rematch::Subject {
- public:
-  std::string_view name() const override { return "mine"; }
-  void run(const rematch::Case& c, const rematch::Geometry& geometry,
-           const rematch::RunRequest& request, rematch::Record& record) override {
-    engine_->run(c, geometry, request, record);
+/// One node for the whole function: its backward runs the function once more and differentiates
+/// that.
+struct Recompute final : Node {
+  Recompute(const Function& f, const Tensors& in, const Tensors& out, EntryState begin)
+      : Node(static_cast<int>(out.size())), function(f), saved(in.size()), entry(std::move(begin)) {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      edges.push_back(gradient_edge(in[i]));
+      saved[i].save(in[i]);
+    }
   }
-
- private:
-  std::unique_ptr<rematch::Subject> engine_ = rematch::make_subject("engine");
+  std::string_view name() const override { return "Recompute"; }
+  void release() noexcept override { saved.clear(); }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    Tensors in, out;
+    for (const SavedTensor& tensor : saved) in.push_back(tensor.get(name()).detach());
+    for (std::size_t i = 0; i < in.size(); ++i) in[i].set_requires_grad(needs(i));
+    {
+      RecomputationScope as_in_the_forward(correct_mechanics(), entry, nullptr);
+      out = function(in);
+    }
+    correct_mechanics().differentiate(std::move(out), grads_out, in);
+    for (std::size_t i = 0; i < in.size(); ++i) grads_in[i] = in[i].grad();
+  }
+  Function function;
+  std::vector<SavedTensor> saved;
+  EntryState entry;
 };
 
-}  // namespace
-
-int main() {
-  rematch::Case c;
-  c.input = {4, 3};
-  c.layers.resize(3);
-  c.layers[0].kind = rematch::layer_kind("linear");
-  c.layers[0].features = 5;
-  c.layers[1].kind = rematch::layer_kind("dropout");
-  c.layers[1].p = 0.5;
-  c.layers[2].kind = rematch::layer_kind("linear");
-  c.layers[2].features = 2;
-  c.plan.sequential = rematch::SequentialSpec{.segments = 2, .last_stored = true, .choice = {}};
-  MySubject subject;
-  rematch::Workspace workspace;
-  const rematch::Verdicts verdicts = rematch::judge(c, subject, workspace);
-  if (!verdicts.kept()) {
-    std::printf("%s: %s\n", std::string(verdicts.first()->law).c_str(),
-                verdicts.first()->place.c_str());
-    return 1;
+Tensors my_checkpoint(const Function& function, const Tensors& in,
+                      const CheckpointOptions& options) {
+  if (!options.reentrant) return checkpoint(function, in, options);
+  // The mistake: the recomputation draws on, where it should draw what its forward drew.
+  EntryState entry(correct_mechanics(), /*preserve_rng=*/false);
+  Tensors out;
+  {
+    const GradMode no_grad(false);
+    const StateRecording states(entry.states);
+    out = function(in);
+    entry.states.close();
   }
-  std::printf("%d laws kept\n", static_cast<int>(verdicts.count(rematch::Verdict::kept)));
-  return 0;
+  if (std::none_of(in.begin(), in.end(), [](auto& t) { return t.requires_grad(); })) return out;
+  const auto node = std::make_shared<Recompute>(function, in, out, std::move(entry));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    set_history(out[i] = out[i].detach(), node, static_cast<int>(i));
+  }
+  return out;
+}
+
+int main(int argc, char** argv) {
+  add_subject("mine", [](Device device) {
+    return std::make_unique<EngineSubject>(EngineParts{nullptr, my_checkpoint}, device);
+  });
+  return cli::run_program(argc, argv);
 }

@@ -14,6 +14,13 @@ except ImportError:
     sys.exit(4)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+OURS = ("ci/test", "ci/check", "ci/compare", "rematch-*.json", "--shard", "rematch merge", "--markdown")
+# A consumer's recipe has the commands of the page that it is of.
+PAGE = (ROOT / "ci/consumer/README.md").read_text()
+COMMANDS = re.findall(r"(?m)-DREMATCH.*=OFF$|--target \S+|--component \S+(?= --prefix)", PAGE)
+THEIRS = ("third_party/rematch/ci/setup", "--junit report.xml", "rematch-*.json", *COMMANDS)
+SAY = {"github-actions.yml": OURS, "gitlab-ci.yml": (*OURS, "junit:"),
+       "project-github-actions.yml": THEIRS, "project-gitlab-ci.yml": (*THEIRS, "junit: report.xml")}
 faults = []
 
 
@@ -69,7 +76,7 @@ def check_gitlab(name, recipe):
             continue
         where = f"{name}: {job_name}"
         known = {"rules", "timeout", "script", "after_script", "artifacts", "allow_failure", "image",
-                 "before_script", "parallel", "needs"}
+                 "before_script", "parallel", "needs", "cache"}
         need(all(n in recipe for n in job.get("needs", [])), f"{where}: needs a job")
         need(set(job) <= known, f"{where}: unknown keys {set(job) - known}")
         need(job_name == "default" or ("script" in job and "rules" in job), f"{where}: script, rules")
@@ -92,15 +99,13 @@ def check_kubernetes(job):
 
 def main():
     recipes = {p.name: p for p in sorted(Path(__file__).parent.glob("*.yml"))}
-    need(set(recipes) == {"github-actions.yml", "gitlab-ci.yml", "kubernetes.yml"},
-         f"recipes: {list(recipes)}")
+    need(set(recipes) == {"kubernetes.yml", *SAY}, f"recipes: {list(recipes)}")
     check_kubernetes(yaml.load(recipes.pop("kubernetes.yml").read_text(), Strict))
     for name, path in recipes.items():
-        recipe = yaml.load(path.read_text(), Strict)
-        (check_github if name.startswith("github") else check_gitlab)(name, recipe)
         text = path.read_text()
-        for script in ("ci/test", "ci/check", "ci/compare", "rematch-*.json", "--shard", "rematch merge", "--markdown"):
-            need(script in text, f"{name}: no {script}")
+        (check_github if "github" in name else check_gitlab)(name, yaml.load(text, Strict))
+        for part in SAY[name]:
+            need(part in text, f"{name}: no {part}")
     for fault in faults:
         print(fault)
     return 1 if faults else 0

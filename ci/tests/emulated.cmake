@@ -2,7 +2,6 @@
 
 add_executable(emulated_rematch ${PROJECT_SOURCE_DIR}/properties/cli/main.cpp)
 set_target_properties(emulated_rematch PROPERTIES OUTPUT_NAME rematch)
-target_compile_definitions(emulated_rematch PRIVATE REMATCH_VERSION="${PROJECT_VERSION}")
 rematch_emulated(emulated_rematch)
 target_link_libraries(emulated_rematch PRIVATE rematch_cli)
 

@@ -12,6 +12,7 @@
 #include "properties/case/case.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/profile.h"
+#include "properties/hunt/registry.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
 #include "properties/subjects/child_process.h"
@@ -78,7 +79,7 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 
 /// The implementation under test, as named on the command line.
 struct SubjectChoice {
-  std::string name = "engine";
+  std::string name = default_subject();
   std::string device = "cpu";
   std::string limit;
   std::string profile;

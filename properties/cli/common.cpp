@@ -8,7 +8,6 @@
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
 #include "properties/hunt/frameworks.h"
-#include "properties/hunt/registry.h"
 #include "properties/hunt/regressions.h"
 #include "properties/output/terminal.h"
 
@@ -162,7 +161,7 @@ std::unique_ptr<Subject> SubjectChoice::make() const {
 
 std::string SubjectChoice::options() const {
   std::string text;
-  if (name != "engine") text += " --subject " + shell_word(name);
+  if (name != default_subject()) text += " --subject " + shell_word(name);
   if (!limit.empty()) text += " --limit " + shell_word(limit);
   if (device != "cpu") text += " --device " + shell_word(device);
   if (!profile.empty()) text += " --profile " + shell_word(profile);

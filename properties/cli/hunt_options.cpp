@@ -21,10 +21,9 @@ std::uint64_t parse_seed(const std::string& text) {
   return std::uint64_t{device()} << 32 | device();
 }
 
-/// Of the engine on a device; a subject in another process has its own.
+/// In this process on a device; a subject in another process has its own.
 bool is_on_device(const SubjectChoice& subject) {
-  return subject.device != "cpu" &&
-         (subject.name == "engine" || subject.name.starts_with("engine:"));
+  return subject.device != "cpu" && is_in_process(subject.name);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "properties/hunt/registry.h"
 
+#include <algorithm>
+#include <cctype>
 #include <stdexcept>
+#include <utility>
 
 #include "properties/faults/fault.h"
 #include "properties/hunt/frameworks.h"
@@ -8,9 +11,31 @@
 
 namespace rematch {
 
+namespace {
+
+constexpr std::string_view kFaulty = "engine:";
+
+struct Added {
+  std::string name;
+  SubjectMaker make;
+};
+
+std::vector<Added>& added() {
+  static std::vector<Added> list;
+  return list;
+}
+
+const Added* find_added(std::string_view name) {
+  const auto found = std::find_if(added().begin(), added().end(),
+                                  [&](const Added& subject) { return subject.name == name; });
+  return found == added().end() ? nullptr : &*found;
+}
+
+}  // namespace
+
 std::unique_ptr<Subject> make_subject(std::string_view name, Device device, ProcessLimits limits) {
   if (name == "engine") return std::make_unique<EngineSubject>(EngineParts{}, device);
-  constexpr std::string_view kFaulty = "engine:";
+  if (const Added* own = find_added(name)) return own->make(device);
   if (name.starts_with(kFaulty)) {
     if (const Fault* fault = find_fault(name.substr(kFaulty.size()))) {
       if (fault->runs()) return std::make_unique<EngineSubject>(fault->make, device);
@@ -19,12 +44,13 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
           std::string(fault->needs.empty() ? fault->equivalent : fault->needs));
     }
   }
-  if (const std::optional<std::string> command = framework_command(name)) {
-    return std::make_unique<ProcessSubject>(*command, limits);
+  std::optional<std::string> command = framework_command(name);
+  if (!command && name.find(' ') != std::string_view::npos) command = name;
+  if (command && device != Device::cpu) {
+    throw std::invalid_argument("[subject] --device is for subjects of this process; \"" +
+                                std::string(name) + "\" chooses its own");
   }
-  if (name.find(' ') != std::string_view::npos) {
-    return std::make_unique<ProcessSubject>(std::string(name), limits);
-  }
+  if (command) return std::make_unique<ProcessSubject>(*command, limits);
   std::string known;
   for (const std::string& n : subject_names()) known += " " + n;
   throw std::invalid_argument("[subject] no subject named \"" + std::string(name) +
@@ -34,11 +60,32 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
 
 std::vector<std::string> subject_names() {
   std::vector<std::string> names{"engine"};
+  for (const Added& subject : added()) names.push_back(subject.name);
   for (const auto& [name, subject] : known_frameworks().subjects) names.push_back(name);
   for (const Fault& fault : faults()) {
     if (fault.runs()) names.push_back("engine:" + std::string(fault.id));
   }
   return names;
+}
+
+void add_subject(const std::string& name, SubjectMaker make) {
+  const bool word = !name.empty() && std::none_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isspace(c) != 0;
+  });
+  if (!word) {
+    throw std::invalid_argument("[subject] a name of one word expected, got \"" + name + "\"");
+  }
+  const std::vector<std::string> names = subject_names();
+  if (name.starts_with(kFaulty) || std::find(names.begin(), names.end(), name) != names.end()) {
+    throw std::invalid_argument("[subject] there is a subject named \"" + name + "\" already");
+  }
+  added().push_back({name, std::move(make)});
+}
+
+std::string default_subject() { return added().empty() ? "engine" : added().front().name; }
+
+bool is_in_process(std::string_view name) {
+  return name == "engine" || name.starts_with(kFaulty) || find_added(name) != nullptr;
 }
 
 }  // namespace rematch
