@@ -189,11 +189,13 @@ void add_saved_options(CLI::App& command, CheckArguments& a) {
       ->capture_default_str()
       ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
-  command
-      .add_option("--regressions", a.regressions,
-                  "Directory of saved cases to judge first (default: those of the source tree)")
-      ->type_name("DIR");
-  command.add_flag("--no-regressions", a.no_regressions, "Skip the saved cases");
+  CLI::Option* directory =
+      command
+          .add_option("--regressions", a.regressions,
+                      "Directory of saved cases to judge first (default: those of the source tree)")
+          ->type_name("DIR");
+  command.add_flag("--no-regressions", a.no_regressions, "Skip the saved cases")
+      ->excludes(directory);
   command
       .add_option("--corpus", a.corpus,
                   "Folder of cases to judge first, too; the hunt adds what reached new pairs of "

@@ -109,9 +109,23 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
 
 namespace {
 
+/// The features one below the other, in so many columns of equal height.
+std::string feature_table(const std::vector<std::vector<std::string>>& cells, std::size_t columns) {
+  Table table({false, true, true, false, true, true});
+  const std::size_t height = (cells.size() + columns - 1) / columns;
+  std::vector<std::vector<std::string>> rows(height);
+  std::vector<std::string> head;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i % height == 0) head.insert(head.end(), {"feature", "cases", "floor"});
+    rows[i % height].insert(rows[i % height].end(), cells[i].begin(), cells[i].end());
+  }
+  table.add(head);
+  for (const std::vector<std::string>& row : rows) table.add(row);
+  return table.text();
+}
+
 void print_features(const HuntOptions& o, const HuntResult& r) {
   const double total = static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
-  Table table({false, true, true, false, true, true});
   std::vector<std::vector<std::string>> cells;
   for (std::size_t i = 0; i < kFeatureCount; ++i) {
     const auto feature = static_cast<Feature>(i);
@@ -121,16 +135,12 @@ void print_features(const HuntOptions& o, const HuntResult& r) {
                      fmt::format("{:.1f}%", 100 * static_cast<double>(r.features[i]) / total),
                      promised > 0 ? fmt::format("{:.1f}%", 100 * promised) : "-"});
   }
-  table.add({"feature", "cases", "floor", "feature", "cases", "floor"});
-  const std::size_t half = (cells.size() + 1) / 2;
-  for (std::size_t i = 0; i < half; ++i) {
-    std::vector<std::string> row = cells[i];
-    if (i + half < cells.size()) {
-      row.insert(row.end(), cells[i + half].begin(), cells[i + half].end());
-    }
-    table.add(row);
+  // Side by side where there is room.
+  std::string text = feature_table(cells, 2);
+  if (display_width(text.substr(0, text.find('\n'))) > terminal_width(1)) {
+    text = feature_table(cells, 1);
   }
-  print_out(table.text() + "\n");
+  print_out(text + "\n");
 }
 
 std::uint64_t count_of(const VerdictCounts& counts, Verdict verdict) {

@@ -103,7 +103,8 @@ struct CaseChoice {
   std::string file;
   std::string seed;
   std::string number;
-  std::string mix = "wide";
+  /// Empty: the wide mix.
+  std::string mix;
 
   void add_options(CLI::App& command);
   /// `within`: what the subject implements. A number of a hunt means the case that the hunt of such

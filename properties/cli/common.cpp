@@ -156,6 +156,10 @@ Profile SubjectChoice::known() const {
 }
 
 std::unique_ptr<Subject> SubjectChoice::make() const {
+  if (!limit.empty() && device == "cpu" && is_in_process(name)) {
+    throw UsageError(
+        fmt::format("--limit means nothing to {}, which runs in this process on the CPU", name));
+  }
   return make_subject(name, device_named(device), limits());
 }
 
@@ -172,16 +176,16 @@ void CaseChoice::add_options(CLI::App& command) {
   command.add_option("file", file, "A case file, as saved by `check`")->type_name("FILE");
   command.add_option("--seed", seed, "Seed of the hunt that found the case")->type_name("S");
   command.add_option("--case", number, "Number of the case in that hunt")->type_name("K");
-  command.add_option("--mix", mix, "Mix of that hunt: standard or wide")
-      ->capture_default_str()
+  command.add_option("--mix", mix, "Mix of that hunt: standard or wide (default: wide)")
       ->type_name("MIX");
 }
 
 Case CaseChoice::load(const Scope& scope) const {
-  const Mix of_hunt = parse_mix(mix);
+  const Mix of_hunt = mix.empty() ? Mix::wide : parse_mix(mix);
   if (!file.empty()) {
     if (!seed.empty() || !number.empty())
       throw UsageError("give a case file, or --seed and --case, not both");
+    if (!mix.empty()) throw UsageError("--mix means nothing to a case file");
     Case c = load_case(file);
     if (const std::string names = lacking(scope, c); !names.empty()) {
       throw UsageError(fmt::format("{}: the subject does not implement:{}", file, names));
@@ -204,12 +208,12 @@ std::string LawChoice::options() const {
 
 std::string CaseChoice::options() const {
   if (!file.empty()) return shell_word(file);
-  return fmt::format("--mix {} --seed {} --case {}", mix, seed, number);
+  return fmt::format("--mix {} --seed {} --case {}", mix.empty() ? "wide" : mix, seed, number);
 }
 
 std::string CaseChoice::name() const {
   if (!file.empty()) return file;
-  return fmt::format("case {} of seed {}, {} mix", number, seed, mix);
+  return fmt::format("case {} of seed {}, {} mix", number, seed, mix.empty() ? "wide" : mix);
 }
 
 }  // namespace rematch::cli

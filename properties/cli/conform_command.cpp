@@ -171,7 +171,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
   }
   CheckArguments check;
   check.subject.name = name;
-  check.subject.limit = a.limit;
+  if (!is_in_process(name)) check.subject.limit = a.limit;
   check.mix = a.mix;
   check.seed = std::to_string(seed);
   check.keep_going = true;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "engine/cuda/device.h"
@@ -54,6 +55,30 @@ std::string regression(const char* name) {
 }
 
 }  // namespace
+
+TEST_CASE("the table of features is as narrow as the terminal, and says the same") {
+  const fs::path folder = fs::temp_directory_path();
+  const std::string hunt = "'" REMATCH_PROGRAM "' check --cases 300 --no-regressions 2>/dev/null";
+  const auto features = [&](const std::string& columns, std::size_t widest) {
+    std::istringstream in(run_line("COLUMNS=" + columns + " " + hunt, folder).out);
+    std::multiset<std::string> words;
+    for (std::string line; std::getline(in, line) && !line.empty();) {
+      INFO(line);
+      CHECK(line.size() <= widest);
+      std::istringstream cells(line);
+      for (std::string word; cells >> word;) words.insert(word);
+    }
+    return words;
+  };
+  std::multiset<std::string> wide = features("100", 100);
+  const std::multiset<std::string> narrow = features("60", 60);
+  // The head is there twice where the table is.
+  for (const char* head : {"feature", "cases", "floor"}) {
+    REQUIRE(wide.count(head) == 2);
+    wide.erase(wide.find(head));
+  }
+  CHECK(wide == narrow);
+}
 
 TEST_CASE("check prints the same JSON for one job and for two, apart from times") {
   const Json one = check_json("--cases 3000 --seed 9 --jobs 1");
@@ -341,6 +366,10 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"replay /nowhere.json", "No such file or directory"},
       {"scenario one_segment --epochs 3", "--epochs means nothing to one_segment"},
       {"replay a.json --seed 1 --case 2", "not both"},
+      {"show a.json --mix standard", "--mix means nothing to a case file"},
+      {"check --limit 5s", "--limit means nothing to engine"},
+      {"check --subject 'sh mine.sh' --device cuda", "chooses its own"},
+      {"check --regressions . --no-regressions", "--no-regressions"},
       {"show --seed 1 --case 2 --colour", "--colour"},
   };
   for (const auto& [arguments, expected] : kErrors) {
