@@ -185,6 +185,15 @@ class Record:
         """Says that the implementation under test failed. What was noted before stays."""
         self._rest["error"] = {"kind": kind, "message": message}
 
+    def entries(self, name: str) -> list[dict[str, Any]]:
+        """A list as the protocol writes it."""
+        return self._lists.get(name, [])
+
+    def take_over(self, other: Record) -> None:
+        """Notes all that the other record shows, but for its arrays."""
+        self._rest |= other._rest
+        self._lists |= {k: v for k, v in other._lists.items() if k != "observations"}
+
     def to_json(self) -> dict[str, Any]:
         """The record as the protocol writes it, defaults left out."""
         return {**self._rest, **self._lists}

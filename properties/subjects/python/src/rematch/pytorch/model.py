@@ -120,9 +120,10 @@ class TorchModel:
         self.train = case.protocol.train
         self._custom = instances_of(self.request, self.custom)
         # Not from_numpy(): kernels round by how memory is aligned, and this is PyTorch's.
-        self.parameters = [torch.tensor(a) for a in arrays.parameters]
-        for parameter, info in zip(self.parameters, model.parameters, strict=True):
-            parameter.requires_grad_(not info.frozen)
+        self.parameters: list[Tensor] = [
+            nn.Parameter(torch.tensor(array), requires_grad=not info.frozen)
+            for array, info in zip(arrays.parameters, model.parameters, strict=True)
+        ]
         self.buffers = [torch.tensor(a) for a in arrays.buffers]
         self.generators = generators_of(case.layers, case.seed)
         self._parameters_of = [
@@ -171,13 +172,23 @@ class TorchModel:
 
     def forward(self, state: Forward) -> Values:
         """The model's outputs under the request's plan. `state` must outlive the graph."""
+        return self._run_model(state, tuple(state.inputs))
+
+    def _run_model(self, state: Forward, values: Values) -> Values:
         case = self.request.case
-        values: Values = tuple(state.inputs)
         if not self.request.checkpointed:
             return self._run_range(0, len(case.layers), (), state, values)
         if case.plan.sequential is not None:
             return self._run_sequential(state, values)
         return self._run_range(0, len(case.layers), case.plan.segments, state, values)
+
+    def microbatch(self, last: bool) -> AbstractContextManager[Any]:
+        """Surrounds the forward and the backward of a microbatch, of a step's last one or not."""
+        return nullcontext()
+
+    def whole(self, t: Tensor) -> Tensor:
+        """A parameter or its gradient, of which this process may have a part."""
+        return t
 
     @torch.no_grad()
     def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:

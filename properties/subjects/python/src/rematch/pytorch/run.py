@@ -145,13 +145,14 @@ class Run:
     def _run_step(self, step: int) -> None:
         waiting = []
         for microbatch in range(self._protocol.microbatches):
-            waiting.append(self._run_forward(step, microbatch))
-            if not self._protocol.forwards_first:
-                self._run_backward(waiting.pop())
+            with self._model.microbatch(last=microbatch + 1 == self._protocol.microbatches):
+                waiting.append(self._run_forward(step, microbatch))
+                if not self._protocol.forwards_first:
+                    self._run_backward(waiting.pop())
         while waiting:
             self._run_backward(waiting.pop())
         for index, group in enumerate(self._parameters):
-            self._note("parameter_gradient", _gradient(group), step=step, index=index)
+            self._note("parameter_gradient", self._gradient(group), step=step, index=index)
 
     def _autocast(self, wanted: bool) -> AbstractContextManager[Any]:
         if not wanted:
@@ -181,7 +182,7 @@ class Run:
         with self._autocast(protocol.autocast != "off"), watch.forward():
             with watch.model(offload=request.case.plan.offload and request.checkpointed):
                 outputs = self._model.forward(state)
-            losses = [loss_of(protocol.loss, rows(outputs[0]), wanted)]
+            losses = [self._loss(outputs[0], wanted)]
             if protocol.auxiliary_losses:
                 losses += [mean_square(rows(output)) for output in outputs[1:]]
         for index, output in enumerate(outputs):
@@ -193,6 +194,9 @@ class Run:
             state.losses = [self._scaler.scale(loss) for loss in state.losses]
         self._note_moment("after_forward", place)
         return state
+
+    def _loss(self, output: Tensor, target: Tensor) -> Tensor:
+        return loss_of(self._protocol.loss, rows(output), target)
 
     def _run_backward(self, state: Forward) -> None:
         watch = self._model.watch
@@ -233,7 +237,7 @@ class Run:
 
     def _note_state(self, step: int) -> None:
         for index, group in enumerate(self._parameters):
-            self._note("parameter", _whole(group), step=step, index=index)
+            self._note("parameter", self._whole(group), step=step, index=index)
         for index in range(len(self._model.buffers)):
             self._note("buffer", self._model.buffer(index), step=step, index=index)
         self._note_stream("after_step", step=step)
@@ -256,15 +260,14 @@ class Run:
             quantity, to_numpy(t), requires_grad=t.requires_grad, dtype=dtype, **place
         )
 
+    def _whole(self, group: list[Tensor]) -> Tensor:
+        whole = [self._model.whole(p) for p in group]
+        return whole[0] if len(whole) == 1 else to_one(whole)
 
-def _whole(group: list[Tensor]) -> Tensor:
-    return group[0] if len(group) == 1 else to_one(group)
-
-
-def _gradient(group: list[Tensor]) -> Tensor | None:
-    """The gradient of what counts as one parameter. A part without one has NaN in its place."""
-    if len(group) == 1:
-        return group[0].grad
-    if all(p.grad is None for p in group):
-        return None
-    return to_one(torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group)
+    def _gradient(self, group: list[Tensor]) -> Tensor | None:
+        """The gradient of what counts as one parameter. A part without one has NaN in its place."""
+        if all(p.grad is None for p in group):
+            return None
+        return self._whole(
+            [torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group]
+        )

@@ -72,7 +72,24 @@ def subject(arguments: list[str]) -> TorchSubject:
         metavar="SHARE",
         help="with --compile: no checkpoint(), but this activation_memory_budget",
     )
+    parser.add_argument(
+        "--parallel",
+        choices=["ddp", "fsdp2"],
+        help="share each batch among two or four processes, within DistributedDataParallel or "
+        "fully_shard()",
+    )
+    parser.add_argument(
+        "--rank-limit",
+        type=float,
+        default=30,
+        metavar="SECONDS",
+        help="with --parallel: how long a run may take before it counts as a hang (30)",
+    )
     given = parser.parse_args(arguments)
+    if given.parallel is not None:
+        from rematch.pytorch.data_parallel import DataParallelSubject
+
+        return DataParallelSubject(given.parallel, given.variant, given.rank_limit)
     if given.compile is not None:
         from rematch.pytorch.compiled import Compilation, CompiledSubject
 
