@@ -154,8 +154,21 @@ def test_a_layer_that_reentrant_segments_share_is_reduced_too_early_silently(ddp
 
 def test_where_a_parameter_has_no_gradient_ddp_is_told_to_look_for_it(ddp):
     frozen = chain(FOUR, "tanh", FOUR, input=(4, 4), plan=plan(segment(0, 1, "reentrant")))
-    case = of("ddp", {**frozen, "protocol": {"steps": 2}}, "default")
-    assert differing(ddp, case, detached_layers=[0]) == set()
+    for prior in (False, True):
+        protocol = {"steps": 2, "prior_gradients": prior}
+        case = of("ddp", {**frozen, "protocol": protocol}, "default")
+        assert differing(ddp, case, detached_layers=[0]) == set()
+
+
+def test_a_forward_without_a_backward_does_not_hide_an_update_of_shards(parallel, torch_subject):
+    kind, subject = parallel
+    # Nothing requires a gradient, and the prior ones, a sixteenth of which is exact, are applied.
+    case = chain(FOUR, input=(4, 4), data="small_integers", plan=plan(segment(0, 1)))
+    case["protocol"] = {"prior_gradients": True, "learning_rate": 2**-4, "reevaluate": True}
+    run = {**run_of(of(kind, case, MODES[kind][-1])), "detached_layers": [0]}
+    together, alone = (observed(s.record(**run)) for s in (subject, torch_subject))
+    place = "reevaluation", 0, 0, 0
+    np.testing.assert_array_equal(decode(together[place]), decode(alone[place]))
 
 
 PROGRAM = """

@@ -193,6 +193,8 @@ class FsdpModel(ParallelModel):
             self._made_of[segment.begin : segment.end] = [unit] * (segment.end - segment.begin)
 
     def _wrap(self) -> None:
+        if self.request.detached_layers & self._custom.keys():
+            raise Unsupported("constants in a module whose parameters fully_shard() exchanges")
         self._parameters_of = _Now(self)
         mesh = DeviceMesh.from_group(self.group, "cpu")
         for module in (*self._units.values(), self._root):
