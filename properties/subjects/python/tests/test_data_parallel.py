@@ -163,7 +163,7 @@ def test_where_a_parameter_has_no_gradient_ddp_is_told_to_look_for_it(ddp):
 def test_a_forward_without_a_backward_does_not_hide_an_update_of_shards(parallel, torch_subject):
     kind, subject = parallel
     # Nothing requires a gradient, and the prior ones, a sixteenth of which is exact, are applied.
-    case = chain(FOUR, input=(4, 4), data="small_integers", plan=plan(segment(0, 1)))
+    case = chain(FOUR, input=(4, 4), data="small_integers")
     case["protocol"] = {"prior_gradients": True, "learning_rate": 2**-4, "reevaluate": True}
     run = {**run_of(of(kind, case, MODES[kind][-1])), "detached_layers": [0]}
     together, alone = (observed(s.record(**run)) for s in (subject, torch_subject))

@@ -43,9 +43,16 @@ OF_THE_BATCH = {"batch_norm", "moe", "delayed_scaling", "fp8", "kv_cache", "adva
 # Reductions belong to one backward that follows its forward.
 OF_ONE_BACKWARD = {"forwards_first", "retain_graph", "partial_backwards", "several_losses"}
 ALONE = {"injected_failure", "failure_in_segment", "spectral_norm", "stateful_layer"}
+# Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
+ALONE |= {"fresh_draws"}
 LACKS = OF_THE_BATCH | OF_ONE_BACKWARD | ALONE
 """Features that cases do not have."""
-LAYERS = tuple(m for m in MODULES if "state" not in m.declaration.partition(";")[2])
+LAYERS = tuple(
+    layer
+    for layer in MODULES
+    # A forward that normalizes the rows that it reads changes parameters by its rank's.
+    if "state" not in layer.declaration.partition(";")[2] and layer.name != "embedding_max_norm"
+)
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
