@@ -44,7 +44,7 @@ OF_THE_BATCH = {"batch_norm", "moe", "delayed_scaling", "fp8", "kv_cache", "adva
 OF_ONE_BACKWARD = {"forwards_first", "retain_graph", "partial_backwards", "several_losses"}
 ALONE = {"injected_failure", "failure_in_segment", "spectral_norm", "stateful_layer"}
 # Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
-ALONE |= {"fresh_draws"}
+ALONE |= {"preserve_rng_off", "fresh_draws"}
 LACKS = OF_THE_BATCH | OF_ONE_BACKWARD | ALONE
 """Features that cases do not have."""
 LAYERS = tuple(
