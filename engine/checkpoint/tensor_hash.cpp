@@ -14,8 +14,14 @@ namespace {
 
 constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
 
+__extension__ using Product = unsigned __int128;
+
+/// Both halves of the product. The lower one alone would hand on a change of the highest bit as one
+/// bit whatever the rest is, which a change of the next word could always take back.
 constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t word) {
-  return std::rotl((h ^ word) * kMultiplier, 29);
+  const Product product = static_cast<Product>(h ^ word) * kMultiplier;
+  return static_cast<std::uint64_t>(product) ^
+         std::rotl(static_cast<std::uint64_t>(product >> 64U), 29);
 }
 
 std::uint64_t seed_of(const Tensor& t) {
