@@ -13,6 +13,10 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/batch_norm.h"
+#include "engine/ops/delayed_scaling.h"
+#include "engine/ops/kv_cache.h"
+#include "engine/ops/moe.h"
+#include "engine/ops/spectral_norm.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/watched_memory.h"
@@ -23,7 +27,39 @@ namespace {
 struct Writer {
   std::string name;
   std::function<void(Tensor&)> write;
+  Shape shape = {2};
 };
+
+/// Every operation with a state, which training alone writes to.
+std::vector<Writer> states(bool train) {
+  const auto ones = [](const Shape& shape) { return Tensor::ones(shape, DType::float64); };
+  const auto norm = [=](Tensor& u, Tensor& v) {
+    spectral_norm(ones({3, 2}), ones({2, 2}), ones({2}), u, v, train);
+  };
+  return {
+      {"left vector",
+       [=](Tensor& t) {
+         Tensor v = ones({2});
+         norm(t, v);
+       }},
+      {"right vector",
+       [=](Tensor& t) {
+         Tensor u = ones({2});
+         norm(u, t);
+       }},
+      {"load of experts",
+       [=](Tensor& t) {
+         moe(ones({3, 2}), ones({2, 2}), ones({2, 2, 2}), t, {.random = {.train = train}});
+       }},
+      {"cache",
+       [=](Tensor& t) {
+         kv_cache(ones({1, 1, 2}), t, train);
+       },
+       {1, 2}},
+      {"scale", [=](Tensor& t) { delayed_scaling(ones({2}), t, train); }, {1}},
+      {"history", [=](Tensor& t) { delayed_float8(ones({2}), t, train); }, {4}},
+  };
+}
 
 /// Every operation that writes to a tensor it is given; the tensor has two channels.
 std::vector<Writer> writers() {
@@ -73,7 +109,9 @@ std::vector<Writer> writers() {
 
 TEST_CASE_METHOD(testing::LedgerScope, "whatever writes to a tensor says so before it does") {
   const bool recording = GENERATE(false, true);
-  for (const Writer& writer : writers()) {
+  std::vector<Writer> all = writers();
+  for (Writer& state : states(/*train=*/true)) all.push_back(std::move(state));
+  for (const Writer& writer : all) {
     CAPTURE(writer.name, recording);
     const void* block = nullptr;
     int told = 0;
@@ -85,11 +123,25 @@ TEST_CASE_METHOD(testing::LedgerScope, "whatever writes to a tensor says so befo
           std::memcpy(&value, at, sizeof value);
           CHECK(value == 7);
         }));
-    Tensor t = Tensor::full({2}, DType::float64, 7);
+    Tensor t = Tensor::full(writer.shape, DType::float64, 7);
     block = t.raw();
     const GradMode mode(recording);
     writer.write(t);
     CHECK(told == 1);
+  }
+}
+
+TEST_CASE_METHOD(testing::LedgerScope, "evaluation does not say that it writes to a state") {
+  for (const Writer& reader : states(/*train=*/false)) {
+    CAPTURE(reader.name);
+    const void* block = nullptr;
+    int told = 0;
+    ambient().ledger = std::make_shared<Ledger>(std::make_unique<testing::WatchedMemory>(
+        [&](const void* at) { told += at == block ? 1 : 0; }));
+    Tensor t = Tensor::full(reader.shape, DType::float64, 7);
+    block = t.raw();
+    reader.write(t);
+    CHECK(told == 0);
   }
 }
 

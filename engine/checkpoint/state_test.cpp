@@ -123,6 +123,25 @@ TEST_CASE_METHOD(LedgerScope, "states are kept as long as a region may be recomp
   CHECK(ambient().ledger->live() - before == 2 * 8 + 8 + 2 * 8);
 }
 
+TEST_CASE_METHOD(LedgerScope,
+                 "a state that was read counts as saved for as long as its region does") {
+  const Tensor state = tensor({2}, {1});
+  Tensor read;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    read = read_state(state);
+    return {tanh(in[0])};
+  };
+  const bool reentrant = GENERATE(true, false);
+  const Tensor x = variable({1, -3}, {2});
+  Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+  const Tensor of_forward = read;
+  CHECK(ledger().live(Tag::saved) == 2 * 8 + 8);
+  backward(sum(y));
+  y = Tensor();
+  CHECK(ledger().live(Tag::saved) == 0);
+  CHECK(of_forward.item() == 2);
+}
+
 TEST_CASE_METHOD(LedgerScope, "a region that nothing can recompute keeps no states") {
   Tensor scale = tensor({2}, {1});
   const Function f = [&](const Tensors& in) -> Tensors {

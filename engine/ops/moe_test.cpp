@@ -17,6 +17,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/cpu/moe.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/linear.h"
@@ -268,6 +269,13 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation that cannot route as its forward 
   CHECK_THROWS_WITH(routed_step(&options),
                     ContainsSubstring("the bits of saved tensor 5 (float32 [12, 3]), saved after "
                                       "moe (op 1), changed"));
+}
+
+TEST_CASE("counts of experts are added up, and nothing behind them is written to") {
+  const std::array<std::int32_t, 4> chosen{1, 0, 1, 2};
+  std::array<double, 3> load{10, 20, 30};
+  cpu::count_rows_of_experts(4, 2, chosen.data(), load.data());
+  CHECK(load == std::array<double, 3>{11, 22, 30});
 }
 
 }  // namespace

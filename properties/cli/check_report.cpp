@@ -49,6 +49,7 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   j["mix"] = a.mix;
   j["seed"] = o.seed;
   j["saved_cases"] = outcome.saved_cases;
+  if (outcome.saved_not_judged > 0) j["saved_not_judged"] = outcome.saved_not_judged;
   if (!a.corpus.empty()) {
     const CorpusUse& use = outcome.corpus;
     j["corpus"] = {{"cases", use.cases},

@@ -24,9 +24,7 @@ struct CorpusArguments {
   SubjectChoice subject;
 };
 
-bool is_given(const CorpusCase& c) {
-  return !c.name.starts_with("reach-") && !c.name.starts_with("broke-");
-}
+bool is_given(const CorpusCase& c) { return !is_reaching(c) && !is_broken(c); }
 
 /// Cases that reach what the corpus has not. Nothing is run: what a case reaches is known before.
 Corpus more_cases(const CorpusArguments& a, const Corpus& corpus) {
@@ -39,9 +37,15 @@ Corpus more_cases(const CorpusArguments& a, const Corpus& corpus) {
 }
 
 int corpus(const CorpusArguments& a) {
-  fs::create_directory(a.into);
+  if (a.from.empty() && a.cases.empty() && !fs::exists(a.into)) {
+    throw UsageError(
+        fmt::format("{} is not there, and neither other folders nor --cases say what "
+                    "to put into it",
+                    a.into));
+  }
   std::vector<std::string> unreadable;
-  const Corpus before = load_corpus(a.into, unreadable);
+  Corpus before;
+  if (fs::exists(a.into)) before = load_corpus(a.into, unreadable);
   Corpus all = before;
   for (const std::string& folder : a.from) {
     for (CorpusCase& c : load_corpus(folder, unreadable)) {
@@ -55,6 +59,7 @@ int corpus(const CorpusArguments& a) {
   const Corpus kept = minimised(all);
   std::set<std::string> stay;
   for (const CorpusCase& c : kept) stay.insert(c.name);
+  fs::create_directory(a.into);
   // Before anything is removed, so that at no time a pair is reached by none.
   const std::size_t added = save_corpus(kept, a.into);
   std::size_t removed = 0;
@@ -62,8 +67,7 @@ int corpus(const CorpusArguments& a) {
     if (!is_given(c) && !stay.contains(c.name)) removed += fs::remove(fs::path(a.into) / c.name);
   }
   for (const std::string& why : unreadable) print_error("rematch: " + why + "\n");
-  const std::size_t reach = static_cast<std::size_t>(std::count_if(
-      kept.begin(), kept.end(), [](const CorpusCase& c) { return c.name.starts_with("reach-"); }));
+  const auto reach = static_cast<std::size_t>(std::count_if(kept.begin(), kept.end(), is_reaching));
   print_out(
       fmt::format("{}: {} of features, reached by {}; {} that broke a subject; {} added, {} "
                   "removed\n",
@@ -82,18 +86,24 @@ void add_corpus(CLI::App& app, Action& chosen) {
       ->required()
       ->type_name("DIR");
   command->add_option("from", a->from, "Folders, which stay as they are")->type_name("DIR");
-  command
-      ->add_option("--cases", a->cases,
-                   "Also add what this many random cases reach, without running them")
-      ->type_name("N");
+  CLI::Option* cases =
+      command
+          ->add_option("--cases", a->cases,
+                       "Also add what this many random cases reach, without running them")
+          ->type_name("N");
   command->add_option("--seed", a->seed, "Seed of these cases")
+      ->needs(cases)
       ->capture_default_str()
       ->type_name("S");
   command->add_option("--mix", a->mix, "Mix of these cases: standard or wide")
+      ->needs(cases)
       ->capture_default_str()
       ->type_name("MIX");
-  command->add_option("--jobs", a->jobs, "Threads (default: one for each core)")->type_name("N");
+  command->add_option("--jobs", a->jobs, "Threads (default: one for each core)")
+      ->needs(cases)
+      ->type_name("N");
   a->subject.add_options(*command);
+  command->get_option("--subject")->needs(cases);
   command->callback([&chosen, a] { chosen = [a] { return corpus(*a); }; });
 }
 

@@ -74,7 +74,9 @@ bool knows(const CLI::App& app, const std::string& name) {
 
 int run(int argc, char** argv) {
   if (argc > 0) set_program_name(argv[0]);
-  CLI::App app{"Conformance and regression harness for activation checkpointing.", "rematch"};
+  const std::string name =
+      argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "rematch";
+  CLI::App app{"Conformance and regression harness for activation checkpointing.", name};
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("rematch {}, {}", REMATCH_VERSION, build_kind()));
   app.footer(std::string(kFooter));

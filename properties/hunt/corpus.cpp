@@ -24,9 +24,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kReach = "reach-";
 constexpr std::string_view kBroke = "broke-";
 
-bool is_reaching(const CorpusCase& c) { return c.name.starts_with(kReach); }
-bool is_broken(const CorpusCase& c) { return c.name.starts_with(kBroke); }
-
 /// "broke-LAW": what cases of equal features must share to be one as good as the other.
 std::string_view kept_for(const CorpusCase& c) {
   return std::string_view(c.name).substr(0, c.name.rfind('-'));
@@ -200,6 +197,9 @@ std::size_t save_corpus(const Corpus& corpus, const fs::path& folder) {
   }
   return saved;
 }
+
+bool is_reaching(const CorpusCase& c) { return c.name.starts_with(kReach); }
+bool is_broken(const CorpusCase& c) { return c.name.starts_with(kBroke); }
 
 PairSet pairs_of(const Corpus& corpus) {
   PairSet pairs;

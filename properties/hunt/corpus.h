@@ -73,6 +73,10 @@ Corpus load_corpus(const std::filesystem::path& folder, std::vector<std::string>
 /// Throws std::runtime_error with the file's name.
 std::size_t save_corpus(const Corpus& corpus, const std::filesystem::path& folder);
 
+/// What it is kept for. One that is neither was put there by somebody.
+bool is_reaching(const CorpusCase& c);
+bool is_broken(const CorpusCase& c);
+
 PairSet pairs_of(const Corpus& corpus);
 
 /// Those that are to stay, in order of size. Without those of any other name.
