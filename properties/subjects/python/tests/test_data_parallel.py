@@ -199,6 +199,8 @@ FAULTS = {
     5: on_one(raises),
     6: more,
     7: lambda model: model._root.no_sync(),
+    9: on_one(lambda model: torch.rand(1) and None),
+    10: on_one(lambda model: model.watch.record.hooks([9])),
 }
 real = parallel.DdpModel.microbatch
 
@@ -230,8 +232,11 @@ def faulty():
         (5, ["rank 0: ", "(run.py:", "rank 1: ValueError: no such row"]),
         (6, ["RanksDiffer: collectives of rank 0", "allreduce float32[3]"]),
         (7, ["RanksDiffer: parameter_gradient 0, step 0"]),
+        (9, ["RanksDiffer: random states as in the plain run on rank 0, others on 1"]),
+        (10, ["RanksDiffer: hooks of rank 0"]),
     ],
-    ids=["hangs", "never reduces", "dies", "raises", "one collective more", "plain, too"],
+    ids=["hangs", "never reduces", "dies", "raises", "one collective more", "plain, too"]
+    + ["draws", "fires hooks"],
 )
 def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, layers, told):
     def case(layers):

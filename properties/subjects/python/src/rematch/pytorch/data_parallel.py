@@ -54,6 +54,8 @@ LAYERS = tuple(
     if "state" not in layer.declaration.partition(";")[2] and layer.name != "embedding_max_norm"
 )
 
+OF_EACH_RANK = ("hooks", "grad_flags")
+"""Lists of a record that all ranks have alike; random states may differ with uneven rows."""
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
 MODES = {
@@ -340,9 +342,15 @@ def difference(answers: Sequence[Answer]) -> str:
             )
         if first.error:
             continue
-        for place, (array, _) in first.shown.arrays.items():
-            its = other.shown.arrays[place][0]
-            same = (array is None) == (its is None)
+        for name in OF_EACH_RANK:
+            if other.shown.entries(name) != first.shown.entries(name):
+                told = [a.shown.entries(name) for a in (first, other)]
+                return f"{name} of rank 0: {told[0]}; of rank {rank}: {told[1]}"
+        if unshared := first.shown.arrays.keys() ^ other.shown.arrays.keys():
+            return f"of ranks 0 and {rank}, one alone shows {', '.join(map(str, sorted(unshared)))}"
+        for place, (array, rest) in first.shown.arrays.items():
+            its, its_rest = other.shown.arrays[place]
+            same = (array is None) == (its is None) and rest == its_rest
             if same and array is not None and place[0] not in (*JOINED, "loss"):
                 same = bits_of(array) == bits_of(its)
             if not same:
@@ -354,6 +362,16 @@ def difference(answers: Sequence[Answer]) -> str:
     return ""
 
 
+def moved(plain: Sequence[Any], answers: Sequence[Answer]) -> str:
+    """Which ranks have other random states than in the plain run, where rank 0 has the same; "" if
+    none. What is wrong with rank 0's is for the laws to say."""
+    now = [answer.shown.entries("streams") for answer in answers]
+    wrong = [str(rank) for rank, states in enumerate(now) if states != plain[rank]]
+    if not wrong or "0" in wrong or any(answer.error for answer in answers):
+        return ""
+    return f"random states as in the plain run on rank 0, others on {', '.join(wrong)}"
+
+
 def _told(array: np.ndarray | None) -> str:
     return "none" if array is None else np.array2string(array.ravel(), threshold=8)
 
@@ -363,7 +381,7 @@ def join(answers: Sequence[Answer], record: Record) -> None:
     record.take_over(answers[0].shown)
     for place, (array, rest) in answers[0].shown.arrays.items():
         quantity, step, microbatch, index = place
-        parts = [answer.shown.arrays[place][0] for answer in answers]
+        parts = [answer.shown.arrays.get(place, (None,))[0] for answer in answers]
         if array is not None and all(part is not None for part in parts):
             if quantity in JOINED:
                 array = np.concatenate(parts)
@@ -377,7 +395,7 @@ def join(answers: Sequence[Answer], record: Record) -> None:
 class DataParallelSubject(TorchSubject):
     """PyTorch on several ranks; `kind`: ddp or fsdp2. `limit`: the seconds that a run may take."""
 
-    def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
+    def __init__(self, kind: str, variant: str = "both", limit: float = 20, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS, **rest}
         super().__init__(name, variant=variant, observe="cheap", **rest)
@@ -386,6 +404,7 @@ class DataParallelSubject(TorchSubject):
         self._kind = kind
         self._ranks = Ranks(self._run_rows, limit)
         self._case: Case | None = None
+        self._plain: list[Any] = []
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         # Gradients of shards are set by no backward.
@@ -401,6 +420,10 @@ class DataParallelSubject(TorchSubject):
         except Lost as why:
             return record.error("Hang", str(why))
         wrong = difference(answers)
+        if request.checkpointed:
+            wrong = wrong or moved(self._plain, answers)
+        else:
+            self._plain = [answer.shown.entries("streams") for answer in answers]
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()

@@ -27,6 +27,9 @@ MOST = 4
 GRACE = 5.0
 """Seconds that ranks have after one of them failed."""
 
+START = 120.0
+"""Seconds that a rank has to start."""
+
 FRAMES = 8
 """So many of each stack are told."""
 
@@ -58,7 +61,8 @@ class Ranks:
         waiting = {c: rank for rank, c in enumerate(self._connections[:ranks])}
         deadline = time.monotonic() + self._limit
         for connection in waiting:
-            connection.send((job, ranks))
+            with suppress(OSError):  # Of a rank that died there is no answer.
+                connection.send((job, ranks))
         while waiting:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
             if not ready:
@@ -67,7 +71,7 @@ class Ranks:
                 rank = waiting.pop(connection)
                 try:
                     answers[rank] = connection.recv()
-                except EOFError:
+                except (EOFError, OSError):
                     self._lose("died", {rank}, answers)
                 if answers[rank].failed:
                     deadline = min(deadline, time.monotonic() + GRACE)
@@ -98,8 +102,10 @@ class Ranks:
             self._processes.append(process)
         for connection in self._connections:
             try:
+                if not connection.poll(START):
+                    raise TimeoutError
                 connection.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 self.stop()
                 raise RuntimeError("a rank did not start; what it printed says why") from None
 

@@ -81,15 +81,19 @@ def subject(arguments: list[str]) -> TorchSubject:
     parser.add_argument(
         "--rank-limit",
         type=float,
-        default=30,
         metavar="SECONDS",
-        help="with --parallel: how long a run may take before it counts as a hang (30)",
+        help="with --parallel: how long a run may take before it counts as a hang (20)",
     )
     given = parser.parse_args(arguments)
     if given.parallel is not None:
+        for option in ("wrapper", "compile", "around", "budget", "layers", "no_modules", "observe"):
+            if getattr(given, option) != parser.get_default(option):
+                parser.error(f"--{option.replace('_', '-')} means nothing with --parallel")
         from rematch.pytorch.data_parallel import DataParallelSubject
 
-        return DataParallelSubject(given.parallel, given.variant, given.rank_limit)
+        return DataParallelSubject(given.parallel, given.variant, given.rank_limit or 20)
+    if given.rank_limit is not None:
+        parser.error("--rank-limit means nothing without --parallel")
     if given.compile is not None:
         from rematch.pytorch.compiled import Compilation, CompiledSubject
 
