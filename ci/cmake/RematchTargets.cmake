@@ -18,13 +18,14 @@ function(rematch_sources folder sources tests)
   set(${tests} ${for_tests} PARENT_SCOPE)
 endfunction()
 
-# What nearly every source includes is parsed once for a target. Not for libraries that are compiled with
-# -O3: g++ 12 forgets that what it precompiled is the system's, and warns of its strings.
-function(rematch_precompile target)
+# For targets that do not compute on tensors: compiled for speed of building, and what nearly every source
+# includes is parsed once. Headers that some sources include stay out: what they define costs every source.
+function(rematch_build_quickly target)
   target_precompile_headers(${target} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional>
     <span> <stdexcept> <string> <string_view> <utility> <vector> ${ARGN})
-  # Copies in std::string's operator+ that are not there (GCC 105329).
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release,Mutants>:-O1>
+    # Copies in std::string's operator+ that are not there (GCC 105329).
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>)
 endfunction()
 
 # A library that is installed and exported as rematch::<name>.

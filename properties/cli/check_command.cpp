@@ -184,99 +184,74 @@ int check(const CheckArguments& a) {
   return outcome.hunt.passed() ? kHeld : kBroken;
 }
 
-void add_saved_options(CLI::App& command, CheckArguments& a) {
-  command.add_option("--save", a.save, "Directory for the shrunk case of each finding")
-      ->capture_default_str()
-      ->check(CLI::ExistingDirectory)
-      ->type_name("DIR");
-  CLI::Option* directory =
-      command
-          .add_option("--regressions", a.regressions,
-                      "Directory of saved cases to judge first (default: those of the source tree)")
-          ->type_name("DIR");
+void add_saved_options(Command& command, CheckArguments& a) {
+  command.add("--save", a.save, "DIR", "Directory for the shrunk case of each finding").is_folder();
+  const Option directory =
+      command.add("--regressions", a.regressions, "DIR",
+                  "Directory of saved cases to judge first (default: those of the source tree)");
   command.add_flag("--no-regressions", a.no_regressions, "Skip the saved cases")
-      ->excludes(directory);
-  command
-      .add_option("--corpus", a.corpus,
-                  "Folder of cases to judge first, too; the hunt adds what reached new pairs of "
-                  "features, and what it found")
-      ->type_name("DIR");
+      .excludes(directory);
+  command.add("--corpus", a.corpus, "DIR",
+              "Folder of cases to judge first, too; the hunt adds what reached new pairs of "
+              "features, and what it found");
 }
 
-void add_report_options(CLI::App& command, CheckArguments& a) {
-  command.add_option("--junit", a.junit, "Also write a JUnit report to this file")
-      ->type_name("FILE");
+void add_report_options(Command& command, CheckArguments& a) {
+  command.add("--junit", a.junit, "FILE", "Also write a JUnit report to this file");
   command.add_flag("--json", a.json, "JSON instead of text");
   command.add_flag("--quiet", a.quiet, "Print only violations and errors");
 }
 
 }  // namespace
 
-void add_check(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_check(Command& app) {
+  Command command = app.add_command(
       "check", "Hunt: run random cases plain and checkpointed, and judge them by the laws");
   auto a = std::make_shared<CheckArguments>();
-  command->add_option("--cases", a->cases, "Number of cases (default: 20000; unlimited with --for)")
-      ->type_name("N");
-  command->add_option("--for", a->duration, "How long to hunt: 60s, 5m, 1h")->type_name("TIME");
-  command->add_option("--seed", a->seed, "Seed, or \"random\"")
-      ->capture_default_str()
-      ->type_name("S");
-  command
-      ->add_option(
-          "--jobs", a->jobs,
-          "Threads; on a device, processes (default: one for each core, on a device at most 16)")
-      ->type_name("N");
-  a->laws.add_options(*command);
-  command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
-      ->capture_default_str()
-      ->type_name("MIX");
-  a->subject.add_options(*command);
-  a->subject.add_profile(*command);
-  add_saved_options(*command, *a);
-  command->add_flag(
+  command.add("--cases", a->cases, "N", "Number of cases (default: 20000; unlimited with --for)");
+  command.add("--for", a->duration, "TIME", "How long to hunt: 60s, 5m, 1h");
+  command.add("--seed", a->seed, "S", "Seed, or \"random\"");
+  command.add(
+      "--jobs", a->jobs, "N",
+      "Threads; on a device, processes (default: one for each core, on a device at most 16)");
+  a->laws.add_options(command);
+  command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
+  a->subject.add_options(command);
+  a->subject.add_profile(command);
+  add_saved_options(command, *a);
+  command.add_flag(
       "--keep-going", a->keep_going,
       "Continue after a violation; report each distinct finding once, with the number of cases "
       "that shrink to it (of the first 100 violating cases of each law)");
-  command
-      ->add_option("--results", a->results,
-                   "Keep what is found in this file while hunting, so that --resume can go on")
-      ->type_name("FILE");
-  command->add_flag("--resume", a->resume,
-                    "Go on where the file of --results ends, if it is there");
-  command
-      ->add_option(
-          "--shard", a->shard,
-          "Hunt part K of N of the cases into --results; `rematch merge` adds up all parts")
-      ->type_name("K/N");
-  add_report_options(*command, *a);
-  command->callback([&chosen, a] { chosen = [a] { return check(*a); }; });
+  command.add("--results", a->results, "FILE",
+              "Keep what is found in this file while hunting, so that --resume can go on");
+  command.add_flag("--resume", a->resume, "Go on where the file of --results ends, if it is there");
+  command.add("--shard", a->shard, "K/N",
+              "Hunt part K of N of the cases into --results; `rematch merge` adds up all parts");
+  add_report_options(command, *a);
+  command.runs([a] { return check(*a); });
 }
 
-void add_merge(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_merge(Command& app) {
+  Command command = app.add_command(
       "merge", "Add up the results of all parts of a hunt: the report of one hunt of all cases");
   auto a = std::make_shared<CheckArguments>();
-  command->add_option("files", a->merged, "Files of `check --shard K/N --results FILE`")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("--jobs", a->jobs, "Threads that shrink")->type_name("N");
-  add_saved_options(*command, *a);
-  add_report_options(*command, *a);
-  command->callback([&chosen, a] {
-    chosen = [a] {
-      CheckArguments of_hunt = arguments_of_hunt(hunt_of_results(a->merged.front()));
-      of_hunt.merged = a->merged;
-      of_hunt.jobs = a->jobs;
-      of_hunt.save = a->save;
-      of_hunt.regressions = a->regressions;
-      of_hunt.no_regressions = a->no_regressions;
-      of_hunt.corpus = a->corpus;
-      of_hunt.junit = a->junit;
-      of_hunt.json = a->json;
-      of_hunt.quiet = a->quiet;
-      return check(of_hunt);
-    };
+  command.add("files", a->merged, "FILE", "Files of `check --shard K/N --results FILE`").required();
+  command.add("--jobs", a->jobs, "N", "Threads that shrink");
+  add_saved_options(command, *a);
+  add_report_options(command, *a);
+  command.runs([a] {
+    CheckArguments of_hunt = arguments_of_hunt(hunt_of_results(a->merged.front()));
+    of_hunt.merged = a->merged;
+    of_hunt.jobs = a->jobs;
+    of_hunt.save = a->save;
+    of_hunt.regressions = a->regressions;
+    of_hunt.no_regressions = a->no_regressions;
+    of_hunt.corpus = a->corpus;
+    of_hunt.junit = a->junit;
+    of_hunt.json = a->json;
+    of_hunt.quiet = a->quiet;
+    return check(of_hunt);
   });
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "properties/case/case.h"
+#include "properties/cli/options.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/profile.h"
 #include "properties/hunt/registry.h"
@@ -20,20 +20,17 @@
 
 namespace rematch::cli {
 
-/// The action of a command after its arguments have been parsed; returns the exit status.
-using Action = std::function<int()>;
-
-/// Each adds its command to `app`. Parsing sets `chosen` if the user chose this command.
-void add_check(CLI::App& app, Action& chosen);
-void add_merge(CLI::App& app, Action& chosen);
-void add_corpus(CLI::App& app, Action& chosen);
-void add_conform(CLI::App& app, Action& chosen);
-void add_replay(CLI::App& app, Action& chosen);
-void add_show(CLI::App& app, Action& chosen);
-void add_laws(CLI::App& app, Action& chosen);
-void add_faults(CLI::App& app, Action& chosen);
-void add_serve(CLI::App& app, Action& chosen);
-void add_work(CLI::App& app, Action& chosen);
+/// Each adds its command to `app`.
+void add_check(Command& app);
+void add_merge(Command& app);
+void add_corpus(Command& app);
+void add_conform(Command& app);
+void add_replay(Command& app);
+void add_show(Command& app);
+void add_laws(Command& app);
+void add_faults(Command& app);
+void add_serve(Command& app);
+void add_work(Command& app);
 
 /// From now on an interrupt sets the flag that this returns; a second one ends the program, unless
 /// that is left to whoever started it.
@@ -63,7 +60,7 @@ struct LawChoice {
   std::vector<std::string> named;
   std::vector<std::string> without;
 
-  void add_options(CLI::App& command);
+  void add_options(Command& command);
   /// Throws UsageError that lists the laws, or when none is left.
   LawSet chosen() const;
   /// The laws about failures, except those excluded by name; they are always judged.
@@ -84,9 +81,10 @@ struct SubjectChoice {
   std::string limit;
   std::string profile;
 
-  void add_options(CLI::App& command);
+  /// Returns the option that names the subject.
+  Option add_options(Command& command);
   /// --profile, for commands that judge.
-  void add_profile(CLI::App& command);
+  void add_profile(Command& command);
   /// What is known of the subject; of the engine nothing. Throws std::invalid_argument for a file
   /// that is no profile.
   Profile known() const;
@@ -106,7 +104,7 @@ struct CaseChoice {
   /// Empty: the wide mix.
   std::string mix;
 
-  void add_options(CLI::App& command);
+  void add_options(Command& command);
   /// `within`: what the subject implements. A number of a hunt means the case that the hunt of such
   /// a subject has. Throws UsageError for a file with other features.
   Case load(const Scope& scope) const;

@@ -71,16 +71,11 @@ std::size_t law_named(std::string_view option, std::string_view name) {
 
 }  // namespace
 
-void LawChoice::add_options(CLI::App& command) {
-  command
-      .add_option(
-          "--law", named,
-          "Judge only by this law, and by the laws about failing runs; may be given several times")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  command.add_option("--without", without, "Leave out this law; may be given several times")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
+void LawChoice::add_options(Command& command) {
+  command.add(
+      "--law", named, "NAME",
+      "Judge only by this law, and by the laws about failing runs; may be given several times");
+  command.add("--without", without, "NAME", "Leave out this law; may be given several times");
 }
 
 LawSet LawChoice::chosen() const {
@@ -115,22 +110,16 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
   return value;
 }
 
-void SubjectChoice::add_options(CLI::App& command) {
-  command
-      .add_option(
-          "--subject", name,
-          "Implementation under test: engine, engine:FAULT, or a command (\"python3 mine.py\")")
-      ->capture_default_str()
-      ->type_name("NAME");
-  command.add_option("--device", device, "Device to run on: cpu or cuda")
-      ->capture_default_str()
-      ->type_name("DEVICE");
-  command
-      .add_option(
-          "--limit", limit,
-          "Longest that one run of a subject in another process may take, or on a device one case "
-          "(default 60s; 600s for a subject that compiles its models)")
-      ->type_name("TIME");
+Option SubjectChoice::add_options(Command& command) {
+  const Option subject = command.add(
+      "--subject", name, "NAME",
+      "Implementation under test: engine, engine:FAULT, or a command (\"python3 mine.py\")");
+  command.add("--device", device, "DEVICE", "Device to run on: cpu or cuda");
+  command.add(
+      "--limit", limit, "TIME",
+      "Longest that one run of a subject in another process may take, or on a device one case "
+      "(default 60s; 600s for a subject that compiles its models)");
+  return subject;
 }
 
 ProcessLimits SubjectChoice::limits() const {
@@ -140,12 +129,10 @@ ProcessLimits SubjectChoice::limits() const {
   return limits;
 }
 
-void SubjectChoice::add_profile(CLI::App& command) {
-  command
-      .add_option("--profile", profile,
-                  "What is known of the subject: a file, or none (default: the one that comes with "
-                  "it)")
-      ->type_name("FILE");
+void SubjectChoice::add_profile(Command& command) {
+  command.add("--profile", profile, "FILE",
+              "What is known of the subject: a file, or none (default: the one that comes with "
+              "it)");
 }
 
 Profile SubjectChoice::known() const {
@@ -172,12 +159,11 @@ std::string SubjectChoice::options() const {
   return text;
 }
 
-void CaseChoice::add_options(CLI::App& command) {
-  command.add_option("file", file, "A case file, as saved by `check`")->type_name("FILE");
-  command.add_option("--seed", seed, "Seed of the hunt that found the case")->type_name("S");
-  command.add_option("--case", number, "Number of the case in that hunt")->type_name("K");
-  command.add_option("--mix", mix, "Mix of that hunt: standard or wide (default: wide)")
-      ->type_name("MIX");
+void CaseChoice::add_options(Command& command) {
+  command.add("file", file, "FILE", "A case file, as saved by `check`");
+  command.add("--seed", seed, "S", "Seed of the hunt that found the case");
+  command.add("--case", number, "K", "Number of the case in that hunt");
+  command.add("--mix", mix, "MIX", "Mix of that hunt: standard or wide (default: wide)");
 }
 
 Case CaseChoice::load(const Scope& scope) const {

@@ -308,46 +308,29 @@ int conform_all(const ConformArguments& a) {
 
 }  // namespace
 
-void add_conform(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_conform(Command& app) {
+  Command command = app.add_command(
       "conform", "Hunt in several implementations, and write one page: implementation by law");
   auto a = std::make_shared<ConformArguments>();
   a->subjects = {"all"};
-  command
-      ->add_option("subjects", a->subjects,
-                   "Names or commands, as for check --subject; all: every framework that is known")
-      ->capture_default_str()
-      ->type_name("SUBJECT");
-  command
-      ->add_option("--cases", a->cases,
-                   "Number of cases of each (default: 2000; unlimited with --for)")
-      ->type_name("N");
-  command->add_option("--for", a->duration, "How long to hunt in each: 60s, 5m, 1h")
-      ->type_name("TIME");
-  command->add_option("--seed", a->seed, "Seed, or \"random\"")
-      ->capture_default_str()
-      ->type_name("S");
-  command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
-      ->capture_default_str()
-      ->type_name("MIX");
-  command->add_option("--jobs", a->jobs, "Threads (default: one for each core)")->type_name("N");
-  command
-      ->add_option("--limit", a->limit,
-                   "Longest that one run may take (default 60s; 600s for a subject that compiles)")
-      ->type_name("TIME");
-  command
-      ->add_option(
-          "--out", a->out,
-          "Directory for conform.html, conform.md, conform.json, and the case and script of "
-          "each divergence")
-      ->type_name("DIR");
-  command
-      ->add_option("--against", a->against,
-                   "The conform.json of an earlier run: say what was mended and what broke since")
-      ->type_name("FILE");
-  command->add_flag("--json", a->json, "JSON instead of text");
-  command->add_flag("--quiet", a->quiet, "Print only what is new, and errors");
-  command->callback([&chosen, a] { chosen = [a] { return conform_all(*a); }; });
+  command.add("subjects", a->subjects, "SUBJECT",
+              "Names or commands, as for check --subject; all: every framework that is known");
+  command.add("--cases", a->cases, "N",
+              "Number of cases of each (default: 2000; unlimited with --for)");
+  command.add("--for", a->duration, "TIME", "How long to hunt in each: 60s, 5m, 1h");
+  command.add("--seed", a->seed, "S", "Seed, or \"random\"");
+  command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
+  command.add("--jobs", a->jobs, "N", "Threads (default: one for each core)");
+  command.add("--limit", a->limit, "TIME",
+              "Longest that one run may take (default 60s; 600s for a subject that compiles)");
+  command.add("--out", a->out, "DIR",
+              "Directory for conform.html, conform.md, conform.json, and the case and script of "
+              "each divergence");
+  command.add("--against", a->against, "FILE",
+              "The conform.json of an earlier run: say what was mended and what broke since");
+  command.add_flag("--json", a->json, "JSON instead of text");
+  command.add_flag("--quiet", a->quiet, "Print only what is new, and errors");
+  command.runs([a] { return conform_all(*a); });
 }
 
 }  // namespace rematch::cli

@@ -78,33 +78,19 @@ int corpus(const CorpusArguments& a) {
 
 }  // namespace
 
-void add_corpus(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_corpus(Command& app) {
+  Command command = app.add_command(
       "corpus", "Merge folders of `check --corpus` into the first, without what smaller cases do");
   auto a = std::make_shared<CorpusArguments>();
-  command->add_option("into", a->into, "Folder, which is made if it is not there")
-      ->required()
-      ->type_name("DIR");
-  command->add_option("from", a->from, "Folders, which stay as they are")->type_name("DIR");
-  CLI::Option* cases =
-      command
-          ->add_option("--cases", a->cases,
-                       "Also add what this many random cases reach, without running them")
-          ->type_name("N");
-  command->add_option("--seed", a->seed, "Seed of these cases")
-      ->needs(cases)
-      ->capture_default_str()
-      ->type_name("S");
-  command->add_option("--mix", a->mix, "Mix of these cases: standard or wide")
-      ->needs(cases)
-      ->capture_default_str()
-      ->type_name("MIX");
-  command->add_option("--jobs", a->jobs, "Threads (default: one for each core)")
-      ->needs(cases)
-      ->type_name("N");
-  a->subject.add_options(*command);
-  command->get_option("--subject")->needs(cases);
-  command->callback([&chosen, a] { chosen = [a] { return corpus(*a); }; });
+  command.add("into", a->into, "DIR", "Folder, which is made if it is not there").required();
+  command.add("from", a->from, "DIR", "Folders, which stay as they are");
+  const Option cases = command.add(
+      "--cases", a->cases, "N", "Also add what this many random cases reach, without running them");
+  command.add("--seed", a->seed, "S", "Seed of these cases").needs(cases);
+  command.add("--mix", a->mix, "MIX", "Mix of these cases: standard or wide").needs(cases);
+  command.add("--jobs", a->jobs, "N", "Threads (default: one for each core)").needs(cases);
+  a->subject.add_options(command).needs(cases);
+  command.runs([a] { return corpus(*a); });
 }
 
 }  // namespace rematch::cli

@@ -133,39 +133,28 @@ int hunt_catalogue(const FaultsArguments& a) {
 
 }  // namespace
 
-void add_faults(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_faults(Command& app) {
+  Command command = app.add_command(
       "faults",
       "Prove that the laws can fail: hunt for faults in engines that are wrong on purpose");
   auto a = std::make_shared<FaultsArguments>();
-  CLI::Option* one =
-      command->add_option("--fault", a->ids, "Hunt only for this fault; may be given several times")
-          ->type_name("ID");
-  command->add_option("--seeds", a->seeds, "Number of hunts for each fault, with seeds 1, 2, ...")
-      ->capture_default_str()
-      ->type_name("N");
-  command
-      ->add_option("--cases", a->cases, "Cases per hunt; a fault that none of them shows survives")
-      ->capture_default_str()
-      ->type_name("N");
-  command->add_option("--mix", a->mix, "Mix of cases: standard or wide")
-      ->capture_default_str()
-      ->type_name("MIX");
-  command->add_option("--device", a->device, "Device to run on: cpu or cuda")
-      ->capture_default_str()
-      ->type_name("DEVICE");
-  command->add_option("--jobs", a->jobs, "Threads (default: all)")->type_name("N");
-  command->add_flag("--matrix", a->matrix, "Also show which law finds which fault on its own");
-  command
-      ->add_option("--readme", a->readme, "Write the table into this file, between its two markers")
-      ->type_name("FILE")
-      ->excludes(one);
-  command->add_option("--check", a->check, "Fail if the table in this file is out of date")
-      ->type_name("FILE")
-      ->excludes("--readme")
-      ->excludes(one);
-  command->add_flag("--json", a->json, "JSON instead of text");
-  command->callback([&chosen, a] { chosen = [a] { return hunt_catalogue(*a); }; });
+  const Option one =
+      command.add("--fault", a->ids, "ID", "Hunt only for this fault; may be given several times");
+  command.add("--seeds", a->seeds, "N", "Number of hunts for each fault, with seeds 1, 2, ...");
+  command.add("--cases", a->cases, "N", "Cases per hunt; a fault that none of them shows survives");
+  command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
+  command.add("--device", a->device, "DEVICE", "Device to run on: cpu or cuda");
+  command.add("--jobs", a->jobs, "N", "Threads (default: all)");
+  command.add_flag("--matrix", a->matrix, "Also show which law finds which fault on its own");
+  const Option readme = command
+                            .add("--readme", a->readme, "FILE",
+                                 "Write the table into this file, between its two markers")
+                            .excludes(one);
+  command.add("--check", a->check, "FILE", "Fail if the table in this file is out of date")
+      .excludes(readme)
+      .excludes(one);
+  command.add_flag("--json", a->json, "JSON instead of text");
+  command.runs([a] { return hunt_catalogue(*a); });
 }
 
 }  // namespace rematch::cli

@@ -28,11 +28,11 @@ int list_laws(bool json) {
 
 }  // namespace
 
-void add_laws(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand("laws", "List the laws and what they state");
+void add_laws(Command& app) {
+  Command command = app.add_command("laws", "List the laws and what they state");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "JSON instead of text");
-  command->callback([&chosen, json] { chosen = [json] { return list_laws(*json); }; });
+  command.add_flag("--json", *json, "JSON instead of text");
+  command.runs([json] { return list_laws(*json); });
 }
 
 }  // namespace rematch::cli

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -81,16 +82,17 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("rematch {}, {}", REMATCH_VERSION, build_kind()));
   app.footer(std::string(kFooter));
   Action chosen;
-  add_check(app, chosen);
-  add_merge(app, chosen);
-  add_corpus(app, chosen);
-  add_conform(app, chosen);
-  add_replay(app, chosen);
-  add_show(app, chosen);
-  add_laws(app, chosen);
-  add_faults(app, chosen);
-  add_serve(app, chosen);
-  add_work(app, chosen);
+  Command commands(app, chosen);
+  add_check(commands);
+  add_merge(commands);
+  add_corpus(commands);
+  add_conform(commands);
+  add_replay(commands);
+  add_show(commands);
+  add_laws(commands);
+  add_faults(commands);
+  add_serve(commands);
+  add_work(commands);
   if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
     try_external(argc, argv);
     throw UsageError(fmt::format("no command \"{}\"; known: {}", argv[1], known_commands(app)));

@@ -254,24 +254,20 @@ int run_replay(const ReplayArguments& a) {
 
 }  // namespace
 
-void add_replay(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand("replay", "Run one case again and judge it by every law");
+void add_replay(Command& app) {
+  Command command = app.add_command("replay", "Run one case again and judge it by every law");
   auto a = std::make_shared<ReplayArguments>();
-  a->choice.add_options(*command);
-  a->laws.add_options(*command);
-  a->subject.add_options(*command);
-  a->subject.add_profile(*command);
-  CLI::Option* exported =
-      command
-          ->add_option("--export", a->exported,
-                       "Print a script that shows the finding in the bare framework: pytorch, or "
-                       "any subject that writes scripts")
-          ->type_name("SUBJECT");
-  command->add_option("--output", a->output, "Write the script to this file")
-      ->needs(exported)
-      ->type_name("FILE");
-  command->add_flag("--json", a->json, "JSON instead of text")->excludes(exported);
-  command->callback([&chosen, a] { chosen = [a] { return run_replay(*a); }; });
+  a->choice.add_options(command);
+  a->laws.add_options(command);
+  a->subject.add_options(command);
+  a->subject.add_profile(command);
+  const Option exported =
+      command.add("--export", a->exported, "SUBJECT",
+                  "Print a script that shows the finding in the bare framework: pytorch, or "
+                  "any subject that writes scripts");
+  command.add("--output", a->output, "FILE", "Write the script to this file").needs(exported);
+  command.add_flag("--json", a->json, "JSON instead of text").excludes(exported);
+  command.runs([a] { return run_replay(*a); });
 }
 
 }  // namespace rematch::cli

@@ -78,12 +78,12 @@ int serve(const SubjectChoice& choice) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_serve(Command& app) {
+  Command command = app.add_command(
       "serve", "Be a subject in another process: check --subject \"rematch serve\"");
   auto choice = std::make_shared<SubjectChoice>();
-  choice->add_options(*command);
-  command->callback([&chosen, choice] { chosen = [choice] { return serve(*choice); }; });
+  choice->add_options(command);
+  command.runs([choice] { return serve(*choice); });
 }
 
 }  // namespace rematch::cli

@@ -134,16 +134,15 @@ int show(const ShowArguments& a) {
 
 }  // namespace
 
-void add_show(CLI::App& app, Action& chosen) {
-  CLI::App* command =
-      app.add_subcommand("show", "Show a case: the model, the plan, and its bytes over time");
+void add_show(Command& app) {
+  Command command =
+      app.add_command("show", "Show a case: the model, the plan, and its bytes over time");
   auto a = std::make_shared<ShowArguments>();
-  a->choice.add_options(*command);
-  a->subject.add_options(*command);
-  command->add_option("--svg", a->svg, "Also draw the bytes over time into this file")
-      ->type_name("FILE");
-  command->add_flag("--json", a->json, "JSON instead of text");
-  command->callback([&chosen, a] { chosen = [a] { return show(*a); }; });
+  a->choice.add_options(command);
+  a->subject.add_options(command);
+  command.add("--svg", a->svg, "FILE", "Also draw the bytes over time into this file");
+  command.add_flag("--json", a->json, "JSON instead of text");
+  command.runs([a] { return show(*a); });
 }
 
 }  // namespace rematch::cli

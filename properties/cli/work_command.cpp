@@ -21,17 +21,17 @@ int work(const CheckArguments& a) {
 
 }  // namespace
 
-void add_work(CLI::App& app, Action& chosen) {
-  CLI::App* command =
-      app.add_subcommand("work", "Be a worker process of a hunt on a device, which `check` starts");
+void add_work(Command& app) {
+  Command command =
+      app.add_command("work", "Be a worker process of a hunt on a device, which `check` starts");
   auto a = std::make_shared<CheckArguments>();
-  command->add_option("--seed", a->seed, "Seed of the hunt")->type_name("S");
-  command->add_option("--mix", a->mix, "Mix of the hunt: standard or wide")->type_name("MIX");
-  command->add_flag("--keep-going", a->keep_going, "Continue after a violation");
-  a->laws.add_options(*command);
-  a->subject.add_options(*command);
-  a->subject.add_profile(*command);
-  command->callback([&chosen, a] { chosen = [a] { return work(*a); }; });
+  command.add("--seed", a->seed, "S", "Seed of the hunt");
+  command.add("--mix", a->mix, "MIX", "Mix of the hunt: standard or wide");
+  command.add_flag("--keep-going", a->keep_going, "Continue after a violation");
+  a->laws.add_options(command);
+  a->subject.add_options(command);
+  a->subject.add_profile(command);
+  command.runs([a] { return work(*a); });
 }
 
 }  // namespace rematch::cli
