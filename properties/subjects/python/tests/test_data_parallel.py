@@ -3,6 +3,8 @@ wrong between them is told, also where nobody answers."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections import Counter
 
@@ -19,7 +21,10 @@ if sys.platform != "linux":
 from rematch.arrays import decode, encode  # noqa: E402
 from rematch.case import case_from_json  # noqa: E402
 from rematch.protocol import Unsupported  # noqa: E402
-from rematch.pytorch.data_parallel import MODES, Answer, difference, setup_of  # noqa: E402
+from rematch.pytorch.agreement import Answer, difference  # noqa: E402
+from rematch.pytorch.data_parallel import MODES, setup_of  # noqa: E402
+from rematch.pytorch.ranks import Lost, Ranks  # noqa: E402
+from rematch.pytorch.start import subject as subject_of  # noqa: E402
 
 KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")
@@ -199,8 +204,6 @@ FAULTS = {
     5: on_one(raises),
     6: more,
     7: lambda model: model._root.no_sync(),
-    9: on_one(lambda model: torch.rand(1) and None),
-    10: on_one(lambda model: model.watch.record.hooks([9])),
 }
 real = parallel.DdpModel.microbatch
 
@@ -232,11 +235,8 @@ def faulty():
         (5, ["rank 0: ", "(run.py:", "rank 1: ValueError: no such row"]),
         (6, ["RanksDiffer: collectives of rank 0", "allreduce float32[3]"]),
         (7, ["RanksDiffer: parameter_gradient 0, step 0"]),
-        (9, ["RanksDiffer: random states as in the plain run on rank 0, others on 1"]),
-        (10, ["RanksDiffer: hooks of rank 0"]),
     ],
-    ids=["hangs", "never reduces", "dies", "raises", "one collective more", "plain, too"]
-    + ["draws", "fires hooks"],
+    ids=["hangs", "never reduces", "dies", "raises", "one collective more", "plain, too"],
 )
 def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, layers, told):
     def case(layers):
@@ -295,3 +295,68 @@ def test_ranks_agree_to_the_bit_in_arrays_errors_and_the_order_of_collectives():
     assert "ValueError: no" in difference([answer(), answer(error=("ValueError", "no"))])
     orders = [answer(collectives=list(names)) for names in ("ab", "ab", "ba")]
     assert difference(orders) == "collectives of rank 0: a, b; of rank 2: b, a"
+
+
+def test_ranks_agree_in_which_arrays_there_are_and_in_what_is_said_of_them():
+    one_more = answer()
+    one_more.shown.observe("buffer", np.zeros(1, np.float32))
+    assert "buffer 0" in difference([answer(), one_more])
+    assert "rank 1 has nothing" in difference([one_more, answer()])
+    marked = Answer()
+    marked.shown.observe("parameter_gradient", np.float32([1, 2]), step=1, requires_grad=True)
+    assert "rank 1 has [1. 2.] requires_grad=True" in difference([answer(), marked])
+
+
+def test_ranks_agree_in_hooks_and_grad_flags():
+    hooked, flagged = answer(), answer()
+    hooked.shown.hooks([1])
+    flagged.shown.grad_flag(0, 0, True)
+    assert difference([answer(), hooked]).startswith("hooks: rank 0 has None, rank 1 has ")
+    assert difference([flagged, answer()]).startswith("grad_flags: rank 0 has ")
+
+
+DRAWS_ON_RANK_1 = HALVES.replace(
+    "return gradient / 2",
+    "return gradient + (0 * torch.rand(1) if torch.distributed.get_rank() else 0)",
+)
+
+
+def test_a_checkpoint_that_draws_on_one_rank_only_is_seen(start_python):
+    subject = start_python(DRAWS_ON_RANK_1.replace("KIND", "ddp"))
+    subject.hello()
+    case = chain(FOUR, "tanh", FOUR, input=(3, 4), plan=plan(segment(2, 3)), protocol=TRAINABLE)
+    text = error_of(subject, of("ddp", case, MODES["ddp"][0]))
+    assert text.startswith("RanksDiffer: random state of rank 1")
+
+
+def test_a_rank_that_died_between_two_jobs_is_told_and_leaves_no_files(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ranks = Ranks(lambda job, rank, group: Answer(), limit=20)
+    try:
+        ranks.ask("job", 2, seconds=20)
+        assert not list(tmp_path.iterdir())
+        os.kill(ranks._processes[1].pid, signal.SIGKILL)
+        ranks._processes[1].join()
+        with pytest.raises(Lost, match="1 died"):
+            ranks.ask("job", 2, seconds=20)
+        assert len(ranks.ask("job", 2, seconds=20)) == 2
+    finally:
+        ranks.stop()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--parallel ddp --layers x.py:Y",
+        "--parallel ddp --no-modules",
+        "--parallel ddp --observe cheap",
+        "--parallel fsdp2 --wrapper fsdp",
+        "--parallel ddp --compile inductor",
+        "--parallel ddp --around",
+        "--parallel ddp --budget 0.5",
+        "--rank-limit 5",
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(arguments):
+    with pytest.raises(SystemExit):
+        subject_of(arguments.split())

@@ -10,9 +10,10 @@ the order of summation.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,10 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rematch.arrays import bits_of
 from rematch.case import Case, Model, Segment
 from rematch.protocol import Arrays, Request, Unsupported
 from rematch.pytorch import TorchSubject
+from rematch.pytorch.agreement import Answer, difference, join, strayed
 from rematch.pytorch.model import Forward, TorchModel, Values, wire
 from rematch.pytorch.modules import MODULES
 from rematch.pytorch.ranks import Lost, Ranks
@@ -54,10 +55,6 @@ LAYERS = tuple(
     if "state" not in layer.declaration.partition(";")[2] and layer.name != "embedding_max_norm"
 )
 
-OF_EACH_RANK = ("hooks", "grad_flags")
-"""Lists of a record that all ranks have alike; random states may differ with uneven rows."""
-JOINED = ("output", "input_gradient", "reevaluation")
-"""Quantities of which each rank has its rows."""
 MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
     "fsdp2": ("checkpoint within", "checkpoint around"),
@@ -266,41 +263,6 @@ class FsdpModel(ParallelModel):
         return unit(super()._run_segment, segment, *inputs, state=state)
 
 
-class Shown(Record):
-    """What one rank shows, its arrays as they are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.arrays: dict[tuple[str, int, int, int], tuple[np.ndarray | None, dict[str, Any]]] = {}
-
-    def observe(
-        self,
-        quantity: str,
-        array: np.ndarray | None,
-        *,
-        step: int = 0,
-        microbatch: int = 0,
-        index: int = 0,
-        **rest: Any,
-    ) -> None:
-        place = quantity, step, microbatch, index
-        self.arrays[place] = (None if array is None else array.copy(), rest)
-
-
-@dataclass
-class Answer:
-    """Of one rank."""
-
-    shown: Shown = field(default_factory=Shown)
-    collectives: list[str] = field(default_factory=list)
-    error: tuple[str, str] | None = None
-    unsupported: str = ""
-
-    @property
-    def failed(self) -> str:
-        return ": ".join(self.error) if self.error else ""
-
-
 class _RunOfRows(Run):
     """The run of a rank, whose loss counts as much as it has rows."""
 
@@ -328,83 +290,21 @@ def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
     )
 
 
-def difference(answers: Sequence[Answer]) -> str:
-    """What ranks do not agree in, though they should; "" if they agree."""
-    first = answers[0]
-    for rank, other in enumerate(answers):
-        if other.error != first.error:
-            told = [a.failed or "no error" for a in (first, other)]
-            return f"rank 0: {told[0]}; rank {rank}: {told[1]}"
-        if other.collectives != first.collectives:
-            return (
-                f"collectives of rank 0: {', '.join(first.collectives)}; of rank {rank}: "
-                f"{', '.join(other.collectives)}"
-            )
-        if first.error:
-            continue
-        for name in OF_EACH_RANK:
-            if other.shown.entries(name) != first.shown.entries(name):
-                told = [a.shown.entries(name) for a in (first, other)]
-                return f"{name} of rank 0: {told[0]}; of rank {rank}: {told[1]}"
-        if unshared := first.shown.arrays.keys() ^ other.shown.arrays.keys():
-            return f"of ranks 0 and {rank}, one alone shows {', '.join(map(str, sorted(unshared)))}"
-        for place, (array, rest) in first.shown.arrays.items():
-            its, its_rest = other.shown.arrays[place]
-            same = (array is None) == (its is None) and rest == its_rest
-            if same and array is not None and place[0] not in (*JOINED, "loss"):
-                same = bits_of(array) == bits_of(its)
-            if not same:
-                quantity, step, microbatch, index = place
-                return (
-                    f"{quantity} {index}, step {step}, microbatch {microbatch}: rank 0 has "
-                    f"{_told(array)}, rank {rank} has {_told(its)}"
-                )
-    return ""
-
-
-def moved(plain: Sequence[Any], answers: Sequence[Answer]) -> str:
-    """Which ranks have other random states than in the plain run, where rank 0 has the same; "" if
-    none. What is wrong with rank 0's is for the laws to say."""
-    now = [answer.shown.entries("streams") for answer in answers]
-    wrong = [str(rank) for rank, states in enumerate(now) if states != plain[rank]]
-    if not wrong or "0" in wrong or any(answer.error for answer in answers):
-        return ""
-    return f"random states as in the plain run on rank 0, others on {', '.join(wrong)}"
-
-
-def _told(array: np.ndarray | None) -> str:
-    return "none" if array is None else np.array2string(array.ravel(), threshold=8)
-
-
-def join(answers: Sequence[Answer], record: Record) -> None:
-    """Notes what the ranks show together."""
-    record.take_over(answers[0].shown)
-    for place, (array, rest) in answers[0].shown.arrays.items():
-        quantity, step, microbatch, index = place
-        parts = [answer.shown.arrays.get(place, (None,))[0] for answer in answers]
-        if array is not None and all(part is not None for part in parts):
-            if quantity in JOINED:
-                array = np.concatenate(parts)
-            elif quantity == "loss":
-                array = np.sum(parts, axis=0, dtype=array.dtype) / array.dtype.type(len(parts))
-            if quantity == "input_gradient":
-                array = array / array.dtype.type(len(parts))
-        record.observe(quantity, array, step=step, microbatch=microbatch, index=index, **rest)
-
-
 class DataParallelSubject(TorchSubject):
     """PyTorch on several ranks; `kind`: ddp or fsdp2. `limit`: the seconds that a run may take."""
 
-    def __init__(self, kind: str, variant: str = "both", limit: float = 20, **rest: Any) -> None:
+    def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS, **rest}
         super().__init__(name, variant=variant, observe="cheap", **rest)
         # A script would have to start ranks.
         self.exports = False
         self._kind = kind
+        self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)
         self._case: Case | None = None
-        self._plain: list[Any] = []
+        self._streams: list[list[dict[str, Any]]] = []
+        """Of each rank in the plain run."""
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         # Gradients of shards are set by no backward.
@@ -414,29 +314,31 @@ class DataParallelSubject(TorchSubject):
     def run(self, request: Request, record: Record) -> None:
         if request.case is not self._case:
             self._setup = setup_of(self._kind, request.case)
-            self._case, self._wrong = request.case, ""
+            self._case, self._wrong, self._streams = request.case, "", []
         try:
-            answers = self._ask(request)
+            answers = self._ask(request, self._limit)
         except Lost as why:
             return record.error("Hang", str(why))
         wrong = difference(answers)
-        if request.checkpointed:
-            wrong = wrong or moved(self._plain, answers)
-        else:
-            self._plain = [answer.shown.entries("streams") for answer in answers]
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()
         if answers[0].error:
             return record.error(*answers[0].error)
-        join(answers, record)
+        if not request.checkpointed:
+            self._streams = [answer.shown.entries("streams") for answer in answers]
+        elif self._streams:
+            wrong = wrong or strayed(self._streams, answers)
         # An error of the plain run would not be judged.
         self._wrong = self._wrong or wrong
         if self._wrong and request.checkpointed:
-            record.error("RanksDiffer", self._wrong)
+            return record.error("RanksDiffer", self._wrong)
+        join(answers, record)
 
-    def _ask(self, request: Request) -> list[Answer]:
-        answers = self._ranks.ask((request, self._setup), self._setup.ranks)
+    def _ask(self, request: Request, seconds: float) -> list[Answer]:
+        """Both runs of a plain one that is run again share the limit, as one run of the harness."""
+        began = time.monotonic()
+        answers = self._ranks.ask((request, self._setup), self._setup.ranks, seconds)
         for answer in answers:
             if answer.unsupported:
                 raise Unsupported(answer.unsupported)
@@ -444,7 +346,7 @@ class DataParallelSubject(TorchSubject):
         if self._setup.mode == "default" and not request.checkpointed and unused:
             # PyTorch wants to be told.
             self._setup = replace(self._setup, mode="find_unused_parameters")
-            return self._ask(request)
+            return self._ask(request, seconds - (time.monotonic() - began))
         return answers
 
     def _run_rows(self, job: tuple[Request, Setup], rank: int, group: dist.ProcessGroup) -> Answer:

@@ -7,7 +7,6 @@ import faulthandler
 import os
 import re
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,8 +26,8 @@ MOST = 4
 GRACE = 5.0
 """Seconds that ranks have after one of them failed."""
 
-START = 120.0
-"""Seconds that a rank has to start."""
+START = 20.0
+"""Seconds that they have to find each other."""
 
 FRAMES = 8
 """So many of each stack are told."""
@@ -51,18 +50,23 @@ class Ranks:
         self._limit = limit
         self._processes: list[Any] = []
         self._connections: list[Connection] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        # In memory: no folder is left behind where this process is killed.
+        self._store = -1
+        self._stacks: list[int] = []
 
-    def ask(self, job: Any, ranks: int) -> list[Any]:
-        """The answers of the first `ranks`, each of which gets the job. Raises Lost."""
+    def ask(self, job: Any, ranks: int, seconds: float) -> list[Any]:
+        """The answers of the first `ranks`, each of which gets the job, and has so many of the
+        limit's `seconds` left. Raises Lost."""
         if not self._processes:
             self._start()
         answers: dict[int, Any] = {}
         waiting = {c: rank for rank, c in enumerate(self._connections[:ranks])}
-        deadline = time.monotonic() + self._limit
-        for connection in waiting:
-            with suppress(OSError):  # Of a rank that died there is no answer.
+        deadline = time.monotonic() + seconds
+        for connection, rank in waiting.items():
+            try:
                 connection.send((job, ranks))
+            except OSError:
+                self._lose("died", {rank}, answers)
         while waiting:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
             if not ready:
@@ -84,13 +88,17 @@ class Ranks:
             process.join()
         for connection in self._connections:
             connection.close()
+        for file in self._files():
+            os.close(file)
         self._processes, self._connections = [], []
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        self._store, self._stacks = -1, []
+
+    def _files(self) -> list[int]:
+        return [file for file in (self._store, *self._stacks) if file >= 0]
 
     def _start(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="rematch-ranks-")
+        self._store = os.memfd_create("store")
+        self._stacks = [os.memfd_create(f"stacks{rank}") for rank in range(MOST)]
         context = get_context("fork")
         for rank in range(MOST):
             ours, theirs = Pipe()
@@ -103,7 +111,7 @@ class Ranks:
         for connection in self._connections:
             try:
                 if not connection.poll(START):
-                    raise TimeoutError
+                    raise EOFError
                 connection.recv()
             except (EOFError, OSError):
                 self.stop()
@@ -115,14 +123,13 @@ class Ranks:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for ours in self._connections:
             ours.close()
-        for pipe in {REQUESTS, ANSWERS} - {connection.fileno()}:
+        for pipe in {REQUESTS, ANSWERS} - {connection.fileno(), *self._files()}:
             with suppress(OSError):
                 os.close(pipe)
         # Two ranks in a barrier that a third one does not enter can still say where they are.
-        faulthandler.register(signal.SIGUSR1, self._stacks_of(rank).open("w"), all_threads=False)
+        faulthandler.register(signal.SIGUSR1, self._stacks[rank], all_threads=False)
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        assert self._folder is not None
-        store = dist.FileStore(str(Path(self._folder.name) / "store"), MOST)
+        store = dist.FileStore(f"/proc/self/fd/{self._store}", MOST)
         # This process ends what hangs, long before.
         patience = timedelta(seconds=10 * self._limit + 300)
         dist.init_process_group("gloo", timeout=patience, world_size=MOST, rank=rank, store=store)
@@ -135,12 +142,9 @@ class Ranks:
                 os._exit(0)
             connection.send(self._work(job, rank, groups[ranks]))
 
-    def _stacks_of(self, rank: int) -> Path:
-        assert self._folder is not None
-        return Path(self._folder.name) / f"stacks{rank}"
-
     def _lose(self, what: str, lost: set[int], answers: dict[int, Any]) -> None:
-        stacks = {rank: self._stack(rank) for rank in lost if what != "died"}
+        told_by = time.monotonic() + GRACE
+        stacks = {rank: self._stack(rank, told_by) for rank in lost if what != "died"}
         numbers = ", ".join(map(str, sorted(lost)))
         told = [f"of its ranks, {numbers} {what} within {self._limit:g} s"]
         for rank in sorted(stacks.keys() | answers.keys()):
@@ -149,15 +153,14 @@ class Ranks:
         self.stop()
         raise Lost("\n".join(told))
 
-    def _stack(self, rank: int) -> str:
+    def _stack(self, rank: int, deadline: float) -> str:
         """Where a rank is, innermost call first."""
-        file, text = self._stacks_of(rank), ""
+        file, text = self._stacks[rank], ""
         with suppress(ProcessLookupError):
             os.kill(self._processes[rank].pid, signal.SIGUSR1)
         # It writes while it hangs, and does not say when it is done: its outermost call comes last.
-        deadline = time.monotonic() + GRACE
         while "in _live" not in text and time.monotonic() < deadline:
             time.sleep(0.01)
-            text = file.read_text() if file.exists() else ""
+            text = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
         calls = re.findall(r'File "(.*)", line (\d+) in (\S+)', text)[:FRAMES]
         return " < ".join(f"{name} ({Path(path).name}:{line})" for path, line, name in calls)

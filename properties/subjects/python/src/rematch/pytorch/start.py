@@ -9,6 +9,8 @@ from typing import Any
 from rematch.place import import_lines, load
 from rematch.pytorch import MODULES, VARIANTS, TorchSubject
 
+NOT_IN_PARALLEL = ("layers", "no_modules", "observe", "wrapper", "compile", "around", "budget")
+
 
 def parser_of(what: str, variants: Sequence[str] = VARIANTS) -> argparse.ArgumentParser:
     """The options that all subjects on PyTorch have; `variants` are those that cases may have, the
@@ -47,6 +49,15 @@ def options_of(given: argparse.Namespace) -> dict[str, Any]:
     return {"variant": given.variant, "observe": given.observe, "layers": layers}
 
 
+def _refuse(
+    parser: argparse.ArgumentParser, given: argparse.Namespace, names: Sequence[str], why: str
+) -> None:
+    """Ends with an error where one of these options is not at its default."""
+    for name in names:
+        if getattr(given, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} means nothing {why} --parallel")
+
+
 def subject(arguments: list[str]) -> TorchSubject:
     """PyTorch's own checkpoint(), or one of its wrappers."""
     parser = parser_of("pytorch")
@@ -81,19 +92,18 @@ def subject(arguments: list[str]) -> TorchSubject:
     parser.add_argument(
         "--rank-limit",
         type=float,
+        default=30,
         metavar="SECONDS",
-        help="with --parallel: how long a run may take before it counts as a hang (20)",
+        help="with --parallel: how long a run may take before it counts as a hang (30)",
     )
     given = parser.parse_args(arguments)
-    if given.parallel is not None:
-        for option in ("wrapper", "compile", "around", "budget", "layers", "no_modules", "observe"):
-            if getattr(given, option) != parser.get_default(option):
-                parser.error(f"--{option.replace('_', '-')} means nothing with --parallel")
+    if given.parallel is None:
+        _refuse(parser, given, ["rank_limit"], "without")
+    else:
+        _refuse(parser, given, NOT_IN_PARALLEL, "with")
         from rematch.pytorch.data_parallel import DataParallelSubject
 
-        return DataParallelSubject(given.parallel, given.variant, given.rank_limit or 20)
-    if given.rank_limit is not None:
-        parser.error("--rank-limit means nothing without --parallel")
+        return DataParallelSubject(given.parallel, given.variant, given.rank_limit)
     if given.compile is not None:
         from rematch.pytorch.compiled import Compilation, CompiledSubject
 
