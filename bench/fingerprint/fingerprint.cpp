@@ -7,6 +7,12 @@
 #include "engine/build/build_info.h"
 
 namespace rematch::bench {
+
+/// Neither constant nor local, so that the program has it in one piece: ci/compare sees by it that
+/// two commits make the same program.
+extern char commit[];
+char commit[] = REMATCH_COMMIT;
+
 namespace {
 
 std::string cpu_model() {
@@ -23,7 +29,7 @@ std::string cpu_model() {
 std::vector<std::pair<std::string, std::string>> fingerprint(Device device, int threads) {
   return {
       {"rematch_format", "1"},
-      {"rematch_commit", REMATCH_COMMIT},
+      {"rematch_commit", commit},
       {"rematch_dirty", REMATCH_DIRTY},
       {"rematch_compiler", __VERSION__},
       {"rematch_flags", REMATCH_FLAGS},

@@ -152,7 +152,7 @@ def notes_of(c: Comparison, share: float) -> list[str]:
         bound = "(false alarms in at most 1 % of runs)"
         text = f"{have}; {among} {bound} with {c.fewest_pairs} or more"
         notes.append(text + f"; on intervals alone: {len(alone)} SLOWER or FASTER" * bool(alone))
-    if c.sides.by_repetition:
+    if c.sides.by_repetition and c.judged():
         single = "each side is a single run, so repetitions are paired by their index"
         alike = "a busy machine during one of them looks like a change"
         notes.append(f"{single}; {alike}; ci/compare runs both in turn, several times")

@@ -47,7 +47,7 @@ def text_report(c: Comparison, width: int = words.COLUMNS) -> str:
     unsure = [b for b in c.benchmarks if b.time.verdict == "UNSURE"]
     reasons = [f"{b.name}: {words.unsure_reason(b.time, c)}" for b in unsure]
     out += words.section("unsure", reasons, width) + words.section("note", c.notes, width)
-    if not c.options.no_time:
+    if c.judged():
         legend = (
             f"{'CPU' if c.clock == 'cpu' else 'real'} time, new over base with its 95 % interval"
         )

@@ -30,7 +30,8 @@ Path(options["--benchmark_out"]).write_text(json.dumps(dict(context=context, ben
 CMAKE = """cmake_minimum_required(VERSION 3.25)
 project(fake NONE)
 add_custom_target(rematch-bench COMMAND mkdir -p bin
-  COMMAND cp ${CMAKE_SOURCE_DIR}/program bin/rematch-bench)
+  COMMAND cp ${CMAKE_SOURCE_DIR}/program bin/rematch-bench
+  COMMAND sh -c "git -C ${CMAKE_SOURCE_DIR} log -1 --format=#%H >>bin/rematch-bench")
 """
 is_there = all(map(shutil.which, ("git", "cmake", "ninja")))
 pytestmark = pytest.mark.skipif(not is_there, reason="git, cmake and ninja are needed")
@@ -93,6 +94,16 @@ def test_two_commits_are_built_measured_in_turn_and_judged(repository):
         assert status == 0 and out.startswith("NO REGRESSION"), errors
         assert "building" not in errors or new == "."
     assert (repository.folder / "page").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_change_that_leaves_the_program_as_it_is_is_not_timed(repository):
+    repository.commit()
+    (repository.folder / "README.md").write_text("words")
+    repository.commit()
+    for base, new in (("HEAD~1", "HEAD"), ("HEAD", "HEAD~1")):
+        status, out, errors = repository.compare(base, new, "--json")
+        assert status == 0 and "nothing to time" in errors
+        assert [b["time"]["pairs"] for b in json.loads(out)["benchmarks"]] == [0, 0]
 
 
 def test_every_benchmark_is_counted_and_a_sample_timed(repository):
