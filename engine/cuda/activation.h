@@ -4,56 +4,44 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/activation.h on the device: pointers are the device's, work goes to stream(). Element
-// formulas and the order of row sums are the CPU's, so the bits are, NaN payloads apart. Row sums
-// (softmax) are within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum |terms| of the exact ones
-// (engine/math/lane_order.h).
+// engine/cpu/activation.h on the device, with its contracts: pointers are the device's, work goes
+// to stream(). Element formulas and the order of row sums are the CPU's, so the bits are, NaN
+// payloads apart. Row sums (softmax) are within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum
+// |terms| of the exact ones (engine/math/lane_order.h).
 
-/// y = max(x, 0); NaN stays NaN and -0 becomes +0. Output may be the input.
 template <typename T>
 void relu_forward(std::int64_t n, const T* x, T* y);
 
-/// gx = gy where y > 0, else +0; from the output y.
 template <typename T>
 void relu_backward(std::int64_t n, const T* gy, const T* y, T* gx);
 
-/// y = x where x > 0, else slope * x.
 template <typename T>
 void leaky_relu_forward(std::int64_t n, const T* x, T slope, T* y);
 
-/// gx = gy where x > 0, else slope * gy; from the input x.
 template <typename T>
 void leaky_relu_backward(std::int64_t n, const T* gy, const T* x, T slope, T* gx);
 
-/// y = x * Phi(x), the exact (erf) form of Hendrycks and Gimpel, 2016.
 template <typename T>
 void gelu_forward(std::int64_t n, const T* x, T* y);
 
-/// gx = gy * (Phi(x) + x * phi(x)); from the input x.
 template <typename T>
 void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx);
 
-/// y = x / (1 + exp(-x)).
 template <typename T>
 void silu_forward(std::int64_t n, const T* x, T* y);
 
-/// gx = gy * s * (1 + x * (1 - s)) with s = 1 / (1 + exp(-x)); from the input x.
 template <typename T>
 void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx);
 
-/// y = tanh(x).
 template <typename T>
 void tanh_forward(std::int64_t n, const T* x, T* y);
 
-/// gx = gy * (1 - y * y); from the output y.
 template <typename T>
 void tanh_backward(std::int64_t n, const T* gy, const T* y, T* gx);
 
-/// y = 1 / (1 + exp(-x)).
 template <typename T>
 void sigmoid_forward(std::int64_t n, const T* x, T* y);
 
-/// gx = gy * y * (1 - y); from the output y.
 template <typename T>
 void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx);
 

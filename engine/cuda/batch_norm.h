@@ -4,7 +4,8 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/batch_norm.h on the device: pointers are the device's, work goes to stream().
+// engine/cpu/batch_norm.h on the device, with its contracts: pointers are the device's, work goes
+// to stream().
 //
 // All sums take the CPU's order, and all results have the CPU's bits (NaN payloads apart). With
 // s > 1 that is LaneSum with one run per image: a channel's sum is within
@@ -12,25 +13,16 @@ namespace rematch::cuda {
 // (engine/math/lane_order.h). With s = 1 the terms are added in double, in chunks of 128 whose sums
 // are added in ascending order.
 
-/// Batch normalisation over n and s of x[n,c,s] (Ioffe and Szegedy, 2015; s = 1 for 1d):
-/// y = (x - mean) * invstd * w + b with the batch's mean and biased variance, and
-/// invstd = 1 / sqrt(var + eps). `w` and `b` may be null (1 and 0). mean[c] and invstd[c] are saved
-/// for backward. When not null, running_mean and running_var become
-/// (1 - momentum) * running + momentum * batch, with the unbiased variance, as in torch.
 template <typename T>
 void batch_norm_train(std::int64_t n, std::int64_t c, std::int64_t s, const T* x, const T* w,
                       const T* b, T eps, T* y, T* mean, T* invstd, T* running_mean, T* running_var,
                       T momentum);
 
-/// The same formula with the running statistics; the ones used are saved in mean_out, invstd_out.
 template <typename T>
 void batch_norm_eval(std::int64_t n, std::int64_t c, std::int64_t s, const T* x, const T* w,
                      const T* b, const T* running_mean, const T* running_var, T eps, T* y,
                      T* mean_out, T* invstd_out);
 
-/// Gradients of either; `train` says whether mean and invstd depend on x. With xhat = (x - mean) *
-/// invstd: gb = sum gy, gw = sum gy * xhat, and gx = w * invstd * gy in eval or
-/// w * invstd * (gy - gb / (n s) - xhat * gw / (n s)) in training. `w`, gx, gw, gb may be null.
 template <typename T>
 void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T* gy, const T* x,
                          const T* mean, const T* invstd, const T* w, bool train, T* gx, T* gw,

@@ -6,13 +6,11 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/cast.h on the device: pointers are the device's, work goes to stream(), and every
-// result has the CPU's bits.
+// engine/cpu/cast.h on the device, with its contracts: pointers are the device's, work goes to
+// stream(), and every result has the CPU's bits.
 
-/// out = x, exactly.
 void upcast(std::int64_t n, const math::BFloat16* x, float* out);
 
-/// out = x, rounded (engine/math/bfloat16.h).
 void downcast(std::int64_t n, const float* x, math::BFloat16* out);
 
 }  // namespace rematch::cuda

@@ -4,35 +4,28 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/elementwise.h on the device: pointers are the device's, work goes to stream(), and
-// every result has the CPU's bits (NaN payloads apart). Outputs may be one of the inputs, but must
-// not overlap them otherwise.
+// engine/cpu/elementwise.h on the device, with its contracts: pointers are the device's, work goes
+// to stream(), and every result has the CPU's bits (NaN payloads apart). Outputs may be one of the
+// inputs, but must not overlap them otherwise.
 
-/// out = a + b. This, add_inplace and fill are there for bfloat16 as well.
 template <typename T>
 void add(std::int64_t n, const T* a, const T* b, T* out);
 
-/// y += x.
 template <typename T>
 void add_inplace(std::int64_t n, const T* x, T* y);
 
-/// out = a - b.
 template <typename T>
 void sub(std::int64_t n, const T* a, const T* b, T* out);
 
-/// out = a * s.
 template <typename T>
 void scale(std::int64_t n, const T* a, T s, T* out);
 
-/// x *= s.
 template <typename T>
 void scale_inplace(std::int64_t n, T s, T* x);
 
-/// y = fma(s, x, y).
 template <typename T>
 void axpy_inplace(std::int64_t n, T s, const T* x, T* y);
 
-/// out = value everywhere.
 template <typename T>
 void fill(std::int64_t n, T value, T* out);
 
@@ -40,7 +33,6 @@ void fill(std::int64_t n, T value, T* out);
 template <typename T>
 void fill_from(std::int64_t n, const T* value, T* out);
 
-/// out = x * x.
 template <typename T>
 void square(std::int64_t n, const T* x, T* out);
 

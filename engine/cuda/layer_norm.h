@@ -4,17 +4,12 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/layer_norm.h on the device: pointers are the device's, work goes to stream(). Formulas
-// and the order of sums are the CPU's, so all results have its bits (NaN payloads apart). A sum
-// along a row is within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum |terms| of the exact one; gw
-// and gb are within (min(rows, 128) u_T + ceil(rows / 128) u_64) * sum |terms| (gw's terms carry 3
-// roundings each).
+// engine/cpu/layer_norm.h on the device, with its contracts: pointers are the device's, work goes
+// to stream(). Formulas and the order of sums are the CPU's, so all results have its bits (NaN
+// payloads apart). A sum along a row is within ((64 + 4) u_T + ceil(cols / 1024) u_64) * sum
+// |terms| of the exact one; gw and gb are within (min(rows, 128) u_T + ceil(rows / 128) u_64) * sum
+// |terms| (gw's terms carry 3 roundings each).
 
-/// Layer normalisation of each row of x[rows,cols] (Ba et al., 2016):
-/// y = (x - mean) * rstd * w[cols] + b[cols], with the row's mean and biased variance and
-/// rstd = 1 / sqrt(var + eps). `w` and `b` may be null. mean[rows], rstd[rows] are for backward.
-/// A null `mean` makes it RMS normalisation (Zhang and Sennrich, 2019): y = x * rstd * w + b with
-/// rstd = 1 / sqrt(mean(x^2) + eps).
 template <typename T>
 void layer_norm_forward(std::int64_t rows, std::int64_t cols, const T* x, const T* w, const T* b,
                         T eps, T* y, T* mean, T* rstd);

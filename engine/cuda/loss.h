@@ -4,17 +4,16 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/loss.h on the device: pointers are the device's, work goes to stream(). What the CPU
-// returns is written to *out, and the gradient `g` of the loss is read from the device: nothing
-// waits. Formulas and orders of sums are the CPU's, so the bits are, NaN payloads apart; the error
-// of a sum is that of engine/math/lane_order.h.
+// engine/cpu/loss.h on the device, with its contracts: pointers are the device's, work goes to
+// stream(). What the CPU returns is written to *out, and the gradient `g` of the loss is read from
+// the device: nothing waits. Formulas and orders of sums are the CPU's, so the bits are, NaN
+// payloads apart; the error of a sum is that of engine/math/lane_order.h.
 
 /// *out = the mean of (x - target)^2 over n elements, within
 /// ((64 + 4 + 3) u_T + (ceil(n / 1024) + 1) u_64) * the mean of the exact one.
 template <typename T>
 void mse_forward(std::int64_t n, const T* x, const T* target, T* out);
 
-/// gx = *g * 2 / n * (x - target).
 template <typename T>
 void mse_backward(std::int64_t n, const T* g, const T* x, const T* target, T* gx);
 
@@ -27,7 +26,6 @@ template <typename T>
 void cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
                            const std::int32_t* target, T* log_probs, T* out);
 
-/// gx = *g / rows * (exp(log_probs) - [col == target]).
 template <typename T>
 void cross_entropy_backward(std::int64_t rows, std::int64_t cols, const T* g, const T* log_probs,
                             const std::int32_t* target, T* gx);

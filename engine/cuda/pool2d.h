@@ -6,16 +6,13 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/pool2d.h on the device: pointers are the device's, work goes to stream(). Each output
-// meets its window, and each input its windows, in the CPU's row-major order, so the bits are the
-// CPU's (NaN payloads apart): backward gathers, one thread an input, and adds nothing atomically. A
-// sum over k terms is within k u_T * sum |terms| of the exact one.
+// engine/cpu/pool2d.h on the device, with its contracts: pointers are the device's, work goes to
+// stream(). Each output meets its window, and each input its windows, in the CPU's row-major order,
+// so the bits are the CPU's (NaN payloads apart): backward gathers, one thread an input, and adds
+// nothing atomically. A sum over k terms is within k u_T * sum |terms| of the exact one.
 
 using cpu::Pool2dShape;
 
-/// y[n,c,out_h,out_w] = the window maxima; indices (same shape) = where in the h*w plane each was
-/// found. The first maximum in row-major order wins; a NaN beats every number and the last NaN of a
-/// window is the one reported, as in torch.
 template <typename T>
 void max_pool2d_forward(const Pool2dShape& shape, const T* x, T* y, std::int32_t* indices);
 
@@ -24,11 +21,9 @@ void max_pool2d_forward(const Pool2dShape& shape, const T* x, T* y, std::int32_t
 template <typename T>
 void max_pool2d_backward(const Pool2dShape& shape, const T* gy, const std::int32_t* indices, T* gx);
 
-/// y[n,c,out_h,out_w] = window sums (row-major order) divided by kh*kw, padding counted as zeros.
 template <typename T>
 void avg_pool2d_forward(const Pool2dShape& shape, const T* x, T* y);
 
-/// gx[n,c,h,w]: gy / (kh*kw) added over the windows in row-major output order; fully overwritten.
 template <typename T>
 void avg_pool2d_backward(const Pool2dShape& shape, const T* gy, T* gx);
 

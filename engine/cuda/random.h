@@ -4,41 +4,32 @@
 
 namespace rematch::cuda {
 
-// engine/cpu/random.h on the device: pointers are the device's, work goes to stream(). Masks,
-// uniform and normal draws have the CPU's bits for every n and offset: the formulas are the same
-// functions (engine/random/draw.h) of the same words. One Philox block serves four elements where
-// offset is a multiple of 4, else two do.
+// engine/cpu/random.h on the device, with its contracts: pointers are the device's, work goes to
+// stream(). Masks, uniform and normal draws have the CPU's bits for every n and offset: the
+// formulas are the same functions (engine/random/draw.h) of the same words. One Philox block serves
+// four elements where offset is a multiple of 4, else two do.
 
 // Every kernel here takes element i's randomness from word offset + i of
 // PhiloxStream{seed, subsequence} (engine/random/philox.h): the draw depends on nothing else.
 
-/// Inverted dropout: mask[i] = 1 when word i < keep_threshold(p), else 0; y = x * (1 / (1 - p))
-/// where kept, +0 elsewhere. 0 <= p <= 1.
 template <typename T>
 void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
                      std::uint64_t subsequence, std::uint64_t offset, std::uint8_t* mask, T* y);
 
-/// gx = gy * (1 / (1 - p)) where mask is 1, +0 elsewhere.
 template <typename T>
 void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, double p, T* gx);
 
-/// factors[i] = 1 / (1 - p) when dropout_forward keeps element i, else +0. 0 <= p < 1.
 template <typename T>
 void dropout_factors(std::int64_t n, double p, std::uint64_t seed, std::uint64_t subsequence,
                      std::uint64_t offset, T* factors);
 
-/// Randomised leaky ReLU in training (Xu et al., 2015): noise = 1 where x >= 0, else
-/// lower + (upper - lower) * u; y = x * noise. u is uniform_float's (float) or uniform_double's.
-/// Backward is multiply(n, gy, noise, gx).
 template <typename T>
 void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t seed,
                    std::uint64_t subsequence, std::uint64_t offset, T* noise, T* y);
 
-/// out = a * b.
 template <typename T>
 void multiply(std::int64_t n, const T* a, const T* b, T* out);
 
-/// y = x + sigma * z, z as fill_normal draws it with mean 0 and deviation 1.
 template <typename T>
 void gaussian_noise_forward(std::int64_t n, const T* x, T sigma, std::uint64_t seed,
                             std::uint64_t subsequence, std::uint64_t offset, T* y);
@@ -52,7 +43,6 @@ template <typename T>
 void fill_normal(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                  std::uint64_t offset, T mean, T stddev, T* out);
 
-/// out = lo + (hi - lo) * u, u as in rrelu_forward.
 template <typename T>
 void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                   std::uint64_t offset, T lo, T hi, T* out);
