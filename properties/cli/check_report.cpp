@@ -189,7 +189,7 @@ std::string device_work(const HuntResult& r) {
 /// The findings of a hunt with --keep-going, by law. Shrinking may turn a violation of one law into
 /// a violation of another.
 void print_findings_table(const HuntOptions& o, const HuntResult& r) {
-  Table table({false, true, true, true});
+  Table table({false, true, true, true}, {0});
   table.add({"law", "violating cases", "shrunk to it", "distinct"});
   std::uint64_t shrunk = 0;
   for (std::size_t i = 0; i < r.first_violated.size(); ++i) {
@@ -216,10 +216,9 @@ void print_findings_table(const HuntOptions& o, const HuntResult& r) {
 
 /// What the profile explains: what the subject is known to get wrong, or else what it never
 /// promised.
-std::string table_of_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r,
-                           bool promised) {
+std::string table_of_known(const HuntOptions& o, const HuntResult& r, bool promised) {
   const std::vector<KnownDivergence>& entries = o.profile.entries();
-  Table table({false, true, false});
+  Table table({false, true, false}, {0, 2});
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (r.known[i] == 0 || entries[i].promised != promised) continue;
     std::string smallest = "--keep-going shrinks one";
@@ -231,16 +230,15 @@ std::string table_of_known(const CheckArguments& a, const HuntOptions& o, const 
     if (table.empty()) {
       table.add({promised ? "known divergence" : "not promised", "cases", "smallest case"});
     }
-    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])),
-               a.keep_going ? cut(smallest, 100) : smallest});
+    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])), smallest});
   }
   return table.empty() ? std::string() : table.text() + "\n";
 }
 
-void print_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& r) {
+void print_known(const HuntOptions& o, const HuntResult& r) {
   const std::vector<KnownDivergence>& entries = o.profile.entries();
   if (entries.empty() || r.known.empty()) return;
-  print_out(table_of_known(a, o, r, true) + table_of_known(a, o, r, false));
+  print_out(table_of_known(o, r, true) + table_of_known(o, r, false));
   std::string stale;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (r.known[i] == 0) stale += (stale.empty() ? "" : ", ") + entries[i].id;
@@ -301,7 +299,7 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   // After a finding the hunt ends early, so the frequencies say nothing.
   if (outcome.reports.empty()) print_features(o, r);
   if (a.keep_going && r.violations() > 0) print_findings_table(o, r);
-  print_known(a, o, r);
+  print_known(o, r);
   std::uint64_t checks = 0;
   for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
   print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",

@@ -199,14 +199,14 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
 }
 
 void print_summary(const Page& page) {
-  Table table({false, false, true, true, true, true, true});
+  Table table({false, false, true, true, true, true, true}, {0, 1});
   table.add({"subject", "versions", "cases", "cases/s", "known", "not promised", "new"});
   for (const Column& c : page.columns) {
     const auto count = [&](conform::Mark mark) {
       return std::to_string(std::count_if(c.divergences.begin(), c.divergences.end(),
                                           [&](const Divergence& d) { return d.mark == mark; }));
     };
-    table.add({c.subject, cut(conform::short_versions(c.versions), 40),
+    table.add({c.subject, conform::short_versions(c.versions),
                grouped(static_cast<std::int64_t>(c.cases)), number_text(c.cases_per_second()),
                count(conform::Mark::known), count(conform::Mark::not_promised),
                count(conform::Mark::fresh)});

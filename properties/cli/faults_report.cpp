@@ -122,8 +122,6 @@ std::string matrix_text(const KillReport& report) {
                      all, missed.empty() ? "" : "; they miss ", fmt::join(missed, " "));
 }
 
-std::string cut_statement(std::string_view statement) { return cut(std::string(statement), 60); }
-
 }  // namespace
 
 std::size_t KillReport::hunts() const {
@@ -140,17 +138,18 @@ std::size_t KillReport::survivors() const {
 
 std::string text_of(const KillReport& report) {
   const Paint paint(colour_wanted(1));
-  Table table({false, false, true, true, true, true, false});
+  Table table({false, false, true, true, true, true, false}, {1, 6});
   table.add({"fault", "what is wrong", "cases", "worst", "layers", "worst", "caught by"});
   for (const Kill& kill : report.kills) {
     std::string found = fmt::format("{}", fmt::join(kill.laws_by_frequency(), ", "));
+    std::string id(kill.fault->id);
     if (kill.survived() > 0) {
-      found.insert(
-          0, paint.red(fmt::format("SURVIVED {} of {} ", kill.survived(), kill.cases.size())));
+      id = paint.red(id);
+      found.insert(0, fmt::format("SURVIVED {} of {} ", kill.survived(), kill.cases.size()));
     }
-    table.add({std::string(kill.fault->id), cut_statement(kill.fault->statement),
-               std::to_string(kill.median_cases()), std::to_string(kill.worst_cases()),
-               std::to_string(kill.median_layers()), std::to_string(kill.worst_layers()), found});
+    table.add({id, std::string(kill.fault->statement), std::to_string(kill.median_cases()),
+               std::to_string(kill.worst_cases()), std::to_string(kill.median_layers()),
+               std::to_string(kill.worst_layers()), found});
   }
   std::string text = table.text() + "\n" + summary(report) + "\n";
   if (!report.matrix.empty()) text += "\n" + matrix_text(report);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 namespace rematch::cli {
 
@@ -151,6 +152,19 @@ std::vector<std::string> wrapped(std::string_view text, int width) {
   return lines;
 }
 
+void Table::fit(std::vector<int>& widths) const {
+  constexpr int kLeast = 8;
+  const int room = terminal_width(STDOUT_FILENO) - 2 * static_cast<int>(widths.size());
+  for (int more = std::accumulate(widths.begin(), widths.end(), 0) - room; more > 0; --more) {
+    int* widest = nullptr;
+    for (const std::size_t i : cut_) {
+      if (i < widths.size() && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
+    }
+    if (widest == nullptr || *widest <= kLeast) return;
+    --*widest;
+  }
+}
+
 std::string Table::text() const {
   std::vector<int> widths;
   for (const auto& row : rows_) {
@@ -159,11 +173,14 @@ std::string Table::text() const {
       widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
+  fit(widths);
   std::string out;
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      line += "  " + padded(row[i], widths[i], i < right_.size() && right_[i]);
+      const bool fits = display_width(row[i]) <= widths[i];
+      line += "  " + padded(fits ? row[i] : cut(row[i], widths[i]), widths[i],
+                            i < right_.size() && right_[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + '\n';

@@ -79,13 +79,19 @@ std::vector<std::string> wrapped(std::string_view text, int width);
 class Table {
  public:
   /// `right[i]`: column i is aligned to the right; missing entries mean left.
-  explicit Table(std::vector<bool> right) : right_(std::move(right)) {}
+  /// `cut`: columns of plain text that are cut where the terminal is too narrow for all, the widest
+  /// first, but to no less than eight.
+  explicit Table(std::vector<bool> right, std::vector<std::size_t> cut = {})
+      : right_(std::move(right)), cut_(std::move(cut)) {}
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
   std::string text() const;
 
  private:
+  void fit(std::vector<int>& widths) const;
+
   std::vector<bool> right_;
+  std::vector<std::size_t> cut_;
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -69,4 +69,22 @@ TEST_CASE("a table aligns its columns") {
   CHECK(table.text() == "  name  bytes\n  a         1\n");
 }
 
+TEST_CASE("a table that is too wide loses the ends of its longest texts, but no number") {
+  const auto table_with = [](const std::string& bytes) {
+    ::setenv("COLUMNS", "40", 1);
+    Table table({false, false, true, false}, {1, 3});
+    table.add({"name", "what it says", "bytes", "why"});
+    table.add({"a", std::string(50, 'x'), bytes, std::string(14, 'y')});
+    const std::string text = table.text();
+    ::unsetenv("COLUMNS");
+    return text;
+  };
+  CHECK(table_with("123,456") ==
+        "  name  what it s…    bytes  why\n"
+        "  a     xxxxxxxxx…  123,456  yyyyyyyyyy…\n");
+  CHECK(table_with("123,456,789,012,345") ==
+        "  name  what it…                bytes  why\n"
+        "  a     xxxxxxx…  123,456,789,012,345  yyyyyyy…\n");
+}
+
 }  // namespace rematch::cli
