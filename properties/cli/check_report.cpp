@@ -218,7 +218,7 @@ void print_findings_table(const HuntOptions& o, const HuntResult& r) {
 /// promised.
 std::string table_of_known(const HuntOptions& o, const HuntResult& r, bool promised) {
   const std::vector<KnownDivergence>& entries = o.profile.entries();
-  Table table({false, true, false}, {0, 2});
+  Table table({false, true, false}, {2, 0});
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (r.known[i] == 0 || entries[i].promised != promised) continue;
     std::string smallest = "--keep-going shrinks one";

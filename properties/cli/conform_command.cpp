@@ -199,7 +199,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
 }
 
 void print_summary(const Page& page) {
-  Table table({false, false, true, true, true, true, true}, {0, 1});
+  Table table({false, false, true, true, true, true, true}, {1, 0});
   table.add({"subject", "versions", "cases", "cases/s", "known", "not promised", "new"});
   for (const Column& c : page.columns) {
     const auto count = [&](conform::Mark mark) {

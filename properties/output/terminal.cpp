@@ -155,13 +155,12 @@ std::vector<std::string> wrapped(std::string_view text, int width) {
 void Table::fit(std::vector<int>& widths) const {
   constexpr int kLeast = 8;
   const int room = terminal_width(STDOUT_FILENO) - 2 * static_cast<int>(widths.size());
-  for (int more = std::accumulate(widths.begin(), widths.end(), 0) - room; more > 0; --more) {
-    int* widest = nullptr;
-    for (const std::size_t i : cut_) {
-      if (i < widths.size() && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
-    }
-    if (widest == nullptr || *widest <= kLeast) return;
-    --*widest;
+  int excess = std::accumulate(widths.begin(), widths.end(), 0) - room;
+  for (const std::size_t i : cut_) {
+    if (i >= widths.size()) continue;
+    const int less = std::clamp(excess, 0, std::max(0, widths[i] - kLeast));
+    widths[i] -= less;
+    excess -= less;
   }
 }
 

@@ -79,8 +79,8 @@ std::vector<std::string> wrapped(std::string_view text, int width);
 class Table {
  public:
   /// `right[i]`: column i is aligned to the right; missing entries mean left.
-  /// `cut`: columns of plain text that are cut where the terminal is too narrow for all, the widest
-  /// first, but to no less than eight.
+  /// `cut`: columns of plain text that give way where the terminal is too narrow for all, one after
+  /// the other, each until it has eight characters.
   explicit Table(std::vector<bool> right, std::vector<std::size_t> cut = {})
       : right_(std::move(right)), cut_(std::move(cut)) {}
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
