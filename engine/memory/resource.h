@@ -45,6 +45,7 @@ class MemoryResource {
   /// Hands `reader` the bytes of a block as they are now, after all work on them that was started
   /// before: at once, or where many are brought over together by the end of finish_reads(). Until
   /// then before_write() is to be told of writes to the block; it may be released.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): resources that read later keep it.
   virtual void read(const void* block, std::int64_t bytes, Reader reader) {
     std::vector<std::byte> host(static_cast<std::size_t>(bytes));
     if (bytes > 0) copy_out(host.data(), block, bytes);
