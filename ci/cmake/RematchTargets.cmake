@@ -18,9 +18,14 @@ function(rematch_sources folder sources tests)
   set(${tests} ${for_tests} PARENT_SCOPE)
 endfunction()
 
-# For targets that do not compute on tensors: compiled for speed of building, and what nearly every source
-# includes is parsed once. Headers that some sources include stay out: what they define costs every source.
+# For targets that do not compute on tensors: compiled for speed of building. What nearly every source includes
+# is parsed once (headers that some sources include stay out: what they define costs every source), and sources
+# are compiled eight at a time, but for those of folders where each defines one kind by the same names.
 function(rematch_build_quickly target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "/(laws|layers|faults|stories)/")
+  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_precompile_headers(${target} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional>
     <span> <stdexcept> <string> <string_view> <utility> <vector> ${ARGN})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release,Mutants>:-O1>

@@ -44,7 +44,7 @@ class Comparison {
 
 std::vector<std::string> mismatches_of(const Entry& entry) {
   const Bounds bounds = bounds_of(entry);
-  const Outcome got = run_entry(entry);
+  const EntryOutcome got = run_entry(entry);
   Comparison c;
   for (std::size_t i = 0; i < entry.outputs.size(); ++i) {
     const Tensor output = i < got.outputs.size() ? got.outputs[i] : Tensor();

@@ -21,13 +21,13 @@ Function dropout_tanh() {
 }
 
 /// Gradient, whether backward kept the random state, and the next draw.
-struct Step {
+struct AmbientStep {
   Tensor gradient;
   bool kept = false;
   std::vector<std::vector<std::byte>> next;
 };
 
-Step step(const Call& call) {
+AmbientStep step(const Call& call) {
   ambient().streams = Streams(7);
   const Tensor x = ramp({8, 8});
   const Tensor y = sum(call(dropout_tanh(), {x})[0]);
@@ -40,10 +40,10 @@ Step step(const Call& call) {
 }
 
 json steps(const CheckpointOptions& options) {
-  const Step plain = step(Call(Way::plain));
+  const AmbientStep plain = step(Call(Way::plain));
   json facts;
   for (const Way way : kVariants) {
-    const Step found = step(Call(way, options));
+    const AmbientStep found = step(Call(way, options));
     facts[to_string(way) + "_gradient_right"] = same_bits(found.gradient, plain.gradient);
     facts[to_string(way) + "_state_kept_by_backward"] = found.kept;
     facts[to_string(way) + "_next_draw_right"] = found.next == plain.next;

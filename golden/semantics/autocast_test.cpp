@@ -48,7 +48,7 @@ Tensor ramp32() {
   return Tensor::from(values, {2, 2}, DType::float32).set_requires_grad(true);
 }
 
-struct Step {
+struct AutocastStep {
   Tensors gradients;
   int forward_products = 0;
   int recomputation_products = 0;
@@ -56,11 +56,11 @@ struct Step {
 
 /// A region that multiplies by one weight twice under autocast. `warm`: the weight was already used
 /// before the region.
-Step step(const Call& call, bool warm, bool cache = true) {
+AutocastStep step(const Call& call, bool warm, bool cache = true) {
   const Tensor x = ramp32();
   const Tensor w = ramp32();
   const Function body = of_one([&](const Tensor& in) { return tanh(linear(linear(in, w), w)); });
-  Step result;
+  AutocastStep result;
   Tensor loss;
   {
     const AutocastScope on(true, cache);
@@ -124,10 +124,10 @@ RULE("AM4", "autocast inside a function is recomputed with it") {
 RULE("AM4", "a warm cache of casts changes no gradient, with a policy or without") {
   for (const bool warm : {false, true}) {
     const std::string name = std::string("AM4.weight_cast_") + (warm ? "warm" : "cold");
-    const Step plain = step(Call(Way::plain), warm);
+    const AutocastStep plain = step(Call(Way::plain), warm);
     json facts{{"plain_forward_products", plain.forward_products}};
     for (const Way way : kVariants) {
-      const Step found = step(Call(way), warm);
+      const AutocastStep found = step(Call(way), warm);
       facts[to_string(way) + "_forward_products"] = found.forward_products;
       facts[to_string(way) + "_recomputation_products"] = found.recomputation_products;
       facts[to_string(way) + "_verdict"] = judged([&] { return found.gradients; }, plain.gradients);

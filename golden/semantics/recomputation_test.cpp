@@ -18,7 +18,7 @@ Function two_tanh_of_product(const Tensor& w) {
   return of_one([w](const Tensor& x) { return tanh(tanh(mul(x, w))); });
 }
 
-const Function kTanhAndSigmoid = [](const Tensors& in) -> Tensors {
+const Function kTanhThenSigmoid = [](const Tensors& in) -> Tensors {
   return {tanh(in[0]), sigmoid(in[0])};
 };
 
@@ -116,7 +116,7 @@ RULE("N2", "one backward recomputes a non-reentrant checkpoint once, however muc
   json facts;
   for (const bool together : {true, false}) {
     int runs = 0;
-    const Tensors y = Call(Way::non_reentrant)(counted(runs, kTanhAndSigmoid), {variable({0.5})});
+    const Tensors y = Call(Way::non_reentrant)(counted(runs, kTanhThenSigmoid), {variable({0.5})});
     if (together) {
       backward(sum(add(y[0], y[1])));
     } else {

@@ -18,16 +18,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kWhat = "case";
+constexpr std::string_view kCase = "case";
 
 [[noreturn]] void fail(const std::string& path, const std::string& expected,
                        const std::string& got) {
-  json_fail(kWhat, path, expected, got);
+  json_fail(kCase, path, expected, got);
 }
 
 class Fields : public JsonFields {
  public:
-  Fields(const Json& object, std::string path) : JsonFields(kWhat, object, std::move(path)) {}
+  Fields(const Json& object, std::string path) : JsonFields(kCase, object, std::move(path)) {}
 };
 
 template <class S>
@@ -44,7 +44,7 @@ void read_object(const Json& json, const std::string& path, S& s) {
 template <class Item, class Read>
 void read_array(const Json& json, const std::string& path, std::size_t longest,
                 std::vector<Item>& to, Read read) {
-  need_array(kWhat, json, path, longest);
+  need_array(kCase, json, path, longest);
   to.reserve(json.size());
   for (std::size_t i = 0; i < json.size(); ++i) read(json[i], indexed(path, i), to.emplace_back());
 }
@@ -193,7 +193,7 @@ void check_format(const Fields& f, const Json& json) {
 }  // namespace
 
 Case case_from_json(std::string_view text) {
-  const Json json = parse_json(kWhat, text, kMaxCaseTextBytes, kMaxCaseTextNesting);
+  const Json json = parse_json(kCase, text, kMaxCaseTextBytes, kMaxCaseTextNesting);
   Fields f(json, "");
   check_format(f, f.need("format"));
   Case c;

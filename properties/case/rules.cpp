@@ -14,8 +14,8 @@
 namespace rematch {
 namespace {
 
-[[noreturn]] void fail(const std::string& place, const std::string& expected,
-                       const std::string& got) {
+[[noreturn]] void invalid(const std::string& place, const std::string& expected,
+                          const std::string& got) {
   throw std::invalid_argument("[case] " + place + ", expected " + expected + ", got " + got);
 }
 
@@ -46,14 +46,14 @@ bool segment_begins_within(const Case& c, int low, int high) {
 void check_keep(const CheckpointChoice& choice, const char* place) {
   for (const KeepSpec& k : choice.keep) {
     if (!op_named(k.op)) {
-      fail(std::string(place) + ".keep", "an op that computes", std::string(k.op));
+      invalid(std::string(place) + ".keep", "an op that computes", std::string(k.op));
     }
     if (k.index < -1)
-      fail(std::string(place) + ".keep: index", "-1 or more", std::to_string(k.index));
+      invalid(std::string(place) + ".keep: index", "-1 or more", std::to_string(k.index));
   }
   if (!choice.keep.empty() && choice.variant == Variant::reentrant) {
-    fail(std::string(place) + ": keep belongs to the non_reentrant variant", "none",
-         std::to_string(choice.keep.size()));
+    invalid(std::string(place) + ": keep belongs to the non_reentrant variant", "none",
+            std::to_string(choice.keep.size()));
   }
 }
 
@@ -68,21 +68,21 @@ void check_failure(const Case& c) {
   const int layers = static_cast<int>(c.layers.size());
   const std::string name(to_string(m.kind));
   if (m.kind == FailureKind::input_changed && vocabulary_of(c.layers) > 0) {
-    fail("protocol: failure input_changed", "a model whose input is numbers", "tokens");
+    invalid("protocol: failure input_changed", "a model whose input is numbers", "tokens");
   }
   if (!has_layer(m.kind)) {
     if (m.layer == 0) return;
-    fail("protocol: inject_layer of failure " + name, "none", std::to_string(m.layer));
+    invalid("protocol: inject_layer of failure " + name, "none", std::to_string(m.layer));
   }
   if (m.layer < 0 || m.layer >= layers) {
-    fail("protocol: inject_layer", "0.." + std::to_string(layers - 1), std::to_string(m.layer));
+    invalid("protocol: inject_layer", "0.." + std::to_string(layers - 1), std::to_string(m.layer));
   }
   const LayerSpec& layer = c.layers[static_cast<std::size_t>(m.layer)];
   if (can_happen(m.kind, layer)) return;
-  fail("protocol: failure " + name,
-       m.kind == FailureKind::weight_changed ? "a layer with parameters"
-                                             : "an activation that is not in place",
-       "layer " + std::to_string(m.layer) + " (" + std::string(to_string(layer.kind)) + ")");
+  invalid("protocol: failure " + name,
+          m.kind == FailureKind::weight_changed ? "a layer with parameters"
+                                                : "an activation that is not in place",
+          "layer " + std::to_string(m.layer) + " (" + std::string(to_string(layer.kind)) + ")");
 }
 
 bool keeps_any(std::span<const SegmentSpec> segments) {
@@ -95,40 +95,41 @@ void check_choice(const CheckpointChoice& choice, const char* place) {
   check_keep(choice, place);
   if (choice.variant == Variant::non_reentrant) return;
   if (!choice.early_stop) {
-    fail(std::string(place) + ": early_stop belongs to the non_reentrant variant", "true", "false");
+    invalid(std::string(place) + ": early_stop belongs to the non_reentrant variant", "true",
+            "false");
   }
   if (choice.arguments == Arguments::keywords) {
-    fail(std::string(place) + ": arguments by keyword belong to the non_reentrant variant",
-         "tensors", std::string(to_string(choice.arguments)));
+    invalid(std::string(place) + ": arguments by keyword belong to the non_reentrant variant",
+            "tensors", std::string(to_string(choice.arguments)));
   }
   if (choice.determinism != CheckKind::metadata) {
-    fail(std::string(place) + ": determinism belongs to the non_reentrant variant", "metadata",
-         std::string(to_string(choice.determinism)));
+    invalid(std::string(place) + ": determinism belongs to the non_reentrant variant", "metadata",
+            std::string(to_string(choice.determinism)));
   }
 }
 
 void check_segments(std::span<const SegmentSpec> segments, int begin, int end, int depth) {
   if (depth > kMaxNesting) {
-    fail("plan: segments are nested too deeply",
-         "at most " + std::to_string(kMaxNesting) + " levels", "more");
+    invalid("plan: segments are nested too deeply",
+            "at most " + std::to_string(kMaxNesting) + " levels", "more");
   }
   int cursor = begin;
   for (const SegmentSpec& s : segments) {
     if (s.begin >= s.end) {
-      fail("plan: segment " + range_text(s.begin, s.end) + " is empty", "begin < end",
-           range_text(s.begin, s.end));
+      invalid("plan: segment " + range_text(s.begin, s.end) + " is empty", "begin < end",
+              range_text(s.begin, s.end));
     }
     if (s.begin < cursor || s.end > end) {
       const bool outside = s.begin < begin || s.end > end;
-      fail(outside ? depth == 1 ? "plan: a segment lies outside the model"
-                                : "plan: a nested segment lies outside its parent"
-                   : "plan: segments overlap or are out of order",
-           "a range within " + range_text(cursor, end), range_text(s.begin, s.end));
+      invalid(outside ? depth == 1 ? "plan: a segment lies outside the model"
+                                   : "plan: a nested segment lies outside its parent"
+                      : "plan: segments overlap or are out of order",
+              "a range within " + range_text(cursor, end), range_text(s.begin, s.end));
     }
     check_choice(s.choice, "plan");
     if (!s.choice.keep.empty() && !s.nested.empty()) {
-      fail("plan: segment " + range_text(s.begin, s.end) + " keeps results", "no nested segments",
-           std::to_string(s.nested.size()));
+      invalid("plan: segment " + range_text(s.begin, s.end) + " keeps results",
+              "no nested segments", std::to_string(s.nested.size()));
     }
     if (!s.nested.empty()) check_segments(s.nested, s.begin, s.end, depth + 1);
     cursor = s.end;
@@ -137,8 +138,8 @@ void check_segments(std::span<const SegmentSpec> segments, int begin, int end, i
 
 void check_int(std::string_view name, int value, int low, int high) {
   if (value < low || value > high) {
-    fail("protocol: " + std::string(name), std::to_string(low) + ".." + std::to_string(high),
-         std::to_string(value));
+    invalid("protocol: " + std::string(name), std::to_string(low) + ".." + std::to_string(high),
+            std::to_string(value));
   }
 }
 
@@ -233,32 +234,32 @@ void check_inputs(const Case& c) {
   constexpr int kMost = 3;
   const int further = c.further_inputs;
   if (further < 0 || further > kMost) {
-    fail("further_inputs", "0.." + std::to_string(kMost), std::to_string(further));
+    invalid("further_inputs", "0.." + std::to_string(kMost), std::to_string(further));
   }
   if (further > 0 && vocabulary_of(c.layers) > 0) {
-    fail("further_inputs beside tokens", "0", std::to_string(further));
+    invalid("further_inputs beside tokens", "0", std::to_string(further));
   }
   const int with_grad = c.protocol.further_inputs_with_grad;
   if (with_grad < 0 || with_grad > further) {
-    fail("protocol: further_inputs_with_grad", "0.." + std::to_string(further),
-         std::to_string(with_grad));
+    invalid("protocol: further_inputs_with_grad", "0.." + std::to_string(further),
+            std::to_string(with_grad));
   }
   for (int input = 1; input <= further; ++input) {
     if (reads(c.layers, {-1, input})) continue;
-    fail("further input " + std::to_string(input), "a layer that reads it", "none");
+    invalid("further input " + std::to_string(input), "a layer that reads it", "none");
   }
 }
 
 void check_plan(const Case& c) {
   if (keeps_any(c.plan) && c.protocol.backwards > 1) {
-    fail(std::string("protocol: ") + kServesOne + "; backwards", "1",
-         std::to_string(c.protocol.backwards));
+    invalid(std::string("protocol: ") + kServesOne + "; backwards", "1",
+            std::to_string(c.protocol.backwards));
   }
   if (const char* why = c.protocol.partial ? no_partial(c.plan) : nullptr) {
-    fail(std::string("protocol: ") + why + "; partial", "false", "true");
+    invalid(std::string("protocol: ") + why + "; partial", "false", "true");
   }
   if (const char* why = c.protocol.auxiliary_losses ? no_auxiliary_losses(c) : nullptr) {
-    fail(std::string("protocol: ") + why + "; auxiliary_losses", "false", "true");
+    invalid(std::string("protocol: ") + why + "; auxiliary_losses", "false", "true");
   }
   const int layers = static_cast<int>(c.layers.size());
   if (!c.plan.sequential) {
@@ -266,11 +267,11 @@ void check_plan(const Case& c) {
     return;
   }
   if (!c.plan.segments.empty()) {
-    fail("plan: sequential excludes explicit segments", "one of the two", "both");
+    invalid("plan: sequential excludes explicit segments", "one of the two", "both");
   }
   const int segments = c.plan.sequential->segments;
   if (segments < 1 || segments > layers) {
-    fail("plan.sequential: segments", "1.." + std::to_string(layers), std::to_string(segments));
+    invalid("plan.sequential: segments", "1.." + std::to_string(layers), std::to_string(segments));
   }
   check_choice(c.plan.sequential->choice, "plan.sequential");
 }
@@ -278,17 +279,17 @@ void check_plan(const Case& c) {
 void check_protocol(const Case& c) {
   const ProtocolSpec& p = c.protocol;
   if (p.autocast != AutocastSpan::off && c.dtype != DType::float32) {
-    fail("protocol: autocast belongs to float32", "off", std::string(to_string(p.autocast)));
+    invalid("protocol: autocast belongs to float32", "off", std::string(to_string(p.autocast)));
   }
   if (!p.cast_cache && p.autocast == AutocastSpan::off) {
-    fail("protocol: cast_cache belongs to autocast", "true", "false");
+    invalid("protocol: cast_cache belongs to autocast", "true", "false");
   }
   if (p.input_requires_grad && vocabulary_of(c.layers) > 0) {
-    fail("protocol: tokens have no gradient; input_requires_grad", "false", "true");
+    invalid("protocol: tokens have no gradient; input_requires_grad", "false", "true");
   }
   check_failure(c);
   if (p.failure.kind != FailureKind::none && !preserves_rng_everywhere(c)) {
-    fail("protocol: an injected failure needs segments with preserve_rng", "true", "false");
+    invalid("protocol: an injected failure needs segments with preserve_rng", "true", "false");
   }
   for_each_field(p, [&](const auto& field, const auto& value, const auto&) {
     if constexpr (std::is_same_v<decltype(value), const int&>) {
@@ -296,23 +297,23 @@ void check_protocol(const Case& c) {
     }
   });
   if (!std::isfinite(p.learning_rate) || p.learning_rate < 0 || p.learning_rate > 1e3) {
-    fail("protocol: learning_rate", "a number in [0, 1000]", std::to_string(p.learning_rate));
+    invalid("protocol: learning_rate", "a number in [0, 1000]", std::to_string(p.learning_rate));
   }
   if (!(p.momentum >= 0 && p.momentum < 1)) {
-    fail("protocol: momentum", "a number in [0, 1)", std::to_string(p.momentum));
+    invalid("protocol: momentum", "a number in [0, 1)", std::to_string(p.momentum));
   }
   if (p.momentum != 0 && p.optimizer != OptimizerKind::sgd) {
-    fail("protocol: momentum belongs to sgd", "0", std::to_string(p.momentum));
+    invalid("protocol: momentum belongs to sgd", "0", std::to_string(p.momentum));
   }
   if (!(p.clip >= 0 && p.clip <= 1e6)) {
-    fail("protocol: clip", "a number in [0, 1e6]", std::to_string(p.clip));
+    invalid("protocol: clip", "a number in [0, 1e6]", std::to_string(p.clip));
   }
   if (!(p.loss_scale >= 0 && p.loss_scale <= 0x1p126)) {
-    fail("protocol: loss_scale", "a number in [0, 2^126]", std::to_string(p.loss_scale));
+    invalid("protocol: loss_scale", "a number in [0, 2^126]", std::to_string(p.loss_scale));
   }
   if (const char* why = p.loss_scale != 0 ? no_loss_scale(c) : nullptr) {
-    fail(std::string("protocol: loss_scale needs ") + why + "; loss_scale", "0",
-         std::to_string(p.loss_scale));
+    invalid(std::string("protocol: loss_scale needs ") + why + "; loss_scale", "0",
+            std::to_string(p.loss_scale));
   }
 }
 

@@ -144,20 +144,12 @@ void print_features(const HuntOptions& o, const HuntResult& r) {
   print_out(text + "\n");
 }
 
-std::uint64_t count_of(const VerdictCounts& counts, Verdict verdict) {
-  return counts[static_cast<std::size_t>(verdict)];
-}
-
-std::uint64_t judged(const VerdictCounts& counts) {
-  return count_of(counts, Verdict::kept) + count_of(counts, Verdict::violated);
-}
-
 /// The laws that judged no case, and why.
 std::string silent_laws(const HuntOptions& o, const HuntResult& r) {
   std::string unobserved;
   std::string inapplicable;
   for (std::size_t i = 0; i < r.verdicts.size(); ++i) {
-    if (!o.laws[i] || judged(r.verdicts[i]) > 0) continue;
+    if (!o.laws[i] || judged_of(r.verdicts[i]) > 0) continue;
     std::string& list =
         count_of(r.verdicts[i], Verdict::not_observed) > 0 ? unobserved : inapplicable;
     list += (list.empty() ? "" : ", ") + std::string(laws()[i].name);
@@ -301,7 +293,7 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   if (a.keep_going && r.violations() > 0) print_findings_table(o, r);
   print_known(o, r);
   std::uint64_t checks = 0;
-  for (const VerdictCounts& counts : r.verdicts) checks += judged(counts);
+  for (const VerdictCounts& counts : r.verdicts) checks += judged_of(counts);
   print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
                         counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"), a.mix,
                         o.seed, counted(checks, "check"), counted(o.judged().count(), "law")));

@@ -53,7 +53,6 @@ void set_program_name(const std::string& name);
 
 /// Throws UsageError that lists the known names.
 Mix parse_mix(std::string_view name);
-std::string_view to_string(Mix mix);
 
 /// The laws to judge by, as named on the command line.
 struct LawChoice {

@@ -58,8 +58,6 @@ Mix parse_mix(std::string_view name) {
   throw UsageError(fmt::format("--mix: expected standard or wide, got \"{}\"", name));
 }
 
-std::string_view to_string(Mix mix) { return mix == Mix::standard ? "standard" : "wide"; }
-
 namespace {
 
 std::size_t law_named(std::string_view option, std::string_view name) {

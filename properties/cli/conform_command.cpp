@@ -41,7 +41,7 @@ struct ConformArguments {
   bool quiet = false;
 };
 
-constexpr std::uint64_t kDefaultCases = 2000;
+constexpr std::uint64_t kCasesOfASubject = 2000;
 
 /// All that are named, or that are known, each once. Throws UsageError for a name that is none.
 std::vector<std::string> subjects_of(const ConformArguments& a) {
@@ -180,7 +180,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     o = hunt_options(check);
     if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
     if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
-    if (!o.cases && !o.seconds) o.cases = kDefaultCases;
+    if (!o.cases && !o.seconds) o.cases = kCasesOfASubject;
     o.jobs = parse_jobs(a.jobs);
     // A page has dozens of divergences; `check` shrinks further.
     o.shrink.seconds = 1;

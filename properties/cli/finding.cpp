@@ -18,6 +18,8 @@
 namespace rematch::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string indented(const std::string& text) {
   std::string result = "  ";
   for (const char c : text) {
@@ -81,7 +83,6 @@ std::string text_of(const Report& r) {
 }
 
 nlohmann::ordered_json json_of(const Report& r) {
-  using Json = nlohmann::ordered_json;
   Json j;
   j["law"] = r.violation.law;
   j["place"] = r.violation.place;

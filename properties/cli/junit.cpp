@@ -17,11 +17,6 @@ std::string xml(std::string_view text) {
   return xml_escaped(printable);
 }
 
-std::uint64_t judged(const VerdictCounts& counts) {
-  return counts[static_cast<std::size_t>(Verdict::kept)] +
-         counts[static_cast<std::size_t>(Verdict::violated)];
-}
-
 struct Suite {
   std::string tests;
   int count = 0;
@@ -58,7 +53,7 @@ std::string junit_xml(const CheckArguments& a, const HuntOptions& o, const Check
     std::string body = failures_of(laws()[i].name, outcome);
     if (!body.empty()) {
       ++suite.failures;
-    } else if (judged(r.verdicts[i]) == 0) {
+    } else if (judged_of(r.verdicts[i]) == 0) {
       ++suite.skipped;
       body = "      <skipped message=\"no case was judged by this law\"/>\n";
     }

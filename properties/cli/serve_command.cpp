@@ -12,16 +12,14 @@
 namespace rematch::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 template <class Set>
-Json names_of(const Set& set) {
-  Json names = Json::array();
+nlohmann::json names_of(const Set& set) {
+  nlohmann::json names = nlohmann::json::array();
   set.for_each([&](auto value) { names.push_back(to_string(value)); });
   return names;
 }
 
-Json hello_of(const Subject& subject) {
+nlohmann::json hello_of(const Subject& subject) {
   return {{"hello",
            {{"protocol", kProtocol},
             {"name", subject.name()},
@@ -38,7 +36,7 @@ class Server {
  public:
   explicit Server(Subject& subject) : subject_(subject) {}
 
-  std::string answer_to(const Json& run) {
+  std::string answer_to(const nlohmann::json& run) {
     if (run.contains("case")) {
       case_ = case_from_json(run.at("case").dump());
       geometry_ = validate(case_);
@@ -52,7 +50,7 @@ class Server {
       subject_.run(case_, geometry_, request, record_);
     } catch (const NotJudged& error) {
       return fmt::format("{{\"answer\":{{\"id\":{},\"unsupported\":{}}}}}", id,
-                         Json(error.what()).dump());
+                         nlohmann::json(error.what()).dump());
     }
     return fmt::format("{{\"answer\":{{\"id\":{},\"record\":{}}}}}", id, to_json(record_));
   }
@@ -69,7 +67,7 @@ int serve(const SubjectChoice& choice) {
   Pipes pipes("serve", "check --subject \"rematch serve\"");
   Server server(*subject);
   while (const std::optional<std::string_view> line = pipes.request()) {
-    const Json request = Json::parse(*line);
+    const nlohmann::json request = nlohmann::json::parse(*line);
     pipes.answer(request.contains("hello") ? hello_of(*subject).dump()
                                            : server.answer_to(request.at("run")));
   }

@@ -10,13 +10,11 @@
 namespace rematch::conform {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr std::string_view kWhat = "page";
-constexpr std::size_t kMostBytes = std::size_t{1} << 28;
-constexpr int kMostNesting = 64;
-constexpr std::size_t kMostEntries = 65536;
-constexpr std::size_t kLongestText = std::size_t{1} << 16;
+constexpr std::string_view kPage = "page";
+constexpr std::size_t kMostPageBytes = std::size_t{1} << 28;
+constexpr int kMostPageNesting = 64;
+constexpr std::size_t kMostPageEntries = 65536;
+constexpr std::size_t kLongestPageText = std::size_t{1} << 16;
 
 /// Of a divergence, what tells whether it is the same one.
 struct Seen {
@@ -36,14 +34,14 @@ struct Side {
 
 template <class Visit>
 void for_each_field(JsonFields& of, const char* name, Visit visit) {
-  const Json& object = of.need(name);
+  const nlohmann::json& object = of.need(name);
   if (!object.is_object()) of.fail(of.path(name), "an object", show_json(object));
   for (const auto& [key, value] : object.items()) visit(key, value, of.path(name) + "." + key);
 }
 
 Mark read_mark(JsonFields& fields) {
   std::string name;
-  fields.read("mark", name, kLongestText);
+  fields.read("mark", name, kLongestPageText);
   const auto mark = mark_named(name);
   if (!mark) fields.fail(fields.path("mark"), "a mark", show_json(name));
   return *mark;
@@ -51,45 +49,47 @@ Mark read_mark(JsonFields& fields) {
 
 Side read_side(JsonFields& fields) {
   Side side;
-  for_each_field(fields, "versions",
-                 [&](const std::string& name, const Json& value, const std::string& path) {
-                   if (!value.is_string()) fields.fail(path, "a text", show_json(value));
-                   side.versions[name] = value.get<std::string>();
-                 });
+  for_each_field(
+      fields, "versions",
+      [&](const std::string& name, const nlohmann::json& value, const std::string& path) {
+        if (!value.is_string()) fields.fail(path, "a text", show_json(value));
+        side.versions[name] = value.get<std::string>();
+      });
   fields.read("cases", side.cases);
   for_each_field(fields, "laws",
-                 [&](const std::string& law, const Json& value, const std::string& path) {
-                   JsonFields cell(kWhat, value, path);
+                 [&](const std::string& law, const nlohmann::json& value, const std::string& path) {
+                   JsonFields cell(kPage, value, path);
                    side.marks[law] = read_mark(cell);
                  });
   side.judged = !side.marks.empty();
-  const Json& list = fields.need("divergences");
-  need_array(kWhat, list, fields.path("divergences"), kMostEntries);
+  const nlohmann::json& list = fields.need("divergences");
+  need_array(kPage, list, fields.path("divergences"), kMostPageEntries);
   for (std::size_t i = 0; i < list.size(); ++i) {
-    JsonFields divergence(kWhat, list[i], indexed(fields.path("divergences"), i));
+    JsonFields divergence(kPage, list[i], indexed(fields.path("divergences"), i));
     if (read_mark(divergence) == Mark::fresh) continue;
     std::string id;
-    divergence.read("id", id, kLongestText);
+    divergence.read("id", id, kLongestPageText);
     Seen& seen = side.divergences[id];
     divergence.read("cases", seen.cases);
-    for_each_field(
-        divergence, "laws",
-        [&](const std::string& law, const Json&, const std::string&) { seen.laws.insert(law); });
+    for_each_field(divergence, "laws",
+                   [&](const std::string& law, const nlohmann::json&, const std::string&) {
+                     seen.laws.insert(law);
+                   });
   }
   return side;
 }
 
 std::map<std::string, Side> read_page(std::string_view text) {
-  const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
-  JsonFields fields(kWhat, json, "");
+  const nlohmann::json json = parse_json(kPage, text, kMostPageBytes, kMostPageNesting);
+  JsonFields fields(kPage, json, "");
   fields.need_version("format", 1);
-  const Json& list = fields.need("subjects");
-  need_array(kWhat, list, "subjects", kMostEntries);
+  const nlohmann::json& list = fields.need("subjects");
+  need_array(kPage, list, "subjects", kMostPageEntries);
   std::map<std::string, Side> sides;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    JsonFields column(kWhat, list[i], indexed("subjects", i));
+    JsonFields column(kPage, list[i], indexed("subjects", i));
     std::string name;
-    column.read("name", name, kLongestText);
+    column.read("name", name, kLongestPageText);
     sides[name] = read_side(column);
   }
   return sides;

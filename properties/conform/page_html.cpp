@@ -40,8 +40,6 @@ std::string anchor(std::size_t column, std::size_t divergence) {
   return fmt::format("s{}-d{}", column + 1, divergence + 1);
 }
 
-std::string number(std::uint64_t cases) { return grouped(static_cast<std::int64_t>(cases)); }
-
 std::string header(const Page& page) {
   const Summary s = summary_of(page);
   const char* style = s.fresh > 0 || s.broken > 0 ? " bad" : s.problems > 0 ? " unsure" : "";

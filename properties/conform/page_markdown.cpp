@@ -43,8 +43,6 @@ std::string block(std::string_view text) {
   return out + "\n";
 }
 
-std::string number(std::uint64_t cases) { return grouped(static_cast<std::int64_t>(cases)); }
-
 std::string cell(const Column& column, std::size_t law) {
   if (column.cells.empty()) return "not judged";
   const Cell& c = column.cells[law];
@@ -60,7 +58,7 @@ std::string cell(const Column& column, std::size_t law) {
   return mark == Mark::fresh ? "**" + text + "**" : text;
 }
 
-std::string table(const Page& page) {
+std::string law_table(const Page& page) {
   std::string head = "| law |";
   std::string line = "|---|";
   for (const Column& c : page.columns) {
@@ -110,7 +108,7 @@ std::string page_markdown(const Page& page) {
     }
     out += "\n";
   }
-  out += table(page);
+  out += law_table(page);
   for (const Mark mark : {Mark::fresh, Mark::known, Mark::not_promised, Mark::kept,
                           Mark::not_observed, Mark::not_applicable}) {
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));

@@ -10,6 +10,8 @@ namespace rematch::conform {
 
 using cli::counted;
 
+std::string number(std::uint64_t cases) { return cli::grouped(static_cast<std::int64_t>(cases)); }
+
 Summary summary_of(const Page& page) {
   Summary s;
   for (const Column& c : page.columns) {

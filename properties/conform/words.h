@@ -6,6 +6,9 @@
 
 namespace rematch::conform {
 
+/// With its thousands apart.
+std::string number(std::uint64_t cases);
+
 /// How much of each kind a page has.
 struct Summary {
   std::uint64_t fresh = 0;

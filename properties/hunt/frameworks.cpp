@@ -22,10 +22,10 @@ namespace {
 using Json = nlohmann::json;
 using Variables = std::map<std::string, std::string>;
 
-constexpr std::string_view kWhat = "frameworks";
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-constexpr std::size_t kLongestText = 4096;
-constexpr int kMostNesting = 6;
+constexpr std::string_view kFrameworks = "frameworks";
+constexpr std::size_t kMostFrameworksBytes = std::size_t{1} << 20;
+constexpr std::size_t kLongestFrameworksText = 4096;
+constexpr int kMostFrameworksNesting = 6;
 
 const Json& need_object(JsonFields& fields, const char* name) {
   const Json& value = fields.need(name);
@@ -35,7 +35,7 @@ const Json& need_object(JsonFields& fields, const char* name) {
 
 /// Of an environment only its variables matter here: ci/frameworks reads the rest.
 Variables read_variables(const Json& environment, const std::string& path) {
-  JsonFields fields(kWhat, environment, path);
+  JsonFields fields(kFrameworks, environment, path);
   Variables variables;
   const Json* list = fields.find("variables");
   if (list == nullptr) return variables;
@@ -48,10 +48,10 @@ Variables read_variables(const Json& environment, const std::string& path) {
 
 Frameworks::Subject read_subject(const Json& json, const std::string& path,
                                  const std::map<std::string, Variables>& environments) {
-  JsonFields fields(kWhat, json, path);
+  JsonFields fields(kFrameworks, json, path);
   Frameworks::Subject subject;
-  fields.read("environment", subject.environment, kLongestText);
-  fields.read("arguments", subject.arguments, kLongestText);
+  fields.read("environment", subject.environment, kLongestFrameworksText);
+  fields.read("arguments", subject.arguments, kLongestFrameworksText);
   fields.finish();
   const auto found = environments.find(subject.environment);
   if (found == environments.end()) {
@@ -103,8 +103,8 @@ Frameworks load_frameworks(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   try {
-    const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
-    JsonFields fields(kWhat, json, "");
+    const Json json = parse_json(kFrameworks, text, kMostFrameworksBytes, kMostFrameworksNesting);
+    JsonFields fields(kFrameworks, json, "");
     fields.need_version("format", 1);
     std::map<std::string, Variables> environments;
     for (const auto& [name, environment] : need_object(fields, "environments").items()) {

@@ -122,6 +122,13 @@ struct Finding {
 
 /// Number of cases with each verdict.
 using VerdictCounts = std::array<std::uint64_t, kVerdictCount>;
+constexpr std::uint64_t count_of(const VerdictCounts& counts, Verdict verdict) {
+  return counts[static_cast<std::size_t>(verdict)];
+}
+/// Cases of which the law could say something.
+constexpr std::uint64_t judged_of(const VerdictCounts& counts) {
+  return count_of(counts, Verdict::kept) + count_of(counts, Verdict::violated);
+}
 
 /// Number of cases that violate a law, by the position of the law and the entry of the profile that
 /// explains the violation, or kUnexplained.

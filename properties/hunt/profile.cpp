@@ -13,12 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kWhat = "profile";
-constexpr int kFormat = 1;
-constexpr int kMostNesting = 8;
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostEntries = 1024;
-constexpr std::size_t kLongestText = 4096;
+constexpr std::string_view kProfile = "profile";
+constexpr int kProfileFormat = 1;
+constexpr int kMostProfileNesting = 8;
+constexpr std::size_t kMostProfileBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostProfileEntries = 1024;
+constexpr std::size_t kLongestProfileText = 4096;
 
 std::optional<FailureKind> failure_named(std::string_view name) {
   for (int i = 1; i <= static_cast<int>(FailureKind::graph_dropped); ++i) {
@@ -29,11 +29,11 @@ std::optional<FailureKind> failure_named(std::string_view name) {
 }
 
 KnownDivergence read_entry(const Json& json, const std::string& path) {
-  JsonFields fields(kWhat, json, path);
+  JsonFields fields(kProfile, json, path);
   KnownDivergence entry;
-  fields.read("id", entry.id, kLongestText);
-  fields.read("why", entry.why, kLongestText);
-  fields.read("link", entry.link, kLongestText);
+  fields.read("id", entry.id, kLongestProfileText);
+  fields.read("why", entry.why, kLongestProfileText);
+  fields.read("link", entry.link, kLongestProfileText);
   fields.read("promised", entry.promised);
   if (const Json* at_most = fields.find("at_most")) {
     fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
@@ -114,12 +114,12 @@ Profile load_profile(const std::filesystem::path& file) {
   if (!in) throw std::invalid_argument(file.string() + ": expected a profile, got no file");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   try {
-    const Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
-    JsonFields fields(kWhat, json, "");
-    fields.need_version("format", kFormat);
+    const Json json = parse_json(kProfile, text, kMostProfileBytes, kMostProfileNesting);
+    JsonFields fields(kProfile, json, "");
+    fields.need_version("format", kProfileFormat);
     std::vector<KnownDivergence> entries;
     std::string base;
-    fields.read("extends", base, kLongestText);
+    fields.read("extends", base, kLongestProfileText);
     if (!base.empty()) {
       // Of the same folder, so that no chain of profiles has an end elsewhere, or none.
       if (base != std::filesystem::path(base).filename() || base >= file.filename()) {
@@ -128,7 +128,7 @@ Profile load_profile(const std::filesystem::path& file) {
       entries = load_profile(file.parent_path() / base).entries();
     }
     const Json& list = fields.need("known");
-    need_array(kWhat, list, "known", kMostEntries);
+    need_array(kProfile, list, "known", kMostProfileEntries);
     for (std::size_t i = 0; i < list.size(); ++i) {
       entries.push_back(read_entry(list[i], indexed("known", i)));
     }

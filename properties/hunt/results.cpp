@@ -20,10 +20,10 @@ namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kResultsFormat = 1;
 constexpr auto kBetweenLines = std::chrono::seconds(1);
 
-[[noreturn]] void fail(const std::filesystem::path& file, std::string_view what) {
+[[noreturn]] void failed(const std::filesystem::path& file, std::string_view what) {
   throw std::runtime_error(
       fmt::format("--results: cannot {} {}: {}", what, file.string(), std::strerror(errno)));
 }
@@ -89,8 +89,8 @@ Results read_header(const std::filesystem::path& file, const Lines& found) {
   if (!header.is_object() || !header.contains("results") || !header.contains("hunt")) {
     refuse(file, 1, "results of a hunt, {\"results\": 1, ...}", found.lines[0].substr(0, 100));
   }
-  if (const std::uint64_t format = count(header, "results", file); format != kFormat) {
-    refuse(file, 1, fmt::format("format {}", kFormat), fmt::format("format {}", format));
+  if (const std::uint64_t format = count(header, "results", file); format != kResultsFormat) {
+    refuse(file, 1, fmt::format("format {}", kResultsFormat), fmt::format("format {}", format));
   }
   Results results;
   results.hunt = line_of(header["hunt"]);
@@ -198,7 +198,7 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
                              const HuntOptions& options, bool resume)
     : file_(std::move(file)), kept_per_law_(options.shrunk_per_law) {
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail(file_, "write");
+  if (descriptor_ < 0) failed(file_, "write");
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     ::close(descriptor_);
     throw std::invalid_argument("--results: another process is writing " + file_.string());
@@ -214,7 +214,7 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
     const auto truncate = [&] {
       if (::ftruncate(descriptor_, static_cast<off_t>(found.bytes)) != 0 ||
           ::lseek(descriptor_, 0, SEEK_END) < 0) {
-        fail(file_, "write");
+        failed(file_, "write");
       }
     };
     const auto [number, of] = options.shard;
@@ -223,8 +223,10 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
       truncate();
       before_.hunt = line_of(Json::parse(hunt));
       before_.shard = options.shard;
-      append(line_of(
-          Json{{"results", kFormat}, {"shard", number}, {"of", of}, {"hunt", Json::parse(hunt)}}));
+      append(line_of(Json{{"results", kResultsFormat},
+                          {"shard", number},
+                          {"of", of},
+                          {"hunt", Json::parse(hunt)}}));
       return;
     }
     before_ = read_lines(file_, found, options);
@@ -267,10 +269,10 @@ void ResultsWriter::append(const std::string& line) {
   const std::string text = line + "\n";
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t count = ::write(descriptor_, text.data() + at, text.size() - at);
-    if (count < 0 && errno != EINTR) fail(file_, "write");
+    if (count < 0 && errno != EINTR) failed(file_, "write");
     if (count > 0) at += static_cast<std::size_t>(count);
   }
-  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) fail(file_, "write");
+  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) failed(file_, "write");
 }
 
 }  // namespace rematch

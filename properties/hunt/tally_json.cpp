@@ -13,10 +13,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kWhat = "tally";
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::string_view kTally = "tally";
+constexpr std::size_t kMostTallyBytes = std::size_t{1} << 30;
 constexpr std::size_t kMostCases = std::size_t{1} << 20;
-constexpr std::size_t kLongestText = std::size_t{1} << 16;
+constexpr std::size_t kLongestTallyText = std::size_t{1} << 16;
 
 Json json_of(const Case& c) { return Json::parse(to_json(c)); }
 
@@ -100,15 +100,15 @@ std::optional<std::size_t> read_known(JsonFields& fields) {
 }
 
 Violation read_violation(JsonFields& of, const char* name) {
-  JsonFields fields(kWhat, of.need(name), of.path(name));
+  JsonFields fields(kTally, of.need(name), of.path(name));
   std::string law;
   std::string distance;
   Violation v;
-  fields.read("law", law, kLongestText);
-  fields.read("place", v.place, kLongestText);
-  fields.read("expected", v.expected, kLongestText);
-  fields.read("got", v.got, kLongestText);
-  fields.read("distance", distance, kLongestText);
+  fields.read("law", law, kLongestTallyText);
+  fields.read("place", v.place, kLongestTallyText);
+  fields.read("expected", v.expected, kLongestTallyText);
+  fields.read("got", v.got, kLongestTallyText);
+  fields.read("distance", distance, kLongestTallyText);
   fields.finish();
   const Law* const known = find_law(law);
   if (known == nullptr) fields.fail(fields.path("law"), "the name of a law", show_json(law));
@@ -125,7 +125,7 @@ Violation read_violation(JsonFields& of, const char* name) {
 }
 
 ViolatingCase read_violating(const Json& json, const std::string& path) {
-  JsonFields fields(kWhat, json, path);
+  JsonFields fields(kTally, json, path);
   ViolatingCase v{number<std::uint64_t>(fields, "index"), read_case(fields, "case"),
                   read_violation(fields, "violation"), read_known(fields)};
   fields.read("count", v.count);
@@ -135,7 +135,7 @@ ViolatingCase read_violating(const Json& json, const std::string& path) {
 
 void read_cases(JsonFields& fields, const char* name, std::vector<ViolatingCase>& to) {
   const Json& list = fields.need(name);
-  need_array(kWhat, list, fields.path(name), kMostCases);
+  need_array(kTally, list, fields.path(name), kMostCases);
   for (std::size_t i = 0; i < list.size(); ++i) {
     to.push_back(read_violating(list[i], indexed(fields.path(name), i)));
   }
@@ -146,7 +146,7 @@ void read_cases(JsonFields& fields, const char* name, std::vector<ViolatingCase>
 template <class PlaceOf, class Read>
 void read_by_name(JsonFields& of, const char* name, PlaceOf place_of, Read read) {
   const Json& object = of.need(name);
-  const JsonFields fields(kWhat, object, of.path(name));
+  const JsonFields fields(kTally, object, of.path(name));
   for (const auto& [key, value] : object.items()) {
     const std::string path = fields.path(key.c_str());
     const std::optional<std::size_t> place = place_of(key);
@@ -167,9 +167,9 @@ std::optional<std::size_t> place_of_feature(const std::string& name) {
 
 /// An array of `expected` values.
 void need_values(const Json& json, const std::string& path, std::size_t expected) {
-  need_array(kWhat, json, path, expected);
+  need_array(kTally, json, path, expected);
   if (json.size() != expected) {
-    json_fail(kWhat, path, fmt::format("{} values", expected), show_json(json));
+    json_fail(kTally, path, fmt::format("{} values", expected), show_json(json));
   }
 }
 
@@ -184,13 +184,13 @@ std::string line_of(const Json& json) {
 }
 
 Json parse_tally_text(std::string_view text) {
-  return parse_json(kWhat, text, kMostBytes, kMaxCaseTextNesting);
+  return parse_json(kTally, text, kMostTallyBytes, kMaxCaseTextNesting);
 }
 
 ViolatingCase violating_from_json(const Json& json) { return read_violating(json, "case"); }
 
 Finding finding_from_json(const Json& json) {
-  JsonFields fields(kWhat, json, "finding");
+  JsonFields fields(kTally, json, "finding");
   Finding f{read_violation(fields, "violation"),    number<std::uint64_t>(fields, "index"),
             read_case(fields, "original"),          read_case(fields, "smallest"),
             number<std::uint64_t>(fields, "count"), read_known(fields)};
@@ -199,23 +199,23 @@ Finding finding_from_json(const Json& json) {
 }
 
 Tally tally_from_json(const Json& json) {
-  JsonFields fields(kWhat, json, "tally");
+  JsonFields fields(kTally, json, "tally");
   const auto count = [&](const Json& value, const std::string& path) {
     return fields.integer<std::uint64_t>(value, path);
   };
   Tally t;
   t.cases = number<std::uint64_t>(fields, "cases");
   t.not_judged = number<std::uint64_t>(fields, "not_judged");
-  fields.read("why_not_judged", t.why_not_judged, kLongestText);
+  fields.read("why_not_judged", t.why_not_judged, kLongestTallyText);
   std::string hash;
-  fields.read("record_hash", hash, kLongestText);
+  fields.read("record_hash", hash, kLongestTallyText);
   const char* const end = hash.data() + hash.size();
   if (const auto [rest, error] = std::from_chars(hash.data(), end, t.record_hash, 16);
       hash.size() != 16 || error != std::errc() || rest != end) {
     fields.fail(fields.path("record_hash"), "16 hexadecimal digits", show_json(hash));
   }
   const Json& asked = fields.need("device_work");
-  const JsonFields work(kWhat, asked, fields.path("device_work"));
+  const JsonFields work(kTally, asked, fields.path("device_work"));
   for (const auto& [kind, value] : asked.items()) {
     t.device_work[kind] = work.integer<std::int64_t>(value, work.path(kind.c_str()));
   }
@@ -235,7 +235,7 @@ Tally tally_from_json(const Json& json) {
                  t.first_violated[law] = count(value, path);
                });
   const Json& violated = fields.need("violated");
-  need_array(kWhat, violated, fields.path("violated"), kMostCases);
+  need_array(kTally, violated, fields.path("violated"), kMostCases);
   for (std::size_t i = 0; i < violated.size(); ++i) {
     const std::string path = indexed(fields.path("violated"), i);
     need_values(violated[i], path, 3);
@@ -248,7 +248,7 @@ Tally tally_from_json(const Json& json) {
   read_cases(fields, "violating", t.violating);
   const auto read_by_entry = [&](const char* name, std::map<std::size_t, std::uint64_t>& to) {
     const Json& list = fields.need(name);
-    need_array(kWhat, list, fields.path(name), kMostCases);
+    need_array(kTally, list, fields.path(name), kMostCases);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const std::string path = indexed(fields.path(name), i);
       need_values(list[i], path, 2);

@@ -18,8 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kWhat = "worker";
-constexpr std::size_t kLongestText = std::size_t{1} << 16;
+constexpr std::string_view kWorker = "worker";
+constexpr std::size_t kLongestWorkerText = std::size_t{1} << 16;
 /// A device that others use may take long to be there, whatever a case may take.
 constexpr double kLeastStart = 60;
 
@@ -30,7 +30,7 @@ ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& vari
     : options_(options), process_("trap '' INT TERM; " + variables + " exec " + options.worker) {
   const Json hello =
       ask(R"({"hello":{}})", "hello", {}, std::max(options.worker_limit, kLeastStart));
-  JsonFields fields(kWhat, hello, "hello");
+  JsonFields fields(kWorker, hello, "hello");
   FeatureSet implemented;
   fields.read_names("implements", fields.need("implements"), "the name of a feature", feature_named,
                     [&](Feature feature) { implemented.insert(feature); });
@@ -52,16 +52,16 @@ Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRang
     if (in_flight.begin == in_flight.end) throw;
     throw WorkerLost(failure.what(), in_flight);
   }
-  JsonFields fields(kWhat, json, "answer");
+  JsonFields fields(kWorker, json, "answer");
   if (const Json* lost = fields.find("lost")) {
-    JsonFields loss(kWhat, *lost, "answer.lost");
+    JsonFields loss(kWorker, *lost, "answer.lost");
     const auto index = loss.integer<std::uint64_t>(loss.need("index"), loss.path("index"));
     std::string what;
-    loss.read("what", what, kLongestText);
+    loss.read("what", what, kLongestWorkerText);
     throw WorkerLost(process_.with_printed(what), {index, index + 1});
   }
   std::string error;
-  fields.read("error", error, kLongestText);
+  fields.read("error", error, kLongestWorkerText);
   if (!error.empty()) throw std::runtime_error(process_.with_printed(error));
   Json value = fields.need(answer);
   fields.finish();
@@ -70,11 +70,11 @@ Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRang
 
 Tally ProcessWorker::tally_of(const std::string& request, std::uint64_t index) {
   Tally tally = tally_from_json(ask(request, "tally", {index, index + 1}, options_.worker_limit));
-  if (tally.cases != 1) json_fail(kWhat, "tally.cases", "1", std::to_string(tally.cases));
+  if (tally.cases != 1) json_fail(kWorker, "tally.cases", "1", std::to_string(tally.cases));
   // What is known of the subject is numbered alike at both ends.
   for (const auto& [entry, count] : tally.known) {
     if (entry >= options_.profile.entries().size()) {
-      json_fail(kWhat, "known", "an entry of the profile", std::to_string(entry));
+      json_fail(kWorker, "known", "an entry of the profile", std::to_string(entry));
     }
   }
   return tally;
@@ -123,16 +123,16 @@ class Server {
 
   std::string answer_to(std::string_view request) {
     const Json json = parse_tally_text(request);
-    JsonFields fields(kWhat, json, "request");
+    JsonFields fields(kWorker, json, "request");
     if (fields.find("hello") != nullptr) {
       worker_ = local_worker(options_);
       Json implements = Json::array();
       worker_->scope().features.for_each([&](Feature f) { implements.push_back(to_string(f)); });
       return line_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
     }
-    if (!worker_) json_fail(kWhat, "request", "hello first", show_json(json));
+    if (!worker_) json_fail(kWorker, "request", "hello first", show_json(json));
     if (const Json* judge = fields.find("judge")) {
-      JsonFields range(kWhat, *judge, "judge");
+      JsonFields range(kWorker, *judge, "judge");
       const auto begin = range.integer<std::uint64_t>(range.need("begin"), range.path("begin"));
       const auto end = range.integer<std::uint64_t>(range.need("end"), range.path("end"));
       Tally tally;
@@ -146,7 +146,7 @@ class Server {
       return fmt::format(R"({{"tally":{}}})", to_json(tally));
     }
     if (const Json* one = fields.find("judge_case")) {
-      JsonFields given(kWhat, *one, "judge_case");
+      JsonFields given(kWorker, *one, "judge_case");
       index_ = given.integer<std::uint64_t>(given.need("index"), given.path("index"));
       const Case c = case_from_json(given.need("case").dump());
       return fmt::format(R"({{"tally":{}}})", to_json(worker_->judge(index_, c)));

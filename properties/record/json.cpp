@@ -14,24 +14,23 @@ namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-using namespace entries;
 
-constexpr std::string_view kWhat = "record";
-constexpr int kMostNesting = 8;
-constexpr std::size_t kMostEntries = std::size_t{1} << 22;
+constexpr std::string_view kRecord = "record";
+constexpr int kMostRecordNesting = 8;
+constexpr std::size_t kMostRecordEntries = std::size_t{1} << 22;
 /// Each may be looked for among those of another record.
 constexpr std::size_t kMostObservations = std::size_t{1} << 16;
-constexpr std::size_t kLongestText = std::size_t{1} << 16;
+constexpr std::size_t kLongestRecordText = std::size_t{1} << 16;
 /// Bytes and elements: so few that no sum of them overflows.
 constexpr std::int64_t kMostMeasured = std::int64_t{1} << 40;
 
 class Reader : public JsonFields {
  public:
   Reader(const Json& object, std::string path, const RecordBounds& bounds)
-      : JsonFields(kWhat, object, std::move(path)), bounds_(bounds) {}
+      : JsonFields(kRecord, object, std::move(path)), bounds_(bounds) {}
 
   void operator()(const char* name, bool& to) { read(name, to); }
-  void operator()(const char* name, std::string& to) { read(name, to, kLongestText); }
+  void operator()(const char* name, std::string& to) { read(name, to, kLongestRecordText); }
   void operator()(const char* name, int& to) {
     // -1 stands for none where it is the default.
     read_within(name, std::min(to, 0), most(name), to);
@@ -74,7 +73,7 @@ class Reader : public JsonFields {
   void operator()(const char* name, Enum& to) {
     const Json* value = find(name);
     if (value == nullptr) return;
-    const auto& names = names_of(Enum{});
+    const auto& names = entries::names_of(Enum{});
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (value->is_string() && value->get_ref<const std::string&>() == names[i]) {
         to = static_cast<Enum>(i);
@@ -89,11 +88,11 @@ class Reader : public JsonFields {
   void operator()(const char* name, std::vector<Entry>& to) {
     const Json* list = find(name);
     if (list == nullptr) return;
-    need_array(kWhat, *list, path(name), kMostEntries);
+    need_array(kRecord, *list, path(name), kMostRecordEntries);
     to.reserve(list->size());
     for (std::size_t i = 0; i < list->size(); ++i) {
       Reader entry((*list)[i], indexed(path(name), i), bounds_);
-      fields(entry, to.emplace_back());
+      entries::fields(entry, to.emplace_back());
       entry.finish();
     }
   }
@@ -102,7 +101,7 @@ class Reader : public JsonFields {
     const Json* value = find(name);
     if (value == nullptr) return;
     Reader entry(*value, path(name), bounds_);
-    fields(entry, to.emplace());
+    entries::fields(entry, to.emplace());
     entry.finish();
   }
 
@@ -129,7 +128,7 @@ class Reader : public JsonFields {
 
 Shape read_shape(const Reader& r, const Json& json) {
   const std::string path = r.path("shape");
-  need_array(kWhat, json, path, Shape::kMaxRank);
+  need_array(kRecord, json, path, Shape::kMaxRank);
   std::vector<std::int64_t> dims;
   for (std::size_t i = 0; i < json.size(); ++i) {
     dims.push_back(r.integer<std::int64_t>(json[i], indexed(path, i)));
@@ -160,7 +159,7 @@ void read_observation(const Json& json, const std::string& path, const RecordBou
                       const Record* before, Record& record) {
   Reader r(json, path, bounds);
   Observation& o = record.observations.emplace_back();
-  fields(r, o);
+  entries::fields(r, o);
   if (const Json* shape = r.find("shape")) o.shape = read_shape(r, *shape);
   bool as_before = false;
   r("as", as_before);
@@ -200,20 +199,21 @@ void read_record(const Json& json, const std::string& path, const RecordBounds& 
   Reader r(json, path, bounds);
   r.need_version("format", kRecordFormat);
   if (const Json* list = r.find("observations")) {
-    need_array(kWhat, *list, r.path("observations"), kMostObservations);
+    need_array(kRecord, *list, r.path("observations"), kMostObservations);
     for (std::size_t i = 0; i < list->size(); ++i) {
       read_observation((*list)[i], indexed(r.path("observations"), i), bounds, before, record);
     }
   }
-  lists(r, record);
-  scalars(r, record);
+  entries::lists(r, record);
+  entries::scalars(r, record);
   r("error", record.error);
   r("trial", record.trial);
   r.finish();
 }
 
 void record_from_json(std::string_view text, Record& record) {
-  read_record(parse_json(kWhat, text, kMaxRecordTextBytes, kMostNesting), "", {}, nullptr, record);
+  read_record(parse_json(kRecord, text, kMaxRecordTextBytes, kMostRecordNesting), "", {}, nullptr,
+              record);
 }
 
 }  // namespace rematch

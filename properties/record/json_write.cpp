@@ -13,16 +13,15 @@ namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-using namespace entries;
 
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint64_t kExactInDouble = std::uint64_t{1} << 53;
 
 /// Writes the fields of one object, those that differ from `usual`.
-class Writer {
+class RecordWriter {
  public:
-  explicit Writer(std::string& out) : out_(out) { out_ += '{'; }
+  explicit RecordWriter(std::string& out) : out_(out) { out_ += '{'; }
   void close() { out_ += '}'; }
 
   /// Begins a field and returns where its value goes.
@@ -39,7 +38,7 @@ class Writer {
     if constexpr (std::is_same_v<Value, bool>) {
       out += value ? "true" : "false";
     } else if constexpr (std::is_enum_v<Value>) {
-      ((out += '"') += names_of(value)[static_cast<std::size_t>(value)]) += '"';
+      ((out += '"') += entries::names_of(value)[static_cast<std::size_t>(value)]) += '"';
     } else if constexpr (std::is_integral_v<Value>) {
       integer(value);
     } else if constexpr (std::is_floating_point_v<Value>) {
@@ -87,13 +86,13 @@ void write_entry(const Entry& entry, std::string& out) {
   std::array<const void*, 16> defaults{};
   std::size_t count = 0;
   const auto note = [&](std::string_view, const auto& value) { defaults[count++] = &value; };
-  fields(note, usual);
-  Writer writer(out);
+  entries::fields(note, usual);
+  RecordWriter writer(out);
   std::size_t next = 0;
   const auto put = [&]<class Value>(std::string_view name, const Value& value) {
     if (!(value == *static_cast<const Value*>(defaults[next++]))) writer.put(name, value);
   };
-  fields(put, given);
+  entries::fields(put, given);
   writer.close();
 }
 
@@ -114,7 +113,7 @@ void write_observation(const Record& record, const Observation& o, std::string& 
 
 std::string to_json(const Record& record) {
   std::string out;
-  Writer writer(out);
+  RecordWriter writer(out);
   writer.put("format", kRecordFormat);
   if (!record.observations.empty()) {
     writer.field("observations") += '[';
@@ -133,11 +132,11 @@ std::string to_json(const Record& record) {
     }
     out += ']';
   };
-  lists(put_list, record);
+  entries::lists(put_list, record);
   const auto put_scalar = [&](std::string_view name, std::int64_t value) {
     if (value != 0) writer.put(name, value);
   };
-  scalars(put_scalar, record);
+  entries::scalars(put_scalar, record);
   if (record.error) write_entry(*record.error, writer.field("error"));
   if (record.trial) write_entry(*record.trial, writer.field("trial"));
   writer.close();

@@ -13,21 +13,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kWhat = "subject";
-constexpr int kMostNesting = 10;
-constexpr std::size_t kMostBytes = std::size_t{1} << 28;
+constexpr std::string_view kAnswer = "subject";
+constexpr int kMostAnswerNesting = 10;
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 28;
 constexpr std::size_t kMostVersions = 64;
-constexpr std::size_t kMostLayers = 1024;
+constexpr std::size_t kMostAnswerLayers = 1024;
 constexpr std::uint64_t kMostCasesPerShape = 4096;
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestScript = std::size_t{1} << 20;
-constexpr std::size_t kLongestText = std::size_t{1} << 16;
+constexpr std::size_t kLongestAnswerText = std::size_t{1} << 16;
 
 /// The JSON of an object whose one field is `name`.
 Json parse_message(std::string_view text, const char* name) {
-  Json json = parse_json(kWhat, text, kMostBytes, kMostNesting);
+  Json json = parse_json(kAnswer, text, kMostAnswerBytes, kMostAnswerNesting);
   if (!json.is_object() || json.size() != 1 || !json.contains(name)) {
-    json_fail(kWhat, "", fmt::format("{{\"{}\": {{...}}}}", name), show_json(json));
+    json_fail(kAnswer, "", fmt::format("{{\"{}\": {{...}}}}", name), show_json(json));
   }
   return std::move(json.at(name));
 }
@@ -73,7 +73,7 @@ void read_layers(JsonFields& hello, std::vector<const CustomLayer*>& layers) {
   const Json* list = hello.find("layers");
   if (list == nullptr) return;
   const std::string path = hello.path("layers");
-  need_array(kWhat, *list, path, kMostLayers);
+  need_array(kAnswer, *list, path, kMostAnswerLayers);
   for (std::size_t i = 0; i < list->size(); ++i) {
     std::string text;
     read_line(hello, (*list)[i], indexed(path, i), text);
@@ -86,15 +86,15 @@ class Answer : public JsonFields {
  public:
   /// Throws what the subject says instead of an answer.
   Answer(const Json& json, std::uint64_t id, const std::string& subject)
-      : JsonFields(kWhat, json, "answer") {
+      : JsonFields(kAnswer, json, "answer") {
     const Json& echoed = need("id");
     if (!echoed.is_number_unsigned() || echoed != id) {
       fail(path("id"), std::to_string(id), show_json(echoed));
     }
     std::string unsupported;
     std::string broken;
-    read("unsupported", unsupported, kLongestText);
-    read("error", broken, kLongestText);
+    read("unsupported", unsupported, kLongestAnswerText);
+    read("error", broken, kLongestAnswerText);
     if (!broken.empty()) {
       throw SubjectBroken(
           fmt::format("subject \"{}\" says that it is broken: {}", subject, broken));
@@ -107,7 +107,7 @@ class Answer : public JsonFields {
 
 Hello read_hello(std::string_view text) {
   const Json json = parse_message(text, "hello");
-  JsonFields fields(kWhat, json, "hello");
+  JsonFields fields(kAnswer, json, "hello");
   fields.need_version("protocol", kProtocol);
   Hello hello;
   read_line(fields, fields.need("name"), fields.path("name"), hello.name);

@@ -17,7 +17,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::uint64_t kSeed = 1;
+constexpr std::uint64_t kDeviceSeed = 1;
 
 void need_device() {
   if (cuda::device_count() == 0) SKIP("no CUDA device was found");
@@ -26,7 +26,7 @@ void need_device() {
 HuntResult hunt_on_device(Mix mix, std::uint64_t cases) {
   HuntOptions options;
   options.mix = mix;
-  options.seed = kSeed;
+  options.seed = kDeviceSeed;
   options.cases = cases;
   options.make_subject = [] {
     return std::make_unique<EngineSubject>(EngineParts{}, Device::cuda);
@@ -76,7 +76,7 @@ TEST_CASE("what a subject counts is what reaches the device", "[device]") {
   for (std::uint64_t i = 0; i < 100; ++i) {
     options.poison_at_once = i % 10 == 0;
     CAPTURE(i);
-    CHECK(judge(generate_case(Mix::wide, kSeed, i), subject, workspace, options).kept());
+    CHECK(judge(generate_case(Mix::wide, kDeviceSeed, i), subject, workspace, options).kept());
     const cuda::Operations actual = reached() - before;
     REQUIRE(subject.device_work() == work_of(actual));
   }
@@ -86,7 +86,7 @@ TEST_CASE("records on a device do not depend on when freed memory is poisoned", 
   need_device();
   EngineSubject subject({}, Device::cuda);
   for (std::uint64_t i = 0; i < 100; ++i) {
-    const Case c = generate_case(Mix::wide, kSeed, i);
+    const Case c = generate_case(Mix::wide, kDeviceSeed, i);
     const Geometry geometry = validate(c);
     RunRequest request;
     request.checkpointed = true;

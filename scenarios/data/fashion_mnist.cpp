@@ -10,17 +10,17 @@ namespace {
 
 /// Twice what the larger part has: a header that asks for more is not of this dataset.
 constexpr std::int64_t kMaxPictures = 120'000;
-constexpr std::int64_t kSide = 28;
+constexpr std::int64_t kFashionSide = 28;
 
 Pictures read_part(const std::filesystem::path& folder, const char* prefix) {
   const auto picture_file = folder / fmt::format("{}-images-idx3-ubyte.gz", prefix);
   const auto label_file = folder / fmt::format("{}-labels-idx1-ubyte.gz", prefix);
-  IdxArray pictures = read_idx_file(picture_file, 3, kMaxPictures * kSide * kSide);
+  IdxArray pictures = read_idx_file(picture_file, 3, kMaxPictures * kFashionSide * kFashionSide);
   IdxArray labels = read_idx_file(label_file, 1, kMaxPictures);
   const std::int64_t count = pictures.extents[0];
-  if (count == 0 || pictures.extents[1] != kSide || pictures.extents[2] != kSide) {
+  if (count == 0 || pictures.extents[1] != kFashionSide || pictures.extents[2] != kFashionSide) {
     throw DataError(fmt::format("{}: expected pictures of {} x {}, got extents [{}]",
-                                picture_file.string(), kSide, kSide,
+                                picture_file.string(), kFashionSide, kFashionSide,
                                 fmt::join(pictures.extents, ", ")));
   }
   if (labels.extents[0] != count) {
@@ -35,7 +35,7 @@ Pictures read_part(const std::filesystem::path& folder, const char* prefix) {
                                 label_file.string(), Pictures::kClasses, *wrong,
                                 wrong - labels.values.begin()));
   }
-  return {1, kSide, kSide, std::move(pictures.values), std::move(labels.values)};
+  return {1, kFashionSide, kFashionSide, std::move(pictures.values), std::move(labels.values)};
 }
 
 }  // namespace

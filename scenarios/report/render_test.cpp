@@ -10,7 +10,7 @@
 namespace rematch::scenarios {
 namespace {
 
-using testing::contains;
+using rematch::testing::contains;
 
 const Scenario kStory{
     "a_story",  "Why?",

@@ -19,8 +19,6 @@
 namespace rematch::golden {
 namespace {
 
-double count(std::int64_t n) { return static_cast<double>(n); }
-
 /// A sum of n products of magnitudes up to a and b; two roundings to spare for a bias or a
 /// division.
 double dot(double u, double n, double a, double b) { return (n + 2) * u * n * a * b; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -19,6 +20,9 @@ struct Bounds {
 /// and the unit roundoff, whatever the order of the sums. Throws std::runtime_error for an op that
 /// has none.
 Bounds bounds_of(const Entry& entry);
+
+/// A length, to compute with.
+inline double count(std::int64_t n) { return static_cast<double>(n); }
 
 /// 2^-24 or 2^-53: the relative error of one rounding.
 double unit_roundoff(DType dtype);

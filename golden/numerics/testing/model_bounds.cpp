@@ -82,7 +82,7 @@ Bounds model_bounds(const Entry& entry) {
       static_cast<double>(entry.integer("steps")) * (entry.op == "mlp" ? 128 : 384);
   const double u = unit_roundoff(entry.dtype);
   const Entry wide = upcast(entry);
-  const Outcome base = run_entry(wide);
+  const EntryOutcome base = run_entry(wide);
   Bounds b;
   for (const auto& [name, value] : entry.after) b.after[name] = u * largest(value);
   for (const auto& [input, t] : wide.inputs) {
@@ -92,7 +92,7 @@ Bounds model_bounds(const Entry& entry) {
       Tensor moved = t.clone();
       moved.data<double>()[i] *= 1 + kChange;
       changed.inputs[input] = moved;
-      const Outcome outcome = run_entry(changed);
+      const EntryOutcome outcome = run_entry(changed);
       for (auto& [name, bound] : b.after) {
         double difference = 0;
         const Tensor& before = base.after.at(name);

@@ -4,11 +4,6 @@
 #include <cstdint>
 
 namespace rematch::golden {
-namespace {
-
-double count(std::int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
 
 // Notation: that of bounds.cpp. Logits are sums over features, S at most, with error e.
 // Probabilities have the relative error of two logits (that of the largest cancels), of both

@@ -174,9 +174,9 @@ const std::map<std::string, Op>& ops() {
   return table;
 }
 
-Outcome run_op(const Entry& entry, const Op& op) {
+EntryOutcome run_op(const Entry& entry, const Op& op) {
   Operands operands(entry);
-  Outcome result;
+  EntryOutcome result;
   result.outputs = op(entry, operands);
   backward(result.outputs, entry.output_gradients);
   for (const auto& [name, unused] : entry.gradients) {
@@ -186,7 +186,7 @@ Outcome run_op(const Entry& entry, const Op& op) {
   return result;
 }
 
-Outcome run_optimizer(const Entry& entry) {
+EntryOutcome run_optimizer(const Entry& entry) {
   Tensor parameter = entry.inputs.at("parameter").clone().set_requires_grad(true);
   std::unique_ptr<nn::Optimizer> optimizer;
   if (entry.op == "adam") {
@@ -195,7 +195,7 @@ Outcome run_optimizer(const Entry& entry) {
     optimizer =
         std::make_unique<nn::Sgd>(Tensors{parameter}, entry.number("lr"), entry.number("momentum"));
   }
-  Outcome result;
+  EntryOutcome result;
   for (std::size_t step = 0; step < entry.after.size(); ++step) {
     const std::string number = std::to_string(step);
     parameter.set_grad(entry.inputs.at("gradient " + number).clone());
@@ -218,7 +218,7 @@ Tensor cnn(Operands& in) {
   return cross_entropy(linear(flatten(y), in["weight"], in["bias"]), in["target"]);
 }
 
-Outcome run_model(const Entry& entry, Tensor (*model)(Operands&)) {
+EntryOutcome run_model(const Entry& entry, Tensor (*model)(Operands&)) {
   Operands operands(entry);
   Tensors trained;
   for (const auto& [name, unused] : entry.inputs) {
@@ -226,7 +226,7 @@ Outcome run_model(const Entry& entry, Tensor (*model)(Operands&)) {
     if (!constant) trained.push_back(operands[name].set_requires_grad(true));
   }
   nn::Sgd optimizer(trained, entry.number("lr"), entry.number("momentum"));
-  Outcome result;
+  EntryOutcome result;
   for (int step = 0; step < entry.integer("steps"); ++step) {
     optimizer.zero_grad();
     const Tensor loss = model(operands);
@@ -242,7 +242,7 @@ Outcome run_model(const Entry& entry, Tensor (*model)(Operands&)) {
 
 }  // namespace
 
-Outcome run_entry(const Entry& entry) {
+EntryOutcome run_entry(const Entry& entry) {
   if (const auto op = ops().find(entry.op); op != ops().end()) return run_op(entry, op->second);
   if (entry.op == "sgd" || entry.op == "adam") return run_optimizer(entry);
   if (entry.op == "mlp") return run_model(entry, mlp);

@@ -5,7 +5,7 @@
 namespace rematch::golden {
 
 /// What the engine gives for an entry, in the places where the entry has PyTorch's.
-struct Outcome {
+struct EntryOutcome {
   Tensors outputs;
   NamedTensors gradients;
   NamedTensors after;
@@ -13,6 +13,6 @@ struct Outcome {
 
 /// Runs an entry's op, optimizer or model on its inputs. Throws std::runtime_error for an unknown
 /// op.
-Outcome run_entry(const Entry& entry);
+EntryOutcome run_entry(const Entry& entry);
 
 }  // namespace rematch::golden

@@ -4,11 +4,6 @@
 #include <cstdint>
 
 namespace rematch::golden {
-namespace {
-
-double count(std::int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
 
 // Notation: that of bounds.cpp. A result is a sum over features and one more term, which is rounded
 // once more; so is the gradient of x. That of the weight is a sum over rows.

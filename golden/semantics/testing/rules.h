@@ -10,7 +10,7 @@
 
 namespace rematch::golden {
 
-/// A line for each fact in which `seen`, what the engine did, differs from what PyTorch did and
+/// A number for each fact in which `seen`, what the engine did, differs from what PyTorch did and
 /// from what the table of deviations allows; and for each fact that only one side has.
 std::vector<std::string> mismatches(const Probe& probe, const nlohmann::json& seen);
 
@@ -52,6 +52,7 @@ bool add_rule_test(RuleTest test);
     findings.check();                                                                  \
   }                                                                                    \
   static void function(rematch::golden::Findings& seen)
-#define REMATCH_RULE_JOINED(line, rule, sentence) REMATCH_RULE_NAMED(rule_##line, rule, sentence)
-#define REMATCH_RULE_AT(line, rule, sentence) REMATCH_RULE_JOINED(line, rule, sentence)
-#define RULE(rule, sentence) REMATCH_RULE_AT(__LINE__, rule, sentence)
+#define REMATCH_RULE_JOINED(number, rule, sentence) \
+  REMATCH_RULE_NAMED(rule_##number, rule, sentence)
+#define REMATCH_RULE_AT(number, rule, sentence) REMATCH_RULE_JOINED(number, rule, sentence)
+#define RULE(rule, sentence) REMATCH_RULE_AT(__COUNTER__, rule, sentence)
