@@ -150,18 +150,22 @@ int check(const CheckArguments& a) {
   } catch (const std::exception& error) {
     outcome.errors.emplace_back(error.what());
   }
-  // Printed before the files are written.
+  const auto grow_corpus = [&] {
+    try {
+      add_to_corpus(a, o, outcome);
+    } catch (const std::exception& error) {
+      outcome.errors.emplace_back(error.what());
+    }
+  };
+  // Findings are printed before their files are written; JSON says what the corpus gained, too.
   if (a.json) {
+    grow_corpus();
     print_out(check_json(a, o, outcome).dump(2) + "\n");
   } else {
     for (const Report& report : outcome.reports) print_out(text_of(report));
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
-  try {
-    add_to_corpus(a, o, outcome);
-  } catch (const std::exception& error) {
-    outcome.errors.emplace_back(error.what());
-  }
+  if (!a.json) grow_corpus();
   if (!a.junit.empty()) {
     errno = 0;
     std::ofstream out(a.junit, std::ios::binary);

@@ -56,7 +56,8 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
                    {"run", use.run},
                    {"not_implemented", use.not_implemented},
                    {"unreadable", use.unreadable},
-                   {"pairs", use.pairs}};
+                   {"pairs", use.pairs},
+                   {"added", use.added}};
   }
   j["cases"] = r.cases;
   j["not_judged"] = r.not_judged;

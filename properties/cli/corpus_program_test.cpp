@@ -1,5 +1,6 @@
 // Corpora as users of the program meet them.
 #include <catch2/catch_test_macros.hpp>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -25,6 +26,12 @@ TEST_CASE("a hunt adds to its corpus what it reached and found, and the next one
   CHECK(first.status == 0);
   CHECK(contains(first.out, "corpus corpus: 0 cases; 0 run, which reach 0 pairs of features; "));
   CHECK_FALSE(contains(first.out, " 0 added"));
+  const Outcome json = rematch_in(
+      "check --cases 300 --seed 3 --no-regressions --corpus of_json --json", folder.path());
+  const std::size_t count = json.out.find("\"added\": ");
+  REQUIRE(count != std::string::npos);
+  const int added = std::stoi(json.out.substr(count + std::strlen("\"added\": ")));
+  CHECK(contains(first.out, "; " + std::to_string(added) + " added\n"));
   // The same cases reach nothing new, in one process or in parts.
   CHECK(contains(rematch_in(hunt + "--jobs 1", folder.path()).out, " 0 added"));
   const Outcome part = rematch_in(hunt + "--shard 1/2 --results r", folder.path());
