@@ -22,7 +22,10 @@ endfunction()
 # is parsed once (headers that some sources include stay out: what they define costs every source), and sources
 # are compiled eight at a time, but for those of folders where each defines one kind by the same names.
 function(rematch_build_quickly target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # Whatever reads sources one by one is given them one by one.
+  if(NOT CMAKE_CXX_CLANG_TIDY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "/(laws|layers|faults|stories)/")
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
