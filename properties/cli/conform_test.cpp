@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "properties/cli/testing/program.h"
 #include "properties/testing/shell.h"
 
 namespace rematch {
@@ -10,11 +11,6 @@ namespace {
 
 using namespace testing;
 using nlohmann::json;
-
-Outcome run_program(const std::string& arguments, const ScratchFolder& folder,
-                    const std::string& before = "") {
-  return run_line(before + REMATCH_PROGRAM " " + arguments, folder.path());
-}
 
 json page_in(const std::filesystem::path& folder) {
   return json::parse(text_of(folder / "conform.json"));
@@ -24,7 +20,7 @@ json page_in(const std::filesystem::path& folder) {
 
 TEST_CASE("a page has a column for each subject, and a file for each divergence") {
   const ScratchFolder folder;
-  const Outcome o = run_program("conform engine engine:S1 --cases 300 --seed 3 --out page", folder);
+  const Outcome o = run("conform engine engine:S1 --cases 300 --seed 3 --out page", folder.path());
   INFO(o.out);
   CHECK(o.status == 1);
   CHECK(contains(o.out, "NEW engine:S1: buffers-after-step"));
@@ -45,9 +41,9 @@ TEST_CASE("a page has a column for each subject, and a file for each divergence"
 
 TEST_CASE("without anything new the page is well, also beside an earlier one") {
   const ScratchFolder folder;
-  CHECK(run_program("conform engine --cases 300 --out first --quiet", folder).status == 0);
-  const Outcome o = run_program(
-      "conform engine --cases 300 --seed 2 --against first/conform.json --json", folder);
+  CHECK(run("conform engine --cases 300 --out first --quiet", folder.path()).status == 0);
+  const Outcome o =
+      run("conform engine --cases 300 --seed 2 --against first/conform.json --json", folder.path());
   INFO(o.out);
   CHECK(o.status == 0);
   CHECK(json::parse(o.out)["changes"].empty());
@@ -57,7 +53,7 @@ TEST_CASE("a subject that cannot be judged is a column that says so") {
   const ScratchFolder folder;
   const std::string none = "env -u REMATCH_PYTHON -u REMATCH_PYTHON_PYTORCH XDG_CACHE_HOME=/none ";
   const Outcome o =
-      run_program("conform pytorch 'exit 7 #' engine --cases 200 --out page --quiet", folder, none);
+      run("conform pytorch 'exit 7 #' engine --cases 200 --out page --quiet", folder.path(), none);
   INFO(o.out);
   CHECK(o.status == 0);
   const json found = page_in(folder.path() / "page");
@@ -66,7 +62,7 @@ TEST_CASE("a subject that cannot be judged is a column that says so") {
   CHECK(contains(found["subjects"][1]["problem"].get<std::string>(), "exit status 7"));
   CHECK(found["subjects"][2]["cases"] == 200);
   // If nothing at all was judged, nothing is well.
-  CHECK(run_program("conform 'exit 7 #' --cases 9", folder).status == 2);
+  CHECK(run("conform 'exit 7 #' --cases 9", folder.path()).status == 2);
 }
 
 TEST_CASE("an interrupt keeps what was found, and the page is written") {
@@ -86,7 +82,7 @@ TEST_CASE("a mistake in the call is refused before anything is judged") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& arguments, const char* message,
                            const std::string& before = "") {
-    const Outcome o = run_program("conform " + arguments, folder, before);
+    const Outcome o = run("conform " + arguments, folder.path(), before);
     INFO(arguments << ": " << o.out);
     CHECK(o.status == 2);
     CHECK(contains(o.out, message));

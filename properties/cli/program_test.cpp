@@ -11,6 +11,7 @@
 #include <string>
 
 #include "engine/cuda/device.h"
+#include "properties/cli/testing/program.h"
 #include "properties/laws/law.h"
 #include "properties/testing/shell.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 using testing::contains;
 using testing::Outcome;
+using testing::run;
 using testing::run_interrupted;
 using testing::run_line;
 using testing::ScratchFolder;
@@ -26,11 +28,6 @@ using testing::text_of;
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-/// Runs the program.
-Outcome run(const std::string& arguments, const fs::path& folder = fs::temp_directory_path()) {
-  return run_line("'" REMATCH_PROGRAM "' " + arguments, folder);
-}
 
 /// What a program printed as JSON, without what it said on stderr.
 Json json_in(const std::string& out) {

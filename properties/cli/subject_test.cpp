@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "properties/cli/testing/program.h"
 #include "properties/testing/shell.h"
 
 namespace rematch {
@@ -15,14 +16,9 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using testing::contains;
 using testing::Outcome;
-using testing::run_line;
+using testing::run;
 using testing::ScratchFolder;
 using testing::text_of;
-
-Outcome run_in(const std::string& arguments, const fs::path& folder,
-               const std::string& before = "") {
-  return run_line(before + "'" REMATCH_PROGRAM "' " + arguments, folder);
-}
 
 const std::string kServe = "'" REMATCH_PROGRAM " serve'";
 const std::string kServeFault = "'" REMATCH_PROGRAM " serve --subject engine:S1'";
@@ -53,8 +49,8 @@ std::string write_subject(const ScratchFolder& folder, const std::string& name,
 TEST_CASE("a hunt through two pipes gives the record hash of the hunt without") {
   const ScratchFolder folder;
   const std::string hunt = "check --cases 300 --seed 6 --jobs 2 --no-regressions --json --subject ";
-  const Outcome here = run_in(hunt + "engine", folder.path());
-  const Outcome there = run_in(hunt + kServe, folder.path());
+  const Outcome here = run(hunt + "engine", folder.path());
+  const Outcome there = run(hunt + kServe, folder.path());
   REQUIRE(here.status == 0);
   REQUIRE(there.status == 0);
   CHECK(Json::parse(here.out)["record_hash"] == Json::parse(there.out)["record_hash"]);
@@ -69,36 +65,36 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
                     "dropout-masks"])");
   const std::string subject = " --no-regressions --subject " + kServeFault;
   const Outcome all =
-      run_in("check --cases 300 --seed 6" + subject + " --profile known.json", folder.path());
+      run("check --cases 300 --seed 6" + subject + " --profile known.json", folder.path());
   INFO(all.out);
   CHECK(all.status == 0);
   CHECK(contains(all.out, "known divergence"));
   CHECK(contains(all.out, "twice"));
   CHECK(contains(all.out, "all laws kept"));
 
-  const Outcome found = run_in("check --cases 300 --seed 6 --json" + subject, folder.path());
+  const Outcome found = run("check --cases 300 --seed 6 --json" + subject, folder.path());
   REQUIRE(found.status == 1);
   const std::size_t begin = found.out.find("{\n");
   const std::size_t end = found.out.rfind("}\n") + 1;
   const Json j = Json::parse(found.out.substr(begin, end - begin));
   const std::string file = j["findings"][0]["file"];
   const std::string replay = "replay --subject " + kServeFault + " '" + file + "'";
-  CHECK(run_in(replay, folder.path()).status == 1);
-  const Outcome known = run_in(replay + " --profile known.json", folder.path());
+  CHECK(run(replay, folder.path()).status == 1);
+  const Outcome known = run(replay + " --profile known.json", folder.path());
   INFO(known.out);
   CHECK(known.status == 0);
   CHECK(contains(known.out, "known     twice: It is so. a link"));
 
   write_profile(folder.path() / "other.json", R"(["losses"])");
-  CHECK(run_in(replay + " --profile other.json", folder.path()).status == 1);
-  CHECK(run_in(replay + " --profile nowhere.json", folder.path()).status == 2);
+  CHECK(run(replay + " --profile other.json", folder.path()).status == 1);
+  CHECK(run(replay + " --profile nowhere.json", folder.path()).status == 2);
 }
 
 TEST_CASE("a subject that dies in every run is a finding that can be seen again") {
   const ScratchFolder folder;
   const std::string subject =
       write_subject(folder, "dying", "read -r line <&3\necho goodbye >&2\nexit 9");
-  const Outcome o = run_in("check --cases 20" + subject, folder.path());
+  const Outcome o = run("check --cases 20" + subject, folder.path());
   INFO(o.out);
   CHECK(o.status == 1);
   CHECK(contains(o.out, "VIOLATED survives"));
@@ -110,16 +106,16 @@ TEST_CASE("a subject that dies in every run is a finding that can be seen again"
 TEST_CASE("every finding shows the versions that the subject says, in text, JSON and JUnit") {
   const ScratchFolder folder;
   const std::string subject = write_subject(folder, "old", "read -r line <&3\nexit 9");
-  const Outcome o = run_in("check --cases 9 --junit report.xml" + subject, folder.path());
+  const Outcome o = run("check --cases 9 --junit report.xml" + subject, folder.path());
   INFO(o.out);
   CHECK(contains(o.out, "\n  versions: shell <5.2>\n"));
   const std::string report = text_of(folder.path() / "report.xml");
   CHECK(contains(report, "<property name=\"shell\" value=\"&lt;5.2&gt;\"/>"));
-  const Outcome json = run_in("check --cases 9 --json 2>/dev/null" + subject, folder.path());
+  const Outcome json = run("check --cases 9 --json 2>/dev/null" + subject, folder.path());
   const Json j = Json::parse(json.out);
   CHECK(j["versions"]["shell"] == "<5.2>");
   CHECK(j["findings"][0]["versions"]["shell"] == "<5.2>");
-  const Outcome replayed = run_in("replay --seed 1 --case 3 --subject 'sh old.sh'", folder.path());
+  const Outcome replayed = run("replay --seed 1 --case 3 --subject 'sh old.sh'", folder.path());
   CHECK(contains(replayed.out, "versions: shell <5.2>\n"));
 }
 
@@ -130,20 +126,20 @@ TEST_CASE("the number of a case means the case that a hunt of the subject has") 
       R"(["linear","tanh","non_reentrant","early_stop","explicit_segments","trainable_input",)"
       R"("sgd","mse","float32"])");
   const std::string same = " --subject 'sh narrow.sh'";
-  const Outcome found = run_in("check --cases 5 --seed 3" + subject, folder.path());
+  const Outcome found = run("check --cases 5 --seed 3" + subject, folder.path());
   INFO(found.out);
   REQUIRE(found.status == 1);
   const std::size_t at = found.out.find("--mix wide --seed 3 --case ");
   REQUIRE(at != std::string::npos);
   const std::string numbered = found.out.substr(at, found.out.find('\n', at) - at);
-  const Outcome again = run_in("replay " + numbered + same, folder.path());
+  const Outcome again = run("replay " + numbered + same, folder.path());
   INFO(again.out);
   CHECK(again.status == 1);
   CHECK_FALSE(contains(again.out, "dropout "));
   CHECK(contains(again.out, "exit status 9"));
-  const Outcome refused = run_in(
-      "replay" + same + " " REMATCH_SOURCE_DIR "/properties/regressions/replay_draws_anew.json",
-      folder.path());
+  const Outcome refused =
+      run("replay" + same + " " REMATCH_SOURCE_DIR "/properties/regressions/replay_draws_anew.json",
+          folder.path());
   CHECK(refused.status == 2);
   CHECK(contains(refused.out, "the subject does not implement: dropout"));
 }
@@ -152,18 +148,18 @@ TEST_CASE("a subject that hangs is a finding after the time that --limit gives i
   const ScratchFolder folder;
   write_subject(folder, "hanging", "cat <&3 >/dev/null");
   const Outcome o =
-      run_in("replay --seed 1 --case 3 --limit 0.2s --subject 'sh hanging.sh'", folder.path());
+      run("replay --seed 1 --case 3 --limit 0.2s --subject 'sh hanging.sh'", folder.path());
   INFO(o.out);
   CHECK(o.status == 1);
   CHECK(contains(o.out, "no answer within 0.2 s"));
-  CHECK(run_in("check --cases 9 --limit soon", folder.path()).status == 2);
+  CHECK(run("check --cases 9 --limit soon", folder.path()).status == 2);
 }
 
 TEST_CASE("a subject that cannot be judged is a mistake in the call") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& subject, const char* message,
                            const std::string& before = "") {
-    const Outcome o = run_in("check --cases 9 --subject " + subject, folder.path(), before);
+    const Outcome o = run("check --cases 9 --subject " + subject, folder.path(), before);
     INFO(subject << ": " << o.out);
     CHECK(o.status == 2);
     CHECK(contains(o.out, message));
@@ -173,14 +169,13 @@ TEST_CASE("a subject that cannot be judged is a mistake in the call") {
   refused("pytorch:both", "no subject named \"pytorch:both\"; known:");
   refused("pytorch:fsdp", "ci/setup --frameworks pytorch`, or name yours in REMATCH_PYTHON_PYTORCH",
           "env -u REMATCH_PYTHON XDG_CACHE_HOME=/none ");
-  CHECK(run_in("serve", folder.path()).status == 2);
+  CHECK(run("serve", folder.path()).status == 2);
 }
 
 TEST_CASE("a JUnit report has a test for each law, and fails where a law is violated") {
   const ScratchFolder folder;
   const auto report = [&](const std::string& arguments) {
-    (void)run_in("check --cases 300 --no-regressions --junit report.xml " + arguments,
-                 folder.path());
+    (void)run("check --cases 300 --no-regressions --junit report.xml " + arguments, folder.path());
     return text_of(folder.path() / "report.xml");
   };
   const std::string kept = report("");
@@ -191,15 +186,15 @@ TEST_CASE("a JUnit report has a test for each law, and fails where a law is viol
   CHECK(contains(violated, "failures=\"1\""));
   CHECK(contains(violated, "<failure message="));
   CHECK_FALSE(contains(violated, "<<"));
-  CHECK(run_in("check --cases 9 --junit /none/report.xml", folder.path()).status == 2);
+  CHECK(run("check --cases 9 --junit /none/report.xml", folder.path()).status == 2);
 }
 
 TEST_CASE("a script is asked only of subjects that write some") {
   const ScratchFolder folder;
-  const Outcome o = run_in("replay --seed 1 --case 3 --export engine", folder.path());
+  const Outcome o = run("replay --seed 1 --case 3 --export engine", folder.path());
   CHECK(o.status == 2);
   CHECK(contains(o.out, "subject engine does not write scripts"));
-  CHECK(run_in("replay --seed 1 --case 3 --output x.py", folder.path()).status == 2);
+  CHECK(run("replay --seed 1 --case 3 --output x.py", folder.path()).status == 2);
 }
 
 }  // namespace rematch

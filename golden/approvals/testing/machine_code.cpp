@@ -7,8 +7,12 @@
 #include <cstdlib>
 #include <memory>
 
+#include "properties/testing/shell.h"
+
 namespace rematch::golden {
 namespace {
+
+using testing::contains;
 
 template <typename Line>
 void each_line(std::string_view text, const Line& line) {
@@ -83,10 +87,6 @@ struct Place {
   }
 };
 
-bool has_part(std::string_view line, std::string_view part) {
-  return line.find(part) != std::string_view::npos;
-}
-
 bool is_sum_or_product(std::string_view operation) {
   return operation.starts_with("add.") || operation.starts_with("sub.") ||
          operation.starts_with("mul.");
@@ -97,19 +97,19 @@ void read_ptx(std::string_view line, Ptx& kernel) {
   line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
   if (line.starts_with("@")) line.remove_prefix(std::min(line.find(' ') + 1, line.size()));
   const std::string_view operation = line.substr(0, line.find_first_of(" \t;"));
-  if (!has_part(operation, ".f32") && !has_part(operation, ".f64")) return;
-  if (has_part(operation, ".ftz") || has_part(operation, ".approx")) ++kernel.flushed;
+  if (!contains(operation, ".f32") && !contains(operation, ".f64")) return;
+  if (contains(operation, ".ftz") || contains(operation, ".approx")) ++kernel.flushed;
   if (operation.starts_with("fma.") || operation.starts_with("mad.")) ++kernel.fused;
   if (operation.starts_with("div.") || operation.starts_with("sqrt.") ||
       operation.starts_with("rcp.")) {
     ++kernel.helped;
   }
   // Those that name their rounding are left alone.
-  if (is_sum_or_product(operation) && !has_part(operation, ".rn")) ++kernel.loose;
+  if (is_sum_or_product(operation) && !contains(operation, ".rn")) ++kernel.loose;
 }
 
 void read_sass(std::string_view line, Sass& kernel) {
-  const auto is = [&](std::string_view operation) { return has_part(line, operation); };
+  const auto is = [&](std::string_view operation) { return contains(line, operation); };
   if (is(" FFMA")) ++kernel.ffma;
   if (is(" DFMA")) ++kernel.dfma;
   if (is(" LDL") || is(" STL")) ++kernel.local;
@@ -118,7 +118,7 @@ void read_sass(std::string_view line, Sass& kernel) {
 
 const FusedFamily* family_of(const std::string& name, const std::vector<FusedFamily>& families) {
   for (const FusedFamily& family : families) {
-    if (name.starts_with(std::string(family.source) + ":") && has_part(name, family.part)) {
+    if (name.starts_with(std::string(family.source) + ":") && contains(name, family.part)) {
       return &family;
     }
   }
@@ -132,7 +132,7 @@ MachineCode machine_code(std::string_view ptx, std::string_view sass, std::strin
   Place in_ptx;
   each_line(ptx, [&](std::string_view line) {
     if (in_ptx.moves(line, ".entry ")) {
-      if (has_part(line, ".entry ")) code.ptx[in_ptx.kernel];
+      if (contains(line, ".entry ")) code.ptx[in_ptx.kernel];
     } else if (!in_ptx.kernel.empty()) {
       read_ptx(line, code.ptx[in_ptx.kernel]);
     }
@@ -140,14 +140,14 @@ MachineCode machine_code(std::string_view ptx, std::string_view sass, std::strin
   Place in_sass;
   each_line(sass, [&](std::string_view line) {
     if (in_sass.moves(line, "Function : ")) {
-      if (has_part(line, "Function : ")) code.sass[{in_sass.arch, in_sass.kernel}];
+      if (contains(line, "Function : ")) code.sass[{in_sass.arch, in_sass.kernel}];
     } else if (!in_sass.kernel.empty()) {
       read_sass(line, code.sass[{in_sass.arch, in_sass.kernel}]);
     }
   });
   Place in_usage;
   each_line(usage, [&](std::string_view line) {
-    if (in_usage.moves(line, "Function ") || !has_part(line, "REG:")) return;
+    if (in_usage.moves(line, "Function ") || !contains(line, "REG:")) return;
     Sass& kernel = code.sass[{in_usage.arch, in_usage.kernel}];
     kernel.registers = number_after(line, "REG:");
     kernel.stack = number_after(line, "STACK:");

@@ -10,7 +10,7 @@
 
 namespace rematch::golden {
 
-/// A number for each fact in which `seen`, what the engine did, differs from what PyTorch did and
+/// A line for each fact in which `seen`, what the engine did, differs from what PyTorch did and
 /// from what the table of deviations allows; and for each fact that only one side has.
 std::vector<std::string> mismatches(const Probe& probe, const nlohmann::json& seen);
 
