@@ -10,10 +10,10 @@ namespace rematch::cpu {
 /// Room for `count` elements that belongs to the calling thread, aligned to a cache line. It only
 /// grows, so that repeated calls do not allocate, and holds whatever the last caller with this slot
 /// left. Kernels ask for a few megabytes at most, whatever their operands' sizes, except recurrent
-/// layers, whose backward needs the gates of one sample. It is no part of any ledger; when the
-/// machine itself has no memory left for it, the program ends.
+/// layers, whose backward needs the gates of one sample. It is no part of any ledger. Throws
+/// std::bad_alloc, which ends the program where several threads share a kernel.
 template <typename T, int kSlot>
-T* scratch(std::int64_t count) noexcept {
+T* scratch(std::int64_t count) {
   struct Free {
     void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
   };

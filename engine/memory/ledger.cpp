@@ -29,8 +29,9 @@ void* Ledger::allocate(std::int64_t bytes, Tag tag) {
   if (bytes > 0) {
     block = memory_->allocate(bytes);
     if (block == nullptr) {
-      throw OutOfMemory("[ledger] out of memory: " + std::string(memory_->name()) + " refused " +
-                        std::to_string(bytes) + " bytes with " + std::to_string(live_) + " live");
+      throw MemoryExhausted("[ledger] out of memory: " + std::string(memory_->name()) +
+                            " refused " + std::to_string(bytes) + " bytes with " +
+                            std::to_string(live_) + " live");
     }
   }
   live_ += bytes;

@@ -26,6 +26,12 @@ class OutOfMemory : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The memory itself had no more to give, whatever the limit.
+class MemoryExhausted : public OutOfMemory {
+ public:
+  using OutOfMemory::OutOfMemory;
+};
+
 struct LedgerEvent {
   enum class Kind : std::uint8_t { allocate, release, retag };
   Kind kind{};

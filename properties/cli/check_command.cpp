@@ -18,6 +18,7 @@
 #include "properties/hunt/results.h"
 #include "properties/hunt/tally.h"
 #include "properties/output/terminal.h"
+#include "properties/record/machine.h"
 
 namespace rematch::cli {
 namespace {
@@ -125,7 +126,7 @@ int check(const CheckArguments& a) {
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
-  o.jobs = parse_jobs(a.jobs, o.worker.empty() ? kMaxJobs : kUsualWorkers);
+  o.jobs = jobs_of(a.jobs, o.worker.empty() ? kMaxJobs : kUsualWorkers);
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
@@ -140,7 +141,7 @@ int check(const CheckArguments& a) {
     judge_saved_cases(a, o, outcome);
   } catch (const std::exception& error) {
     if (outcome.reports.empty() && !o.stopped()) throw;
-    if (!o.stopped()) outcome.errors.emplace_back(error.what());
+    if (!o.stopped()) outcome.errors.push_back(describe(error));
   }
   try {
     // An unreadable saved case is a usage error, unless something was found.
@@ -148,13 +149,13 @@ int check(const CheckArguments& a) {
       hunt_cases(a, o, merged, outcome);
     }
   } catch (const std::exception& error) {
-    outcome.errors.emplace_back(error.what());
+    outcome.errors.push_back(describe(error));
   }
   const auto grow_corpus = [&] {
     try {
       add_to_corpus(a, o, outcome);
     } catch (const std::exception& error) {
-      outcome.errors.emplace_back(error.what());
+      outcome.errors.push_back(describe(error));
     }
   };
   // Findings are printed before their files are written; JSON says what the corpus gained, too.

@@ -10,6 +10,7 @@
 #include "properties/hunt/frameworks.h"
 #include "properties/hunt/regressions.h"
 #include "properties/output/terminal.h"
+#include "properties/record/machine.h"
 
 namespace rematch::cli {
 
@@ -34,13 +35,14 @@ const std::atomic<bool>& stop_on_interrupt(bool second_ends) {
   return stop_requested;
 }
 
-int parse_jobs(const std::string& text, unsigned usual) {
-  if (text.empty())
-    return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, usual));
-  const std::uint64_t jobs = parse_whole("--jobs", text, 1);
+int jobs_of(const std::string& text, unsigned usual) {
+  std::uint64_t jobs = std::clamp(std::thread::hardware_concurrency(), 1U, usual);
+  if (!text.empty()) jobs = parse_whole("--jobs", text, 1);
   if (jobs > kMaxJobs) {
     throw UsageError(fmt::format("--jobs: expected at most {}, got {}", kMaxJobs, jobs));
   }
+  const std::string limited = fit_memory_limit(static_cast<int>(jobs));
+  if (!limited.empty()) print_error("rematch: " + limited + "\n");
   return static_cast<int>(jobs);
 }
 

@@ -18,6 +18,7 @@
 #include "properties/hunt/frameworks.h"
 #include "properties/hunt/registry.h"
 #include "properties/output/terminal.h"
+#include "properties/record/machine.h"
 
 namespace rematch::cli {
 namespace {
@@ -181,7 +182,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
     if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
     if (!o.cases && !o.seconds) o.cases = kCasesOfASubject;
-    o.jobs = parse_jobs(a.jobs);
+    o.jobs = jobs_of(a.jobs);
     // A page has dozens of divergences; `check` shrinks further.
     o.shrink.seconds = 1;
     o.stop = &stop;
@@ -191,7 +192,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     throw;
   } catch (const std::exception& error) {
     column.interrupted = stop;
-    column.problem = problem_of(error.what());
+    column.problem = problem_of(describe(error));
   }
   status.clear();
   save_divergences(a, o, check.subject, column);

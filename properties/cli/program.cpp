@@ -14,6 +14,7 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/program.h"
 #include "properties/output/terminal.h"
+#include "properties/record/machine.h"
 
 namespace rematch::cli {
 namespace {
@@ -127,7 +128,7 @@ int run_program(int argc, char** argv) {
     // A violation stays one, whether it could be printed or not.
     return status == kHeld ? kUsage : status;
   } catch (const std::exception& e) {
-    print_error(fmt::format("rematch: {}\n", e.what()));
+    print_error(fmt::format("rematch: {}\n", describe(e)));
     return kUsage;
   }
 }

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "engine/cuda/device.h"
 #include "properties/case/features.h"
 #include "properties/forecast/engine_facts.h"
 #include "properties/forecast/sums.h"
+#include "properties/record/machine.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -80,9 +80,8 @@ class Gathering {
       throw;
     } catch (const SubjectBroken&) {
       throw;
-    } catch (const cuda::DeviceLost&) {
-      throw;
     } catch (const std::exception& error) {
+      if (is_of_machine(error)) throw;
       e.crash = std::string(name) + ": exception: " + error.what();
       return false;
     }

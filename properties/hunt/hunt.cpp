@@ -17,6 +17,7 @@
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/tally.h"
 #include "properties/hunt/worker.h"
+#include "properties/record/machine.h"
 #include "properties/subjects/child_process.h"
 
 namespace rematch {
@@ -97,7 +98,7 @@ class Campaign {
     try {
       rethrow();
     } catch (const std::exception& error) {
-      return error.what();
+      return describe(error);
     }
     return {};
   }

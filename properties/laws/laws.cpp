@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "properties/laws/law.h"
+#include "properties/record/machine.h"
 
 // Causes before consequences: the first law that is violated names a failure.
 #define REMATCH_EACH_LAW(LAW) \
@@ -78,6 +79,7 @@ Verdict judge_one(const Law& law, const Evidence& e, std::vector<Violation>& vio
   try {
     violation = law.check(e);
   } catch (const std::exception& error) {
+    if (is_of_machine(error)) throw;
     violation = Violation{law.name, "the record", "one that can be judged",
                           std::string("exception: ") + error.what()};
   }

@@ -21,7 +21,7 @@ const Case& small_case() {
   return c;
 }
 
-Record read(const std::string& text) {
+Record run_answer(const std::string& text) {
   Record record;
   read_run_answer(text, 7, "mine", small_case(), validate(small_case()), nullptr, record);
   return record;
@@ -32,9 +32,9 @@ std::string with(const std::string& list, const std::string& entry) {
   return R"({"answer":{"id":7,"record":{"format":1,")" + list + R"(":[{)" + entry + "}]}}}";
 }
 
-void rejects(const std::string& text, const std::string& words) {
+void rejects_answer(const std::string& text, const std::string& words) {
   INFO(text.substr(0, 200));
-  CHECK_THROWS_MATCHES(read(text), std::invalid_argument,
+  CHECK_THROWS_MATCHES(run_answer(text), std::invalid_argument,
                        MessageMatches(ContainsSubstring("[") && ContainsSubstring(words)));
 }
 
@@ -51,40 +51,42 @@ void rejects_hello(const std::string& fields, const std::string& words) {
 }  // namespace
 
 TEST_CASE("an answer that names what the case does not have is refused with the place") {
-  CHECK(read(with("draws", R"("layer":1)")).draws[0].layer == 1);
-  rejects(with("draws", R"("layer":2)"),
-          "answer.record.draws[0].layer: expected an integer in 0..1");
-  rejects(with("draws", R"("layer":-1)"), "answer.record.draws[0].layer");
-  rejects(with("draws", R"("step":1)"), "draws[0].step: expected an integer in 0..0, got 1");
-  rejects(with("executions", R"("microbatch":1)"), "executions[0].microbatch");
-  rejects(with("hooks", R"("parameter":2)"), "hooks[0].parameter: expected an integer in 0..1");
-  rejects(with("values", R"("layer":4294967296)"), "values[0].layer: expected an integer");
+  CHECK(run_answer(with("draws", R"("layer":1)")).draws[0].layer == 1);
+  rejects_answer(with("draws", R"("layer":2)"),
+                 "answer.record.draws[0].layer: expected an integer in 0..1");
+  rejects_answer(with("draws", R"("layer":-1)"), "answer.record.draws[0].layer");
+  rejects_answer(with("draws", R"("step":1)"), "draws[0].step: expected an integer in 0..0, got 1");
+  rejects_answer(with("executions", R"("microbatch":1)"), "executions[0].microbatch");
+  rejects_answer(with("hooks", R"("parameter":2)"),
+                 "hooks[0].parameter: expected an integer in 0..1");
+  rejects_answer(with("values", R"("layer":4294967296)"), "values[0].layer: expected an integer");
   // Some events belong to no layer.
-  CHECK(read(with("live", R"("layer":-1)")).live[0].layer == -1);
+  CHECK(run_answer(with("live", R"("layer":-1)")).live[0].layer == -1);
 }
 
 TEST_CASE("numbers that no run has are refused") {
-  rejects(with("bytes", R"("saved":9223372036854775807)"), "bytes[0].saved");
-  rejects(with("draws", R"("elements":-9223372036854775808)"), "draws[0].elements");
-  rejects(with("draws", R"("elements":1e999)"), "number overflow");
-  rejects(with("draws", R"("elements":NaN)"), "JSON");
-  rejects(with("agreements", R"("host":-Infinity)"), "JSON");
+  rejects_answer(with("bytes", R"("saved":9223372036854775807)"), "bytes[0].saved");
+  rejects_answer(with("draws", R"("elements":-9223372036854775808)"), "draws[0].elements");
+  rejects_answer(with("draws", R"("elements":1e999)"), "number overflow");
+  rejects_answer(with("draws", R"("elements":NaN)"), "JSON");
+  rejects_answer(with("agreements", R"("host":-Infinity)"), "JSON");
 }
 
 TEST_CASE("an answer is one object with the id of its request") {
   for (const char* id : {"8", "-7", "7.0", "\"7\"", "null", "[7]", "18446744073709551623"}) {
-    rejects(std::string(R"({"answer":{"id":)") + id + R"(,"record":{"format":1}}})",
-            "answer.id: expected 7");
+    rejects_answer(std::string(R"({"answer":{"id":)") + id + R"(,"record":{"format":1}}})",
+                   "answer.id: expected 7");
   }
-  rejects(R"({"answer":{"record":{"format":1}}})", "answer.id: expected a value");
-  rejects(R"({"answer":{"id":7,"id":7,"record":{"format":1}}})", "each field once");
-  rejects(R"({"answer":{"id":7,"record":{"format":1}},"hello":{}})", "{\"answer\": {...}}");
-  rejects(R"({"answer":{"id":7}})", "answer.record: expected a value");
-  rejects(R"({"answer":{"id":7,"record":{"format":1},"script":""}})", "unknown field \"script\"");
-  rejects(R"({"answer":{"id":7,"unsupported":3}})", "answer.unsupported: expected text");
-  rejects(std::string(R"({"answer":{"id":7,"record":)") + std::string(40, '['), "nesting");
-  CHECK_THROWS_AS(read(R"({"answer":{"id":7,"unsupported":"no"}})"), NotJudged);
-  CHECK_THROWS_AS(read(R"({"answer":{"id":7,"error":"no"}})"), SubjectBroken);
+  rejects_answer(R"({"answer":{"record":{"format":1}}})", "answer.id: expected a value");
+  rejects_answer(R"({"answer":{"id":7,"id":7,"record":{"format":1}}})", "each field once");
+  rejects_answer(R"({"answer":{"id":7,"record":{"format":1}},"hello":{}})", "{\"answer\": {...}}");
+  rejects_answer(R"({"answer":{"id":7}})", "answer.record: expected a value");
+  rejects_answer(R"({"answer":{"id":7,"record":{"format":1},"script":""}})",
+                 "unknown field \"script\"");
+  rejects_answer(R"({"answer":{"id":7,"unsupported":3}})", "answer.unsupported: expected text");
+  rejects_answer(std::string(R"({"answer":{"id":7,"record":)") + std::string(40, '['), "nesting");
+  CHECK_THROWS_AS(run_answer(R"({"answer":{"id":7,"unsupported":"no"}})"), NotJudged);
+  CHECK_THROWS_AS(run_answer(R"({"answer":{"id":7,"error":"no"}})"), SubjectBroken);
 }
 
 TEST_CASE("a hello may name versions, each on one line") {

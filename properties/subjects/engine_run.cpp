@@ -12,6 +12,7 @@
 #include "engine/ops/loss.h"
 #include "engine/ops/view.h"
 #include "properties/record/direction.h"
+#include "properties/record/machine.h"
 #include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 #include "properties/subjects/engine_note.h"
@@ -116,9 +117,8 @@ class Run {
     TrialReading reading;
     try {
       inject(failure);
-    } catch (const cuda::DeviceLost&) {
-      throw;
     } catch (const std::exception& e) {
+      if (is_of_machine(e)) throw;
       reading.failed = true;
       reading.message = e.what();
     }

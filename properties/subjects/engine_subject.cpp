@@ -9,6 +9,7 @@
 #include "engine/cuda/device.h"
 #include "engine/memory/ledger.h"
 #include "properties/forecast/engine_facts.h"
+#include "properties/record/machine.h"
 #include "properties/subjects/engine_model.h"
 #include "properties/subjects/engine_run.h"
 #include "properties/subjects/layer_agreement.h"
@@ -110,16 +111,16 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
       offload_ledger_->set_poison(true);
     }
     run_protocol(c, geometry, request, parts_, offload ? offload_ledger_ : nullptr, record);
-  } catch (const cuda::DeviceLost&) {
-    // No error of this run: another thread's work may have caused it.
-    throw;
   } catch (const CheckpointError& e) {
     fail("checkpoint_error", e);
   } catch (const OutOfMemory& e) {
+    if (is_of_machine(e)) throw;
     fail("out_of_memory", e);
   } catch (const std::invalid_argument& e) {
     fail("invalid_argument", e);
   } catch (const std::exception& e) {
+    // A lost device: another thread's work may have caused it.
+    if (is_of_machine(e)) throw;
     fail("error", e);
   }
   record.peak_bytes = std::max(record.peak_bytes, ledger_->peak());

@@ -1,0 +1,62 @@
+// Hunts in processes whose memory is limited, as users of the program meet them.
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include "properties/cli/testing/program.h"
+
+// Sanitizers reserve terabytes of addresses.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace rematch {
+namespace {
+
+using testing::contains;
+using testing::Outcome;
+using testing::run;
+
+const std::string kHunt = "check --cases 300 --seed 3 --no-regressions --jobs 2 2>&1";
+const auto kAnywhere = std::filesystem::temp_directory_path();
+
+Outcome run_limited(int kilobytes, const std::string& arguments) {
+  return run(arguments, kAnywhere, "ulimit -c 0; ulimit -v " + std::to_string(kilobytes) + "; ");
+}
+
+std::string record_hash(const Outcome& o) {
+  const std::size_t at = o.out.find("record hash ");
+  return at == std::string::npos ? "none" : o.out.substr(at, 28);
+}
+
+}  // namespace
+
+TEST_CASE("a hunt under a limit of memory says that it is slower, and judges as without one") {
+  const Outcome free = run(kHunt);
+  CHECK(free.status == 0);
+  CHECK_FALSE(contains(free.out, "ulimit"));
+  const Outcome limited = run_limited(250'000, kHunt);
+  INFO(limited.out);
+  CHECK(limited.status == 0);
+  CHECK(contains(limited.out, "slower than usual"));
+  CHECK(contains(limited.out, "2 jobs want 384 MB"));
+  CHECK(record_hash(limited) == record_hash(free));
+}
+
+TEST_CASE("memory that runs out is told as that, and no verdict about the subject") {
+  int kilobytes = 10'000;
+  // The program, its libraries and nothing else.
+  while (run_limited(kilobytes, "--version").status != 0) kilobytes += 1'000;
+  int told = 0;
+  for (Outcome o; o.status != 0; kilobytes += 1'000) {
+    o = run_limited(kilobytes, kHunt);
+    INFO(kilobytes << " KB: status " << o.status << "\n" << o.out);
+    REQUIRE((o.status == 0 || o.status == 2));
+    REQUIRE_FALSE(contains(o.out, "VIOLATED"));
+    if (o.status == 0) continue;
+    REQUIRE(contains(o.out, "ulimit -v"));
+    ++told;
+  }
+  CHECK(told > 0);
+}
+
+}  // namespace rematch
+
+#endif
