@@ -58,6 +58,31 @@ Json json_of(const Column& c) {
   return j;
 }
 
+std::string on_one_line(const Json& j) {
+  // Text may quote what a subject wrote, whatever that was.
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// What fits on a line stands on one, so that a line of a difference between two pages is a law or
+/// a divergence.
+void write(const Json& j, std::size_t indent, std::string& out) {
+  constexpr std::size_t kWidth = 100;
+  const std::string line = on_one_line(j);
+  if (!j.is_structured() || indent + line.size() <= kWidth) {
+    out += line;
+    return;
+  }
+  out += j.is_object() ? '{' : '[';
+  const char* before = "\n";
+  for (const auto& [key, value] : j.items()) {
+    out += before + std::string(indent + 1, ' ');
+    before = ",\n";
+    if (j.is_object()) out += on_one_line(key) + ": ";
+    write(value, indent + 1, out);
+  }
+  out += '\n' + std::string(indent, ' ') + (j.is_object() ? '}' : ']');
+}
+
 }  // namespace
 
 std::string_view to_string(Change::Kind kind) {
@@ -87,8 +112,9 @@ std::string page_json(const Page& page) {
           {{"kind", to_string(c.kind)}, {"subject", c.subject}, {"text", c.text}});
     }
   }
-  // Text may quote what a subject wrote, whatever that was.
-  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string text;
+  write(j, 0, text);
+  return text + "\n";
 }
 
 }  // namespace rematch::conform
