@@ -14,8 +14,9 @@ def dropout(x):
     return torch.dropout(x, 0.5, True)
 
 
-@probe("AM1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")
-def dropout_mask():
+def steps(**options):
+    """Whether a step with dropout, checkpointed with these options, is as the plain one."""
+
     def run(call):
         torch.manual_seed(7)
         x = ramp(8, 8)
@@ -25,52 +26,45 @@ def dropout_mask():
         kept = torch.equal(before, torch.get_rng_state())
         return x.grad, kept, torch.rand(4)
 
-    plain = run(lambda f, *a: f(*a))
+    plain = run(directly)
     seen = {}
-    for variant in VARIANTS:
-        found = run(lambda f, *a: checkpointed(variant, f, *a))
+    for variant, call in CALLS.items():
+        found = run(lambda f, *a: call(f, *a, **options))
         seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
         seen[f"{variant}_state_kept_by_backward"] = found[1]
         seen[f"{variant}_next_draw_right"] = same_bits(found[2], plain[2])
     return seen
+
+
+@probe("AM1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")
+def dropout_mask():
+    return steps()
 
 
 @probe("AM1.not_preserved", "The same with preserve_rng_state=False.")
 def not_preserved():
-    def run(call):
-        torch.manual_seed(7)
-        x = ramp(8, 8)
-        y = call(lambda x: tanh(dropout(x)), x).sum()
-        before = torch.get_rng_state()
-        y.backward()
-        kept = torch.equal(before, torch.get_rng_state())
-        return x.grad, kept, torch.rand(4)
+    return steps(preserve_rng_state=False)
 
-    plain = run(lambda f, *a: f(*a))
+
+def begins(before_backward):
+    """Where the recomputation of a function with one draw begins, and what backward leaves."""
     seen = {}
-    for variant in VARIANTS:
-        found = run(lambda f, *a: checkpointed(variant, f, *a, preserve_rng_state=False))
-        seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
-        seen[f"{variant}_state_kept_by_backward"] = found[1]
-        seen[f"{variant}_next_draw_right"] = same_bits(found[2], plain[2])
+    for variant, call in CALLS.items():
+        states = []
+
+        def body(x):
+            states.append(torch.get_rng_state())
+            return tanh(dropout(x))
+
+        torch.rand(3)
+        y = call(body, ramp(8)).sum()
+        torch.rand(5)
+        before_backward()
+        left = torch.get_rng_state()
+        y.backward()
+        seen[f"{variant}_recomputation_begins_at_entry"] = torch.equal(*states)
+        seen[f"{variant}_state_kept_by_backward"] = torch.equal(left, torch.get_rng_state())
     return seen
-
-
-def states_seen(variant, before_backward, **options):
-    """Random states that a function with one draw sees at its entry, forward and recomputation."""
-    states = []
-
-    def body(x):
-        states.append(torch.get_rng_state())
-        return tanh(dropout(x))
-
-    torch.rand(3)
-    y = checkpointed(variant, body, ramp(8), **options).sum()
-    torch.rand(5)
-    before_backward()
-    left = torch.get_rng_state()
-    y.backward()
-    return torch.equal(*states), torch.equal(left, torch.get_rng_state())
 
 
 @probe(
@@ -78,22 +72,12 @@ def states_seen(variant, before_backward, **options):
     "Draws before the region and after it: where the recomputation begins.",
 )
 def state_at_entry():
-    seen = {}
-    for variant in VARIANTS:
-        begins, kept = states_seen(variant, lambda: None)
-        seen[f"{variant}_recomputation_begins_at_entry"] = begins
-        seen[f"{variant}_state_kept_by_backward"] = kept
-    return seen
+    return begins(lambda: None)
 
 
 @probe("AM1.reseeded", "Seeding between forward and backward.")
 def reseeded():
-    seen = {}
-    for variant in VARIANTS:
-        begins, kept = states_seen(variant, lambda: torch.manual_seed(99))
-        seen[f"{variant}_recomputation_begins_at_entry"] = begins
-        seen[f"{variant}_state_kept_by_backward"] = kept
-    return seen
+    return begins(lambda: torch.manual_seed(99))
 
 
 @probe("AM1.own_generator", "A draw from a generator of the user's own.")
@@ -117,22 +101,14 @@ def own_generator():
 
 @probe("AM1.several_regions", "Three checkpoints with dropout in turn: gradient and random state.")
 def several_regions():
-    seen = {}
-
     def run(call):
-        torch.manual_seed(7)
         x = h = ramp(4, 8)
         for _ in range(3):
             h = call(lambda x: tanh(dropout(x)), h)
         h.sum().backward()
-        return x.grad, torch.get_rng_state()
+        return x.grad
 
-    plain = run(lambda f, *a: f(*a))
-    for variant in VARIANTS:
-        found = run(lambda f, *a: checkpointed(variant, f, *a))
-        seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
-        seen[f"{variant}_random_state_right"] = torch.equal(found[1], plain[1])
-    return seen
+    return gradient_and_state(run)
 
 
 @probe(

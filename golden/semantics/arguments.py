@@ -60,13 +60,8 @@ def unknown_check():
 
 @probe("N8.debug", "debug=True when the recomputation runs another op than the forward.")
 def debug():
-    runs = []
-
-    def body(x):
-        runs.append(1)
-        return torch.tanh(x) if len(runs) == 1 else torch.sigmoid(torch.tanh(x) + 1)[:1]
-
-    y = checkpointed("non_reentrant", body, variable(0.5, 1.0), debug=True, early_stop=False)
+    body = InTurn(torch.tanh, lambda x: torch.sigmoid(torch.tanh(x) + 1)[:1])
+    y = checkpoint(body, variable(0.5, 1.0), debug=True, early_stop=False)
     try:
         y.sum().backward()
         text = ""
@@ -77,19 +72,14 @@ def debug():
         "error": seen if text else "no error",
         "names_the_forward_op": "$1: f64[2]" in text or "torch._ops.aten.tanh.default" in text,
         "names_the_recomputation_op": "torch._ops.aten.sigmoid.default" in text,
-        "cause": category(error_cause(body)),
+        "cause": category(error_cause()),
     }
 
 
-def error_cause(_):
+def error_cause():
     """The error that a debug report is raised from."""
-    runs = []
-
-    def body(x):
-        runs.append(1)
-        return torch.tanh(x) if len(runs) == 1 else torch.sigmoid(torch.tanh(x))
-
-    y = checkpointed("non_reentrant", body, variable(0.5), debug=True, early_stop=False)
+    body = InTurn(torch.tanh, lambda x: torch.sigmoid(torch.tanh(x)))
+    y = checkpoint(body, variable(0.5), debug=True, early_stop=False)
     try:
         y.sum().backward()
     except C.CheckpointError as error:

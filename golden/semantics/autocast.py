@@ -112,10 +112,10 @@ for warm, words in ((False, "cold"), (True, "warm")):
         "casts and products of the forward, and of the recomputation.",
     )
     def weight_cast(warm=warm):
-        reference, forward, plain = step(lambda f, *a: f(*a), warm)
+        reference, forward, plain = step(directly, warm)
         seen = {"plain_forward_casts": forward[0], "plain_forward_products": forward[1]}
-        for variant in VARIANTS:
-            gradients, forward, backward = step(lambda f, *a: checkpointed(variant, f, *a), warm)
+        for variant, call in CALLS.items():
+            gradients, forward, backward = step(call, warm)
             seen[f"{variant}_forward_casts"] = forward[0]
             seen[f"{variant}_forward_products"] = forward[1]
             seen[f"{variant}_recomputation_casts"] = backward[0] - plain[0]
@@ -132,15 +132,15 @@ for warm, words in ((False, "cold"), (True, "warm")):
             return C.create_selective_checkpoint_contexts([mm])
 
         def selective(f, *a, **options):
-            return checkpointed("non_reentrant", f, *a, context_fn=contexts, **options)
+            return checkpoint(f, *a, context_fn=contexts, **options)
 
-        reference, _, _ = step(lambda f, *a: f(*a), warm)
+        reference, _, _ = step(directly, warm)
         whole = lambda f, *a: selective(f, *a, early_stop=False)
         return {
             "verdict": judged(lambda: step(selective, warm)[0], reference),
             "verdict_without_early_stop": judged(lambda: step(whole, warm)[0], reference),
             "verdict_without_cast_cache": judged(
                 lambda: step(selective, warm, cache_enabled=False)[0],
-                step(lambda f, *a: f(*a), warm, cache_enabled=False)[0],
+                step(directly, warm, cache_enabled=False)[0],
             ),
         }

@@ -29,15 +29,21 @@ def gradient_of_shared(call, uses, before):
     return w.grad, x.grad
 
 
-def table(uses):
+def same_as_plain(run, *names):
+    """Which of the gradients that `run(call, before)` returns have the bits of a plain run; before:
+    whether .grad holds one already."""
     seen = {}
-    for name, before in (("empty", False), ("filled", True)):
-        plain = gradient_of_shared(lambda f, *a: f(*a), uses, before)
-        for variant in VARIANTS:
-            found = gradient_of_shared(lambda f, *a: checkpointed(variant, f, *a), uses, before)
-            seen[f"{variant}_weight_same_with_{name}_grad"] = same_bits(found[0], plain[0])
-            seen[f"{variant}_input_same_with_{name}_grad"] = same_bits(found[1], plain[1])
+    for grad, before in (("empty", False), ("filled", True)):
+        plain = run(directly, before)
+        for variant, call in CALLS.items():
+            for name, found, expected in zip(names, run(call, before), plain):
+                seen[f"{variant}_{name}_with_{grad}_grad"] = same_bits(found, expected)
     return seen
+
+
+def table(uses):
+    run = lambda call, before: gradient_of_shared(call, uses, before)
+    return same_as_plain(run, "weight_same", "input_same")
 
 
 @probe("B1.untied", "A weight used in one checkpoint: same bits as plain, .grad empty and filled?")
@@ -60,15 +66,9 @@ def exact_data():
             w.grad = constant(11.0, 13.0)
         total = sum(call(lambda x, s=s: x * w * s, x) for s in (1, 2, 4))
         total.sum().backward()
-        return w.grad
+        return [w.grad]
 
-    seen = {}
-    for name, before in (("empty", False), ("filled", True)):
-        plain = run(lambda f, *a: f(*a), before)
-        for variant in VARIANTS:
-            found = run(lambda f, *a: checkpointed(variant, f, *a), before)
-            seen[f"{variant}_same_with_{name}_grad"] = same_bits(found, plain)
-    return seen
+    return same_as_plain(run, "same")
 
 
 @probe("B2.within_one", "A weight used three times inside one checkpoint: same bits?")
@@ -80,12 +80,6 @@ def within_one():
             w.grad = constant(*rounding(64, 3))
         scales = [constant(*rounding(64, 10 + k)) for k in range(3)]
         call(lambda x: sum(x * w * s for s in scales), x).sum().backward()
-        return w.grad
+        return [w.grad]
 
-    seen = {}
-    for name, before in (("empty", False), ("filled", True)):
-        plain = run(lambda f, *a: f(*a), before)
-        for variant in VARIANTS:
-            found = run(lambda f, *a: checkpointed(variant, f, *a), before)
-            seen[f"{variant}_same_with_{name}_grad"] = same_bits(found, plain)
-    return seen
+    return same_as_plain(run, "same")

@@ -5,15 +5,8 @@ from semantics.probing import *
 
 def mismatch(forward, recomputation, variant="non_reentrant", values=(0.5, 1.0), **options):
     """The error of a backward whose recomputation runs another function than the forward did."""
-    runs = []
-    x = variable(*values)
-
-    def body(x):
-        runs.append(1)
-        return forward(x) if len(runs) == 1 else recomputation(x)
-
-    y = checkpointed(variant, body, x, **options).sum()
-    return outcome(y.backward)
+    body = InTurn(forward, recomputation)
+    return outcome(checkpointed(variant, body, variable(*values), **options).sum().backward)
 
 
 def by_options(forward, recomputation):
@@ -58,34 +51,21 @@ def other_device():
 
 @probe("N6.other_strides", "The recomputation saves the same values with other strides.")
 def other_strides():
-    def gradient(body):
+    def gradient(recomputation):
         x = ramp(3, 2)
-        runs = []
-
-        def both(x):
-            runs.append(1)
-            return body(x, len(runs) > 1)
-
-        checkpointed("non_reentrant", both, x).sum().backward()
+        checkpoint(InTurn(tanh, recomputation), x).sum().backward()
         return [x.grad]
 
-    reference = gradient(lambda x, recomputation: torch.tanh(x))
-    changed = lambda x, recomputation: torch.tanh(x.t().contiguous().t() if recomputation else x)
-    return {"with_early_stop": judged(lambda: gradient(changed), reference)}
+    changed = lambda x: tanh(x.t().contiguous().t())
+    return {"with_early_stop": judged(lambda: gradient(changed), gradient(tanh))}
 
 
 @probe("N6.freed_holder", "The recomputation differs in a tensor that the graph has let go of.")
 def freed_holder():
-    runs = []
-
-    def body(x):
-        runs.append(1)
-        a = torch.tanh(x)
-        b = torch.sigmoid(x if len(runs) < 3 else x[:1])
-        return a, b, torch.tanh(x)
-
-    x = variable(0.5, 1.0)
-    a, b, c = checkpointed("non_reentrant", body, x)
+    same = lambda x: x
+    second = InTurn(same, same, lambda x: x[:1])
+    body = lambda x: (tanh(x), torch.sigmoid(second(x)), tanh(x))
+    a, b, c = checkpoint(body, variable(0.5, 1.0))
     b.sum().backward()
     return {"later_backward_error": outcome(c.sum().backward)}
 
@@ -97,12 +77,7 @@ def freed_holder():
 def values():
     def situation(call, accident):
         x = variable(0.5, -1.0)
-        runs = []
-
-        def body(x):
-            runs.append(1)
-            return torch.tanh(x * (len(runs) if accident else 1))
-
+        body = InTurn(tanh, lambda x: tanh(x * (2 if accident else 1)))
         call(body, x).sum().backward()
         return [x.grad]
 
@@ -111,27 +86,23 @@ def values():
 
 @probe("N7.none", "determinism_check='none': a shape that the graph can still read.")
 def unchecked():
-    def gradient(**options):
+    def gradient(call, **options):
         x = variable(0.5, 1.0)
-        runs = []
-
-        def body(x):
-            runs.append(1)
-            return torch.tanh(x if len(runs) == 1 else x.reshape(1, 2)).sum()
-
-        checkpointed("non_reentrant", body, x, **options).backward()
+        body = InTurn(tanh, lambda x: tanh(x.reshape(1, 2)))
+        call(lambda x: body(x).sum(), x, **options).backward()
         return [x.grad]
 
-    def plain():
-        x = variable(0.5, 1.0)
-        torch.tanh(x).sum().backward()
-        return [x.grad]
-
-    reference = plain()
+    reference = gradient(directly)
     return {
-        "default": judged(gradient, reference),
-        "none": judged(lambda: gradient(determinism_check="none"), reference),
+        "default": judged(lambda: gradient(checkpoint), reference),
+        "none": judged(lambda: gradient(checkpoint, determinism_check="none"), reference),
     }
+
+
+def settings_left(x):
+    with HookCounter() as hooks:
+        tanh(x)
+    return {"recording": torch.is_grad_enabled(), "hooks_left": hooks.packs != 1}
 
 
 @probe(
@@ -155,10 +126,7 @@ def throws_in_recomputation():
         before = torch.get_rng_state()
         seen[f"{variant}_error"] = outcome(lambda: y.backward(retain_graph=True))
         seen[f"{variant}_random_state_kept"] = torch.equal(before, torch.get_rng_state())
-        seen[f"{variant}_recording"] = torch.is_grad_enabled()
-        with HookCounter() as hooks:
-            torch.tanh(x)
-        seen[f"{variant}_hooks_left"] = hooks.packs != 1
+        seen |= {f"{variant}_{what}": is_so for what, is_so in settings_left(x).items()}
         seen[f"{variant}_second_attempt_error"] = outcome(y.backward)
         seen[f"{variant}_runs"] = len(runs)
     return seen
@@ -177,23 +145,14 @@ def throws_in_forward():
         before = torch.get_rng_state()
         seen[f"{variant}_error"] = outcome(lambda: checkpointed(variant, body, x))
         seen[f"{variant}_random_state_put_back"] = torch.equal(before, torch.get_rng_state())
-        seen[f"{variant}_recording"] = torch.is_grad_enabled()
-        with HookCounter() as hooks:
-            torch.tanh(x)
-        seen[f"{variant}_hooks_left"] = hooks.packs != 1
+        seen |= {f"{variant}_{what}": is_so for what, is_so in settings_left(x).items()}
     return seen
 
 
 @probe("N18.mismatch_then_again", "A recomputation that differs once: is the next backward right?")
 def mismatch_then_again():
-    runs = []
     x = variable(0.5, 1.0)
-
-    def body(x):
-        runs.append(1)
-        return torch.tanh(x) if len(runs) != 2 else torch.tanh(x[:1])
-
-    y = checkpointed("non_reentrant", body, x).sum()
+    y = checkpoint(InTurn(tanh, lambda x: tanh(x[:1]), tanh), x).sum()
     first = outcome(lambda: y.backward(retain_graph=True))
     second = outcome(y.backward)
     reference = variable(0.5, 1.0)
@@ -212,16 +171,15 @@ def mismatch_then_again():
 )
 def inner_gradient():
     def run(**options):
-        runs = []
-        x = variable(0.5, 1.0)
+        # The first two runs are the forward and the recomputation for the inner gradient.
+        same = lambda x: x
+        shape = InTurn(same, same, lambda x: x.reshape(1, 2))
 
         def body(x):
-            runs.append(1)
-            torch.autograd.grad(torch.tanh(x).sum(), x)
-            # The first two runs are the forward and the recomputation for the inner gradient.
-            return torch.tanh(x if len(runs) < 3 else x.reshape(1, 2)).sum()
+            shaped = shape(x)
+            torch.autograd.grad(tanh(x).sum(), x)
+            return tanh(shaped).sum()
 
-        y = checkpointed("non_reentrant", body, x, **options)
-        return outcome(y.backward)
+        return outcome(checkpoint(body, variable(0.5, 1.0), **options).backward)
 
     return {"with_early_stop": run(), "without": run(early_stop=False)}

@@ -1,12 +1,7 @@
 """GraphExecGroup: backwards that share a recomputation."""
 
-import weakref
-
+from semantics.lifetime import two_outputs
 from semantics.probing import *
-
-
-def checkpoint(function, *args, **options):
-    return checkpointed("non_reentrant", function, *args, **options)
 
 
 def group():
@@ -124,25 +119,13 @@ def weights_changed_in_a_group():
 
 @probe("N16.leftovers", "What a group's recomputation recomputed and nobody used, after the group.")
 def leftovers():
-    recomputed = []
-    recomputing = []
-
-    def body(x):
-        a, b = torch.tanh(x), torch.sigmoid(x)
-        if recomputing:
-            recomputed.extend([weakref.ref(a.untyped_storage()), weakref.ref(b.untyped_storage())])
-        return a, b
-
-    a, b = checkpoint(body, variable(0.5), early_stop=False)
-    recomputing.append(1)
-    scope = group()
-    with scope:
+    a, b, recomputed = two_outputs()
+    with group():
         a.sum().backward()
-        inside = sum(ref() is not None for ref in recomputed)
+        inside = alive(recomputed)
     gc.collect()
-    after = sum(ref() is not None for ref in recomputed)
     return {
         "alive_in_the_group": inside,
-        "alive_after_the_group": after,
+        "alive_after_the_group": alive(recomputed),
         "graph_alive": b is not None,
     }

@@ -1,12 +1,6 @@
 """How long recomputed tensors live, and the ways of going backward."""
 
-import weakref
-
 from semantics.probing import *
-
-
-def checkpoint(function, *args, **options):
-    return checkpointed("non_reentrant", function, *args, **options)
 
 
 @probe(
@@ -14,7 +8,7 @@ def checkpoint(function, *args, **options):
     "A chain of four tanh in one checkpoint: recomputed outputs alive as the gradient arrives at "
     "each of them, last layer first, and at the input.",
 )
-def alive():
+def alive_on_the_way():
     def counts(retain_graph):
         recomputed, outputs, seen = [], [], []
         recomputing = []
@@ -23,20 +17,20 @@ def alive():
             for _ in range(4):
                 x = torch.tanh(x)
                 if recomputing:
-                    recomputed.append(weakref.ref(x.untyped_storage()))
+                    recomputed.append(storage_of(x))
                 else:
                     x.register_hook(note)
             return x
 
         def note(_):
-            seen.append(sum(ref() is not None for ref in recomputed))
+            seen.append(alive(recomputed))
 
         x = variable(0.5)
         x.register_hook(note)
         y = checkpoint(body, x).sum()
         recomputing.append(1)
         y.backward(retain_graph=retain_graph)
-        seen.append(sum(ref() is not None for ref in recomputed))
+        seen.append(alive(recomputed))
         return seen
 
     return {"freed_graph": counts(False), "retained_graph": counts(True)}
@@ -90,16 +84,15 @@ def after_forward():
         def body(x):
             a = torch.tanh(x)
             b = torch.tanh(a)
-            results.extend(weakref.ref(t.untyped_storage()) for t in (a, b))
+            results.extend((storage_of(a), storage_of(b)))
             return torch.tanh(b)
 
         y = call(body, variable(0.5))
-        count = sum(ref() is not None for ref in results)
+        count = alive(results)
         del y
         return count
 
-    calls = {name: lambda f, *a, name=name: checkpointed(name, f, *a) for name in VARIANTS}
-    return {"plain": kept(lambda f, *a: f(*a))} | {name: kept(c) for name, c in calls.items()}
+    return {"plain": kept(directly)} | {variant: kept(call) for variant, call in CALLS.items()}
 
 
 @probe("N5.dropped_graph", "A graph dropped without a backward: does its input die?")
@@ -107,7 +100,7 @@ def dropped_graph():
     seen = {}
     for variant in VARIANTS:
         h = variable(0.5) * 2
-        storage = weakref.ref(h.untyped_storage())
+        storage = storage_of(h)
         y = checkpointed(variant, torch.tanh, h)
         del h
         seen[f"{variant}_input_kept"] = storage() is not None
@@ -122,7 +115,7 @@ def after_backward():
     seen = {}
     for variant in VARIANTS:
         h = variable(0.5) * 2
-        storage = weakref.ref(h.untyped_storage())
+        storage = storage_of(h)
         y = checkpointed(variant, torch.tanh, h)
         loss = y.sum()
         del h, y
@@ -152,12 +145,12 @@ for retain, words in ((True, "retained"), (False, "freed")):
             call(body, x).sum().backward()
             return body.runs, [x.grad]
 
-        _, reference = gradient(lambda f, *a: f(*a))
+        _, reference = gradient(directly)
         seen = {}
         for name, call in [
             ("with_early_stop", checkpoint),
-            ("without", lambda f, *a: checkpoint(f, *a, early_stop=False)),
-            ("reentrant", lambda f, *a: checkpointed("reentrant", f, *a)),
+            ("without", without_early_stop),
+            ("reentrant", reentrant),
         ]:
             runs = []
 
@@ -179,26 +172,21 @@ def through_grad():
         (g,) = torch.autograd.grad(call(body, x).sum(), x)
         return body.runs, [g, x.grad, w.grad]
 
-    runs, gradients = gradient(checkpoint)
-    _, reference = gradient(lambda f, *a: f(*a))
-    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+    return against_plain(gradient)
 
 
 @probe("N15.inputs", "backward(inputs=...) into one of two leaves.")
 def through_inputs():
+    others = []
+
     def gradient(call):
         x, w = variable(0.5), variable(2.0)
         body = Counted(lambda x: torch.tanh(x * w))
         call(body, x).sum().backward(inputs=[w])
+        others.append(x.grad is not None)
         return body.runs, [x.grad, w.grad]
 
-    runs, gradients = gradient(checkpoint)
-    _, reference = gradient(lambda f, *a: f(*a))
-    return {
-        "verdict": judged(lambda: gradients, reference),
-        "runs": runs,
-        "other_leaf_has_gradient": gradients[0] is not None,
-    }
+    return against_plain(gradient) | {"other_leaf_has_gradient": others[0]}
 
 
 @probe("N15.roots", "Two outputs of one checkpoint and one of another as roots of one backward.")
@@ -212,9 +200,7 @@ def roots():
         torch.autograd.backward([a.sum(), b.sum(), c.sum()])
         return [first.runs, second.runs], [x.grad]
 
-    runs, gradients = gradient(checkpoint)
-    _, reference = gradient(lambda f, *a: f(*a))
-    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+    return against_plain(gradient)
 
 
 @probe("N15.part_of_the_graph", "Backward from one output, then from the other, nothing retained.")
@@ -230,9 +216,7 @@ def part_of_the_graph():
         runs.append(body.runs)
         return runs, [x.grad, w.grad]
 
-    runs, gradients = gradient(checkpoint)
-    _, reference = gradient(lambda f, *a: f(*a))
-    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+    return against_plain(gradient)
 
 
 @probe("N15.double_backward", "The gradient of a gradient, compared with the plain one.")
@@ -244,9 +228,23 @@ def double_backward():
         (gg,) = torch.autograd.grad(g.sum(), x)
         return body.runs, [g, gg]
 
-    runs, gradients = gradient(checkpoint)
-    _, reference = gradient(lambda f, *a: f(*a))
-    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+    return against_plain(gradient)
+
+
+def two_outputs():
+    """Of a checkpoint, and what its recomputation makes for both."""
+    recomputed = []
+    forward = [True]
+
+    def body(x):
+        a, b = torch.tanh(x), torch.sigmoid(x)
+        if not forward:
+            recomputed.extend((storage_of(a), storage_of(b)))
+        return a, b
+
+    outputs = checkpoint(body, variable(0.5), early_stop=False)
+    forward.clear()
+    return *outputs, recomputed
 
 
 @probe(
@@ -254,20 +252,7 @@ def double_backward():
     "What a recomputation recomputed and its backward did not use, after that backward."
 )
 def leftovers_of_a_backward():
-    recomputed = []
-    recomputing = []
-
-    def body(x):
-        a, b = torch.tanh(x), torch.sigmoid(x)
-        if recomputing:
-            recomputed.extend([weakref.ref(a.untyped_storage()), weakref.ref(b.untyped_storage())])
-        return a, b
-
-    a, b = checkpoint(body, variable(0.5), early_stop=False)
-    recomputing.append(1)
+    a, b, recomputed = two_outputs()
     a.sum().backward()
     gc.collect()
-    return {
-        "alive_while_the_graph_is": sum(ref() is not None for ref in recomputed),
-        "graph_alive": b is not None,
-    }
+    return {"alive_while_the_graph_is": alive(recomputed), "graph_alive": b is not None}

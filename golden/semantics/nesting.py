@@ -5,10 +5,6 @@ import re
 from semantics.probing import *
 
 
-def checkpoint(function, *args, **options):
-    return checkpointed("non_reentrant", function, *args, **options)
-
-
 def level_runs(variants, early_stop=True):
     """Runs of each level of a pure nesting, outermost first; the innermost is a tanh."""
     leaf = Counted(torch.tanh)
@@ -150,10 +146,10 @@ def recomputation_inside_a_forward():
         call(body, x).sum().backward()
         return [body.runs, other.runs], [x.grad]
 
-    _, reference = run(lambda f, *a: f(*a))
+    _, reference = run(directly)
     seen = {}
-    for name, early_stop in (("with_early_stop", True), ("without", False)):
-        runs, gradients = run(lambda f, *a: checkpoint(f, *a, early_stop=early_stop))
+    for name, call in (("with_early_stop", checkpoint), ("without", without_early_stop)):
+        runs, gradients = run(call)
         seen[name] = judged(lambda: gradients, reference)
         seen[f"runs_{name}"] = runs
     return seen
@@ -225,19 +221,11 @@ def partly_needed():
 
 @probe("N13.random", "Dropout in and around a checkpoint in a checkpoint: masks and random state.")
 def random_state():
-    seen = {}
-    for variant in VARIANTS:
+    def run(call):
+        x = ramp(4, 8)
+        inner = lambda x: torch.tanh(torch.dropout(x, 0.5, True))
+        outer = lambda x: torch.dropout(call(inner, torch.dropout(x, 0.5, True)), 0.5, True)
+        call(outer, x).sum().backward()
+        return x.grad
 
-        def gradient(call):
-            torch.manual_seed(7)
-            x = ramp(4, 8)
-            inner = lambda x: torch.tanh(torch.dropout(x, 0.5, True))
-            outer = lambda x: torch.dropout(call(inner, torch.dropout(x, 0.5, True)), 0.5, True)
-            call(outer, x).sum().backward()
-            return [x.grad, torch.get_rng_state()]
-
-        reference = gradient(lambda f, *a: f(*a))
-        found = gradient(lambda f, *a: checkpointed(variant, f, *a))
-        seen[f"{variant}_gradient_right"] = same_bits(found[0], reference[0])
-        seen[f"{variant}_random_state_right"] = torch.equal(found[1], reference[1])
-    return seen
+    return gradient_and_state(run)

@@ -5,6 +5,7 @@ import gc
 import random
 import re
 import warnings
+import weakref
 from contextlib import nullcontext
 
 import torch
@@ -144,6 +145,29 @@ def checkpointed(variant, function, *args, **options):
     return C.checkpoint(function, *args, use_reentrant=VARIANTS[variant], **options)
 
 
+def directly(function, *args, **options):
+    """The plain call in place of a checkpoint: options of checkpoint() are not the function's."""
+    for name in ("preserve_rng_state", "early_stop", "determinism_check"):
+        options.pop(name, None)
+    return function(*args, **options)
+
+
+def reentrant(function, *args, **options):
+    return checkpointed("reentrant", function, *args, **options)
+
+
+def checkpoint(function, *args, **options):
+    """The non-reentrant variant."""
+    return checkpointed("non_reentrant", function, *args, **options)
+
+
+def without_early_stop(function, *args):
+    return checkpoint(function, *args, early_stop=False)
+
+
+CALLS = {"reentrant": reentrant, "non_reentrant": checkpoint}
+
+
 class Counted:
     """A function that counts its calls."""
 
@@ -154,6 +178,33 @@ class Counted:
     def __call__(self, *args, **kwargs):
         self.runs += 1
         return self.function(*args, **kwargs)
+
+
+class InTurn(Counted):
+    """The first function in its first call, the second in its second; the last one from then on."""
+
+    def __init__(self, *functions):
+        super().__init__(lambda x: functions[min(self.runs, len(functions)) - 1](x))
+
+
+def runs_of_backwards(call, count):
+    """Runs of a function after each of some backwards over its graph, which is retained."""
+    body = Counted(torch.tanh)
+    y = call(body, variable(0.5)).sum()
+    runs = []
+    for _ in range(count):
+        y.backward(retain_graph=True)
+        runs.append(body.runs)
+    return {"runs": runs}
+
+
+def storage_of(tensor):
+    """A weak reference: that of a tensor itself dies with its Python object."""
+    return weakref.ref(tensor.untyped_storage())
+
+
+def alive(storages):
+    return sum(storage() is not None for storage in storages)
 
 
 class HookCounter(saved_tensors_hooks):
@@ -215,6 +266,29 @@ def judged(run, reference):
     return "right" if right else "silently wrong"
 
 
+def against_plain(run):
+    """How the gradients of `run(call)`, which returns what it counted and them, compare."""
+    runs, gradients = run(checkpoint)
+    _, reference = run(directly)
+    return {"verdict": judged(lambda: gradients, reference), "runs": runs}
+
+
+def gradient_and_state(run):
+    """Whether `run(call)` gives the gradient and leaves the random state that a plain run does."""
+
+    def both(call):
+        torch.manual_seed(7)
+        return run(call), torch.get_rng_state()
+
+    gradient, state = both(directly)
+    seen = {}
+    for variant, call in CALLS.items():
+        found = both(call)
+        seen[f"{variant}_gradient_right"] = same_bits(found[0], gradient)
+        seen[f"{variant}_random_state_right"] = torch.equal(found[1], state)
+    return seen
+
+
 def verdicts(situation):
     """Verdicts over `situation(call, accident)` plain and in both variants.
 
@@ -227,18 +301,9 @@ def verdicts(situation):
         random.seed(7)
         return situation(call, accident)
 
-    def plain(function, *args, **options):
-        for name in ("preserve_rng_state", "early_stop", "determinism_check"):
-            options.pop(name, None)
-        return function(*args, **options)
-
-    reference = fresh(plain, False)
-    seen = {"plain": judged(lambda: fresh(plain, True), reference)}
-    for name, reentrant in VARIANTS.items():
-
-        def call(function, *args, **options):
-            return C.checkpoint(function, *args, use_reentrant=reentrant, **options)
-
+    reference = fresh(directly, False)
+    seen = {"plain": judged(lambda: fresh(directly, True), reference)}
+    for name, call in CALLS.items():
         clean = judged(lambda: fresh(call, False), reference)
         verdict = judged(lambda: fresh(call, True), reference)
         # What does not even work without the accident says nothing about it.

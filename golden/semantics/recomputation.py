@@ -6,10 +6,6 @@ import threading
 from semantics.probing import *
 
 
-def checkpoint(function, *args, **options):
-    return checkpointed("non_reentrant", function, *args, **options)
-
-
 @probe("N1.hidden", "A body that saves four tensors: what the surrounding hooks see of it.")
 def hidden():
     x, w = variable(0.5), variable(2.0)
@@ -36,12 +32,10 @@ def two_inputs():
 
 @probe("N1.positions", "The third of four saved tensors comes out in another shape.")
 def positions():
-    runs = []
+    third = InTurn(lambda a: a, lambda a: a[:1])
 
     def body(x):
-        runs.append(1)
-        a = torch.tanh(torch.tanh(x))
-        return torch.tanh(torch.tanh(a if len(runs) == 1 else a[:1]).sum())
+        return torch.tanh(torch.tanh(third(torch.tanh(torch.tanh(x)))).sum())
 
     y = checkpoint(body, variable(0.5, 1.0))
     try:
@@ -81,13 +75,7 @@ def two_outputs():
 
 @probe("N2.retain_graph", "Runs of the function after each of three backwards, graph retained.")
 def retain_graph():
-    body = Counted(torch.tanh)
-    y = checkpoint(body, variable(0.5)).sum()
-    runs = []
-    for _ in range(3):
-        y.backward(retain_graph=True)
-        runs.append(body.runs)
-    return {"runs": runs}
+    return runs_of_backwards(checkpoint, 3)
 
 
 @probe("N2.walked_twice", "Two backwards without retaining the graph.")
@@ -169,7 +157,7 @@ def kernels(make):
         # The hooks detach what they are given.
         return before.runs, after.runs, sum(ops.counts.values()) - ops.counts.get("detach", 0)
 
-    _, _, plain = ops_in_backward(lambda f, *a: f(*a))
+    _, _, plain = ops_in_backward(directly)
     # Random state is read by an op, too.
     entered, left, ops = ops_in_backward(lambda f, *a: checkpoint(f, *a, preserve_rng_state=False))
     return {"entered": entered, "left": left, "kernel_runs_in_recomputation": ops - plain}
@@ -200,40 +188,35 @@ def weights_after():
     return kernels(make)
 
 
+def rrelu(x):
+    return torch.nn.functional.rrelu(x, 0.25, 0.5, training=True)
+
+
+def gradient_of_noise(body, call):
+    torch.manual_seed(7)
+    # New memory holds NaN, lest it hold the forward's noise by chance.
+    torch.use_deterministic_algorithms(True)
+    x = variable(*[-1.0] * 64)
+    call(body, x).sum().backward()
+    return [x.grad]
+
+
 @probe("N4.save_then_fill", "rrelu, whose noise is saved before the kernel fills it: gradients.")
 def save_then_fill():
-    def gradient(call):
-        torch.manual_seed(7)
-        # New memory holds NaN, lest it hold the forward's noise by chance.
-        torch.use_deterministic_algorithms(True)
-        x = variable(*[-1.0] * 64)
-        call(lambda x: torch.nn.functional.rrelu(x, 0.25, 0.5, training=True), x).sum().backward()
-        return [x.grad]
-
-    reference = gradient(lambda f, *a: f(*a))
+    reference = gradient_of_noise(rrelu, directly)
+    verdict = lambda call: judged(lambda: gradient_of_noise(rrelu, call), reference)
     return {
-        "reentrant": judged(
-            lambda: gradient(lambda f, *a: checkpointed("reentrant", f, *a)), reference
-        ),
-        "with_early_stop": judged(lambda: gradient(checkpoint), reference),
-        "without": judged(
-            lambda: gradient(lambda f, *a: checkpoint(f, *a, early_stop=False)), reference
-        ),
+        "reentrant": verdict(reentrant),
+        "with_early_stop": verdict(checkpoint),
+        "without": verdict(without_early_stop),
     }
 
 
 @probe("N4.followed", "The same, followed by a tanh, which is saved later.")
 def followed():
-    def gradient(call):
-        torch.manual_seed(7)
-        torch.use_deterministic_algorithms(True)
-        x = variable(*[-1.0] * 64)
-        body = lambda x: torch.tanh(torch.nn.functional.rrelu(x, 0.25, 0.5, training=True))
-        call(body, x).sum().backward()
-        return [x.grad]
-
-    reference = gradient(lambda f, *a: f(*a))
-    return {"with_early_stop": judged(lambda: gradient(checkpoint), reference)}
+    body = lambda x: torch.tanh(rrelu(x))
+    reference = gradient_of_noise(body, directly)
+    return {"with_early_stop": judged(lambda: gradient_of_noise(body, checkpoint), reference)}
 
 
 @probe("N19.unused_output", "Two outputs of which one is not used.")
@@ -278,8 +261,8 @@ def weight_inside_and_outside():
         return len(count)
 
     return {
-        "plain": firings(lambda f, *a: f(*a)),
-        "reentrant": firings(lambda f, *a: checkpointed("reentrant", f, *a)),
+        "plain": firings(directly),
+        "reentrant": firings(reentrant),
         "non_reentrant": firings(checkpoint),
     }
 

@@ -6,14 +6,6 @@ from collections import namedtuple
 from semantics.probing import *
 
 
-def reentrant(function, *args, **options):
-    return checkpointed("reentrant", function, *args, **options)
-
-
-def non_reentrant(function, *args, **options):
-    return checkpointed("non_reentrant", function, *args, **options)
-
-
 @probe("RE1.forward", "What the forward leaves behind for a body of a product and a tanh.")
 def forward():
     x, w = variable(0.5, 2.0), variable(3.0, -1.0)
@@ -153,7 +145,7 @@ def nothing_trains():
 def frozen_input_non_reentrant():
     w = variable(2.0)
     with warned() as warnings_seen:
-        y = non_reentrant(lambda x: torch.tanh(x * w), constant(0.5))
+        y = checkpoint(lambda x: torch.tanh(x * w), constant(0.5))
     y.sum().backward()
     return {
         "warnings": warnings_seen,
@@ -171,14 +163,14 @@ def outputs():
     return {
         "plain": [o.requires_grad for o in body(t)],
         "reentrant": [o.requires_grad for o in reentrant(body, t)],
-        "non_reentrant": [o.requires_grad for o in non_reentrant(body, t)],
+        "non_reentrant": [o.requires_grad for o in checkpoint(body, t)],
     }
 
 
 @probe("RE5.all_detached", "A function whose outputs are all detached.")
 def all_detached():
     y = reentrant(lambda t: torch.tanh(t).detach(), variable(0.5))
-    z = non_reentrant(lambda t: torch.tanh(t).detach(), variable(0.5))
+    z = checkpoint(lambda t: torch.tanh(t).detach(), variable(0.5))
     return {
         "reentrant_requires_grad": y.requires_grad,
         "reentrant_backward_error": outcome(lambda: y.sum().backward()),
@@ -237,34 +229,30 @@ def structured_results():
     return seen
 
 
+def firings(register):
+    """Of a hook on a weight that one to four checkpoints in turn use."""
+
+    def count(call, uses):
+        w, h = variable(1.5), variable(0.5)
+        fired = []
+        register(w, lambda _: fired.append(1))
+        for _ in range(uses):
+            h = call(lambda h: torch.tanh(h * w), h)
+        h.sum().backward()
+        return len(fired)
+
+    calls = {"plain": directly} | CALLS
+    return {name: [count(call, k) for k in range(1, 5)] for name, call in calls.items()}
+
+
 @probe("RE8.tensor_hook", "Firings of a hook on a weight used in one to four checkpoints.")
 def tensor_hook():
-    def firings(variant, uses):
-        w, h = variable(1.5), variable(0.5)
-        count = []
-        w.register_hook(lambda g: count.append(1))
-        for _ in range(uses):
-            body = lambda h: torch.tanh(h * w)
-            h = body(h) if variant == "plain" else checkpointed(variant, body, h)
-        h.sum().backward()
-        return len(count)
-
-    return {name: [firings(name, k) for k in range(1, 5)] for name in ("plain", *VARIANTS)}
+    return firings(torch.Tensor.register_hook)
 
 
 @probe("RE8.accumulation_hook", "The same for a hook that runs after each accumulation into .grad.")
 def accumulation_hook():
-    def firings(variant, uses):
-        w, h = variable(1.5), variable(0.5)
-        count = []
-        w.register_post_accumulate_grad_hook(lambda p: count.append(1))
-        for _ in range(uses):
-            body = lambda h: torch.tanh(h * w)
-            h = body(h) if variant == "plain" else checkpointed(variant, body, h)
-        h.sum().backward()
-        return len(count)
-
-    return {name: [firings(name, k) for k in range(1, 5)] for name in ("plain", *VARIANTS)}
+    return firings(torch.Tensor.register_post_accumulate_grad_hook)
 
 
 @probe("RE9.input_changed", "An input changed in place between forward and backward.")
@@ -289,7 +277,7 @@ def changes_an_argument_that_trains():
         h = variable(2.0)
         return h, h * 1
 
-    plain = own_argument(lambda f, *a: f(*a), situation)
+    plain = own_argument(directly, situation)
     checkpoint = own_argument(reentrant, situation)
     return {
         "plain_forward_error": plain[0],
@@ -307,7 +295,7 @@ def changes_a_constant_argument():
         return h.grad.item()
 
     return {
-        "plain_gradient": int(gradient(lambda f, *a: f(*a))),
+        "plain_gradient": int(gradient(directly)),
         "reentrant_gradient": int(gradient(reentrant)),
     }
 
@@ -326,13 +314,7 @@ def identity():
 
 @probe("RE12.retain_graph", "Runs of the function after each of three backwards, graph retained.")
 def retain_graph():
-    body = Counted(torch.tanh)
-    y = reentrant(body, variable(0.5)).sum()
-    runs = []
-    for _ in range(3):
-        y.backward(retain_graph=True)
-        runs.append(body.runs)
-    return {"runs": runs}
+    return runs_of_backwards(reentrant, 3)
 
 
 @probe("RE12.walked_twice", "Two backwards without retaining the graph.")
@@ -366,7 +348,7 @@ def create_graph():
         return outcome(lambda: torch.autograd.grad(first, x))
 
     return {
-        "plain": second(lambda f, *a: f(*a)),
+        "plain": second(directly),
         "reentrant": second(reentrant),
-        "non_reentrant": second(non_reentrant),
+        "non_reentrant": second(checkpoint),
     }

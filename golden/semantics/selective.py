@@ -1,7 +1,6 @@
 """Selective checkpointing: policies over operators, and what they save."""
 
 import functools
-import weakref
 
 from semantics.probing import *
 
@@ -152,12 +151,7 @@ def two_outputs():
 
 
 def differing(policy, forward, recomputation):
-    runs = []
-
-    def body(x):
-        runs.append(1)
-        return forward(x) if len(runs) == 1 else recomputation(x)
-
+    body = InTurn(forward, recomputation)
     return outcome(selective(policy, body, variable(0.5, 1.0), early_stop=False).sum().backward)
 
 
@@ -187,7 +181,7 @@ def changed():
         return [x.grad]
 
     policy = saving(aten.mul.Tensor)
-    reference = gradient(lambda f, *a: f(*a))
+    reference = gradient(directly)
     return {
         "checked": judged(lambda: gradient(functools.partial(selective, policy)), reference),
         "allowed": judged(
@@ -207,7 +201,7 @@ def storages_alive(call):
         c = b + b
         d = torch.tanh(c)
         e = d + d
-        made.extend(weakref.ref(t.untyped_storage()) for t in (a, b, c, d, e))
+        made.extend(map(storage_of, (a, b, c, d, e)))
         return e.sum()
 
     y = call(body, variable(0.5))
@@ -223,8 +217,8 @@ def kept():
     everything = lambda ctx, op, *a, **k: SAVE
     nothing = lambda ctx, op, *a, **k: RECOMPUTE
     return {
-        "plain": storages_alive(lambda f, *a: f(*a)),
-        "checkpoint": storages_alive(lambda f, *a: checkpointed("non_reentrant", f, *a)),
+        "plain": storages_alive(directly),
+        "checkpoint": storages_alive(checkpoint),
         "save_everything": storages_alive(functools.partial(selective, everything)),
         "recompute_everything": storages_alive(functools.partial(selective, nothing)),
         "save_tanh": storages_alive(functools.partial(selective, saving(aten.tanh.default))),
@@ -269,9 +263,9 @@ def products():
         return forward.counts.get("mm", 0), backward.counts.get("mm", 0)
 
     seen = {}
-    _, plain = counts(lambda f, *a: f(*a))
+    _, plain = counts(directly)
     for name, call in [
-        ("checkpoint", lambda f, *a: checkpointed("non_reentrant", f, *a)),
+        ("checkpoint", checkpoint),
         ("save_products", functools.partial(selective, saving(aten.mm.default))),
         ("save_sigmoid", functools.partial(selective, saving(aten.sigmoid.default))),
     ]:

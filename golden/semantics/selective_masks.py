@@ -32,7 +32,7 @@ def masks(first, second, **options):
         call(body, x).sum().backward()
         return [x.grad]
 
-    reference = gradient(lambda f, *a: f(*a))
+    reference = gradient(directly)
     drawn.clear()
     verdict = judged(
         lambda: gradient(lambda f, *a: selective(policy, f, *a, early_stop=False)), reference

@@ -4,18 +4,17 @@ Each verdict is "right", "silently wrong" or "error: CATEGORY", judged by the gr
 run to which nothing happened.
 """
 
-import weakref
-
 from semantics.probing import *
 
 tanh = torch.tanh
 
 
-@probe("N9.positional_changed", "An input, given by position, changed in place after the forward.")
-def positional_changed():
+def input_changed(give):
+    """Verdicts where a constant, which `give` hands to the function, changes after the forward."""
+
     def situation(call, accident):
         x, c = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = call(lambda x, c: tanh(x) * c, x, c)
+        y = give(call, x, c)
         if accident:
             c.mul_(5)
         y.sum().backward()
@@ -24,50 +23,27 @@ def positional_changed():
     return verdicts(situation)
 
 
-def non_reentrant_only(situation):
-    """Verdicts of what the reentrant variant does not accept to begin with."""
-    seen = verdicts(situation)
-    del seen["reentrant"]
-    return seen
+@probe("N9.positional_changed", "An input, given by position, changed in place after the forward.")
+def positional_changed():
+    return input_changed(lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c))
 
 
 @probe("N9.keyword_changed", "The same with the input given by keyword.")
 def keyword_changed():
-    def situation(call, accident):
-        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = call(lambda x, c: tanh(x) * c, x, c=c)
-        if accident:
-            c.mul_(5)
-        y.sum().backward()
-        return [x.grad]
-
-    return non_reentrant_only(situation)
+    seen = input_changed(lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c=c))
+    # It does not accept keywords to begin with.
+    del seen["reentrant"]
+    return seen
 
 
 @probe("N9.nested_changed", "The same with the input inside a list.")
 def nested_changed():
-    def situation(call, accident):
-        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = call(lambda x, cs: tanh(x) * cs[0], x, [c])
-        if accident:
-            c.mul_(5)
-        y.sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+    return input_changed(lambda call, x, c: call(lambda x, cs: tanh(x) * cs[0], x, [c]))
 
 
 @probe("N9.captured_changed", "The same with a tensor that the function captured.")
 def captured_changed():
-    def situation(call, accident):
-        x, c = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = call(lambda x: tanh(x) * c, x)
-        if accident:
-            c.mul_(5)
-        y.sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+    return input_changed(lambda call, x, c: call(lambda x: tanh(x) * c, x))
 
 
 @probe(
@@ -82,14 +58,11 @@ def hooks():
             make(x, c)
         return counter.packs
 
-    def run(function, *args, **kwargs):
-        return checkpointed("non_reentrant", function, *args, **kwargs)
-
     return {
-        "position": packs(lambda x, c: run(body, x, c)),
-        "keyword": packs(lambda x, c: run(body, x=x, c=c)),
-        "list": packs(lambda x, c: run(lambda xs: body(*xs), [x, c])),
-        "captured": packs(lambda x, c: run(lambda: body(x, c))),
+        "position": packs(lambda x, c: checkpoint(body, x, c)),
+        "keyword": packs(lambda x, c: checkpoint(body, x=x, c=c)),
+        "list": packs(lambda x, c: checkpoint(lambda xs: body(*xs), [x, c])),
+        "captured": packs(lambda x, c: checkpoint(lambda: body(x, c))),
     }
 
 
@@ -97,21 +70,18 @@ def hooks():
 def kept():
     body = lambda x, c: tanh(x * c)
 
-    def run(function, *args, **kwargs):
-        return checkpointed("non_reentrant", function, *args, **kwargs)
-
     def alive(make):
         c = constant(2.0)
-        storage = weakref.ref(c.untyped_storage())
+        storage = storage_of(c)
         y = make(variable(0.5), c)
         del c
         return y is not None and storage() is not None
 
     return {
-        "position": alive(lambda x, c: run(body, x, c)),
-        "keyword": alive(lambda x, c: run(body, x=x, c=c)),
-        "list": alive(lambda x, c: run(lambda xs: body(*xs), [x, c])),
-        "captured": alive(lambda x, c: run(lambda: body(x, c))),
+        "position": alive(lambda x, c: checkpoint(body, x, c)),
+        "keyword": alive(lambda x, c: checkpoint(body, x=x, c=c)),
+        "list": alive(lambda x, c: checkpoint(lambda xs: body(*xs), [x, c])),
+        "captured": alive(lambda x, c: checkpoint(lambda: body(x, c))),
     }
 
 
@@ -284,14 +254,12 @@ def batch_norm_statistics():
         return int(model.num_batches_tracked)
 
     return {
-        "plain": updates(lambda f, *a: f(*a)),
-        "reentrant": updates(lambda f, *a: checkpointed("reentrant", f, *a)),
-        "non_reentrant": updates(lambda f, *a: checkpointed("non_reentrant", f, *a)),
-        "non_reentrant_without_early_stop": updates(
-            lambda f, *a: checkpointed("non_reentrant", f, *a, early_stop=False)
-        ),
+        "plain": updates(directly),
+        "reentrant": updates(reentrant),
+        "non_reentrant": updates(checkpoint),
+        "non_reentrant_without_early_stop": updates(without_early_stop),
         "non_reentrant_with_an_op_after": updates(
-            lambda f, *a: checkpointed("non_reentrant", lambda x: tanh(f(x)), *a)
+            lambda f, *a: checkpoint(lambda x: tanh(f(x)), *a)
         ),
     }
 
