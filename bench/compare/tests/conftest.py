@@ -50,6 +50,26 @@ def write_pairs(folder, factor, pairs, peak=1000, cpu="A"):
     return folder / "base", folder / "new"
 
 
+def write_recorded(folder):
+    """The results of which reports are approved: 16 files a side, with the times that they hold."""
+    recorded = json.loads((GOLDEN / "inputs" / "results.json").read_text())
+    for side, content in recorded.items():
+        (folder / side).mkdir()
+        (folder / side / "timelines").write_text(json.dumps(content["timelines"]))
+        timelines = {"rematch_timeline": "timelines"}
+        for i in range(16):
+            entries = [
+                {**b["entry"], "run_type": "iteration", "time_unit": "ms"}
+                | {"repetition_index": n, "real_time": ms, "cpu_time": 0.75 * ms}
+                for b in content["benchmarks"]
+                for n, ms in enumerate(b["real_time"][i])
+            ]
+            context = content["context"] | (timelines if i == 0 else {})
+            text = json.dumps({"context": context, "benchmarks": entries})
+            (folder / side / f"{i:02}.json").write_text(text)
+    return folder / "base", folder / "new"
+
+
 def assert_approved(name, got):
     golden = GOLDEN / name
     if os.environ.get("REMATCH_APPROVE") == "1":

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import COMPARE, GOLDEN, compared, run, run_compare, write, write_pairs
+from conftest import COMPARE, compared, run, run_compare, write, write_pairs, write_recorded
 
 
 def test_the_exit_status_is_1_with_a_regression_and_3_where_a_time_is_unsure(tmp_path):
@@ -107,8 +107,9 @@ def test_the_clock_is_that_of_the_cpu_when_both_sides_waited_for_a_core(tmp_path
         assert c.clock == clock and ("CPU times are compared" in str(c.notes)) == (clock == "cpu")
 
 
-def test_a_full_disk_is_an_error_and_a_reader_that_went_away_is_none():
-    inputs = [COMPARE / "rematch-compare", GOLDEN / "inputs/base", GOLDEN / "inputs/base"]
+def test_a_full_disk_is_an_error_and_a_reader_that_went_away_is_none(tmp_path):
+    base, _ = write_recorded(tmp_path)
+    inputs = [COMPARE / "rematch-compare", base, base]
     with open("/dev/full", "w") as full:
         assert subprocess.run(inputs, stdout=full, stderr=subprocess.DEVNULL).returncode == 2
     read, write_end = os.pipe()
@@ -117,6 +118,6 @@ def test_a_full_disk_is_an_error_and_a_reader_that_went_away_is_none():
 
 
 @pytest.mark.skipif("REMATCH_PROGRAM" not in os.environ, reason="only ctest knows the program")
-def test_rematch_compare_is_rematch_compare():
-    sides = [GOLDEN / "inputs/base", GOLDEN / "inputs/new"]
+def test_rematch_compare_is_rematch_compare(tmp_path):
+    sides = write_recorded(tmp_path)
     assert run([os.environ["REMATCH_PROGRAM"], "compare", *sides]) == run_compare(*sides)

@@ -3,17 +3,15 @@
 import re
 
 import pytest
-from conftest import GOLDEN, assert_approved, compared, write, write_pairs
+from conftest import assert_approved, compared, write, write_pairs, write_recorded
 
 from rematch_compare.page import html_report
 from rematch_compare.reports import json_report, markdown_report, text_report
 
-INPUTS = GOLDEN / "inputs"
-
 
 @pytest.fixture
-def recorded():
-    return compared(INPUTS / "base", INPUTS / "new")
+def recorded(tmp_path):
+    return compared(*write_recorded(tmp_path))
 
 
 def texts(c, kind="regression"):
