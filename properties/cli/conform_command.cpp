@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "properties/case/geometry.h"
@@ -115,6 +116,9 @@ std::string problem_of(std::string what) {
   return what;
 }
 
+/// The files of scripts, by their texts. Subjects of one framework often have the same.
+using Scripts = std::map<std::string, std::string>;
+
 /// A script that shows the divergence, or nothing where there is none.
 std::string script_of(const Divergence& d, const SubjectChoice& choice,
                       std::unique_ptr<Subject>& subject) {
@@ -134,7 +138,7 @@ std::string script_of(const Divergence& d, const SubjectChoice& choice,
 
 /// Writes what belongs to each divergence, and names it in the column.
 void save_divergences(const ConformArguments& a, const HuntOptions& o, const SubjectChoice& choice,
-                      Column& column) {
+                      Scripts& scripts, Column& column) {
   std::unique_ptr<Subject> subject;
   for (Divergence& d : column.divergences) {
     d.unshrunk = again(fmt::format("replay{} --mix {} --seed {} --case {}", choice.options(), a.mix,
@@ -155,13 +159,14 @@ void save_divergences(const ConformArguments& a, const HuntOptions& o, const Sub
     if (o.stopped()) continue;
     const std::string script = script_of(d, choice, subject);
     if (script.empty()) continue;
-    d.script = "scripts/" + stem + ".py";
-    write_text(fs::path(a.out) / d.script, script);
+    const auto [known, is_new] = scripts.emplace(script, "scripts/" + stem + ".py");
+    d.script = known->second;
+    if (is_new) write_text(fs::path(a.out) / d.script, script);
   }
 }
 
 Column judge(const ConformArguments& a, const std::string& name, std::uint64_t seed,
-             const std::string& before, StatusLine& status) {
+             const std::string& before, Scripts& scripts, StatusLine& status) {
   const std::atomic<bool>& stop = stop_on_interrupt();
   Column column;
   column.subject = name;
@@ -195,7 +200,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     column.problem = problem_of(describe(error));
   }
   status.clear();
-  save_divergences(a, o, check.subject, column);
+  save_divergences(a, o, check.subject, scripts, column);
   return column;
 }
 
@@ -283,11 +288,12 @@ int conform_all(const ConformArguments& a) {
   }
   {
     StatusLine status(a.quiet);
+    Scripts scripts;
     for (std::size_t i = 0; i < subjects.size(); ++i) {
       const std::string before = subjects.size() == 1 ? ""
                                                       : fmt::format("{} ({} of {}): ", subjects[i],
                                                                     i + 1, subjects.size());
-      page.columns.push_back(judge(a, subjects[i], page.seed, before, status));
+      page.columns.push_back(judge(a, subjects[i], page.seed, before, scripts, status));
       // What comes next takes long, and may not end well.
       write_page(a, page);
     }
