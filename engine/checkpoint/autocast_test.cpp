@@ -133,30 +133,6 @@ TEST_CASE("one weight in two regions gets the plain run's gradient, also onto on
   check_same(step(way, regions, prior), step({}, regions, prior));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a region that ran without autocast is recomputed without it") {
-  const bool reentrant = GENERATE(false, true);
-  const bool off_inside_on = GENERATE(false, true);
-  const Tensor w = leaf({4, 4}, 2);
-  const Function f = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
-  const Tensor expected_x = leaf({3, 4}, 1);
-  backward(sum(f({expected_x})[0]));
-  const Tensor expected = w.grad();
-  Tensor(w).set_grad({});
-  const Tensor x = leaf({3, 4}, 1);
-  std::optional<AutocastScope> on;
-  if (off_inside_on) on.emplace();
-  Tensor loss;
-  {
-    std::optional<AutocastScope> off;
-    if (off_inside_on) off.emplace(false);
-    loss = sum(checkpoint(f, {x}, variant(reentrant))[0]);
-  }
-  if (!off_inside_on) on.emplace();
-  backward(loss);
-  CHECK(same_bits(w.grad(), expected));
-  CHECK(same_bits(x.grad(), expected_x.grad()));
-}
-
 TEST_CASE_METHOD(LedgerScope, "scopes within a region recompute themselves") {
   const bool reentrant = GENERATE(false, true);
   const bool outer = GENERATE(false, true);

@@ -2,8 +2,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <optional>
 #include <set>
 #include <thread>
@@ -16,66 +14,9 @@
 #include "engine/testing/values.h"
 
 namespace rematch {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::variable;
-
-/// A checkpoint with two outputs and a count of its runs.
-struct Pair {
-  Tensor x = variable({0.5, -1}, {2});
-  int runs = 0;
-  Tensors outputs = checkpoint(
-      [this](const Tensors& in) -> Tensors {
-        ++runs;
-        return {tanh(in[0]), sigmoid(in[0])};
-      },
-      {x});
-};
-
-}  // namespace
-
-TEST_CASE_METHOD(LedgerScope, "unused recomputed tensors of a group are freed when it ends") {
-  Pair pair;
-  const std::int64_t before = ledger().live(Tag::saved);
-  {
-    const BackwardGroup group;
-    backward(sum(pair.outputs[0]), {.retain_graph = true});
-    CHECK(ledger().live(Tag::saved) == before + 2 * 8);
-  }
-  CHECK(ledger().live(Tag::saved) == before);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a group asks for each saved tensor once, and is over when it ends") {
-  Pair pair;
-  const Tensor loss = sum(pair.outputs[0]);
-  {
-    const BackwardGroup group;
-    backward(loss, {.retain_graph = true});
-    CHECK_THROWS_WITH(backward(loss, {.retain_graph = true}),
-                      ContainsSubstring("unpacked twice in one group of backwards"));
-    CHECK(pair.runs == 2);
-  }
-  CHECK_NOTHROW(backward(loss));
-  CHECK(pair.runs == 3);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a recomputation that fails in a group can be tried again in it") {
-  int runs = 0;
-  const Tensor x = variable({0.5}, {1});
-  const Tensor loss = checkpoint(
-      [&](const Tensors& in) -> Tensors {
-        if (++runs == 2) throw std::domain_error("mine");
-        return {tanh(in[0])};
-      },
-      {x})[0];
-  const BackwardGroup group;
-  CHECK_THROWS_AS(backward(loss, {.retain_graph = true}), std::domain_error);
-  CHECK_NOTHROW(backward(loss));
-  CHECK(runs == 3);
-}
 
 TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may run in a group") {
   const Tensor x = variable({0.5, 2}, {2});

@@ -15,38 +15,10 @@
 #include "engine/testing/values.h"
 
 namespace rematch {
-namespace {
-
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::tensor;
 using testing::variable;
-
-/// Runs of what comes after the last saved tensor: 1 when the recomputation stopped early.
-class Tail {
- public:
-  explicit Tail(bool option) {
-    CheckpointOptions options;
-    options.early_stop = option;
-    loss_ = checkpoint(
-        [this](const Tensors& in) -> Tensors {
-          const Tensor y = tanh(in[0]);
-          ++runs_;
-          return {y};
-        },
-        {variable({0.5}, {1})}, options)[0];
-  }
-  int runs() {
-    backward(loss_);
-    return runs_;
-  }
-
- private:
-  int runs_ = 0;
-  Tensor loss_;
-};
-
-}  // namespace
 
 TEST_CASE_METHOD(LedgerScope, "inside a reentrant checkpoint the scope around backward counts") {
   // The inside records in the recomputation alone, see EarlyStop.
@@ -99,15 +71,6 @@ TEST_CASE_METHOD(LedgerScope, "inside a non-reentrant checkpoint the scope aroun
   // The forward, the recomputation of what is around, and that of the inside if it does not stop
   // early.
   CHECK(tails == 2 + (around_forward ? 1 : 0));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a scope left by an exception decides no more") {
-  try {
-    const EarlyStop off(false);
-    throw std::domain_error("mine");
-  } catch (const std::domain_error&) {
-  }
-  CHECK(Tail(true).runs() == 1);
 }
 
 TEST_CASE_METHOD(LedgerScope,

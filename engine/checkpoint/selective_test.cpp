@@ -4,7 +4,6 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
-#include <vector>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -22,21 +21,6 @@ using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
-using testing::variable;
-
-/// Counts draws, that is, executions of random kernels.
-class Draws final : public RunObserver {
- public:
-  Draws() { ambient().observer = this; }
-  ~Draws() override { ambient().observer = nullptr; }
-  Draws(const Draws&) = delete;
-  Draws& operator=(const Draws&) = delete;
-  void on_draw(const Generator& before, std::int64_t /*elements*/,
-               std::span<const std::byte> /*drawn*/) override {
-    offsets.push_back(before.offset);
-  }
-  std::vector<std::uint64_t> offsets;
-};
 
 CheckpointOptions keeping(std::string_view op, int index = -1) {
   CheckpointOptions options;
@@ -62,52 +46,6 @@ Tensor gradient_of(const Function& f, const CheckpointOptions* options) {
 }
 
 }  // namespace
-
-TEST_CASE_METHOD(LedgerScope, "a policy changes what is computed again, never what comes out") {
-  const Tensor expected = gradient_of(two_masks, nullptr);
-  const auto streams = ambient().streams.states();
-  for (const char* op : {"tanh", "dropout", "mul", "none"}) {
-    for (const int index : {-1, 0, 1}) {
-      const CheckpointOptions options = keeping(op, index);
-      INFO(op << " " << index);
-      CHECK(same_bits(gradient_of(two_masks, &options), expected));
-      CHECK(ambient().streams.states() == streams);
-    }
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "a random op that was kept still advances the generator") {
-  const CheckpointOptions options = keeping("dropout", 0);
-  const Draws draws;
-  const Tensor kept = gradient_of(two_masks, &options);
-  // Both masks in the forward; in the recomputation the second alone, from where the forward drew
-  // it.
-  CHECK(draws.offsets == std::vector<std::uint64_t>{0, 12, 12});
-  CHECK(same_bits(kept, gradient_of(two_masks, nullptr)));
-}
-
-TEST_CASE_METHOD(LedgerScope, "what is kept counts as saved, to the byte, until it is used") {
-  const Tensor w = values_off_zero({4, 4}, 9).set_requires_grad(true);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    return {sum(tanh(linear(tanh(in[0]), w)))};
-  };
-  const auto saved_with = [&](const CheckpointOptions& options) {
-    const Tensor x = input();
-    const Tensors y = checkpoint(f, {x}, options);
-    return ledger().live(Tag::saved);
-  };
-  const std::int64_t input_bytes = 3 * 4 * 8;
-  CHECK(saved_with({}) == input_bytes);
-  CHECK(saved_with(keeping("linear")) == 2 * input_bytes);
-  CHECK(saved_with(keeping("tanh")) == 3 * input_bytes);
-  CHECK(saved_with(keeping("tanh", 1)) == 2 * input_bytes);
-  const Tensor x = input();
-  {
-    const Tensors y = checkpoint(f, {x}, keeping("tanh"));
-    backward(y[0]);
-    CHECK(ledger().live(Tag::saved) == 0);
-  }
-}
 
 TEST_CASE_METHOD(LedgerScope, "ops in place are not kept, and do not harm what was") {
   const Tensor w = values_off_zero({4, 4}, 9).set_requires_grad(true);
@@ -145,12 +83,6 @@ TEST_CASE_METHOD(LedgerScope, "the reentrant variant takes no policy") {
   options.reentrant = true;
   CHECK_THROWS_WITH(checkpoint(two_masks, {input()}, options),
                     ContainsSubstring("a policy belongs to the non-reentrant variant"));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a graph with kept results that is dropped leaves nothing behind") {
-  const Tensor x = input();
-  { const Tensors y = checkpoint(two_masks, {x}, keeping("tanh")); }
-  CHECK(ledger().live(Tag::saved) == 0);
 }
 
 TEST_CASE_METHOD(LedgerScope,

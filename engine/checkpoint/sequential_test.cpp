@@ -7,30 +7,8 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/testing/ledger_scope.h"
-#include "engine/testing/values.h"
 
 namespace rematch {
-namespace {
-
-std::vector<int> sizes(int layers, int segments) {
-  std::vector<int> result;
-  for (const Segment& s : correct_mechanics().partition(layers, segments, LastSegment::stored)) {
-    result.push_back(s.end - s.begin);
-  }
-  return result;
-}
-
-}  // namespace
-
-TEST_CASE("the remainder of a partition goes to its last segment") {
-  CHECK(sizes(10, 4) == std::vector{2, 2, 2, 4});
-  CHECK(sizes(7, 3) == std::vector{2, 2, 3});
-  CHECK(sizes(5, 4) == std::vector{1, 1, 1, 2});
-  CHECK(sizes(11, 6) == std::vector{1, 1, 1, 1, 1, 6});
-  CHECK(sizes(5, 5) == std::vector{1, 1, 1, 1, 1});
-  CHECK(sizes(9, 1) == std::vector{9});
-}
-
 TEST_CASE("every layer runs twice but those of a stored last segment, for all n and k") {
   for (int n = 1; n < 16; ++n) {
     for (int k = 1; k <= n; ++k) {
