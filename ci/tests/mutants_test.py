@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """ci/mutants.py makes the changes that it says, where it says, and no others."""
+import json
+import subprocess
 import sys
 import unittest
 from pathlib import Path
 
+CI = Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(CI))
 import mutants  # noqa: E402
 
 SOURCE = """\
@@ -74,6 +77,13 @@ class Mutants(unittest.TestCase):
             return [m.id for m in mutants.mutants_of("x.cpp", text)]
         self.assertEqual(ids(SOURCE), ids("// A line.\n\n" + SOURCE))
         self.assertEqual(len(set(ids(SOURCE))), len(ids(SOURCE)))
+
+    @unittest.skipUnless((CI.parent / ".git").exists(), "ci/mutate asks git for the sources")
+    def test_those_that_are_listed_as_equivalent_are_mutants_of_the_sources(self):
+        entries = json.loads((CI / "mutate_equivalents.json").read_text())
+        files = [f"--files={entry['file']}" for entry in entries]
+        listed = subprocess.run([CI / "mutate", "--list", *files], capture_output=True, text=True)
+        self.assertEqual(listed.stderr, "")
 
 
 if __name__ == "__main__":
