@@ -16,8 +16,6 @@ namespace {
 using nlohmann::json;
 using testing::same_bits;
 
-Tensor tanh_twice(const Tensor& x) { return tanh(tanh(x)); }
-
 /// The first element of a vector of two.
 Tensor first_of(const Tensor& x) { return reshape(split(reshape(x, {1, 2}), 1)[0], {1}); }
 

@@ -129,7 +129,7 @@ RULE("N16", "a weight that changes between the backwards of a group is noticed")
 }
 
 RULE("N16", "unused recomputed tensors of a group die with the group") {
-  std::vector<std::weak_ptr<Storage>> recomputed;
+  Storages recomputed;
   bool recomputing = false;
   const Function body = [&](const Tensors& in) -> Tensors {
     const Tensor a = tanh(in[0]);
@@ -137,20 +137,15 @@ RULE("N16", "unused recomputed tensors of a group die with the group") {
     if (recomputing) recomputed = {a.storage(), b.storage()};
     return {a, b};
   };
-  const auto alive = [&] {
-    int count = 0;
-    for (const auto& storage : recomputed) count += !storage.expired();
-    return count;
-  };
   const Tensors y = checkpoint(body, {variable({0.5})}, without_early_stop());
   recomputing = true;
   json facts{{"graph_alive", y[1].defined()}};
   {
     const BackwardGroup group;
     backward(sum(y[0]));
-    facts["alive_in_the_group"] = alive();
+    facts["alive_in_the_group"] = alive(recomputed);
   }
-  facts["alive_after_the_group"] = alive();
+  facts["alive_after_the_group"] = alive(recomputed);
   seen.add("N16.leftovers", facts);
 }
 

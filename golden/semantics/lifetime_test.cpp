@@ -9,13 +9,6 @@ namespace rematch::golden {
 namespace {
 
 using nlohmann::json;
-using Storages = std::vector<std::weak_ptr<Storage>>;
-
-int alive(const Storages& storages) {
-  int count = 0;
-  for (const auto& storage : storages) count += !storage.expired();
-  return count;
-}
 
 /// Recomputed outputs of four tanh that are alive as the gradient arrives at each, at the input,
 /// and afterwards.

@@ -5,7 +5,6 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
-#include "engine/testing/values.h"
 #include "golden/semantics/testing/rules.h"
 #include "golden/semantics/testing/situations.h"
 
@@ -13,7 +12,6 @@ namespace rematch::golden {
 namespace {
 
 using nlohmann::json;
-using testing::same_bits;
 
 constexpr Way kR = Way::reentrant;
 constexpr Way kN = Way::non_reentrant;
@@ -220,23 +218,15 @@ RULE("N13", "each backward recomputes only what it needs of two checkpoints in a
 }
 
 RULE("N13", "masks and random state are right in nestings") {
-  json facts;
-  const auto run = [](const Call& call) {
-    ambient().streams = Streams(7);
-    const Tensor x = ramp({4, 8});
-    const Function inner = of_one([](const Tensor& in) { return tanh(dropout(in, 0.5)); });
-    const Function outer =
-        of_one([&](const Tensor& in) { return dropout(call(inner, {dropout(in, 0.5)})[0], 0.5); });
-    backward(sum(call(outer, {x})[0]));
-    return std::pair(x.grad(), random_state());
-  };
-  const auto plain = run(Call(Way::plain));
-  for (const Way way : kVariants) {
-    const auto found = run(Call(way));
-    facts[to_string(way) + "_gradient_right"] = same_bits(found.first, plain.first);
-    facts[to_string(way) + "_random_state_right"] = found.second == plain.second;
-  }
-  seen.add("N13.random", facts);
+  seen.add("N13.random", gradient_and_state([](const Call& call) {
+             const Tensor x = ramp({4, 8});
+             const Function inner = of_one([](const Tensor& in) { return tanh(dropout(in, 0.5)); });
+             const Function outer = of_one([&](const Tensor& in) {
+               return dropout(call(inner, {dropout(in, 0.5)})[0], 0.5);
+             });
+             backward(sum(call(outer, {x})[0]));
+             return x.grad();
+           }));
 }
 
 }  // namespace rematch::golden

@@ -3,6 +3,7 @@
 #include <typeinfo>
 
 #include "engine/ambient/ambient.h"
+#include "engine/ops/activation.h"
 #include "engine/testing/values.h"
 #include "golden/semantics/testing/error_kinds.h"
 
@@ -76,6 +77,14 @@ CheckpointOptions without_early_stop() {
   return options;
 }
 
+Tensor tanh_twice(const Tensor& x) { return tanh(tanh(x)); }
+
+int alive(const Storages& storages) {
+  int count = 0;
+  for (const auto& storage : storages) count += !storage.expired();
+  return count;
+}
+
 HookCounter::HookCounter()
     : hooks_(
           [this](const Tensor& t) {
@@ -138,6 +147,22 @@ json verdicts(const Situation& situation) {
     seen[to_string(way)] = clean == "right" ? verdict : "without the accident, " + clean;
   }
   return seen;
+}
+
+json gradient_and_state(const std::function<Tensor(const Call& call)>& gradient) {
+  const auto run = [&](Way way) {
+    ambient().streams = Streams(7);
+    const Tensor found = gradient(Call(way));
+    return std::pair(found, random_state());
+  };
+  const auto plain = run(Way::plain);
+  json facts;
+  for (const Way way : kVariants) {
+    const auto found = run(way);
+    facts[to_string(way) + "_gradient_right"] = testing::same_bits(found.first, plain.first);
+    facts[to_string(way) + "_random_state_right"] = found.second == plain.second;
+  }
+  return facts;
 }
 
 std::vector<Generator> random_state() { return ambient().streams.states(); }

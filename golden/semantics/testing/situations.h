@@ -2,8 +2,10 @@
 
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
@@ -54,6 +56,11 @@ Function counted_one(int& runs, Unary f);
 
 CheckpointOptions without_early_stop();
 
+Tensor tanh_twice(const Tensor& x);
+
+using Storages = std::vector<std::weak_ptr<Storage>>;
+int alive(const Storages& storages);
+
 /// Counts what is saved and read while it is in scope.
 class HookCounter {
  public:
@@ -82,6 +89,10 @@ using Situation = std::function<Tensors(const Call& call, bool accident)>;
 /// Verdicts plain and in both variants, against a plain run without accident. Each run begins with
 /// fresh random streams.
 nlohmann::json verdicts(const Situation& situation);
+
+/// Whether `gradient`, called in both variants, gives what a plain call gives and leaves the random
+/// state that it leaves. Each begins with fresh random streams.
+nlohmann::json gradient_and_state(const std::function<Tensor(const Call& call)>& gradient);
 
 /// The ambient random state, as a value.
 std::vector<Generator> random_state();
