@@ -62,11 +62,6 @@ Mark Cell::mark() const {
   return static_cast<Mark>(mark);
 }
 
-bool Column::has_new() const {
-  return std::any_of(divergences.begin(), divergences.end(),
-                     [](const Divergence& d) { return d.mark == Mark::fresh; });
-}
-
 Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result) {
   Column column;
   column.subject = subject;

@@ -22,7 +22,7 @@ enum class Mark : std::uint8_t {
   known,         ///< Violated in a way that its profile lists.
   fresh,         ///< Violated in another way.
 };
-inline constexpr std::size_t kMarks = 6;
+inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::fresh) + 1;
 /// "n/a", "not observed", "kept", "not promised", "known", "new".
 std::string_view to_string(Mark mark);
 std::optional<Mark> mark_named(std::string_view name);
@@ -76,7 +76,6 @@ struct Column {
   std::vector<std::string> unseen;
 
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
-  bool has_new() const;
 };
 
 /// What differs from an earlier page, in a sentence.

@@ -109,8 +109,8 @@ std::string page_markdown(const Page& page) {
     out += "\n";
   }
   out += law_table(page);
-  for (const Mark mark : {Mark::fresh, Mark::known, Mark::not_promised, Mark::kept,
-                          Mark::not_observed, Mark::not_applicable}) {
+  for (std::size_t i = kMarks; i-- > 0;) {
+    const auto mark = static_cast<Mark>(i);
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
   }
   out += "\n";

@@ -95,7 +95,6 @@ TEST_CASE("the cells of a law add up to the cases, and a violation counts for it
 TEST_CASE("what no profile explains is new") {
   const HuntOptions o = hunt_of_updates(false);
   const Column column = column_of("mine", o, hunt(o));
-  CHECK(column.has_new());
   CHECK(column.divergences.front().mark == Mark::fresh);
   CHECK(column.divergences.front().id == "outputs-1");
   CHECK(column.cells[law("buffers-after-step")].mark() == Mark::fresh);
