@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "properties/testing/shell.h"
 #include "scenarios/report/markdown.h"
 #include "scenarios/report/scenario.h"
 
@@ -15,6 +16,7 @@ namespace rematch::scenarios {
 namespace {
 
 namespace fs = std::filesystem;
+using rematch::testing::text_of;
 
 const fs::path kRoom = REMATCH_SOURCE_DIR "/scenarios";
 const fs::path kOutput = REMATCH_SCENARIO_OUTPUT;
@@ -22,11 +24,6 @@ constexpr std::string_view kAgain =
     "to accept what the stories find now: rematch scenario --readme scenarios";
 /// Largest picture that the repository takes.
 constexpr std::size_t kMaxPicture = 60000;
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// Leaves what was found under the build tree, and says whether it is what the room shows.
 bool shown_as_found(const fs::path& name, const std::string& found,
@@ -84,7 +81,7 @@ class StoryTest final : public Catch::ITestInvoker {
         const std::string picture = svg(*chart);
         INFO("pictures/" << name << "; " << kAgain);
         CHECK(picture.size() < kMaxPicture);
-        CHECK(shown_as_found(name, picture, read(kRoom / "pictures" / name)));
+        CHECK(shown_as_found(name, picture, text_of(kRoom / "pictures" / name)));
       }
     }
     INFO(kAgain);
@@ -92,7 +89,7 @@ class StoryTest final : public Catch::ITestInvoker {
     const std::string section = markdown(scenario_, report);
     INFO("found: " << kOutput / (std::string(scenario_.name) + ".md"));
     CHECK(shown_as_found(std::string(scenario_.name) + ".md", section,
-                         section_of(read(kRoom / "README.md"), scenario_.name)));
+                         section_of(text_of(kRoom / "README.md"), scenario_.name)));
   }
 
  private:
@@ -127,7 +124,7 @@ TEST_CASE("every story can be found by its name and says what was asked, where, 
 
 TEST_CASE("what every story advises to do in PyTorch is borne out by what PyTorch was seen to do") {
   using Json = nlohmann::json;
-  const Json record = Json::parse(read(REMATCH_SOURCE_DIR "/golden/semantics/semantics.json"));
+  const Json record = Json::parse(text_of(REMATCH_SOURCE_DIR "/golden/semantics/semantics.json"));
   std::map<std::string, Json> seen;
   for (const Json& probe : record["probes"]) seen[probe["id"]] = probe["seen"];
   for (const Scenario& scenario : scenarios()) {
@@ -144,7 +141,7 @@ TEST_CASE("what every story advises to do in PyTorch is borne out by what PyTorc
 }
 
 TEST_CASE("README.md begins with every question and tells the stories in their order") {
-  const std::string readme = read(kRoom / "README.md");
+  const std::string readme = text_of(kRoom / "README.md");
   INFO(kAgain);
   const std::string head = readme_head(scenarios());
   const bool begins_with_head = readme.starts_with(head);

@@ -5,7 +5,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 namespace rematch::golden {
 namespace {
@@ -14,6 +13,7 @@ using testing::contains;
 using testing::Outcome;
 using testing::run_line;
 using testing::ScratchFolder;
+using testing::text_of;
 
 namespace fs = std::filesystem;
 
@@ -28,11 +28,6 @@ Json example() {
 }
 
 Json& peak(Json& entries) { return entries["cifar/sqrt/float32/cpu"]["peak"]; }
-
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// A folder with goldens, as golden/ is one.
 class Goldens {

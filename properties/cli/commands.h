@@ -43,6 +43,12 @@ inline constexpr unsigned kUsualWorkers = 16;
 /// where its memory is limited, and says so.
 int jobs_of(const std::string& text, unsigned usual = kMaxJobs);
 
+/// The bytes of a file. Throws UsageError when it cannot be read.
+std::string text_in(const std::filesystem::path& file);
+/// Writes a file. Throws UsageError, which begins with the option that named it, if one did.
+void write_text(const std::filesystem::path& file, const std::string& text,
+                std::string_view option = "");
+
 /// The path of the running program.
 std::filesystem::path executable();
 

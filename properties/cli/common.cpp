@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "engine/backend/device.h"
@@ -50,6 +54,24 @@ void set_program_name(const std::string& name) { program_name = name; }
 
 std::string again(const std::string& arguments) {
   return shell_word(program_name) + " " + arguments;
+}
+
+std::string text_in(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw UsageError(fmt::format("cannot read {}", file.string()));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text,
+                std::string_view option) {
+  errno = 0;
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) {
+    throw UsageError(fmt::format("{}{}cannot write {}: {}", option, option.empty() ? "" : ": ",
+                                 file.string(), std::strerror(errno)));
+  }
 }
 
 std::filesystem::path executable() { return std::filesystem::read_symlink("/proc/self/exe"); }

@@ -1,10 +1,7 @@
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -83,22 +80,6 @@ void check_python(const std::vector<std::string>& subjects) {
       fmt::format("REMATCH_PYTHON is one Python, and the subjects need {}: unset it, or "
                   "choose each by {}",
                   environments.size(), names));
-}
-
-std::string text_in(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw UsageError(fmt::format("cannot read {}", file.string()));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_text(const fs::path& file, const std::string& text) {
-  errno = 0;
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) {
-    throw UsageError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
-  }
 }
 
 /// What went wrong, as it may stand on a page that others read: without the command line, which

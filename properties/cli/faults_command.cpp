@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "engine/backend/device.h"
 #include "properties/cli/commands.h"
@@ -48,21 +46,10 @@ std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
   return chosen;
 }
 
-std::string read(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in) throw UsageError(fmt::format("cannot read {}", path));
-  return text.str();
-}
-
 /// Replaces the file atomically.
-void write(const std::string& path, const std::string& text) {
+void replace(const std::string& path, const std::string& text) {
   const std::filesystem::path beside = path + ".new";
-  std::ofstream out(beside, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw UsageError(fmt::format("cannot write {}", beside.string()));
+  write_text(beside, text);
   std::filesystem::rename(beside, path);
 }
 
@@ -95,7 +82,7 @@ int hunt_catalogue(const FaultsArguments& a) {
   o.stop = &stop_on_interrupt();
   const std::vector<const Fault*> chosen = chosen_faults(a.ids);
   const std::string& file = a.check.empty() ? a.readme : a.check;
-  const std::string readme = file.empty() ? "" : read(file);
+  const std::string readme = file.empty() ? "" : text_in(file);
   if (!file.empty()) with_report(readme, "");
 
   const auto started = Clock::now();
@@ -121,7 +108,7 @@ int hunt_catalogue(const FaultsArguments& a) {
     return kInterrupted;
   }
   if (!a.readme.empty()) {
-    write(a.readme, with_report(readme, markdown_of(report)));
+    replace(a.readme, with_report(readme, markdown_of(report)));
   }
   if (!a.check.empty() && with_report(readme, markdown_of(report)) != readme) {
     print_error(fmt::format("{} is out of date; check the table above, then run: {}\n", file,

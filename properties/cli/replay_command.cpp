@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -204,12 +201,7 @@ void write_script(const ReplayArguments& a, const Replay& r, Subject& subject) {
     print_out(script);
     return;
   }
-  std::ofstream out(a.output, std::ios::binary);
-  out << script;
-  out.close();
-  if (!out) {
-    throw UsageError(fmt::format("--output: cannot write {}: {}", a.output, std::strerror(errno)));
-  }
+  write_text(a.output, script, "--output");
   print_error(fmt::format("script written to {}\n", a.output));
 }
 

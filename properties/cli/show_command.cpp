@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/cuda/device.h"
@@ -52,13 +51,6 @@ Json show_json(const Replay& r) {
   return j;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw UsageError(fmt::format("--svg: cannot write {}", path));
-}
-
 int show(const ShowArguments& a) {
   const std::unique_ptr<Subject> subject = a.subject.make();
   const Case c = a.choice.load(scope_of(*subject));
@@ -72,7 +64,8 @@ int show(const ShowArguments& a) {
     throw UsageError(fmt::format("--svg: {} is the case itself; name another file", a.svg));
   }
   if (!a.svg.empty()) {
-    write_file(a.svg, svg(a.choice.name(), memory_charts(r.seen.plain, r.seen.checkpointed)));
+    write_text(a.svg, svg(a.choice.name(), memory_charts(r.seen.plain, r.seen.checkpointed)),
+               "--svg");
   }
   const int status = r.verdicts.kept() ? kHeld : kBroken;
   for (const Violation& v : r.verdicts.violations) {

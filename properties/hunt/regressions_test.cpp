@@ -9,33 +9,15 @@
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/replay.h"
 #include "properties/subjects/engine_subject.h"
+#include "properties/testing/shell.h"
 
 namespace rematch {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ScratchFolder;
 
 fs::path repository() { return REMATCH_SOURCE_DIR; }
-
-/// A folder of this test's own, gone afterwards.
-class Folder {
- public:
-  explicit Folder(const char* name)
-      : path_(fs::temp_directory_path() /
-              (std::string("rematch-") + name + "-" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 }  // namespace
 
@@ -52,7 +34,7 @@ TEST_CASE("every law holds for every regression") {
 }
 
 TEST_CASE("regressions are read in the order of their names, and nothing else is read") {
-  const Folder folder("regressions");
+  const ScratchFolder folder;
   for (const char* name : {"b.json", "a.json", "README.md"}) {
     std::ofstream(folder.path() / name) << "x";
   }
@@ -65,7 +47,7 @@ TEST_CASE("regressions are read in the order of their names, and nothing else is
 }
 
 TEST_CASE("a saved case is read back equal, and a second save replaces it") {
-  const Folder folder("saved");
+  const ScratchFolder folder;
   const fs::path file = folder.path() / "case.json";
   save_case(testing::tanh_chain(2), file);
   save_case(testing::tanh_chain(3), file);
@@ -78,7 +60,7 @@ TEST_CASE("a case that cannot be saved says where") {
 }
 
 TEST_CASE("a file that is no case names the file and the fault") {
-  const Folder folder("faulty");
+  const ScratchFolder folder;
   const fs::path file = folder.path() / "faulty.json";
   std::ofstream(file) << "{\"format\": 1, \"layers\"";
   for (const fs::path& path : {file, folder.path(), folder.path() / "none.json"}) {

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #include "engine/build/build_info.h"
 #include "properties/cli/commands.h"
@@ -47,13 +46,6 @@ struct Arguments {
   bool json = false;
 };
 
-void write_file(const fs::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw cli::UsageError(fmt::format("cannot write {}", path.string()));
-}
-
 fs::path made_folder(std::string_view option, const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -68,7 +60,7 @@ void write_pictures(const fs::path& folder, std::string_view name, const Report&
   int number = 0;
   for (const Report::Item& item : report.items()) {
     const auto* chart = std::get_if<Chart>(&item);
-    if (chart != nullptr) write_file(folder / picture_name(name, ++number), svg(*chart));
+    if (chart != nullptr) cli::write_text(folder / picture_name(name, ++number), svg(*chart));
   }
 }
 
@@ -187,7 +179,7 @@ int run(const Arguments& a) {
     }
   }
   const bool interrupted = stop_requested.load();
-  if (!a.readme.empty() && !interrupted) write_file(fs::path(a.readme) / "README.md", readme);
+  if (!a.readme.empty() && !interrupted) cli::write_text(fs::path(a.readme) / "README.md", readme);
   if (a.json)
     cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
   if (!a.json) {

@@ -1,9 +1,5 @@
 // The program as its users meet it: arguments in, text, files and exit status out.
-#include <unistd.h>
-
 #include <catch2/catch_test_macros.hpp>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -17,8 +13,9 @@ using testing::contains;
 using testing::Outcome;
 using testing::run_interrupted;
 using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 Outcome run(const std::string& arguments) {
@@ -38,17 +35,13 @@ TEST_CASE("without a name the program lists every story with its question") {
 }
 
 TEST_CASE("a story is told as text, as JSON and with its pictures") {
-  const fs::path folder =
-      fs::temp_directory_path() / ("rematch-scenario-" + std::to_string(getpid()));
-  const Outcome text = run("preserve_rng --svg " + folder.string());
+  const ScratchFolder folder;
+  const Outcome text = run("preserve_rng --svg '" + folder.path().string() + "'");
   INFO(text.out);
   CHECK(text.status == 0);
   CHECK(contains(text.out, "claims hold"));
   CHECK_FALSE(contains(text.out, "\033"));
-  std::ifstream in(folder / "preserve_rng-1.svg");
-  const std::string picture((std::istreambuf_iterator<char>(in)), {});
-  CHECK(picture.starts_with("<svg "));
-  fs::remove_all(folder);
+  CHECK(text_of(folder.path() / "preserve_rng-1.svg").starts_with("<svg "));
 
   const Outcome json = run("preserve_rng --json");
   CHECK(json.status == 0);

@@ -72,7 +72,7 @@ class Setting {
 }  // namespace
 
 TEST_CASE("Fashion-MNIST's four files become its two parts") {
-  const Folder folder("fashion");
+  const Folder folder;
   write_fashion_mnist(folder);
   const Dataset data = read_fashion_mnist(folder.path());
   CHECK(data.name == "Fashion-MNIST");
@@ -85,7 +85,7 @@ TEST_CASE("Fashion-MNIST's four files become its two parts") {
 }
 
 TEST_CASE("Fashion-MNIST with a part that does not fit is refused by the name of the file") {
-  const Folder folder("fashion-bad");
+  const Folder folder;
   const auto refused_for = [&](const char* text) {
     CHECK_THROWS_MATCHES(read_fashion_mnist(folder.path()), DataError,
                          MessageMatches(ContainsSubstring(text)));
@@ -103,7 +103,7 @@ TEST_CASE("Fashion-MNIST with a part that does not fit is refused by the name of
 }
 
 TEST_CASE("CIFAR-10's six files become its two parts") {
-  const Folder folder("cifar");
+  const Folder folder;
   write_cifar10(folder);
   const Dataset data = read_cifar10(folder.path(), 1);
   CHECK(data.name == "CIFAR-10");
@@ -115,7 +115,7 @@ TEST_CASE("CIFAR-10's six files become its two parts") {
 }
 
 TEST_CASE("CIFAR-10 with a file that is missing, cut off, too long or mislabelled is refused") {
-  const Folder folder("cifar-bad");
+  const Folder folder;
   const auto refused_for = [&](const char* text) {
     CHECK_THROWS_MATCHES(read_cifar10(folder.path(), 1), DataError,
                          MessageMatches(ContainsSubstring(text)));
@@ -131,8 +131,8 @@ TEST_CASE("CIFAR-10 with a file that is missing, cut off, too long or mislabelle
 }
 
 TEST_CASE("the environment chooses the dataset, and what it names must be there") {
-  const Folder fashion("chosen-fashion");
-  const Folder cifar("chosen-cifar");
+  const Folder fashion;
+  const Folder cifar;
   write_fashion_mnist(fashion);
   const Setting none("REMATCH_CIFAR10", nullptr);
   const Setting named("REMATCH_FASHION_MNIST", fashion.path().c_str());
@@ -144,7 +144,7 @@ TEST_CASE("the environment chooses the dataset, and what it names must be there"
 }
 
 TEST_CASE("without a dataset the text says what to install") {
-  const Folder folder("no-dataset");
+  const Folder folder;
   const Setting cifar("REMATCH_CIFAR10", nullptr);
   const Setting fashion("REMATCH_FASHION_MNIST", "");
   CHECK_THROWS_MATCHES(open_dataset(folder.path() / "none"), Unavailable,

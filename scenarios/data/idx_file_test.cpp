@@ -33,7 +33,7 @@ Bytes noise(std::size_t count) {
 }  // namespace
 
 TEST_CASE("an IDX file is read as it was written, compressed or not") {
-  const Folder folder("idx-whole");
+  const Folder folder;
   const Bytes values = noise(2 * 3 * 5);
   const Bytes file = idx({2, 3, 5}, values);
   for (const Bytes& written : {file, gzip(file)}) {
@@ -44,7 +44,7 @@ TEST_CASE("an IDX file is read as it was written, compressed or not") {
 }
 
 TEST_CASE("an IDX file that ends early is refused, wherever it was cut") {
-  const Folder folder("idx-cut");
+  const Folder folder;
   const Bytes plain = idx({4, 8}, noise(32));
   for (const Bytes& whole : {plain, gzip(plain)}) {
     for (std::size_t kept = 0; kept < whole.size(); ++kept) {
@@ -56,21 +56,21 @@ TEST_CASE("an IDX file that ends early is refused, wherever it was cut") {
 }
 
 TEST_CASE("a compressed IDX file with a damaged byte of data is refused") {
-  const Folder folder("idx-damaged");
+  const Folder folder;
   Bytes file = gzip(idx({64, 64}, noise(64 * 64)));
   file[file.size() / 2] ^= 0x10;
   CHECK_THROWS_AS(read_idx_file(folder.write("damaged.gz", file), 2, kMany), DataError);
 }
 
 TEST_CASE("a file that goes on after the last value is refused") {
-  const Folder folder("idx-surplus");
+  const Folder folder;
   Bytes file = idx({3}, {1, 2, 3, 4});
   CHECK_THROWS_MATCHES(read_idx_file(folder.write("long.gz", gzip(file)), 1, kMany), DataError,
                        MessageMatches(ContainsSubstring("expected the file's end, got more")));
 }
 
 TEST_CASE("a foreign file is refused with what was expected and what came") {
-  const Folder folder("idx-foreign");
+  const Folder folder;
   CHECK_THROWS_MATCHES(
       read_idx_file(folder.write("text", {'h', 'e', 'l', 'l', 'o'}), 3, kMany), DataError,
       MessageMatches(ContainsSubstring("begins 00 00 08 03") && ContainsSubstring("68 65 6c 6c")));
@@ -82,7 +82,7 @@ TEST_CASE("a foreign file is refused with what was expected and what came") {
 }
 
 TEST_CASE("a header that asks for more than is allowed is refused before memory is taken") {
-  const Folder folder("idx-bomb");
+  const Folder folder;
   const Bytes huge = idx({0xffffffff, 0xffffffff, 0xffffffff}, {});
   CHECK_THROWS_MATCHES(read_idx_file(folder.write("huge", huge), 3, kMany), DataError,
                        MessageMatches(ContainsSubstring("at most 1048576 values")));

@@ -1,46 +1,24 @@
 #pragma once
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <system_error>
 #include <vector>
+
+#include "properties/testing/shell.h"
 
 namespace rematch::scenarios::testing {
 
 using Bytes = std::vector<std::uint8_t>;
 
 /// A folder of a test's own, gone afterwards.
-class Folder {
+class Folder : public rematch::testing::ScratchFolder {
  public:
-  explicit Folder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() /
-              ("rematch-" + name + "-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
   std::filesystem::path write(const std::string& name, const Bytes& bytes) const {
-    const std::filesystem::path file = path_ / name;
-    std::ofstream out(file, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
-    return file;
+    return ScratchFolder::write(name, {bytes.begin(), bytes.end()});
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// The bytes as gzip writes them.
