@@ -228,6 +228,28 @@ std::string table_of_known(const HuntOptions& o, const HuntResult& r, bool promi
   return table.empty() ? std::string() : table.text() + "\n";
 }
 
+/// Why cases could not be run, the most frequent reasons first.
+std::string table_of_reasons(const HuntResult& r) {
+  if (r.not_judged == 0) return {};
+  constexpr std::size_t kMost = 10;
+  std::vector<std::pair<std::string, std::uint64_t>> reasons(r.why_not_judged.begin(),
+                                                             r.why_not_judged.end());
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Table table({true, false}, {1});
+  for (std::size_t i = 0; i < std::min(kMost, reasons.size()); ++i) {
+    std::string reason = reasons[i].first;
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    table.add({grouped(static_cast<std::int64_t>(reasons[i].second)), reason});
+  }
+  const std::string further =
+      reasons.size() <= kMost
+          ? std::string()
+          : fmt::format("and {} that are rarer\n", counted(reasons.size() - kMost, "reason"));
+  return fmt::format("{} could not be run, and {} not judged:\n{}{}", counted(r.not_judged, "case"),
+                     r.not_judged == 1 ? "was" : "were", table.text(), further);
+}
+
 void print_known(const HuntOptions& o, const HuntResult& r) {
   const std::vector<KnownDivergence>& entries = o.profile.entries();
   if (entries.empty() || r.known.empty()) return;
@@ -304,11 +326,7 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
         fmt::format("{} could not be run\n", counted(outcome.saved_not_judged, "saved case")));
   }
   if (r.cases > 0) print_out(silent_laws(o, r));
-  if (r.not_judged > 0) {
-    print_out(fmt::format("{} could not be run, and {} not judged; the first: {}\n",
-                          counted(r.not_judged, "case"), r.not_judged == 1 ? "was" : "were",
-                          r.why_not_judged));
-  }
+  print_out(table_of_reasons(r));
   // What was merged took its time elsewhere.
   if (a.merged.empty()) {
     print_out(fmt::format("{} at {} cases/s on {}; ", seconds_text(r.seconds),

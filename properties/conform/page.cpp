@@ -70,7 +70,10 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
   column.interrupted = result.interrupted;
   column.cases = result.cases;
   column.not_judged = result.not_judged;
-  column.why_not_judged = result.why_not_judged;
+  const auto most =
+      std::max_element(result.why_not_judged.begin(), result.why_not_judged.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != result.why_not_judged.end()) column.why_not_judged = most->first;
   column.seconds = result.seconds;
   column.shortfalls = result.shortfalls;
   column.cells = cells_of(options, result);

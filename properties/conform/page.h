@@ -65,6 +65,7 @@ struct Column {
   bool interrupted = false;
   std::uint64_t cases = 0;
   std::uint64_t not_judged = 0;
+  /// The most frequent reason.
   std::string why_not_judged;
   double seconds = 0;
   std::vector<std::string> shortfalls;

@@ -76,8 +76,8 @@ std::string hunt_text(const Column& c) {
       "{} in {} ({} cases/s){}{}.", counted(c.cases, "case"), cli::seconds_text(c.seconds),
       cli::number_text(c.cases_per_second()), c.interrupted ? ", interrupted" : "", versions);
   if (c.not_judged > 0) {
-    text += fmt::format(" {} could not be run; the first: {}", counted(c.not_judged, "case"),
-                        c.why_not_judged);
+    text += fmt::format(" {} could not be run, most often because of this: {}",
+                        counted(c.not_judged, "case"), c.why_not_judged);
   }
   return text;
 }

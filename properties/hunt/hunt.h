@@ -135,6 +135,9 @@ constexpr std::uint64_t judged_of(const VerdictCounts& counts) {
 using ViolationCounts = std::map<std::pair<std::size_t, std::size_t>, std::uint64_t>;
 inline constexpr std::size_t kUnexplained = SIZE_MAX;
 
+/// Number of cases that a subject could not run, by what it said of them.
+using Reasons = std::map<std::string, std::uint64_t>;
+
 struct HuntResult {
   /// Of the subject.
   Versions versions;
@@ -143,9 +146,9 @@ struct HuntResult {
   std::uint64_t cases = 0;
   /// Cases that have each feature.
   std::array<std::uint64_t, kFeatureCount> features{};
-  /// Cases that the subject could not run, and what it said of the first of them.
+  /// Cases that the subject could not run, and why.
   std::uint64_t not_judged = 0;
-  std::string why_not_judged;
+  Reasons why_not_judged;
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;
   /// For each law they add up to the cases that violate it.

@@ -8,8 +8,8 @@ Tally::Tally() : verdicts(laws().size()), first_violated(laws().size()) {}
 
 void Tally::add(Tally next, std::size_t kept_per_law) {
   cases += next.cases;
-  if (not_judged == 0) why_not_judged = std::move(next.why_not_judged);
   not_judged += next.not_judged;
+  for (const auto& [reason, count] : next.why_not_judged) why_not_judged[reason] += count;
   record_hash += next.record_hash;
   for (const auto& [kind, work] : next.device_work) device_work[kind] += work;
   for (std::size_t i = 0; i < features.size(); ++i) features[i] += next.features[i];

@@ -18,7 +18,7 @@ namespace rematch {
 struct Tally {
   std::uint64_t cases = 0;
   std::uint64_t not_judged = 0;
-  std::string why_not_judged;
+  Reasons why_not_judged;
   std::array<std::uint64_t, kFeatureCount> features{};
   /// In the order of laws().
   std::vector<VerdictCounts> verdicts;

@@ -206,7 +206,11 @@ Tally tally_from_json(const Json& json) {
   Tally t;
   t.cases = number<std::uint64_t>(fields, "cases");
   t.not_judged = number<std::uint64_t>(fields, "not_judged");
-  fields.read("why_not_judged", t.why_not_judged, kLongestTallyText);
+  const Json& reasons = fields.need("why_not_judged");
+  const JsonFields why(kTally, reasons, fields.path("why_not_judged"));
+  for (const auto& [reason, cases] : reasons.items()) {
+    t.why_not_judged[reason] = count(cases, why.path(reason.c_str()));
+  }
   std::string hash;
   fields.read("record_hash", hash, kLongestTallyText);
   const char* const end = hash.data() + hash.size();

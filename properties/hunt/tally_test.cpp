@@ -57,6 +57,20 @@ TEST_CASE("a tally written as JSON and read again is the same, and so is what it
   CHECK(to_json(sum) == to_json(all));
 }
 
+TEST_CASE("cases that could not be run are counted by reason, in sums and in JSON, too") {
+  Tally tally;
+  tally.not_judged = 3;
+  tally.why_not_judged = {{"too \"large\"\n", 2}, {"no such layer", 1}};
+  Tally sum = again(tally);
+  CHECK(sum.why_not_judged == tally.why_not_judged);
+  Tally other;
+  other.not_judged = 5;
+  other.why_not_judged = {{"no such layer", 5}};
+  sum.add(other, 1);
+  CHECK(sum.not_judged == 8);
+  CHECK(sum.why_not_judged == Reasons{{"too \"large\"\n", 2}, {"no such layer", 6}});
+}
+
 TEST_CASE("of the violating cases of each law a sum keeps the first, and counts all") {
   const HuntOptions options = keeping_going();
   const auto worker = local_worker(options);

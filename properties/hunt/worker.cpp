@@ -58,7 +58,8 @@ class LocalWorker final : public Worker {
         tally.device_work[kind] += count - (known == before.end() ? 0 : known->second);
       }
     } catch (const NotJudged& error) {
-      if (tally.not_judged++ == 0) tally.why_not_judged = error.what();
+      ++tally.not_judged;
+      ++tally.why_not_judged[error.what()];
       return;
     }
     for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
