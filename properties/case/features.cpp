@@ -74,6 +74,7 @@ class FeatureScan {
 
   void scan_layers() {
     mark(Feature::images, c_.input.size() == 4);
+    mark(Feature::one_row, c_.input[0] == 1);
     mark(Feature::sequences, c_.input.size() == 3 || vocabulary_of(c_.layers) > 0);
     for (int i = 0; i < layers(); ++i) {
       const LayerSpec& l = layer(i);
@@ -119,6 +120,7 @@ class FeatureScan {
       trainable_before = trainable_before || !p.frozen;
     }
     mark(Feature::frozen_parameters, frozen_before);
+    mark(Feature::nothing_trains, !trainable_before);
     mark(Feature::frozen_input, !c_.protocol.input_requires_grad);
     mark(Feature::trainable_input, c_.protocol.input_requires_grad);
     mark(Feature::several_inputs, g_.inputs > 1);

@@ -48,6 +48,23 @@ TEST_CASE("a reentrant segment on a frozen input is a frozen first block, others
                   Feature::frozen_first_block));
 }
 
+TEST_CASE("nothing trains where no parameter is trainable, whatever the input") {
+  const std::string plan = R"({"segments": [{"begin": 0, "end": 1}]})";
+  const std::string frozen = R"({"kind": "linear", "features": 4, "frozen": true})";
+  for (const std::string& layers : {kRelu, frozen}) {
+    CHECK(has(read(layers, plan), Feature::nothing_trains));
+    CHECK(has(read(layers, plan, R"("input_requires_grad": true)"), Feature::nothing_trains));
+    CHECK_FALSE(has(read(layers + "," + kLinear, plan), Feature::nothing_trains));
+  }
+}
+
+TEST_CASE("a batch of one has one row, whatever its width") {
+  Case c = read(kLinear, R"({"segments": [{"begin": 0, "end": 1}]})");
+  CHECK_FALSE(has(c, Feature::one_row));
+  c.input = {1, 4};
+  CHECK(has(c, Feature::one_row));
+}
+
 TEST_CASE("a reentrant segment deep in a non-reentrant one can be a frozen block") {
   CHECK(has(read(kRelu + "," + kLinear, R"({"segments": [{"begin": 0, "end": 2, "nested": [
                  {"begin": 1, "end": 2, "variant": "reentrant"}]}]})"),

@@ -23,6 +23,7 @@ constexpr auto kRows = [] {
   return std::array<Row, kFeatureCount - kLayerKinds>{{
       {images, 25, 17},
       {sequences, 0, 15},
+      {one_row, 6, 16},
       {multi_output_segment, 0, 21},
       {unused_output, 0, 18},
       {long_skip, 0, 4},
@@ -36,6 +37,7 @@ constexpr auto kRows = [] {
       {frozen_parameters, 0, 8.5},
       {frozen_prefix, 0, 3.5},
       {frozen_first_block, 0, 6.5},
+      {nothing_trains, 1, 7},
       {stateful_layer, 8.5, 5.5},
       {advancing_state, 0, 1.5},
       {fp8, 0, 1},

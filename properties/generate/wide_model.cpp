@@ -33,7 +33,8 @@ Form form_of(const Shape& x) { return static_cast<Form>(x.rank() - 2); }
 
 /// Few different sizes, so that skips and ties find partners; mostly no multiples of 4.
 std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, Form form) {
-  const std::int64_t batch = draw.weighted(std::array{1, 2}) == 0 ? 1 : draw.range(2, 5);
+  const bool one = draw.weighted(std::array{1, 2}) == 0 && draw.may(Feature::one_row);
+  const std::int64_t batch = one ? 1 : draw.range(2, 5);
   if (form == Form::rows) return {batch, width};
   if (form == Form::sequences) return {batch, draw.range(1, 6), width};
   const std::int64_t channels = draw.range(1, 4);

@@ -19,7 +19,7 @@ class WideTail {
     c_.layers.clear();
     c_.plan = {};
     c_.data = DataKind::normal;
-    c_.input = {1, draw_.range(1, 2)};
+    c_.input = {draw_.may(Feature::one_row) ? 1 : 2, draw_.range(1, 2)};
     ProtocolSpec& p = c_.protocol;
     const bool trains = p.train;
     p = {};

@@ -185,7 +185,7 @@ TEST_CASE(
   std::vector<std::string> unreadable;
   const Corpus corpus = load_corpus(REMATCH_SOURCE_DIR "/properties/corpus", unreadable);
   CHECK(unreadable.empty());
-  CHECK(pairs_of(corpus).size() >= 5700);
+  CHECK(pairs_of(corpus).size() >= 5900);
   Workspace workspace;
   const Corpus run = to_run(corpus);
   const auto keeps_all = [&](std::string_view name) {

@@ -12,6 +12,7 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
 #undef REMATCH_KIND
         "images",
     "sequences",
+    "one_row",
     "multi_output_segment",
     "unused_output",
     "long_skip",
@@ -25,6 +26,7 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
     "frozen_parameters",
     "frozen_prefix",
     "frozen_first_block",
+    "nothing_trains",
     "stateful_layer",
     "advancing_state",
     "fp8",

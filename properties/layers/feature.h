@@ -20,6 +20,8 @@ enum class Feature : std::uint8_t {
   images,
   /// The model input has rank 3, or is tokens of rank 2.
   sequences,
+  /// A batch of one.
+  one_row,
   /// More than one value crosses the end of a checkpointed segment.
   multi_output_segment,
   /// An output 1 that no layer uses.
@@ -44,6 +46,8 @@ enum class Feature : std::uint8_t {
   frozen_prefix,
   /// A reentrant segment with trainable parameters sees no input that requires grad.
   frozen_first_block,
+  /// No parameter is trainable, or there is none.
+  nothing_trains,
   /// batch_norm, in train mode, in a checkpointed segment.
   stateful_layer,
   /// A layer's forward reads a state that it moves on.

@@ -39,6 +39,22 @@ def torch_subject() -> Iterator[Harness]:
         yield harness
 
 
+@pytest.fixture(scope="module", params=["ddp", "fsdp2"])
+def parallel(request: pytest.FixtureRequest) -> Iterator[tuple[str, Harness]]:
+    """The name of a subject that shares batches among ranks, and the subject."""
+    command = (sys.executable, "-m", "rematch", "pytorch", "--parallel", request.param)
+    with Harness(*command) as harness:
+        harness.hello()
+        yield request.param, harness
+
+
+@pytest.fixture(scope="module")
+def ddp() -> Iterator[Harness]:
+    with Harness(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
+        harness.hello()
+        yield harness
+
+
 Observed = dict[tuple[str, int, int, int], dict[str, Any]]
 
 

@@ -22,7 +22,7 @@ from rematch.arrays import decode, encode  # noqa: E402
 from rematch.case import case_from_json  # noqa: E402
 from rematch.protocol import Unsupported  # noqa: E402
 from rematch.pytorch.agreement import Answer, difference  # noqa: E402
-from rematch.pytorch.data_parallel import MODES, setup_of  # noqa: E402
+from rematch.pytorch.data_parallel import LAYERS, MODES, setup_of  # noqa: E402
 from rematch.pytorch.ranks import Lost, Ranks  # noqa: E402
 from rematch.pytorch.start import subject as subject_of  # noqa: E402
 
@@ -46,22 +46,6 @@ def of(kind, case, mode, ranks=2, **rest):
         if all(getattr(setup, name) == value for name, value in wanted.items()):
             return case
     raise AssertionError(f"no seed draws {mode} on {ranks} ranks")
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def parallel(request):
-    """The name of a subject, and the subject."""
-    command = (sys.executable, "-m", "rematch", "pytorch", "--parallel", request.param)
-    with Harness(*command) as harness:
-        harness.hello()
-        yield request.param, harness
-
-
-@pytest.fixture(scope="module")
-def ddp():
-    with Harness(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
-        harness.hello()
-        yield harness
 
 
 def differing(subject, case, **plain_run):
@@ -127,6 +111,12 @@ def test_rows_may_be_shared_unevenly_but_not_a_single_one(parallel, torch_subjec
     assert "unsupported" in subject.ask(**run_of(chain(FOUR, input=(1, 4))))
 
 
+def test_cases_that_cannot_be_shared_are_not_asked_for():
+    features = ["one_row", "nothing_trains", "linear"]
+    assert subject_of(["--parallel", "ddp"]).implements(features) == ["linear"]
+    assert subject_of(["--parallel", "fsdp2"]).implements(features) == ["nothing_trains", "linear"]
+
+
 def test_seeds_draw_every_way_to_run_a_case():
     for kind in KINDS:
         drawn = Counter()
@@ -163,6 +153,23 @@ def test_where_a_parameter_has_no_gradient_ddp_is_told_to_look_for_it(ddp):
         protocol = {"steps": 2, "prior_gradients": prior}
         case = of("ddp", {**frozen, "protocol": protocol}, "default")
         assert differing(ddp, case, detached_layers=[0]) == set()
+
+
+def test_a_module_that_a_reentrant_segment_freezes_takes_part_as_a_constant(parallel):
+    kind, subject = parallel
+    cell = next(layer.declaration for layer in LAYERS if layer.name == "gru_cell")
+    layers = [{"kind": "custom", "layer": cell}, "tanh", {**FOUR, "features": 3}]
+    case = chain(*layers, input=(4, 4), plan=plan(segment(0, 1, "reentrant")))
+    case["protocol"] = {"steps": 2, "microbatches": 2, "reevaluate": True}
+    for mode in MODES[kind]:
+        run = run_of(of(kind, case, mode))
+        # What the module returns has three features.
+        run["arrays"]["parameters"][1] = encode(np.ones((3, 3), np.float32))
+        run["arrays"]["targets"] = [encode(np.ones((4, 3), np.float32))] * 4
+        plain = observed(subject.record(**run, detached_layers=[0]))
+        assert plain["parameter_gradient", 0, 0, 0]["present"] is False
+        found = observed(subject.record(checkpointed=True)).values()
+        assert {o["quantity"] for o in found if o.get("present", True) and not o.get("as")} == set()
 
 
 def test_a_forward_without_a_backward_does_not_hide_an_update_of_shards(parallel, torch_subject):

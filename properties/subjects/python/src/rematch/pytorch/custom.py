@@ -147,8 +147,8 @@ class Instance:
 
     layer: CustomLayer
     module: nn.Module
-    detached: Mapping[str, Tensor] | None = None
-    """Its parameters as constants, where they take part as such."""
+    detached: bool = False
+    """Its parameters take part as constants."""
 
     def run(self, x: Tensor, train: bool) -> Tensor:
         if self.module.training != train:
@@ -156,7 +156,7 @@ class Instance:
         # Several operators may read x. By another name for it their gradients are added up here in
         # every run, and not here or at the border of a segment.
         x = Dense.apply(x)
-        y = self.layer.run(self.module, x) if self.detached is None else self._run_detached(x)
+        y = self._run_detached(x) if self.detached else self.layer.run(self.module, x)
         # What the harness knows of it is that it makes a new value, and of what size.
         return y if makes_new(x, y) else y.clone(memory_format=torch.contiguous_format)
 
@@ -169,7 +169,8 @@ class Instance:
             def forward(inner, x: Tensor) -> Tensor:  # noqa: N805
                 return self.layer.run(inner.m, x)
 
-        constants = {f"m.{name}": value for name, value in (self.detached or {}).items()}
+        # As they are now: where they are sharded, they are other tensors while the model runs.
+        constants = {f"m.{name}": p.detach() for name, p in self.module.named_parameters()}
         return torch.func.functional_call(Call(self.module), constants, (x,))
 
 
@@ -185,7 +186,5 @@ def instances_of(request: Request, known: Mapping[str, CustomLayer]) -> dict[int
             raise Unsupported(f"layer {index}: no such layer is declared: {layer.layer}")
         torch.manual_seed((case.seed + index) % 2**63)
         module = own.module(operand).to(getattr(torch, case.dtype)).requires_grad_(not layer.frozen)
-        made[index] = Instance(own, module)
-        if index in request.detached_layers:
-            made[index].detached = {name: p.detach() for name, p in module.named_parameters()}
+        made[index] = Instance(own, module, index in request.detached_layers)
     return made

@@ -46,7 +46,11 @@ OF_ONE_BACKWARD = {"forwards_first", "retain_graph", "partial_backwards", "sever
 ALONE = {"injected_failure", "failure_in_segment", "spectral_norm", "stateful_layer"}
 # Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
 ALONE |= {"preserve_rng_off", "fresh_draws"}
+# There is nothing to share.
+ALONE |= {"one_row"}
 LACKS = OF_THE_BATCH | OF_ONE_BACKWARD | ALONE
+# DistributedDataParallel refuses a model without what trains.
+LACKS_OF = {"ddp": LACKS | {"nothing_trains"}, "fsdp2": LACKS}
 """Features that cases do not have."""
 LAYERS = tuple(
     layer
@@ -199,8 +203,6 @@ class FsdpModel(ParallelModel):
             self._made_of[segment.begin : segment.end] = [unit] * (segment.end - segment.begin)
 
     def _wrap(self) -> None:
-        if self.request.detached_layers & self._custom.keys():
-            raise Unsupported("constants in a module whose parameters fully_shard() exchanges")
         self._parameters_of = _Now(self)
         mesh = DeviceMesh.from_group(self.group, "cpu")
         for module in (*self._units.values(), self._root):
@@ -295,7 +297,7 @@ class DataParallelSubject(TorchSubject):
 
     def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
-        rest = {"layers": LAYERS, "lacks": LACKS, **rest}
+        rest = {"layers": LAYERS, "lacks": LACKS_OF[kind], **rest}
         super().__init__(name, variant=variant, observe="cheap", **rest)
         # A script would have to start ranks.
         self.exports = False
