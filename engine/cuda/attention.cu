@@ -1,5 +1,7 @@
 #include "engine/cuda/attention.h"
 
+#include <algorithm>
+
 #include "engine/cuda/launch.h"
 #include "engine/cuda/random.h"
 #include "engine/cuda/reduce.h"

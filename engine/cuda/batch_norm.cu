@@ -159,7 +159,7 @@ void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T
                          const T* mean, const T* invstd, const T* w, bool train, T* gx, T* gw,
                          T* gb) {
   const Extents e{n, c, s};
-  constexpr std::string_view kName = "batch_norm_backward";
+  constexpr const char* kName = "batch_norm_backward";
   if (gw == nullptr && gb == nullptr && !train) {
     if (gx == nullptr) return;
     channel_map<kVector<T>>(kName, e, ScaledGradient<T>{invstd, w}, In<T>{gy}, Out<T>{gx});

@@ -1,5 +1,6 @@
 #include "engine/cuda/cast.h"
 
+#include "engine/cuda/deferred.h"
 #include "engine/cuda/launch.h"
 
 namespace rematch::cuda {
@@ -26,12 +27,12 @@ constexpr std::int64_t kFewElements = Deferred::kLargest / std::int64_t{sizeof(f
 }  // namespace
 
 void upcast(std::int64_t n, const BFloat16* x, float* out) {
-  if (n <= kFewElements) return context().deferred.upcast(out, x, n);
+  if (n <= kFewElements) return deferred().upcast(out, x, n);
   visit<kWidth>("upcast", n, Convert{}, In<BFloat16>{x}, Out<float>{out});
 }
 
 void downcast(std::int64_t n, const float* x, BFloat16* out) {
-  if (n <= kFewElements) return context().deferred.downcast(out, x, n);
+  if (n <= kFewElements) return deferred().downcast(out, x, n);
   visit<kWidth>("downcast", n, Convert{}, In<float>{x}, Out<BFloat16>{out});
 }
 

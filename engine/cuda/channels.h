@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <string_view>
 
 #include "engine/cuda/reduce.h"
 
@@ -146,7 +145,7 @@ void launch_map(const Extents& e, const F& f, Arrays... arrays) {
 
 /// finish(k * c + channel, total) of the k-th component of V's sums over each channel.
 template <typename V, int kSums, typename Value, typename Finish>
-void channel_sums(std::string_view kernel, const Extents& e, const Value& value, double* partial,
+void channel_sums(const char* kernel, const Extents& e, const Value& value, double* partial,
                   const Finish& finish) {
   const std::int64_t count = e.partials();
   if (count == 1 && e.c > 0) {
@@ -175,7 +174,7 @@ void channel_sums(std::string_view kernel, const Extents& e, const Value& value,
 /// f(channel, element of each array by reference) on packs that lie in one plane (s > 1) or on
 /// neighbouring channels (s = 1).
 template <int kWidth, typename F, typename... Arrays>
-void channel_map(std::string_view kernel, const Extents& e, const F& f, Arrays... arrays) {
+void channel_map(const char* kernel, const Extents& e, const F& f, Arrays... arrays) {
   if (e.elements() <= 0) return;
   if ((e.s == 1 ? e.c : e.s) % kWidth == 0 && (detail::aligned<kWidth>(arrays) && ...)) {
     detail::launch_map<kWidth>(e, f, arrays...);

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <bool kJoin, typename Item>
-void move(std::string_view kernel, std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b,
+void move(const char* kernel, std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b,
           Item* whole, Item* a, Item* b) {
   const std::int64_t n = outer * (inner_a + inner_b);
   if (n <= 0) return;
@@ -49,8 +49,8 @@ void move(std::string_view kernel, std::int64_t outer, std::int64_t inner_a, std
 
 /// `move` in 128-bit items where every row of every array is whole such items.
 template <bool kJoin, typename T>
-void move_widest(std::string_view kernel, std::int64_t outer, std::int64_t inner_a,
-                 std::int64_t inner_b, T* whole, T* a, T* b) {
+void move_widest(const char* kernel, std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b,
+                 T* whole, T* a, T* b) {
   constexpr int kWidth = kVector<T>;
   using Wide = Pack<T, kWidth>;
   if (inner_a % kWidth == 0 && inner_b % kWidth == 0 && detail::aligned<kWidth>(Out<T>{whole}) &&

@@ -212,11 +212,15 @@ void fail_in_library(const std::string& text) {
   fail(status == cudaSuccess ? text : text + "; CUDA: " + describe(status), status);
 }
 
-void check_launch(std::string_view kernel) {
+void check_launch(const char* kernel) {
   check(cudaGetLastError(), kernel);
   context().deferred.rethrow();
-  count_call(Backend::kernels);
+  count_kernel();
 }
+
+void count_kernel() { count_call(Backend::kernels); }
+
+Deferred& deferred() { return context().deferred; }
 
 cudaError_t fill_bytes(void* block, int value, std::int64_t bytes, cudaStream_t on) {
   if (bytes == 0) return cudaSuccess;

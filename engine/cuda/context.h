@@ -3,8 +3,6 @@
 // What a worker thread owns on the device. Everything goes to device 0 (CUDA_VISIBLE_DEVICES
 // chooses which that is) and to the thread's own stream, so threads do not wait for each other.
 
-#include <cuda_runtime_api.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,15 +13,12 @@
 
 #include "engine/cuda/deferred.h"
 #include "engine/cuda/device.h"
+#include "engine/cuda/stream.h"
 
 struct cublasLtContext;
 struct cudnnContext;
 
 namespace rematch::cuda {
-
-/// The calling thread's stream, for work that is queued at once: what was deferred is queued first.
-/// It is non-blocking: it does not wait for the default stream.
-cudaStream_t stream();
 
 /// Throws DeviceError for anything but success, and takes the error off CUDA's record; DeviceLost
 /// after an error that breaks the device context.
@@ -36,21 +31,6 @@ cudaError_t error_of_earlier_work();
 /// Throws `text`, what a library says of a call that failed, with the error of CUDA that is behind
 /// it, if there is one: DeviceLost or DeviceError, as check() does.
 [[noreturn]] void fail_in_library(const std::string& text);
-
-/// Throws when the kernel that was just launched could not start, and counts it. Errors while it
-/// runs show in a later call.
-void check_launch(std::string_view kernel);
-
-/// Whose scratch: each has a block of its own, so one may call another.
-enum class Scratch : std::uint8_t { kernels, cublaslt, cudnn, uploads };
-inline constexpr int kScratchCount = 4;
-
-/// At least `bytes` of device memory, 256-byte aligned, for work on stream() until the next call
-/// for the same user; its content is undefined. Nothing waits for it. It only grows, and a block
-/// that was outgrown is kept, for a captured graph may hold its address; sizes at least double, so
-/// what is kept is less than what is in use. Throws OutOfMemory, or DeviceError when it would have
-/// to grow during a capture.
-void* workspace(std::size_t bytes, Scratch user = Scratch::kernels);
 
 /// Bytes of the workspaces of all threads, with those that were outgrown.
 std::int64_t workspace_bytes();

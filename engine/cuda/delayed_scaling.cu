@@ -1,7 +1,5 @@
 #include "engine/cuda/delayed_scaling.h"
 
-#include <string_view>
-
 #include "engine/cuda/launch.h"
 #include "engine/math/delayed_scaling.h"
 
@@ -55,7 +53,7 @@ __global__ void __launch_bounds__(kBlock) magnitude_kernel(std::int64_t n, const
 }
 
 template <typename T, typename End>
-void find_magnitude(std::string_view kernel, std::int64_t n, const T* x, const End& end) {
+void find_magnitude(const char* kernel, std::int64_t n, const T* x, const End& end) {
   magnitude_kernel<<<1, kBlock, 0, stream()>>>(n, x, end);
   check_launch(kernel);
 }

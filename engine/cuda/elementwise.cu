@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "engine/cuda/deferred.h"
 #include "engine/cuda/reduce.h"
 #include "engine/math/bfloat16.h"
 
@@ -85,7 +86,7 @@ void add(std::int64_t n, const T* a, const T* b, T* out) {
 template <typename T>
 void add_inplace(std::int64_t n, const T* x, T* y) {
   if (n * static_cast<std::int64_t>(sizeof(T)) <= Deferred::kLargest) {
-    return context().deferred.add(y, x, n);
+    return deferred().add(y, x, n);
   }
   visit<kVector<T>>("add_inplace", n, AddTo{}, In<T>{x}, InOut<T>{y});
 }
@@ -120,7 +121,7 @@ void fill(std::int64_t n, T value, T* out) {
   for (std::size_t at = 0; at < sizeof pattern; at += sizeof value) {
     std::memcpy(reinterpret_cast<std::byte*>(&pattern) + at, &value, sizeof value);
   }
-  context().deferred.fill(out, bytes, pattern);
+  deferred().fill(out, bytes, pattern);
 }
 
 template <typename T>

@@ -73,6 +73,16 @@ class KeepStreams {
 
 }  // namespace
 
+const std::uint64_t* draw_advance(std::uint64_t subsequence) {
+  const std::uint64_t* advances = context().draw_advances;
+  if (advances == nullptr) return nullptr;
+  if (subsequence >= kDrawStreams) {
+    throw DeviceError("[graph] a random stream below " + std::to_string(kDrawStreams) +
+                      " expected in a captured step, got " + std::to_string(subsequence));
+  }
+  return advances + subsequence;
+}
+
 struct Graph::State {
   explicit State(Streams& those) : streams(those) {}
 

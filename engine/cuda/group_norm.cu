@@ -35,7 +35,7 @@ template <typename T>
 void group_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, std::int64_t groups,
                          const T* gy, const T* x, const T* mean, const T* rstd, const T* w, T* gx,
                          T* gw, T* gb) {
-  constexpr std::string_view kName = "group_norm_backward";
+  constexpr const char* kName = "group_norm_backward";
   const std::int64_t channels = c / groups;
   if (gw != nullptr || gb != nullptr) {
     const Extents e{n, c, s};

@@ -2,11 +2,9 @@
 
 // How element-wise kernels visit arrays. Included by .cu files alone.
 
-#include <algorithm>
 #include <cstdint>
-#include <string_view>
 
-#include "engine/cuda/context.h"
+#include "engine/cuda/stream.h"
 #include "engine/math/lane_order.h"
 
 namespace rematch::cuda {
@@ -17,7 +15,8 @@ inline constexpr std::int64_t kMaxBlocks = 8192;
 
 /// Blocks of `threads` for `items` (> 0) items, one a thread.
 inline unsigned grid_for(std::int64_t items, std::int64_t threads = kThreads) {
-  return static_cast<unsigned>(std::min(math::ceil_div(items, threads), kMaxBlocks));
+  const std::int64_t blocks = math::ceil_div(items, threads);
+  return static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
 }
 
 /// This thread's number in the grid, and how many there are.
@@ -144,7 +143,7 @@ inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 /// Runs f(i, element i of each array by reference) for i in [0, n): kWidth elements a step when
 /// every array is aligned to kWidth of its own, else one. An output may be one of the inputs.
 template <int kWidth, typename F, typename... Arrays>
-void visit(std::string_view kernel, std::int64_t n, const F& f, Arrays... arrays) {
+void visit(const char* kernel, std::int64_t n, const F& f, Arrays... arrays) {
   if (n <= 0) return;
   if ((detail::aligned<kWidth>(arrays) && ...)) {
     detail::visit_kernel<kWidth>

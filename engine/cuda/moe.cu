@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads) moe_kernel(std::int64_t n, Body body
 }
 
 template <typename Body>
-void for_each(std::string_view kernel, std::int64_t n, const Body& body) {
+void for_each(const char* kernel, std::int64_t n, const Body& body) {
   if (n == 0) return;
   moe_kernel<<<grid_for(n), kThreads, 0, stream()>>>(n, body);
   check_launch(kernel);

@@ -95,7 +95,7 @@ void move_many(std::span<const Move> moves, cudaStream_t on) noexcept {
   all.shares = grid_for(std::max<std::int64_t>(longest, 1), kShare);
   const unsigned blocks = all.shares * static_cast<unsigned>(moves.size());
   move_kernel<<<blocks, kMoveThreads, 0, on>>>(all);
-  count_call(Backend::kernels);
+  count_kernel();
 }
 
 }  // namespace rematch::cuda

@@ -1,7 +1,5 @@
 #include "engine/cuda/random.h"
 
-#include <string>
-
 #include "engine/cuda/launch.h"
 #include "engine/random/draw.h"
 #include "engine/random/philox.h"
@@ -23,13 +21,7 @@ struct Start {
 };
 
 Start start(std::uint64_t subsequence, std::uint64_t offset) {
-  const std::uint64_t* advances = context().draw_advances;
-  if (advances == nullptr) return {offset, nullptr};
-  if (subsequence >= kDrawStreams) {
-    throw DeviceError("[graph] a random stream below " + std::to_string(kDrawStreams) +
-                      " expected in a captured step, got " + std::to_string(subsequence));
-  }
-  return {offset, advances + subsequence};
+  return {offset, draw_advance(subsequence)};
 }
 
 /// Hands out the words of a group of elements.
@@ -92,8 +84,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Runs f(drawn value i, element i of each array by reference) for i in [0, n).
 template <typename Source, typename F, typename... Arrays>
-void draw(std::string_view kernel, std::int64_t n, const Source& source, const F& f,
-          Arrays... arrays) {
+void draw(const char* kernel, std::int64_t n, const Source& source, const F& f, Arrays... arrays) {
   if (n <= 0) return;
   const unsigned blocks = grid_for(math::ceil_div(n, kGroup));
   if ((detail::aligned<kGroup>(arrays) && ...)) {

@@ -7,7 +7,6 @@
 // the card. Included by .cu files alone.
 
 #include <cstdint>
-#include <string_view>
 
 #include "engine/cuda/launch.h"
 #include "engine/math/elementary.h"
@@ -202,7 +201,7 @@ inline int block_row_threads(std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t kMost = BlockRow::kBlockThreads;
   if (rows < kMany) return BlockRow::kBlockThreads;
   const std::int64_t warps = math::ceil_div(math::ceil_div(cols, math::kSumBlock), 2);
-  return static_cast<int>(std::min(32 * warps, kMost));
+  return static_cast<int>(32 * warps < kMost ? 32 * warps : kMost);
 }
 
 /// Calls launch(Row{}, blocks, threads) with the kind of row that `cols` asks for.
@@ -332,7 +331,7 @@ inline double* scratch_doubles(std::int64_t count) {
 /// finish(item, total) for each of `items` runs of `count` partial sums, added as a GroupedSum;
 /// where there are several groups, `partial` is written to.
 template <typename Finish>
-void totals(std::string_view kernel, std::int64_t items, std::int64_t count, double* partial,
+void totals(const char* kernel, std::int64_t items, std::int64_t count, double* partial,
             const Finish& finish) {
   if (items <= 0) return;
   std::int64_t terms = count;
@@ -351,7 +350,7 @@ void totals(std::string_view kernel, std::int64_t items, std::int64_t count, dou
 
 /// finish(0, the LaneSum of value(0) .. value(n - 1)).
 template <typename T, typename Value, typename Finish>
-void lane_sum(std::string_view kernel, std::int64_t n, const Value& value, const Finish& finish) {
+void lane_sum(const char* kernel, std::int64_t n, const Value& value, const Finish& finish) {
   const std::int64_t blocks = math::ceil_div(n, math::kSumBlock);
   if (blocks == 1) {
     detail::one_block_kernel<T><<<1, kHalfWarp, 0, stream()>>>(n, value, finish);
@@ -375,7 +374,7 @@ inline std::int64_t column_scratch(std::int64_t rows, std::int64_t cols, int sum
 /// finish(k * cols + col, total) takes the k-th total; in chunks of kChunkRows rows, added in Sum
 /// within a chunk and in double across (engine/math/lane_order.h).
 template <int kSums, typename Sum, typename Value, typename Finish>
-void column_sums(std::string_view kernel, std::int64_t rows, std::int64_t cols, const Value& value,
+void column_sums(const char* kernel, std::int64_t rows, std::int64_t cols, const Value& value,
                  double* partial, const Finish& finish) {
   if (cols <= 0) return;
   const std::int64_t chunks = math::ceil_div(rows, math::kChunkRows);

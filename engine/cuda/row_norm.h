@@ -3,7 +3,6 @@
 // engine/cpu/row_norm.h on the device. Included by .cu files alone.
 
 #include <cstdint>
-#include <string_view>
 
 #include "engine/cuda/reduce.h"
 #include "engine/math/normalise.h"
@@ -74,7 +73,7 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
 
 /// As cpu::normalise_rows, with its bits.
 template <typename T>
-void normalise_rows(std::string_view kernel, std::int64_t rows, const math::RowChannels& channels,
+void normalise_rows(const char* kernel, std::int64_t rows, const math::RowChannels& channels,
                     const T* x, const T* w, const T* b, T eps, T* y, T* mean, T* rstd) {
   if (rows <= 0) return;
   with_row(rows, channels.columns(), [=](auto row, unsigned blocks, int threads) {
@@ -86,7 +85,7 @@ void normalise_rows(std::string_view kernel, std::int64_t rows, const math::RowC
 
 /// As cpu::normalise_rows_backward, with its bits.
 template <typename T>
-void normalise_rows_backward(std::string_view kernel, std::int64_t rows,
+void normalise_rows_backward(const char* kernel, std::int64_t rows,
                              const math::RowChannels& channels, const T* gy, const T* x,
                              const T* mean, const T* rstd, const T* w, T* gx) {
   if (rows <= 0 || channels.columns() <= 0) return;

@@ -5,7 +5,6 @@
 // channel_sums and channel_map. Included by .cu files alone.
 
 #include <cstdint>
-#include <string_view>
 
 #include "engine/cuda/channels.h"
 #include "engine/math/normalise.h"
@@ -212,7 +211,7 @@ bool is_held(const Extents& e, int arrays) {
 
 /// False if the channels are too large; then nothing was done.
 template <typename T>
-bool train_whole_channels(std::string_view kernel, const Training<T>& a) {
+bool train_whole_channels(const char* kernel, const Training<T>& a) {
   if (a.e.elements() <= 0 || !detail::is_held<T>(a.e, 1)) return false;
   if (a.e.s == 1) {
     detail::train_rows_kernel<<<grid_for(a.e.c), kThreads, 0, stream()>>>(a);
@@ -225,7 +224,7 @@ bool train_whole_channels(std::string_view kernel, const Training<T>& a) {
 
 /// The same.
 template <typename T>
-bool train_whole_channels_backward(std::string_view kernel, const TrainingGradient<T>& a) {
+bool train_whole_channels_backward(const char* kernel, const TrainingGradient<T>& a) {
   if (a.e.elements() <= 0 || !detail::is_held<T>(a.e, 2)) return false;
   if (a.e.s == 1) {
     detail::train_rows_backward_kernel<<<grid_for(a.e.c), kThreads, 0, stream()>>>(a);
