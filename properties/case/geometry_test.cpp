@@ -40,7 +40,7 @@ LayerSpec in_place_relu() {
   return l;
 }
 
-LayerSpec tied(std::string_view kind, std::int64_t features, int owner) {
+LayerSpec tied_kind(std::string_view kind, std::int64_t features, int owner) {
   LayerSpec l = layer(kind, features);
   l.tied_to = owner;
   return l;
@@ -85,8 +85,9 @@ TEST_CASE("geometry lists shapes, parameters and buffers in layer order") {
 }
 
 TEST_CASE("a tied layer adds no parameter and counts as a use of its owner's") {
-  const Geometry g = validate(model(
-      {2, 3}, {layer("linear", 3), layer("relu"), tied("linear", 3, 0), tied("linear", 3, 0)}));
+  const Geometry g =
+      validate(model({2, 3}, {layer("linear", 3), layer("relu"), tied_kind("linear", 3, 0),
+                              tied_kind("linear", 3, 0)}));
   REQUIRE(g.parameters.size() == 2);
   CHECK(g.parameters[0].uses == 3);
   CHECK(g.layer_parameters[3] == g.layer_parameters[0]);
@@ -182,27 +183,27 @@ TEST_CASE("tokens are the model's input, for the first layer alone") {
 TEST_CASE("a linear layer without a bias can be tied to an embedding, not the other way round") {
   LayerSpec embed = layer("embedding", 4);
   embed.vocabulary = 9;
-  LayerSpec head = tied("linear", 9, 0);
+  LayerSpec head = tied_kind("linear", 9, 0);
   head.bias = false;
   const Geometry g = validate(model({2, 3}, {embed, head}));
   CHECK(g.layer_parameters[1] == std::vector<int>{0});
   CHECK(g.parameters[0].uses == 2);
   CHECK(g.outputs[1][0] == Shape{2, 3, 9});
-  rejects(model({2, 3}, {embed, tied("linear", 9, 0)}), "bias differs from that of layer 0");
+  rejects(model({2, 3}, {embed, tied_kind("linear", 9, 0)}), "bias differs from that of layer 0");
   head.features = 8;
   rejects(model({2, 3}, {embed, head}), "the weight of layer 0 to fit, [8, 4], got [9, 4]");
   CHECK_FALSE(lends_weight(LayerKind::linear, LayerKind::embedding));
 }
 
 TEST_CASE("a tie that does not fit is refused") {
-  rejects(model({2, 3}, {layer("linear", 4), tied("linear", 4, 0)}),
+  rejects(model({2, 3}, {layer("linear", 4), tied_kind("linear", 4, 0)}),
           "the weight of layer 0 to fit");
-  rejects(model({2, 3}, {tied("linear", 3, 0)}), "tied_to an earlier layer");
-  rejects(model({2, 3}, {layer("relu"), tied("linear", 3, 0)}),
+  rejects(model({2, 3}, {tied_kind("linear", 3, 0)}), "tied_to an earlier layer");
+  rejects(model({2, 3}, {layer("relu"), tied_kind("linear", 3, 0)}),
           "a layer of its kind, or one that lends it a weight, got relu");
-  rejects(model({2, 3}, {layer("linear", 3), tied("linear", 3, 0), tied("linear", 3, 1)}),
+  rejects(model({2, 3}, {layer("linear", 3), tied_kind("linear", 3, 0), tied_kind("linear", 3, 1)}),
           "the layer that owns the weight, 0, got 1");
-  Case c = model({2, 3}, {layer("linear", 3), tied("linear", 3, 0)});
+  Case c = model({2, 3}, {layer("linear", 3), tied_kind("linear", 3, 0)});
   c.layers[0].frozen = true;
   rejects(c, "frozen differs");
 }

@@ -3,7 +3,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "absent-gradients";
+constexpr std::string_view kAbsentGradients = "absent-gradients";
 
 std::string text_of(const Observation* o) {
   if (o == nullptr) return std::string(kNotRecorded);
@@ -19,10 +19,10 @@ std::optional<Violation> compare(const Observation* plain, const Observation* ch
   }
   std::string expected = text_of(plain);
   if (forecast) expected += *forecast ? " (forecast: present)" : " (forecast: absent)";
-  return Violation{kName, place(), std::move(expected), text_of(checkpointed)};
+  return Violation{kAbsentGradients, place(), std::move(expected), text_of(checkpointed)};
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_absent_gradients(const Evidence& e) {
   const ProtocolSpec& p = e.c.protocol;
   Finder plain(e.plain.observations);
   Finder checkpointed(e.checkpointed.observations);
@@ -62,11 +62,11 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law absent_gradients_law;
-const Law absent_gradients_law{.name = kName,
+const Law absent_gradients_law{.name = kAbsentGradients,
                                .statement =
                                    "Gradients are absent (None, not zero) exactly where they are "
                                    "in the plain run, and where the forecast says so.",
-                               .check = check,
+                               .check = check_absent_gradients,
                                .reads = {Observable::absent_gradients}};
 
 }  // namespace rematch

@@ -11,7 +11,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "agrees-with-reference";
+constexpr std::string_view kAgreesWithReference = "agrees-with-reference";
 
 Observable observable_of(Quantity quantity) {
   switch (quantity) {
@@ -42,7 +42,7 @@ double distance_of(std::span<const double> bounds, std::span<const double> expec
   return distance(expected, got);
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_agrees_with_reference(const Evidence& e) {
   const Reference& r = *e.reference;
   std::optional<Violation> violation;
   Finder plain(e.plain.observations);
@@ -59,12 +59,12 @@ std::optional<Violation> check(const Evidence& e) {
         place_of(o.step, o.microbatch) + ", " + value_name(e, o.quantity, o.index);
     if (!(got->shape == o.shape)) {
       if (violation) return violation;
-      return Violation{kName, place, to_string(o.shape), to_string(got->shape)};
+      return Violation{kAgreesWithReference, place, to_string(o.shape), to_string(got->shape)};
     }
     const std::vector<double> values = elements_of(e.plain, *got);
     if (const auto m = misfit(r, i, e.plain, *got)) {
       if (!violation) {
-        violation = {kName, place + ", element " + std::to_string(m->element),
+        violation = {kAgreesWithReference, place + ", element " + std::to_string(m->element),
                      fmt::format("{:.9g} within {:.2g}", m->expected, m->bound),
                      fmt::format("{:.9g} in the plain run", m->got)};
       }
@@ -80,7 +80,7 @@ std::optional<Violation> check(const Evidence& e) {
 }
 
 /// Whether some number has a bound that tells it from zero.
-bool applies(const Evidence& e) {
+bool applies_agrees_with_reference(const Evidence& e) {
   const Reference& r = *e.reference;
   for (std::size_t i = 0; i < r.run.observations.size(); ++i) {
     const Observation& o = r.run.observations[i];
@@ -96,13 +96,13 @@ bool applies(const Evidence& e) {
 
 extern const Law agrees_with_reference_law;
 const Law agrees_with_reference_law{
-    .name = kName,
+    .name = kAgreesWithReference,
     .statement =
         "Where no layer draws, the plain run of a foreign subject differs from the reference "
         "engine's in float64 by no more than what rounding can do in a correct implementation.",
-    .check = check,
+    .check = check_agrees_with_reference,
     .reads = {},
     .extras = {Extra::reference},
-    .applies = applies};
+    .applies = applies_agrees_with_reference};
 
 }  // namespace rematch

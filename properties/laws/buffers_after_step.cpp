@@ -3,24 +3,24 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "buffers-after-step";
+constexpr std::string_view kBuffersAfterStep = "buffers-after-step";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_values(e, Quantity::buffer, kName);
+std::optional<Violation> check_buffers_after_step(const Evidence& e) {
+  return compare_values(e, Quantity::buffer, kBuffersAfterStep);
 }
 
-bool applies(const Evidence& e) { return !e.geometry.buffers.empty(); }
+bool applies_buffers_after_step(const Evidence& e) { return !e.geometry.buffers.empty(); }
 
 }  // namespace
 
 extern const Law buffers_after_step_law;
-const Law buffers_after_step_law{.name = kName,
+const Law buffers_after_step_law{.name = kBuffersAfterStep,
                                  .statement =
                                      "Running statistics are updated once per forward: after every "
                                      "step they have the same bits as in the plain run.",
-                                 .check = check,
+                                 .check = check_buffers_after_step,
                                  .reads = {Observable::buffers},
-                                 .applies = applies,
+                                 .applies = applies_buffers_after_step,
                                  .compares_values = true};
 
 }  // namespace rematch

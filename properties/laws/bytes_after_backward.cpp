@@ -3,11 +3,11 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "bytes-after-backward";
+constexpr std::string_view kBytesAfterBackward = "bytes-after-backward";
 
 Violation violation(int step, int microbatch, const char* tag, const char* run,
                     std::int64_t expected, std::string got) {
-  return {kName, place_of(step, microbatch) + ", " + tag + " bytes of the " + run,
+  return {kBytesAfterBackward, place_of(step, microbatch) + ", " + tag + " bytes of the " + run,
           std::to_string(expected), std::move(got)};
 }
 
@@ -35,7 +35,7 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
   const std::int64_t promised =
       std::int64_t{p.steps} * p.microbatches * (roots * backward_calls(e.c, e.geometry) - 1);
   if (roots > 0 && retained != promised) {
-    return Violation{kName, std::string("readings with the graph retained, ") + run,
+    return Violation{kBytesAfterBackward, std::string("readings with the graph retained, ") + run,
                      std::to_string(promised), std::to_string(retained)};
   }
   Finder readings(record.bytes);
@@ -64,7 +64,7 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
   });
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_bytes_after_backward(const Evidence& e) {
   const Forecast& f = e.forecast;
   if (auto b = compare(e, e.checkpointed, saved_per_forward(e, f.saved_bytes), f.offloaded_bytes,
                        "checkpointed run")) {
@@ -77,13 +77,13 @@ std::optional<Violation> check(const Evidence& e) {
 
 extern const Law bytes_after_backward_law;
 const Law bytes_after_backward_law{
-    .name = kName,
+    .name = kBytesAfterBackward,
     .statement =
         "The last backward of a forward leaves no saved, offloaded or temporary bytes, except "
         "those of forwards that still wait for their backward; a backward that retains its graph "
         "leaves what the forward left. Of several backwards, to some tensors or from several "
         "losses, the last lets go of its own, and its graph takes the rest with it.",
-    .check = check,
+    .check = check_bytes_after_backward,
     .reads = {Observable::saved_bytes},
     .applies = knows_saved_bytes};
 

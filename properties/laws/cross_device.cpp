@@ -5,13 +5,13 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "cross-device";
+constexpr std::string_view kCrossDevice = "cross-device";
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_cross_device(const Evidence& e) {
   for (const Agreement& a : e.layers->agreements) {
     if (a.holds) continue;
     return Violation{
-        kName,
+        kCrossDevice,
         fmt::format("{} run alone, {}, element {}", layer_name(e.c, a.layer), a.what, a.element),
         a.bound > 0 ? fmt::format("{:.17g} within {:.3g}", a.host, a.bound)
                     : fmt::format("{:.17g}, to the bit", a.host),
@@ -24,11 +24,11 @@ std::optional<Violation> check(const Evidence& e) {
 
 extern const Law cross_device_law;
 const Law cross_device_law{
-    .name = kName,
+    .name = kCrossDevice,
     .statement =
         "Each layer, run alone, gives the same result on a device as on the host: the same bits, "
         "or within the error bound of its sums where a library chooses their order.",
-    .check = check,
+    .check = check_cross_device,
     .reads = {Observable::host_agreement},
     .extras = {Extra::layers}};
 

@@ -8,33 +8,33 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "derivatives";
+constexpr std::string_view kDerivatives = "derivatives";
 
 // One distance may mislead: rounding errors that cancel by chance, a kink in a bad place. A wrong
 // gradient disagrees at every distance.
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_derivatives(const Evidence& e) {
   const SlopeSamples& samples = *e.slope;
   const auto agreeing = [&](const SlopeSample& s) { return agrees(samples, s); };
   if (std::any_of(samples.around.begin(), samples.around.end(), agreeing)) return std::nullopt;
   const Quotient q = quotient_of(samples, samples.around.front());
   return Violation{
-      kName, "step 0, the slope of the loss along a random direction",
+      kDerivatives, "step 0, the slope of the loss along a random direction",
       fmt::format("{:.10g} within {:.2g}, by finite differences", q.slope, q.bound),
       fmt::format("{:.10g}, the product of gradients and direction", samples.promised)};
 }
 
-bool applies(const Evidence& e) { return !e.slope->around.empty(); }
+bool applies_derivatives(const Evidence& e) { return !e.slope->around.empty(); }
 
 }  // namespace
 
 extern const Law derivatives_law;
 const Law derivatives_law{
-    .name = kName,
+    .name = kDerivatives,
     .statement = "In float64, the gradients agree with a difference quotient of the loss.",
-    .check = check,
+    .check = check_derivatives,
     .reads = {Observable::displacement, Observable::outputs, Observable::losses,
               Observable::input_gradients, Observable::parameter_gradients},
     .extras = {Extra::slope},
-    .applies = applies};
+    .applies = applies_derivatives};
 
 }  // namespace rematch

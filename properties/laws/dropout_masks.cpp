@@ -7,7 +7,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "dropout-masks";
+constexpr std::string_view kDropoutMasks = "dropout-masks";
 
 std::string text_of(const Draw& d) {
   char hash[24];
@@ -82,8 +82,8 @@ std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain
     const auto index = static_cast<std::size_t>(layer);
     const bool draws = e.forecast.layer_words[index] != 0;
     const auto violation = [&](const char* what, std::string expected, std::string got) {
-      return Violation{kName, place_of(e.c, step, microbatch, layer) + what, std::move(expected),
-                       std::move(got)};
+      return Violation{kDropoutMasks, place_of(e.c, step, microbatch, layer) + what,
+                       std::move(expected), std::move(got)};
     };
     const int expected_plain = draws ? 1 : 0;
     if (const int n = plain.count(step, microbatch, layer); n != expected_plain) {
@@ -119,12 +119,12 @@ std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain
   return std::nullopt;
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_dropout_masks(const Evidence& e) {
   const DrawTable plain(e, e.plain);
   const DrawTable checkpointed(e, e.checkpointed);
   for (const DrawTable* table : {&plain, &checkpointed}) {
     if (const Draw* d = table->stray()) {
-      return Violation{kName,
+      return Violation{kDropoutMasks,
                        place_of(d->step, d->microbatch) + ", layer " + std::to_string(d->layer) +
                            ", execution " + std::to_string(d->execution),
                        "no draw at this place", text_of(*d)};
@@ -138,14 +138,14 @@ std::optional<Violation> check(const Evidence& e) {
     const Draw& forward = *checkpointed.of_forward(d.step, d.microbatch, d.layer);
     if (d.execution == 0 || same_draw(forward, d, true)) continue;
     return Violation{
-        kName,
+        kDropoutMasks,
         place_of(e.c, d.step, d.microbatch, d.layer) + ", execution " + std::to_string(d.execution),
         text_of(forward), text_of(d)};
   }
   return std::nullopt;
 }
 
-bool applies(const Evidence& e) {
+bool applies_dropout_masks(const Evidence& e) {
   const auto& words = e.forecast.layer_words;
   if (!e.forecast.saves_known) return false;
   return std::any_of(words.begin(), words.end(), [](auto w) { return w != 0; }) ||
@@ -156,13 +156,13 @@ bool applies(const Evidence& e) {
 
 extern const Law dropout_masks_law;
 const Law dropout_masks_law{
-    .name = kName,
+    .name = kDropoutMasks,
     .statement =
         "Every recomputation of a random layer draws what its forward drew, and "
         "every forward what the plain "
         "run drew.",
-    .check = check,
+    .check = check_dropout_masks,
     .reads = {Observable::draws},
-    .applies = applies};
+    .applies = applies_dropout_masks};
 
 }  // namespace rematch

@@ -3,28 +3,29 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "errors";
+constexpr std::string_view kErrors = "errors";
 
 std::string text_of(const RecordedError& error) { return error.kind + ": " + error.message; }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_errors(const Evidence& e) {
   if (e.crash) return std::nullopt;
-  if (e.plain.error) return Violation{kName, "plain run", "no error", text_of(*e.plain.error)};
+  if (e.plain.error) return Violation{kErrors, "plain run", "no error", text_of(*e.plain.error)};
   if (!e.checkpointed.error) return std::nullopt;
   const bool foreseen = e.forecast.may_fail && e.checkpointed.error->kind == "checkpoint_error";
   if (foreseen) return std::nullopt;
-  return Violation{kName, "checkpointed run", e.forecast.may_fail ? "checkpoint_error" : "no error",
+  return Violation{kErrors, "checkpointed run",
+                   e.forecast.may_fail ? "checkpoint_error" : "no error",
                    text_of(*e.checkpointed.error)};
 }
 
 }  // namespace
 
 extern const Law errors_law;
-const Law errors_law{.name = kName,
+const Law errors_law{.name = kErrors,
                      .statement =
                          "Neither run fails, except that a determinism check on values may notice "
                          "a recomputation without random state.",
-                     .check = check,
+                     .check = check_errors,
                      .reads = {},
                      .judges_failures = true};
 

@@ -5,7 +5,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "executions";
+constexpr std::string_view kExecutions = "executions";
 
 std::optional<Violation> compare(const Evidence& e, const Record& record, const char* run,
                                  bool checkpointed) {
@@ -27,7 +27,7 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, const 
                             : e.forecast.plain_computations)[static_cast<std::size_t>(layer)];
           if (entry == nullptr || entry->count != expected) {
             return Violation{
-                kName, place_of(e.c, step, microbatch, layer) + ", " + run,
+                kExecutions, place_of(e.c, step, microbatch, layer) + ", " + run,
                 std::to_string(expected),
                 entry != nullptr ? std::to_string(entry->count) : std::string(kNotRecorded)};
           }
@@ -35,34 +35,34 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, const 
               !e.observed.contains(Observable::computations)) {
             continue;
           }
-          return Violation{kName,
+          return Violation{kExecutions,
                            place_of(e.c, step, microbatch, layer) + ", computations of the " + run,
                            std::to_string(expected_computed), std::to_string(entry->computed)};
         }
         return std::nullopt;
       });
   if (violation || record.executions.size() == expected_entries) return violation;
-  return Violation{kName, std::string("entries of the ") + run, std::to_string(expected_entries),
-                   std::to_string(record.executions.size())};
+  return Violation{kExecutions, std::string("entries of the ") + run,
+                   std::to_string(expected_entries), std::to_string(record.executions.size())};
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_executions(const Evidence& e) {
   if (auto violation = compare(e, e.checkpointed, "checkpointed run", true)) return violation;
   return compare(e, e.plain, "plain run", false);
 }
 
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
+bool applies_executions(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
 extern const Law executions_law;
 const Law executions_law{
-    .name = kName,
+    .name = kExecutions,
     .statement =
         "Every layer runs as often as the forecast says: once for the forward and once for each "
         "recomputation that reaches it. It computes each time, unless a policy kept its results.",
-    .check = check,
+    .check = check_executions,
     .reads = {Observable::executions},
-    .applies = applies};
+    .applies = applies_executions};
 
 }  // namespace rematch

@@ -3,9 +3,9 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "hooks";
+constexpr std::string_view kHooks = "hooks";
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_hooks(const Evidence& e) {
   Finder counts(e.checkpointed.hooks);
   return for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
     for (int p = 0; p < static_cast<int>(e.geometry.parameters.size()); ++p) {
@@ -16,7 +16,7 @@ std::optional<Violation> check(const Evidence& e) {
       // A hook that never fired need not be mentioned.
       const int got = entry != nullptr ? entry->count : 0;
       if (got == expected) continue;
-      return Violation{kName,
+      return Violation{kHooks,
                        place_of(step, microbatch) + ", " + parameter_name(e.c, e.geometry, p),
                        std::to_string(expected),
                        entry != nullptr ? std::to_string(got) : std::string(kNotRecorded)};
@@ -25,17 +25,17 @@ std::optional<Violation> check(const Evidence& e) {
   });
 }
 
-bool applies(const Evidence& e) { return !e.geometry.parameters.empty(); }
+bool applies_hooks(const Evidence& e) { return !e.geometry.parameters.empty(); }
 
 }  // namespace
 
 extern const Law hooks_law;
-const Law hooks_law{.name = kName,
+const Law hooks_law{.name = kHooks,
                     .statement =
                         "A parameter's gradient hook fires once per backward, and once more for "
                         "every reentrant region that accumulates into it separately.",
-                    .check = check,
+                    .check = check_hooks,
                     .reads = {Observable::hooks},
-                    .applies = applies};
+                    .applies = applies_hooks};
 
 }  // namespace rematch

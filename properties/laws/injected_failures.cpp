@@ -3,43 +3,49 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "injected-failures";
+constexpr std::string_view kInjectedFailures = "injected-failures";
 
 std::optional<Violation> check_run(const Evidence& e, const Record& record, const char* run,
                                    bool must_fail) {
   const std::string place = "trial of the " + std::string(run) + ", failure " +
                             std::string(to_string(e.c.protocol.failure.kind));
-  if (!record.trial) return Violation{kName, place, "a reading", std::string(kNotRecorded)};
+  if (!record.trial)
+    return Violation{kInjectedFailures, place, "a reading", std::string(kNotRecorded)};
   const TrialReading& trial = *record.trial;
-  if (must_fail && !trial.failed) return Violation{kName, place, "an error", "none"};
+  if (must_fail && !trial.failed) return Violation{kInjectedFailures, place, "an error", "none"};
   const bool harmless = e.c.protocol.failure.kind == FailureKind::graph_dropped;
-  if (harmless && trial.failed) return Violation{kName, place, "no error", trial.message};
+  if (harmless && trial.failed)
+    return Violation{kInjectedFailures, place, "no error", trial.message};
   if (trial.left_bytes != 0) {
-    return Violation{kName, place + ", bytes left behind", "0", std::to_string(trial.left_bytes)};
+    return Violation{kInjectedFailures, place + ", bytes left behind", "0",
+                     std::to_string(trial.left_bytes)};
   }
   if (trial.left_behind.empty()) return std::nullopt;
-  return Violation{kName, place + ", ambient state", "as before", "changed: " + trial.left_behind};
+  return Violation{kInjectedFailures, place + ", ambient state", "as before",
+                   "changed: " + trial.left_behind};
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_injected_failures(const Evidence& e) {
   const FailureKind kind = e.c.protocol.failure.kind;
   if (auto b = check_run(e, e.checkpointed, "checkpointed run", e.forecast.trial_fails)) return b;
   return check_run(e, e.plain, "plain run", kind == FailureKind::forward_throws);
 }
 
-bool applies(const Evidence& e) { return e.c.protocol.failure.kind != FailureKind::none; }
+bool applies_injected_failures(const Evidence& e) {
+  return e.c.protocol.failure.kind != FailureKind::none;
+}
 
 }  // namespace
 
 extern const Law injected_failures_law;
 const Law injected_failures_law{
-    .name = kName,
+    .name = kInjectedFailures,
     .statement =
         "A recomputation that meets a change made between forward and backward raises an error. A "
         "forward or recomputation that fails, or a graph that is dropped, leaves no bytes and no "
         "settings behind.",
-    .check = check,
+    .check = check_injected_failures,
     .reads = {Observable::injected_failures},
-    .applies = applies};
+    .applies = applies_injected_failures};
 
 }  // namespace rematch

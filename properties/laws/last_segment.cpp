@@ -5,21 +5,21 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "last-segment";
+constexpr std::string_view kLastSegment = "last-segment";
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_last_segment(const Evidence& e) {
   // All segments but the last have floor(n / k) layers; the last one takes the remainder.
   const int layers = static_cast<int>(e.c.layers.size());
   const int segments = e.c.plan.sequential->segments;
   const int first = (segments - 1) * (layers / segments);
   for (const ExecutionCount& x : e.checkpointed.executions) {
     if (x.layer < first || x.layer >= layers || x.count == 1) continue;
-    return Violation{kName, place_of(e.c, x.step, x.microbatch, x.layer) + ", executions", "1",
-                     std::to_string(x.count)};
+    return Violation{kLastSegment, place_of(e.c, x.step, x.microbatch, x.layer) + ", executions",
+                     "1", std::to_string(x.count)};
   }
   for (const Draw& d : e.checkpointed.draws) {
     if (d.layer < first || d.layer >= layers || d.execution == 0) continue;
-    return Violation{kName, place_of(e.c, d.step, d.microbatch, d.layer),
+    return Violation{kLastSegment, place_of(e.c, d.step, d.microbatch, d.layer),
                      "no draw in a recomputation",
                      "a draw in execution " + std::to_string(d.execution)};
   }
@@ -33,21 +33,23 @@ std::optional<Violation> check(const Evidence& e) {
       std::any_of(e.checkpointed.executions.begin(), e.checkpointed.executions.end(),
                   [&](const ExecutionCount& x) { return x.layer < first && x.count > 1; });
   if (any) return std::nullopt;
-  return Violation{kName, "layers before " + std::to_string(first), "recomputed",
+  return Violation{kLastSegment, "layers before " + std::to_string(first), "recomputed",
                    "never recomputed"};
 }
 
-bool applies(const Evidence& e) { return e.c.plan.sequential && e.c.plan.sequential->last_stored; }
+bool applies_last_segment(const Evidence& e) {
+  return e.c.plan.sequential && e.c.plan.sequential->last_stored;
+}
 
 }  // namespace
 
 extern const Law last_segment_law;
-const Law last_segment_law{.name = kName,
+const Law last_segment_law{.name = kLastSegment,
                            .statement =
                                "The stored last segment of a sequential plan (floor(n / k) layers "
                                "plus the remainder) runs once and is never recomputed.",
-                           .check = check,
+                           .check = check_last_segment,
                            .reads = {Observable::executions},
-                           .applies = applies};
+                           .applies = applies_last_segment};
 
 }  // namespace rematch

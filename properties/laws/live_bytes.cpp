@@ -4,7 +4,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "live-bytes";
+constexpr std::string_view kLiveBytes = "live-bytes";
 
 std::string text_of(const LiveReading& r) {
   std::string text = std::to_string(r.live) + " bytes";
@@ -17,9 +17,9 @@ bool is_live(const LiveReading& got, const LiveReading& promised) {
   return got.live == promised.live;
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_live_bytes(const Evidence& e) {
   return judge_events(
-      e, kName,
+      e, kLiveBytes,
       [&](const Promise& wanted, const LiveReading* got, std::string_view run,
           std::size_t number) -> std::optional<Violation> {
         const LiveReading& promised = *wanted.reading;
@@ -29,33 +29,33 @@ std::optional<Violation> check(const Evidence& e) {
         }
         const std::string place = place_of(e.c, wanted.in_step(), run, number);
         if (got == nullptr)
-          return Violation{kName, place, text_of(promised), std::string(kNotRecorded)};
+          return Violation{kLiveBytes, place, text_of(promised), std::string(kNotRecorded)};
         if (!wanted.is_event_of(*got)) {
-          return Violation{kName, place, "this event",
+          return Violation{kLiveBytes, place, "this event",
                            place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
         }
         if (got->entered != promised.entered) {
-          return Violation{kName, place + ", when it was entered",
+          return Violation{kLiveBytes, place + ", when it was entered",
                            std::to_string(promised.entered) + " bytes",
                            std::to_string(got->entered) + " bytes"};
         }
-        return Violation{kName, place, text_of(promised), text_of(*got)};
+        return Violation{kLiveBytes, place, text_of(promised), text_of(*got)};
       });
 }
 
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
+bool applies_live_bytes(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
 extern const Law live_bytes_law;
 const Law live_bytes_law{
-    .name = kName,
+    .name = kLiveBytes,
     .statement =
         "At every event of a run (after each layer, each node's backward, each gradient, each "
         "forward, backward and step), the live bytes are exactly those that the forecast counts. "
         "Where early stop leaves a layer, its results may be live as well.",
-    .check = check,
+    .check = check_live_bytes,
     .reads = {Observable::live_bytes},
-    .applies = applies};
+    .applies = applies_live_bytes};
 
 }  // namespace rematch

@@ -3,18 +3,18 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "losses";
+constexpr std::string_view kLosses = "losses";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_values(e, Quantity::loss, kName);
+std::optional<Violation> check_losses(const Evidence& e) {
+  return compare_values(e, Quantity::loss, kLosses);
 }
 
 }  // namespace
 
 extern const Law losses_law;
-const Law losses_law{.name = kName,
+const Law losses_law{.name = kLosses,
                      .statement = "Every loss has the same bits as in the plain run.",
-                     .check = check,
+                     .check = check_losses,
                      .reads = {Observable::losses},
                      .compares_values = true};
 

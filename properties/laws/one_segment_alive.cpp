@@ -6,12 +6,12 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "one-segment-alive";
+constexpr std::string_view kOneSegmentAlive = "one-segment-alive";
 
 // What a run holds beyond the forecast when a recomputation begins: it may not grow from one
 // recomputation of a backward to the next. What was there at the first is the business of other
 // laws.
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_one_segment_alive(const Evidence& e) {
   bool recomputed = false;
   std::int64_t first = 0;
   std::size_t recomputation = 0;
@@ -28,7 +28,7 @@ std::optional<Violation> check(const Evidence& e) {
     if (begins && wanted->event == Event::layer && got->event == Event::layer) {
       const std::int64_t beyond = got->entered - wanted->entered;
       if (recomputed && beyond > first) {
-        return Violation{kName,
+        return Violation{kOneSegmentAlive,
                          "when a recomputation begins, before " +
                              place_of(e.c, promise->in_step(), "checkpointed run", number),
                          std::to_string(wanted->entered + first) + " bytes",
@@ -44,7 +44,7 @@ std::optional<Violation> check(const Evidence& e) {
                         any_event, judge);
 }
 
-bool applies(const Evidence& e) {
+bool applies_one_segment_alive(const Evidence& e) {
   if (!e.forecast.saves_known) return false;
   return e.forecast.recomputations.size() > 1;
 }
@@ -53,12 +53,12 @@ bool applies(const Evidence& e) {
 
 extern const Law one_segment_alive_law;
 const Law one_segment_alive_law{
-    .name = kName,
+    .name = kOneSegmentAlive,
     .statement =
         "When a recomputation begins, nothing that an earlier recomputation of the same backward "
         "made is still live, except what the forecast says is passed along.",
-    .check = check,
+    .check = check_one_segment_alive,
     .reads = {Observable::live_bytes},
-    .applies = applies};
+    .applies = applies_one_segment_alive};
 
 }  // namespace rematch

@@ -3,18 +3,18 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "outputs";
+constexpr std::string_view kOutputs = "outputs";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_values(e, Quantity::output, kName);
+std::optional<Violation> check_outputs(const Evidence& e) {
+  return compare_values(e, Quantity::output, kOutputs);
 }
 
 }  // namespace
 
 extern const Law outputs_law;
-const Law outputs_law{.name = kName,
+const Law outputs_law{.name = kOutputs,
                       .statement = "Every forward returns the same bits as the plain run.",
-                      .check = check,
+                      .check = check_outputs,
                       .reads = {Observable::outputs},
                       .compares_values = true};
 

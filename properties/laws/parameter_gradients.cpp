@@ -3,23 +3,23 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "parameter-gradients";
+constexpr std::string_view kParameterGradients = "parameter-gradients";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_values(e, Quantity::parameter_gradient, kName);
+std::optional<Violation> check_parameter_gradients(const Evidence& e) {
+  return compare_values(e, Quantity::parameter_gradient, kParameterGradients);
 }
 
-bool applies(const Evidence& e) { return !e.geometry.parameters.empty(); }
+bool applies_parameter_gradients(const Evidence& e) { return !e.geometry.parameters.empty(); }
 
 }  // namespace
 
 extern const Law parameter_gradients_law;
 const Law parameter_gradients_law{
-    .name = kName,
+    .name = kParameterGradients,
     .statement = "Every parameter gradient has the same bits as in the plain run.",
-    .check = check,
+    .check = check_parameter_gradients,
     .reads = {Observable::parameter_gradients},
-    .applies = applies,
+    .applies = applies_parameter_gradients,
     .compares_values = true};
 
 }  // namespace rematch

@@ -3,24 +3,24 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "parameters-after-step";
+constexpr std::string_view kParametersAfterStep = "parameters-after-step";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_values(e, Quantity::parameter, kName);
+std::optional<Violation> check_parameters_after_step(const Evidence& e) {
+  return compare_values(e, Quantity::parameter, kParametersAfterStep);
 }
 
-bool applies(const Evidence& e) { return !e.geometry.parameters.empty(); }
+bool applies_parameters_after_step(const Evidence& e) { return !e.geometry.parameters.empty(); }
 
 }  // namespace
 
 extern const Law parameters_after_step_law;
 const Law parameters_after_step_law{
-    .name = kName,
+    .name = kParametersAfterStep,
     .statement =
         "After every optimizer step all parameters have the same bits as in the plain run.",
-    .check = check,
+    .check = check_parameters_after_step,
     .reads = {Observable::parameters},
-    .applies = applies,
+    .applies = applies_parameters_after_step,
     .compares_values = true};
 
 }  // namespace rematch

@@ -7,13 +7,13 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "peak-bytes";
+constexpr std::string_view kPeakBytes = "peak-bytes";
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_peak_bytes(const Evidence& e) {
   // What was live when early stop left a layer, for the next peak begins with it.
   std::int64_t left = 0;
   return judge_events(
-      e, kName,
+      e, kPeakBytes,
       [&](const Promise& wanted, const LiveReading* got, std::string_view run,
           std::size_t number) -> std::optional<Violation> {
         const std::int64_t before =
@@ -21,24 +21,24 @@ std::optional<Violation> check(const Evidence& e) {
         const std::int64_t promised = std::max(wanted->peak, before);
         if (got != nullptr && got->peak == promised) return std::nullopt;
         return Violation{
-            kName, "since the event before " + place_of(e.c, wanted.in_step(), run, number),
+            kPeakBytes, "since the event before " + place_of(e.c, wanted.in_step(), run, number),
             std::to_string(promised) + " bytes",
             got != nullptr ? std::to_string(got->peak) + " bytes" : std::string(kNotRecorded)};
       });
 }
 
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
+bool applies_peak_bytes(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
 extern const Law peak_bytes_law;
-const Law peak_bytes_law{.name = kName,
+const Law peak_bytes_law{.name = kPeakBytes,
                          .statement =
                              "Between two events, the peak of live bytes is exactly what the "
                              "forecast counts. (Where early stop leaves a layer, its results may "
                              "be part of it.) The peak of a step is the highest of these.",
-                         .check = check,
+                         .check = check_peak_bytes,
                          .reads = {Observable::live_bytes},
-                         .applies = applies};
+                         .applies = applies_peak_bytes};
 
 }  // namespace rematch

@@ -4,9 +4,9 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "recomputation-order";
+constexpr std::string_view kRecomputationOrder = "recomputation-order";
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_recomputation_order(const Evidence& e) {
   // What a run does with bytes, and how many nodes it makes, is not asked here.
   const auto is_layer = [](const LiveReading& r) { return r.event == Event::layer; };
   const auto judge = [&](const Promise* wanted, const LiveReading* got,
@@ -15,31 +15,32 @@ std::optional<Violation> check(const Evidence& e) {
       return place_of(e.c, r, "checkpointed run", number);
     };
     if (wanted == nullptr) {
-      return Violation{kName, place(*got), "no further layer run", event_name(e.c, *got)};
+      return Violation{kRecomputationOrder, place(*got), "no further layer run",
+                       event_name(e.c, *got)};
     }
     if (got == nullptr) {
-      return Violation{kName, place(wanted->in_step()), "this layer run",
+      return Violation{kRecomputationOrder, place(wanted->in_step()), "this layer run",
                        std::string(kNotRecorded)};
     }
     if (wanted->is_event_of(*got)) return std::nullopt;
-    return Violation{kName, place(wanted->in_step()), "this layer run",
+    return Violation{kRecomputationOrder, place(wanted->in_step()), "this layer run",
                      place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
   };
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }
 
-bool applies(const Evidence& e) { return e.forecast.saves_known; }
+bool applies_recomputation_order(const Evidence& e) { return e.forecast.saves_known; }
 
 }  // namespace
 
 extern const Law recomputation_order_law;
 const Law recomputation_order_law{
-    .name = kName,
+    .name = kRecomputationOrder,
     .statement =
         "Layers run in the order of the forecast: a backward recomputes the last segment first, "
         "and the layers of each segment in forward order, each once.",
-    .check = check,
+    .check = check_recomputation_order,
     .reads = {Observable::execution_order},
-    .applies = applies};
+    .applies = applies_recomputation_order};
 
 }  // namespace rematch

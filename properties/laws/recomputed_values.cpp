@@ -7,7 +7,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "recomputed-values";
+constexpr std::string_view kRecomputedValues = "recomputed-values";
 
 auto place_in(const LayerValue& v) {
   return std::tuple(v.step, v.microbatch, v.layer, v.saved, v.index);
@@ -20,7 +20,7 @@ std::string hash_text(std::uint64_t hash) {
   return text;
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_recomputed_values(const Evidence& e) {
   // The first of each place is the forward's, or that of the first recomputation that saves.
   thread_local std::vector<const LayerValue*> order;
   order.clear();
@@ -47,10 +47,10 @@ std::optional<Violation> check(const Evidence& e) {
   const auto text = [](const LayerValue& v) {
     return (v.op.empty() ? "" : std::string(v.op) + ", ") + hash_text(v.hash);
   };
-  return Violation{kName, std::move(place), text(*right), text(*wrong)};
+  return Violation{kRecomputedValues, std::move(place), text(*right), text(*wrong)};
 }
 
-bool applies(const Evidence& e) {
+bool applies_recomputed_values(const Evidence& e) {
   // A recomputation that draws afresh computes something else, and is meant to.
   return e.forecast.values_comparable;
 }
@@ -59,12 +59,12 @@ bool applies(const Evidence& e) {
 
 extern const Law recomputed_values_law;
 const Law recomputed_values_law{
-    .name = kName,
+    .name = kRecomputedValues,
     .statement =
         "What a layer's ops compute and its graph saves in a recomputation has the same bits as "
         "before; the violation names the first value that differs.",
-    .check = check,
+    .check = check_recomputed_values,
     .reads = {Observable::recomputed_values},
-    .applies = applies};
+    .applies = applies_recomputed_values};
 
 }  // namespace rematch

@@ -3,24 +3,24 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "reevaluation";
+constexpr std::string_view kReevaluation = "reevaluation";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_values(e, Quantity::reevaluation, kName);
+std::optional<Violation> check_reevaluation(const Evidence& e) {
+  return compare_values(e, Quantity::reevaluation, kReevaluation);
 }
 
-bool applies(const Evidence& e) { return e.c.protocol.reevaluate; }
+bool applies_reevaluation(const Evidence& e) { return e.c.protocol.reevaluate; }
 
 }  // namespace
 
 extern const Law reevaluation_law;
-const Law reevaluation_law{.name = kName,
+const Law reevaluation_law{.name = kReevaluation,
                            .statement =
                                "On an input that neither has seen, the model trained with "
                                "checkpointing gives the same bits as the one trained without.",
-                           .check = check,
+                           .check = check_reevaluation,
                            .reads = {Observable::reevaluation},
-                           .applies = applies,
+                           .applies = applies_reevaluation,
                            .compares_values = true};
 
 }  // namespace rematch

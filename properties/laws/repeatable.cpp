@@ -6,7 +6,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "repeatable";
+constexpr std::string_view kRepeatable = "repeatable";
 
 std::string error_of(const Record& r) {
   return r.error ? r.error->kind + ": " + r.error->message : "no error";
@@ -15,7 +15,7 @@ std::string error_of(const Record& r) {
 std::optional<Violation> compare(const Evidence& e, const Record& first, const Record& second,
                                  const std::string& run) {
   if (first.error.has_value() != second.error.has_value()) {
-    return Violation{kName, "the end of the " + run, error_of(first), error_of(second)};
+    return Violation{kRepeatable, "the end of the " + run, error_of(first), error_of(second)};
   }
   // What a failed run recorded before its end, and what its message says, is left to other laws.
   if (first.error) return std::nullopt;
@@ -37,19 +37,19 @@ std::optional<Violation> compare(const Evidence& e, const Record& first, const R
     strict.exact_until_step = e.c.protocol.steps;
     strict.exact_parameters.assign(strict.exact_parameters.size(), true);
     const Evidence again{e.c, e.geometry, strict, e.observed, first, second};
-    if (std::optional<Violation> violation = compare_values(again, q, kName)) {
+    if (std::optional<Violation> violation = compare_values(again, q, kRepeatable)) {
       violation->place += ", in two equal " + run + "s";
       return violation;
     }
   }
   if (first.hash() != second.hash()) {
-    return Violation{kName, "the whole record of the " + run, "equal hashes of two runs",
+    return Violation{kRepeatable, "the whole record of the " + run, "equal hashes of two runs",
                      "different ones"};
   }
   return std::nullopt;
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_repeatable(const Evidence& e) {
   if (auto v = compare(e, e.checkpointed, *e.repeat, "checkpointed run")) return v;
   if (e.plain_repeat == nullptr) return std::nullopt;
   return compare(e, e.plain, *e.plain_repeat, "plain run");
@@ -59,11 +59,11 @@ std::optional<Violation> check(const Evidence& e) {
 
 extern const Law repeatable_law;
 const Law repeatable_law{
-    .name = kName,
+    .name = kRepeatable,
     .statement =
         "A case that runs twice, on a device, in another process or in a fresh one, gives the same "
         "record, bit for bit.",
-    .check = check,
+    .check = check_repeatable,
     .reads = {},
     .extras = {Extra::repeat},
     .judges_failures = true};

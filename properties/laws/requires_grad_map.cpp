@@ -6,7 +6,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "requires-grad-map";
+constexpr std::string_view kRequiresGradMap = "requires-grad-map";
 
 std::string text_of(bool requires_grad) {
   return requires_grad ? "requires grad" : "requires no grad";
@@ -14,7 +14,7 @@ std::string text_of(bool requires_grad) {
 
 std::optional<Violation> compare(bool expected, std::optional<bool> got, std::string place) {
   if (got == expected) return std::nullopt;
-  return Violation{kName, std::move(place), text_of(expected),
+  return Violation{kRequiresGradMap, std::move(place), text_of(expected),
                    got ? text_of(*got) : std::string(kNotRecorded)};
 }
 
@@ -36,7 +36,7 @@ std::vector<bool> judged_layers(const Evidence& e) {
   return judged;
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_requires_grad_map(const Evidence& e) {
   const std::vector<bool> judged = judged_layers(e);
   Finder flags(e.checkpointed.grad_flags);
   Finder observations(e.checkpointed.observations);
@@ -75,11 +75,11 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law requires_grad_map_law;
-const Law requires_grad_map_law{.name = kName,
+const Law requires_grad_map_law{.name = kRequiresGradMap,
                                 .statement =
                                     "Values inside the model and its outputs require grad exactly "
                                     "where the rules of each variant say so.",
-                                .check = check,
+                                .check = check_requires_grad_map,
                                 .reads = {Observable::grad_flags}};
 
 }  // namespace rematch

@@ -3,10 +3,11 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "rng-after-backward";
+constexpr std::string_view kRngAfterBackward = "rng-after-backward";
 
-std::optional<Violation> check(const Evidence& e) {
-  if (auto violation = compare_streams(e, Moment::after_backward, kName)) return violation;
+std::optional<Violation> check_rng_after_backward(const Evidence& e) {
+  if (auto violation = compare_streams(e, Moment::after_backward, kRngAfterBackward))
+    return violation;
   if (!e.forecast.values_comparable) return std::nullopt;
   const ProtocolSpec& p = e.c.protocol;
   const int last_microbatch = p.microbatches - 1;
@@ -19,11 +20,11 @@ std::optional<Violation> check(const Evidence& e) {
              s.stream == r.stream;
     });
     if (forward != nullptr && forward->seed == r.seed && forward->offset == r.offset) continue;
-    return Violation{kName, place_of(r.step, r.microbatch) + ", stream " + std::to_string(r.stream),
-                     forward == nullptr
-                         ? std::string(kNotRecorded)
-                         : "as after the forward: offset " + std::to_string(forward->offset),
-                     "offset " + std::to_string(r.offset)};
+    return Violation{
+        kRngAfterBackward, place_of(r.step, r.microbatch) + ", stream " + std::to_string(r.stream),
+        forward == nullptr ? std::string(kNotRecorded)
+                           : "as after the forward: offset " + std::to_string(forward->offset),
+        "offset " + std::to_string(r.offset)};
   }
   return std::nullopt;
 }
@@ -31,11 +32,11 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_backward_law;
-const Law rng_after_backward_law{.name = kName,
+const Law rng_after_backward_law{.name = kRngAfterBackward,
                                  .statement =
                                      "A backward, whatever it recomputes, leaves all random "
                                      "streams as it found them and as in the plain run.",
-                                 .check = check,
+                                 .check = check_rng_after_backward,
                                  .reads = {Observable::rng_state}};
 
 }  // namespace rematch

@@ -5,7 +5,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "rng-after-forward";
+constexpr std::string_view kRngAfterForward = "rng-after-forward";
 
 std::optional<Violation> check_stream(const Evidence& e, int stream) {
   const std::uint64_t words = e.forecast.words_per_forward[static_cast<std::size_t>(stream)];
@@ -19,20 +19,23 @@ std::optional<Violation> check_stream(const Evidence& e, int stream) {
     });
     const StreamReading* before = std::exchange(previous, reading);
     if (reading == nullptr) {
-      return Violation{kName, place_of(step, microbatch) + ", stream " + std::to_string(stream),
+      return Violation{kRngAfterForward,
+                       place_of(step, microbatch) + ", stream " + std::to_string(stream),
                        "a reading", std::string(kNotRecorded)};
     }
     const std::uint64_t expected = (before == nullptr ? start : before->offset) + words;
     if (reading->offset == expected) return std::nullopt;
-    return Violation{kName, place_of(step, microbatch) + ", stream " + std::to_string(stream),
+    return Violation{kRngAfterForward,
+                     place_of(step, microbatch) + ", stream " + std::to_string(stream),
                      "offset " + std::to_string(expected) + " (the forward before it plus " +
                          std::to_string(words) + " words)",
                      "offset " + std::to_string(reading->offset)};
   });
 }
 
-std::optional<Violation> check(const Evidence& e) {
-  if (auto violation = compare_streams(e, Moment::after_forward, kName)) return violation;
+std::optional<Violation> check_rng_after_forward(const Evidence& e) {
+  if (auto violation = compare_streams(e, Moment::after_forward, kRngAfterForward))
+    return violation;
   if (!e.forecast.values_comparable || !e.observed.contains(Observable::rng_offsets)) {
     return std::nullopt;
   }
@@ -46,11 +49,11 @@ std::optional<Violation> check(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_forward_law;
-const Law rng_after_forward_law{.name = kName,
+const Law rng_after_forward_law{.name = kRngAfterForward,
                                 .statement =
                                     "A forward leaves all random streams as the plain run does, "
                                     "and advances each by the words that its layers draw from it.",
-                                .check = check,
+                                .check = check_rng_after_forward,
                                 .reads = {Observable::rng_state}};
 
 }  // namespace rematch

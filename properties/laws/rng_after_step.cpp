@@ -3,19 +3,19 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "rng-after-step";
+constexpr std::string_view kRngAfterStep = "rng-after-step";
 
-std::optional<Violation> check(const Evidence& e) {
-  return compare_streams(e, Moment::after_step, kName);
+std::optional<Violation> check_rng_after_step(const Evidence& e) {
+  return compare_streams(e, Moment::after_step, kRngAfterStep);
 }
 
 }  // namespace
 
 extern const Law rng_after_step_law;
 const Law rng_after_step_law{
-    .name = kName,
+    .name = kRngAfterStep,
     .statement = "After every step all random streams are as in the plain run.",
-    .check = check,
+    .check = check_rng_after_step,
     .reads = {Observable::rng_state}};
 
 }  // namespace rematch

@@ -6,7 +6,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "saved-at-most";
+constexpr std::string_view kSavedAtMost = "saved-at-most";
 
 /// What a plan may save after one forward, from what the plain run shows.
 class Allowance {
@@ -79,7 +79,7 @@ class Allowance {
   bool keeps_ = false;
 };
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_saved_at_most(const Evidence& e) {
   const std::int64_t per_forward = Allowance(e).bytes();
   for (const ByteReading& r : e.checkpointed.bytes) {
     if (r.moment != Moment::after_forward) continue;
@@ -87,14 +87,14 @@ std::optional<Violation> check(const Evidence& e) {
     // The source of the latest copy to the host may be there still.
     const std::int64_t got = std::max(r.saved, r.offloaded);
     if (got <= most) continue;
-    return Violation{kName, place_of(r.step, r.microbatch) + ", after the forward",
+    return Violation{kSavedAtMost, place_of(r.step, r.microbatch) + ", after the forward",
                      "at most " + std::to_string(most) + " bytes saved", std::to_string(got)};
   }
   return std::nullopt;
 }
 
 // Casts that a policy keeps are not among what the plain run shows.
-bool applies(const Evidence& e) {
+bool applies_saved_at_most(const Evidence& e) {
   if (may_keep_states(e) || saves_may_vary(e)) return false;
   return e.c.protocol.autocast == AutocastSpan::off || !Allowance(e).keeps();
 }
@@ -103,12 +103,12 @@ bool applies(const Evidence& e) {
 
 extern const Law saved_at_most_law;
 const Law saved_at_most_law{
-    .name = kName,
+    .name = kSavedAtMost,
     .statement =
         "After a forward, no more is saved than in the plain run, less what the layers in "
         "segments save there, plus the segments' inputs and what a policy may keep.",
-    .check = check,
+    .check = check_saved_at_most,
     .reads = {Observable::saved_bytes, Observable::saved_tensors},
-    .applies = applies};
+    .applies = applies_saved_at_most};
 
 }  // namespace rematch

@@ -3,10 +3,11 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "saved-bytes";
+constexpr std::string_view kSavedBytes = "saved-bytes";
 
-std::optional<Violation> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
-                                 std::int64_t offloaded_per_forward, const char* run) {
+std::optional<Violation> compare_saved(const Evidence& e, const Record& record,
+                                       std::int64_t per_forward, std::int64_t offloaded_per_forward,
+                                       const char* run) {
   Finder readings(record.bytes);
   return for_each_forward(e.c.protocol, [&](int step, int microbatch) -> std::optional<Violation> {
     const ByteReading* reading = readings.find([&](const ByteReading& r) {
@@ -18,34 +19,35 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
       const std::int64_t offloaded = offloaded_per_forward * graphs;
       if (reading->offloaded == offloaded) return std::nullopt;
       return Violation{
-          kName, place_of(step, microbatch) + ", in host memory after the forward of the " + run,
+          kSavedBytes,
+          place_of(step, microbatch) + ", in host memory after the forward of the " + run,
           std::to_string(offloaded), std::to_string(reading->offloaded)};
     }
     return Violation{
-        kName, place_of(step, microbatch) + ", after the forward of the " + run,
+        kSavedBytes, place_of(step, microbatch) + ", after the forward of the " + run,
         std::to_string(expected),
         reading != nullptr ? std::to_string(reading->saved) : std::string(kNotRecorded)};
   });
 }
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_saved_bytes(const Evidence& e) {
   const Forecast& f = e.forecast;
-  if (auto b = compare(e, e.checkpointed, saved_per_forward(e, f.saved_bytes), f.offloaded_bytes,
-                       "checkpointed run")) {
+  if (auto b = compare_saved(e, e.checkpointed, saved_per_forward(e, f.saved_bytes),
+                             f.offloaded_bytes, "checkpointed run")) {
     return b;
   }
-  return compare(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
+  return compare_saved(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
 }
 
 }  // namespace
 
 extern const Law saved_bytes_law;
 const Law saved_bytes_law{
-    .name = kName,
+    .name = kSavedBytes,
     .statement =
         "After a forward, the saved bytes and the bytes in host memory are exactly those that the "
         "forecast counts for the graphs that wait for their backward.",
-    .check = check,
+    .check = check_saved_bytes,
     .reads = {Observable::saved_bytes},
     .applies = knows_saved_bytes};
 

@@ -3,20 +3,20 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "survives";
+constexpr std::string_view kSurvives = "survives";
 
-std::optional<Violation> check(const Evidence& e) {
+std::optional<Violation> check_survives(const Evidence& e) {
   if (!e.crash) return std::nullopt;
-  return Violation{kName, "the whole run", "a record of each run", *e.crash};
+  return Violation{kSurvives, "the whole run", "a record of each run", *e.crash};
 }
 
 }  // namespace
 
 extern const Law survives_law;
 const Law survives_law{
-    .name = kName,
+    .name = kSurvives,
     .statement = "The subject survives every run of a valid case, and returns a record.",
-    .check = check,
+    .check = check_survives,
     .reads = {},
     .judges_failures = true};
 

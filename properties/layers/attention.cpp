@@ -15,7 +15,7 @@ bool fits(std::int64_t heads, const Shape& x, const Shape& memory) {
   return memory[2] % one_head == 0 && heads % (memory[2] / one_head) == 0;
 }
 
-bool draws(const LayerSpec& l) { return l.p > 0; }
+bool draws_mask(const LayerSpec& l) { return l.p > 0; }
 
 /// The numbers of heads that the two can have.
 std::vector<std::int64_t> heads_for(const Shape& x, const Shape& memory) {
@@ -109,7 +109,7 @@ constinit const Layer attention_layer{
         [](FactsWriter& w) {
           using What = FactsWriter::What;
           const math::AttentionShape s = attention_shape(w.spec, w.x, w.operand(1));
-          const bool drops = w.train && draws(w.spec);
+          const bool drops = w.train && draws_mask(w.spec);
           if (drops) w.f.drawn = s.scores();
           w.save(What::operand, 0);
           w.save(What::operand, 1);
@@ -122,7 +122,7 @@ constinit const Layer attention_layer{
           // The mask, a byte a pair.
           if (drops) w.save_own(s.scores());
         },
-    .draws = draws,
+    .draws = draws_mask,
     .has_products = true,
     .weights = {.sequences = 40},
     .draw = draw_attention,

@@ -3,8 +3,8 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kNames[] = {"dropout"};
-constexpr std::span<const std::string_view> kOp = kNames;
+constexpr std::string_view kDropout[] = {"dropout"};
+constexpr std::span<const std::string_view> kDropoutOp = kDropout;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ constinit const Layer dropout_layer{
           if (!(p >= 0 && p < 1)) s.fail("p in [0, 1)", std::to_string(p));
           s.same_output();
         },
-    .ops = [](const LayerSpec& l, bool train) { return train && l.p > 0 ? kOp : kNoOps; },
+    .ops = [](const LayerSpec& l, bool train) { return train && l.p > 0 ? kDropoutOp : kNoOps; },
     .facts =
         [](FactsWriter& w) {
           // The mask, a byte an element.

@@ -6,7 +6,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::array<std::string_view, kFeatureCount> kNames{
+constexpr std::array<std::string_view, kFeatureCount> kFeatureNames{
 #define REMATCH_KIND(name) #name,
     REMATCH_LAYER_KINDS(REMATCH_KIND)
 #undef REMATCH_KIND
@@ -93,12 +93,14 @@ constexpr std::array<std::string_view, kFeatureCount> kNames{
 
 }  // namespace
 
-std::string_view to_string(Feature feature) { return kNames[static_cast<std::size_t>(feature)]; }
+std::string_view to_string(Feature feature) {
+  return kFeatureNames[static_cast<std::size_t>(feature)];
+}
 
 std::optional<Feature> feature_named(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<Feature>(found - kNames.begin());
+  const auto found = std::find(kFeatureNames.begin(), kFeatureNames.end(), name);
+  if (found == kFeatureNames.end()) return std::nullopt;
+  return static_cast<Feature>(found - kFeatureNames.begin());
 }
 
 }  // namespace rematch

@@ -3,8 +3,8 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kNames[] = {"gaussian_noise"};
-constexpr std::span<const std::string_view> kOp = kNames;
+constexpr std::string_view kNoise[] = {"gaussian_noise"};
+constexpr std::span<const std::string_view> kNoiseOp = kNoise;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ constinit const Layer gaussian_noise_layer{
           if (!(p >= 0 && p <= 1e6)) s.fail("p in [0, 1e6]", std::to_string(p));
           s.same_output();
         },
-    .ops = [](const LayerSpec& l, bool train) { return train && l.p > 0 ? kOp : kNoOps; },
+    .ops = [](const LayerSpec& l, bool train) { return train && l.p > 0 ? kNoiseOp : kNoOps; },
     .facts =
         [](FactsWriter& w) {
           w.f.backward = BackwardUse::share;

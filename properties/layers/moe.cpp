@@ -8,7 +8,7 @@
 namespace rematch {
 namespace {
 
-bool draws(const LayerSpec& l) { return l.p > 0; }
+bool draws_jitter(const LayerSpec& l) { return l.p > 0; }
 
 std::int64_t rows_of(const Shape& x) { return x.elements() / x[x.rank() - 1]; }
 
@@ -44,7 +44,7 @@ constinit const Layer moe_layer{
           using What = FactsWriter::What;
           using When = FactsWriter::When;
           const std::int64_t rows = rows_of(w.x);
-          if (w.train && draws(w.spec)) w.f.drawn = rows * w.spec.experts;
+          if (w.train && draws_jitter(w.spec)) w.f.drawn = rows * w.spec.experts;
           w.save(What::operand, 0, When::parameter_requires_grad, 0);
           w.save(What::parameter, 0, When::operand_requires_grad, 0);
           w.save(What::parameter, 1, When::operand_requires_grad, 0);
@@ -53,7 +53,7 @@ constinit const Layer moe_layer{
           w.save_own(rows * w.spec.top * static_cast<std::int64_t>(sizeof(std::int32_t)));
           w.save_own(w.x.elements() * w.spec.top * w.item);
         },
-    .draws = draws,
+    .draws = draws_jitter,
     .has_products = true,
     .has_parameters = true,
     .stateful = true,

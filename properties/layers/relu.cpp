@@ -3,15 +3,15 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kNames[] = {"relu"};
-constexpr std::span<const std::string_view> kOp = kNames;
+constexpr std::string_view kRelu[] = {"relu"};
+constexpr std::span<const std::string_view> kReluOp = kRelu;
 
 }  // namespace
 
 constinit const Layer relu_layer{
     .name = "relu",
     .fields = {"in_place"},
-    .ops = [](const LayerSpec& l, bool) { return l.in_place ? kNoOps : kOp; },
+    .ops = [](const LayerSpec& l, bool) { return l.in_place ? kNoOps : kReluOp; },
     .facts =
         [](FactsWriter& w) {
           w.f.aliases_operand = w.spec.in_place;

@@ -3,9 +3,9 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kNames[] = {"rrelu", "leaky_relu"};
-constexpr std::span<const std::string_view> kTraining = std::span(kNames).first(1);
-constexpr std::span<const std::string_view> kEvaluation = std::span(kNames).last(1);
+constexpr std::string_view kRreluNames[] = {"rrelu", "leaky_relu"};
+constexpr std::span<const std::string_view> kTraining = std::span(kRreluNames).first(1);
+constexpr std::span<const std::string_view> kEvaluation = std::span(kRreluNames).last(1);
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 namespace rematch {
 namespace {
 
-bool draws(const LayerSpec& l) { return l.p > 0; }
+bool draws_factors(const LayerSpec& l) { return l.p > 0; }
 
 }  // namespace
 
@@ -21,11 +21,11 @@ constinit const Layer stochastic_depth_layer{
         },
     .facts =
         [](FactsWriter& w) {
-          const bool drawn = w.train && draws(w.spec);
+          const bool drawn = w.train && draws_factors(w.spec);
           if (drawn) w.f.drawn = w.x[0];
           branch_facts(w, drawn);
         },
-    .draws = draws,
+    .draws = draws_factors,
     .saves_vary = [](const LayerSpec& l, bool train) { return draws_in(l, train); },
     .has_products = true,
     .has_parameters = true,

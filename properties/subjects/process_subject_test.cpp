@@ -31,7 +31,7 @@ std::string answer(const std::string& fields) {
   return "printf '{\"answer\":{\"id\":%s," + fields + "}}\\n' \"$id\" >&4";
 }
 
-const Case& small_case() {
+const Case& one_linear() {
   static const Case c = case_from_json(
       R"({"format": 1, "seed": 5, "input": [2, 3], "layers": [{"kind": "linear", "features": 2}]})");
   return c;
@@ -42,7 +42,7 @@ std::string thrown_by(const std::string& command, ProcessLimits limits = {}) {
   ProcessSubject subject(command, limits);
   Record record;
   try {
-    subject.run(small_case(), validate(small_case()), {}, record);
+    subject.run(one_linear(), validate(one_linear()), {}, record);
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -125,7 +125,7 @@ TEST_CASE("state that leaks from case to case is seen in a fresh process") {
                        {.cases_per_fresh_repeat = 8});
   Workspace workspace;
   const LawSet repeatable = laws_named({"repeatable"});
-  Case c = small_case();
+  Case c = one_linear();
   std::size_t violated = 0;
   for (std::uint64_t seed = 1; seed <= 16; ++seed) {
     c.seed = seed;
@@ -182,13 +182,13 @@ TEST_CASE("what a subject prints does no harm, however much it is") {
 TEST_CASE("a subject may say that it cannot run a case, or that it is broken itself") {
   ProcessSubject narrow(script(answer("\"unsupported\":\"no linear layers today\"")));
   Record record;
-  const Geometry geometry = validate(small_case());
-  CHECK_THROWS_AS(narrow.run(small_case(), geometry, {}, record), NotJudged);
+  const Geometry geometry = validate(one_linear());
+  CHECK_THROWS_AS(narrow.run(one_linear(), geometry, {}, record), NotJudged);
   Workspace workspace;
-  CHECK_THROWS_AS(gather(small_case(), narrow, workspace), NotJudged);
+  CHECK_THROWS_AS(gather(one_linear(), narrow, workspace), NotJudged);
 
   ProcessSubject broken(script(answer("\"error\":\"numpy is missing\"")));
-  CHECK_THROWS_AS(gather(small_case(), broken, workspace), SubjectBroken);
+  CHECK_THROWS_AS(gather(one_linear(), broken, workspace), SubjectBroken);
 }
 
 TEST_CASE("a process that does not say hello as it should is refused before anything is run") {
