@@ -18,6 +18,19 @@ function(rematch_sources folder sources tests)
   set(${tests} ${for_tests} PARENT_SCOPE)
 endfunction()
 
+# Sources of a folder are compiled as one: helpers have names of their own in a folder, not in the room.
+function(rematch_build_by_folder target)
+  if(CMAKE_CXX_CLANG_TIDY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source ${ARGN})
+    cmake_path(GET source PARENT_PATH folder)
+    cmake_path(GET folder FILENAME folder)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder})
+  endforeach()
+endfunction()
+
 # For targets that do not compute on tensors: compiled for speed of building. What nearly every source includes
 # is parsed once (headers that some sources include stay out: what they define costs every source), and sources
 # are compiled sixteen at a time, but for stories, each of which defines the same names.

@@ -6,6 +6,7 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/state_log.h"
 
 namespace rematch {
 namespace {
@@ -21,10 +22,6 @@ std::uint64_t signature_of(const OpCall& call) {
     for (const std::int64_t extent : t->shape().dims()) hash = attributes(hash, extent);
   }
   return hash;
-}
-
-std::string text_of(const Tensor& t) {
-  return std::string(to_string(t.dtype())) + " " + to_string(t.shape());
 }
 
 /// `"fc1.weight" (float32 [4, 3]), operand 1 of linear,`.

@@ -1,17 +1,11 @@
 #include "engine/checkpoint/state_log.h"
 
-#include <string>
-
 #include "engine/checkpoint/checkpoint.h"
 
 namespace rematch {
-namespace {
-
 std::string text_of(const Tensor& t) {
   return std::string(to_string(t.dtype())) + " " + to_string(t.shape());
 }
-
-}  // namespace
 
 void StateLog::add(Tensor value) {
   values_.push_back(std::move(value));

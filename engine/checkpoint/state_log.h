@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "engine/checkpoint/mechanics.h"
 
 namespace rematch {
+
+/// `float32 [4, 3]`, as errors tell a tensor.
+std::string text_of(const Tensor& t);
 
 /// What the layers of a region read of their states, in the order of its forward.
 class StateLog {

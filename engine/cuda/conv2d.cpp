@@ -22,12 +22,12 @@ using Plans = std::map<ConvolutionProblem, std::unique_ptr<ConvolutionPlan>>;
 /// Which of the candidates a problem uses, for the whole process; kNone if cuDNN has none. Never
 /// destroyed, for threads may end after everything else.
 constexpr int kNone = -1;
-struct Choices {
+struct PlanChoices {
   std::mutex mutex;
   std::map<ConvolutionProblem, int> map;
 };
-Choices& choices() {
-  static Choices* const instance = new Choices;
+PlanChoices& plan_choices() {
+  static PlanChoices* const instance = new PlanChoices;
   return *instance;
 }
 
@@ -52,37 +52,37 @@ std::unique_ptr<ConvolutionPlan> first_run(const ConvolutionProblem& problem,
                                            const ConvolutionData& data) {
   forbid_capture("the choice of a plan for a convolution");
   // One thread at a time: all must choose alike, and making plans is not something to do often.
-  const std::lock_guard lock(choices().mutex);
-  const auto known = choices().map.find(problem);
-  if (known != choices().map.end() && known->second == kNone) return nullptr;
+  const std::lock_guard lock(plan_choices().mutex);
+  const auto known = plan_choices().map.find(problem);
+  if (known != plan_choices().map.end() && known->second == kNone) return nullptr;
   ConvolutionCandidates candidates(problem);
   check_context("a search for cuDNN's engines");
-  const int first = known == choices().map.end() ? 0 : known->second;
-  const int last = known == choices().map.end() ? candidates.count() : first + 1;
+  const int first = known == plan_choices().map.end() ? 0 : known->second;
+  const int last = known == plan_choices().map.end() ? candidates.count() : first + 1;
   for (int i = first; i < last; ++i) {
     auto plan = i < candidates.count() ? candidates.plan(i) : nullptr;
     check_context("cudnnBackendFinalize");
     if (plan == nullptr) continue;
     const cudnnStatus_t status = run(*plan, data);
     if (status == CUDNN_STATUS_SUCCESS) {
-      choices().map.try_emplace(problem, i);
+      plan_choices().map.try_emplace(problem, i);
       return plan;
     }
     // The choice must not depend on how much memory is left.
     if (is_out_of_memory(status)) check(status, "cudnnBackendExecute");
     check_context("cudnnBackendExecute");
   }
-  if (known != choices().map.end()) {
+  if (known != plan_choices().map.end()) {
     throw DeviceError("[cudnn] the plan that another thread uses for conv2d " +
                       std::string(to_string(problem.pass)) +
                       " cannot be made again; run with one worker, and report the shape");
   }
-  choices().map.try_emplace(problem, kNone);
+  plan_choices().map.try_emplace(problem, kNone);
   return nullptr;
 }
 
 template <typename T>
-constexpr cudnnDataType_t type_of() {
+constexpr cudnnDataType_t cudnn_type_of() {
   if (std::is_same_v<T, double>) return CUDNN_DATA_DOUBLE;
   return std::is_same_v<T, float> ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
 }
@@ -93,7 +93,7 @@ bool on_cudnn(const Conv2dShape& s, ConvolutionPass pass, const ConvolutionData&
   const ConvolutionProblem problem{
       .shape = s,
       .pass = pass,
-      .type = type_of<T>(),
+      .type = cudnn_type_of<T>(),
       .tf32 = std::is_same_v<T, float> && precision() == Precision::tf32,
       .aligned = aligned16(data.x, data.weight, data.y, data.bias),
       .bias = data.bias != nullptr};

@@ -10,7 +10,7 @@ namespace rematch::cuda {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
+constexpr std::int64_t kReadAlignment = 64;
 constexpr std::int64_t kLeast = std::int64_t{1} << 18;
 /// What is larger costs more than a wait, and pinned memory is scarce.
 constexpr std::int64_t kMost = std::int64_t{1} << 26;
@@ -54,7 +54,8 @@ bool Readback::make_room(std::int64_t bytes) {
 bool Readback::add(const void* block, std::int64_t bytes, MemoryResource::Reader& reader) {
   if (!make_room(bytes)) return false;
   reads_.push_back({block, bytes, used_, std::move(reader)});
-  used_ = std::min(capacity_, (used_ + bytes + kAlignment - 1) / kAlignment * kAlignment);
+  used_ =
+      std::min(capacity_, (used_ + bytes + kReadAlignment - 1) / kReadAlignment * kReadAlignment);
   if (reads_.size() - settled_ >= kMoves) settle();
   return true;
 }

@@ -12,7 +12,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "attention";
+constexpr std::string_view kAttention = "attention";
 using math::AttentionDropout;
 using math::AttentionShape;
 using math::AttentionState;
@@ -96,11 +96,11 @@ class AttentionBackward final : public Node {
 };
 
 AttentionShape shape_of(const Tensor& q, const Tensor& memory, const AttentionOptions& options) {
-  require_rank(kName, "queries", q, 3);
-  require_rank(kName, "memory", memory, 3);
+  require_rank(kAttention, "queries", q, 3);
+  require_rank(kAttention, "memory", memory, 3);
   const Shape& x = q.shape();
   const Shape& m = memory.shape();
-  require(options.heads >= 1 && x.elements() > 0 && x[2] % options.heads == 0, kName, [&] {
+  require(options.heads >= 1 && x.elements() > 0 && x[2] % options.heads == 0, kAttention, [&] {
     return "queries with features for " + std::to_string(options.heads) + " heads expected, got " +
            to_string(x);
   });
@@ -113,16 +113,16 @@ AttentionShape shape_of(const Tensor& q, const Tensor& memory, const AttentionOp
   s.memory_heads = m[2] / (2 * s.size);
   require(
       m[0] == x[0] && m.elements() > 0 && s.memory_width() == m[2] && s.heads % s.memory_heads == 0,
-      kName, [&] {
+      kAttention, [&] {
         return "a memory of batch " + std::to_string(x[0]) + " with keys and values of " +
                std::to_string(s.size) + " features for a divisor of " + std::to_string(s.heads) +
                " heads expected, got " + to_string(m);
       });
-  require(!s.causal || s.keys >= s.queries, kName, [&] {
+  require(!s.causal || s.keys >= s.queries, kAttention, [&] {
     return "at least as many keys as queries expected where attention is causal, got " +
            std::to_string(s.keys) + " and " + std::to_string(s.queries);
   });
-  require_same_dtype(kName, q, memory);
+  require_same_dtype(kAttention, q, memory);
   return s;
 }
 
@@ -146,20 +146,20 @@ Tensor attention(const Tensor& q, const Tensor& memory, const AttentionOptions& 
     const Tensor wide_q = upcast(q);
     return attention(wide_q, upcast(memory), options);
   }
-  require(options.p >= 0 && options.p < 1, kName,
+  require(options.p >= 0 && options.p < 1, kAttention,
           [&] { return "probability in [0, 1) expected, got " + std::to_string(options.p); });
-  require_floating(kName, q);
+  require_floating(kAttention, q);
   const AttentionShape s = shape_of(q, memory, options);
   const bool draws = options.random.train && options.p > 0;
   const int stream = options.random.stream;
   AttentionDropout dropout{draws ? options.p : 0, ambient().streams.at(stream)};
-  const OpCall call{kName,
+  const OpCall call{kAttention,
                     {&q, &memory},
                     attributes(options.heads, options.causal, options.fused, dropout.p, stream)};
   const Shape rows{s.batch, s.heads, s.queries};
   const Shape scores{s.batch, s.heads, s.queries, s.keys};
   const auto run = [&](Tensor& y, Kept kept) {
-    for_floating(q.dtype(), kName, [&]<class T>() {
+    for_floating(q.dtype(), kAttention, [&]<class T>() {
       REMATCH_KERNEL(q, attention_forward<T>, s, q.data<T>(), memory.data<T>(), dropout,
                      kept.state<T>(), y.data<T>());
     });

@@ -10,11 +10,11 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "delayed_scaling";
+constexpr std::string_view kScaling = "delayed_scaling";
 
 Tensor quotient(const Tensor& x, const Tensor& scale) {
   Tensor y = Tensor::empty(x.shape(), x.dtype());
-  for_floating(x.dtype(), kName, [&]<class T>() {
+  for_floating(x.dtype(), kScaling, [&]<class T>() {
     REMATCH_KERNEL(x, divide_by<T>, x.elements(), x.data<T>(), scale.data<T>(), y.data<T>());
   });
   return y;
@@ -52,9 +52,9 @@ Tensor scaled(const Tensor& x, Tensor& state, bool train, const Compute& compute
               const MoveOn& move_on) {
   const bool moves = train && !ambient().recomputing;
   if (moves) state.storage()->before_write();
-  Tensor y = compute_one({kName, {&x}, attributes(train)}, compute);
+  Tensor y = compute_one({kScaling, {&x}, attributes(train)}, compute);
   if (moves) {
-    for_floating(x.dtype(), kName, move_on);
+    for_floating(x.dtype(), kScaling, move_on);
     state.storage()->bump_version();
   }
   return y;
@@ -64,8 +64,8 @@ Tensor scaled(const Tensor& x, Tensor& state, bool train, const Compute& compute
 
 Tensor delayed_scaling(const Tensor& x, Tensor& scale, bool train) {
   if (is_bfloat16(x)) return delayed_scaling(upcast(x), scale, train);
-  require_shape(kName, "scale", scale, {1});
-  require_same_dtype(kName, x, scale);
+  require_shape(kScaling, "scale", scale, {1});
+  require_same_dtype(kScaling, x, scale);
   const Tensor read = read_state(scale);
   Tensor y = scaled(
       x, scale, train, [&] { return quotient(x, read); },
@@ -78,12 +78,12 @@ Tensor delayed_scaling(const Tensor& x, Tensor& scale, bool train) {
 
 Tensor delayed_float8(const Tensor& x, Tensor& history, bool train) {
   if (is_bfloat16(x)) return delayed_float8(upcast(x), history, train);
-  require_shape(kName, "history", history, {math::kFloat8History});
-  require_same_dtype(kName, x, history);
+  require_shape(kScaling, "history", history, {math::kFloat8History});
+  require_same_dtype(kScaling, x, history);
   const Tensor read = read_state(history);
   const auto rounded = [&] {
     Tensor out = Tensor::empty(x.shape(), x.dtype());
-    for_floating(x.dtype(), kName, [&]<class T>() {
+    for_floating(x.dtype(), kScaling, [&]<class T>() {
       REMATCH_KERNEL(x, round_to_float8<T>, x.elements(), x.data<T>(), read.data<T>(),
                      out.data<T>());
     });

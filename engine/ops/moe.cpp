@@ -13,7 +13,7 @@
 namespace rematch {
 namespace {
 
-constexpr std::string_view kName = "moe";
+constexpr std::string_view kMoe = "moe";
 using math::MoeShape;
 
 class MoeBackward final : public Node {
@@ -78,21 +78,21 @@ class MoeBackward final : public Node {
 MoeShape shape_of(const Tensor& x, const Tensor& router, const Tensor& experts, const Tensor& load,
                   const MoeOptions& options) {
   const int rank = x.shape().rank();
-  require(rank >= 2, kName,
+  require(rank >= 2, kMoe,
           [&] { return "input of rank 2 or more expected, got " + to_string(x.shape()); });
-  require_rank(kName, "router", router, 2);
+  require_rank(kMoe, "router", router, 2);
   MoeShape s{.features = x.shape()[rank - 1], .experts = router.shape()[0], .top = options.top};
   s.rows = 1;
   for (int i = 0; i + 1 < rank; ++i) s.rows *= x.shape()[i];
-  require_shape(kName, "router", router, {s.experts, s.features});
-  require_shape(kName, "experts", experts, {s.experts, s.features, s.features});
-  require_shape(kName, "load", load, {s.experts});
-  for (const Tensor* t : {&router, &experts, &load}) require_same_dtype(kName, x, *t);
-  require(options.top >= 1 && options.top <= s.experts, kName, [&] {
+  require_shape(kMoe, "router", router, {s.experts, s.features});
+  require_shape(kMoe, "experts", experts, {s.experts, s.features, s.features});
+  require_shape(kMoe, "load", load, {s.experts});
+  for (const Tensor* t : {&router, &experts, &load}) require_same_dtype(kMoe, x, *t);
+  require(options.top >= 1 && options.top <= s.experts, kMoe, [&] {
     return "top in 1.." + std::to_string(s.experts) + " expected, got " +
            std::to_string(options.top);
   });
-  require(options.jitter >= 0, kName,
+  require(options.jitter >= 0, kMoe,
           [&] { return "a jitter of at least 0 expected, got " + std::to_string(options.jitter); });
   return s;
 }
@@ -116,7 +116,7 @@ Tensor moe(const Tensor& x, const Tensor& router, const Tensor& experts, Tensor&
     const Tensor wide_router = upcast(router);
     return moe(wide_x, wide_router, upcast(experts), load, options);
   }
-  require_floating(kName, x);
+  require_floating(kMoe, x);
   const MoeShape s = shape_of(x, router, experts, load, options);
   const bool draws = options.random.train && options.jitter > 0;
   const int stream = options.random.stream;
@@ -124,13 +124,13 @@ Tensor moe(const Tensor& x, const Tensor& router, const Tensor& experts, Tensor&
   const bool update = options.random.train && !ambient().recomputing;
   if (update) load.storage()->before_write();
   const OpCall call{
-      kName, {&x, &router, &experts}, attributes(s.top, draws ? options.jitter : 0.0, stream)};
+      kMoe, {&x, &router, &experts}, attributes(s.top, draws ? options.jitter : 0.0, stream)};
   const auto run = [&](const Generator* g) {
     std::array<Tensor, 4> made{Tensor::empty(x.shape(), x.dtype()),
                                Tensor::empty({s.rows, s.experts}, x.dtype()),
                                Tensor::empty({s.rows, s.top}, DType::int32),
                                Tensor::empty({s.rows, s.top, s.features}, x.dtype())};
-    for_floating(x.dtype(), kName, [&]<class T>() {
+    for_floating(x.dtype(), kMoe, [&]<class T>() {
       if (g != nullptr) draw_noise<T>(*g, made[1]);
       REMATCH_KERNEL(x, moe_forward<T>, s, x.data<T>(), router.data<T>(), experts.data<T>(),
                      static_cast<T>(draws ? options.jitter : 0), made[1].data<T>(),
@@ -143,7 +143,7 @@ Tensor moe(const Tensor& x, const Tensor& router, const Tensor& experts, Tensor&
                            [&](const Generator& g) { return run(&g); })
             : compute(call, [&] { return run(nullptr); });
   if (update) {
-    for_floating(x.dtype(), kName, [&]<class T>() {
+    for_floating(x.dtype(), kMoe, [&]<class T>() {
       REMATCH_KERNEL(x, count_rows_of_experts<T>, chosen.elements(), s.experts,
                      chosen.template data<std::int32_t>(), load.data<T>());
     });

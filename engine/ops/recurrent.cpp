@@ -13,12 +13,6 @@ using math::RecurrentShape;
 
 constexpr std::string_view name_of(Cell cell) { return cell == Cell::gru ? "gru" : "lstm"; }
 
-/// Of a tensor that may be undefined.
-template <typename T, class MaybeConst>
-auto* data_of(MaybeConst& t) {
-  return t.defined() ? t.template data<T>() : nullptr;
-}
-
 template <typename T>
 math::RecurrentWeights<T> weights_of(const RecurrentParameters& p) {
   return {data_of<T>(p.input), data_of<T>(p.hidden), data_of<T>(p.input_bias),
@@ -26,7 +20,7 @@ math::RecurrentWeights<T> weights_of(const RecurrentParameters& p) {
 }
 
 /// What the backward needs beside operands and states; a GRU has no cells.
-struct Kept {
+struct RecurrentKept {
   Tensor gates;
   Tensor cells;
 
@@ -39,7 +33,7 @@ struct Kept {
 class RecurrentBackward final : public Node {
  public:
   RecurrentBackward(const RecurrentShape& shape, const Tensor& x, const RecurrentParameters& p,
-                    const Tensor& y, const Kept& kept)
+                    const Tensor& y, const RecurrentKept& kept)
       : Node(1), shape_(shape) {
     connect(*this, {&x, &p.input, &p.hidden, &p.input_bias, &p.hidden_bias});
     if (wants_parameters()) x_.save(x);
@@ -60,7 +54,7 @@ class RecurrentBackward final : public Node {
     if (needs(0)) p.input = input_.get(name());
     p.hidden = hidden_.get(name());
     const Tensor y = y_.get(name());
-    Kept kept{gates_.get(name()), {}};
+    RecurrentKept kept{gates_.get(name()), {}};
     if (is_lstm()) kept.cells = cells_.get(name());
     const std::int64_t rows = shape_.rows();
     const Shape shapes[] = {{shape_.batch, shape_.steps, shape_.width},
@@ -129,7 +123,7 @@ Tensor recurrent(Cell cell, const Tensor& x, const RecurrentParameters& p) {
   }
   const RecurrentShape s = shape_of(cell, x, p);
   const Shape states{s.batch, s.steps, s.features};
-  const auto run = [&](Tensor& y, Kept kept) {
+  const auto run = [&](Tensor& y, RecurrentKept kept) {
     for_floating(x.dtype(), name_of(cell), [&]<class T>() {
       REMATCH_KERNEL(x, recurrent_forward<T>, s, x.data<T>(), weights_of<T>(p), kept.state<T>(),
                      y.data<T>());
@@ -140,7 +134,7 @@ Tensor recurrent(Cell cell, const Tensor& x, const RecurrentParameters& p) {
   };
   const OpCall call{name_of(cell), {&x, &p.input, &p.hidden, &p.input_bias, &p.hidden_bias}};
   Tensor y;
-  Kept kept;
+  RecurrentKept kept;
   if (cell == Cell::gru) {
     std::array<Tensor, 2> out = compute(call, [&] {
       std::array<Tensor, 2> results{made(s.features), made(s.kept())};

@@ -13,12 +13,6 @@ namespace {
 
 using math::DepthShape;
 
-/// Null for a tensor that is not there.
-template <typename T>
-const T* data_of(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
 class BranchBackward final : public Node {
  public:
   /// `factors` is undefined if every sample takes the branch.

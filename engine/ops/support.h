@@ -23,6 +23,12 @@ namespace rematch {
 // What every op needs: argument checks that say what was expected and what came, and the one line
 // that records a node.
 
+/// Null for a tensor that is not there.
+template <typename T, class MaybeConst>
+auto* data_of(MaybeConst& t) {
+  return t.defined() ? t.template data<T>() : nullptr;
+}
+
 /// Adds one edge per operand; undefined operands get an empty edge.
 inline void connect(Node& node, std::initializer_list<const Tensor*> operands) {
   node.edges.reserve(operands.size());
