@@ -19,7 +19,7 @@ using testing::same_bits;
 using testing::tensor;
 using testing::values_off_zero;
 
-int sizes() { return GENERATE(2, 5, 17, 65, 257, 16385); }
+int offload_sizes() { return GENERATE(2, 5, 17, 65, 257, 16385); }
 
 Tensor weight() {
   Tensor w = testing::variable({1, 1}, {2});
@@ -32,7 +32,7 @@ Tensor constant(int i) { return tensor({static_cast<double>(i), i / 8.0}, {2}); 
 }  // namespace
 
 TEST_CASE_METHOD(OffloadFixture, "each of many offloaded tensors comes back as it was saved") {
-  const int n = sizes();
+  const int n = offload_sizes();
   Tensors weights;
   Tensors constants;
   Tensor y;
@@ -59,7 +59,7 @@ TEST_CASE_METHOD(OffloadFixture, "each of many offloaded tensors comes back as i
 }
 
 TEST_CASE_METHOD(OffloadFixture, "many saves of one storage share a copy, also through views") {
-  const int n = sizes();
+  const int n = offload_sizes();
   const Tensor w = weight();
   const Tensor c = constant(3);
   Tensor y = w;
@@ -77,7 +77,7 @@ TEST_CASE_METHOD(OffloadFixture, "many saves of one storage share a copy, also t
 }
 
 TEST_CASE_METHOD(OffloadFixture, "each of many versions of one storage has its own copy") {
-  const int n = sizes();
+  const int n = offload_sizes();
   Tensors weights;
   Tensor c = constant(1);
   Tensor y;

@@ -101,18 +101,12 @@ struct Nest {
   }
 };
 
-Tensor input() { return variable({-0.5, -0.25}, {2}); }
-
-/// Without what draws move.
-AmbientSnapshot apart_from_draws(AmbientSnapshot s) {
-  s.streams.clear();
-  return s;
-}
+Tensor nest_input() { return variable({-0.5, -0.25}, {2}); }
 
 /// Gradient of a seeded step.
 Tensor gradient_of(const Nest& nest) {
   ambient().streams.seed(7);
-  const Tensor x = input();
+  const Tensor x = nest_input();
   backward(sum(nest.run(x)));
   return x.grad();
 }
@@ -130,7 +124,7 @@ TEST_CASE_METHOD(LedgerScope, "a backward through regions in regions leaves noth
   const Nest nest{.kinds = kinds,
                   .tail = tail,
                   .options = {.preserve_rng = preserve, .early_stop = early_stop}};
-  const Tensor x = input();
+  const Tensor x = nest_input();
   Tensor middle = scale(x, 1);
   const Tensor y = nest.run(middle);
   Tensor z = scale(y, 1);
@@ -183,7 +177,7 @@ TEST_CASE_METHOD(LedgerScope, "a region within a function leaves to it what a pl
     CHECK(apart_from_draws(AmbientSnapshot::now()) ==
           apart_from_draws(*entered[static_cast<std::size_t>(level)]));
   };
-  const Tensor y = sum(nest.run(input()));
+  const Tensor y = sum(nest.run(nest_input()));
   const int in_forward = returned;
   backward(y);
   CHECK(in_forward == static_cast<int>(kinds.size()));
@@ -229,7 +223,7 @@ TEST_CASE_METHOD(LedgerScope,
     CHECK(now.ops != forward[0].ops);
     CHECK(in_backward);
   };
-  const Tensor y = sum(nest.run(input()));
+  const Tensor y = sum(nest.run(nest_input()));
   ambient().streams.at(0).draw(4);
   in_backward = true;
   backward(y);
@@ -256,7 +250,7 @@ TEST_CASE_METHOD(LedgerScope, "an error at any level of any run leaves all as it
         (at_end ? nest.returns : nest.begins) = [&](int now) {
           if (now == level && ++runs == run) throw std::domain_error("mine");
         };
-        const Tensor x = input();
+        const Tensor x = nest_input();
         AmbientSnapshot before = AmbientSnapshot::now();
         bool thrown = false;
         Tensor y;
@@ -293,7 +287,7 @@ TEST_CASE_METHOD(LedgerScope, "a backward that failed at any level can be made a
       nest.begins = [&](int now) {
         if (now == level && ++runs == run) throw std::domain_error("mine");
       };
-      Tensor x = input();
+      Tensor x = nest_input();
       const Tensor y = sum(nest.run(x));
       CHECK_THROWS_AS(backward(y, {.retain_graph = true}), std::domain_error);
       CHECK_FALSE(x.grad().defined());
@@ -344,10 +338,10 @@ TEST_CASE_METHOD(LedgerScope, "a function may handle the error of a region insid
     return x.grad();
   };
   ambient().streams.seed(7);
-  const Tensor got = run(input(), kinds);
+  const Tensor got = run(nest_input(), kinds);
   const std::vector<Generator> streams = ambient().streams.states();
   ambient().streams.seed(7);
-  CHECK(same_bits(got, plain(input(), kinds.size())));
+  CHECK(same_bits(got, plain(nest_input(), kinds.size())));
   CHECK(streams == ambient().streams.states());
 }
 

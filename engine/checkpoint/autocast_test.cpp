@@ -25,22 +25,13 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
+using testing::leaf;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
 
-CheckpointOptions variant(bool reentrant) {
-  CheckpointOptions options;
-  options.reentrant = reentrant;
-  return options;
-}
-
-Tensor leaf(const Shape& shape, std::uint64_t seed) {
-  return values_off_zero(shape, seed, DType::float32).set_requires_grad(true);
-}
-
 /// How a step is run; plain when `checkpointed` is false.
-struct Way {
+struct CastWay {
   bool checkpointed = false;
   bool reentrant = false;
   int depth = 1;
@@ -52,7 +43,7 @@ struct Way {
   bool early_stop = true;
 };
 
-struct Outcome {
+struct CastOutcome {
   Tensor y;
   Tensor x;
   Tensor w;
@@ -61,9 +52,9 @@ struct Outcome {
   std::vector<Generator> streams;
 };
 
-Tensors call(const Way& way, const Function& f, const Tensors& in) {
+Tensors call(const CastWay& way, const Function& f, const Tensors& in) {
   if (!way.checkpointed) return f(in);
-  CheckpointOptions options = variant(way.reentrant);
+  CheckpointOptions options{.reentrant = way.reentrant};
   options.early_stop = way.early_stop;
   Function nested = f;
   for (int i = 1; i < way.depth; ++i) {
@@ -74,7 +65,7 @@ Tensors call(const Way& way, const Function& f, const Tensors& in) {
 
 /// A convolution, then `regions` regions that use one weight twice each. `prior`: gradients are
 /// there already.
-Outcome step(const Way& way, int regions = 1, bool prior = false) {
+CastOutcome step(const CastWay& way, int regions = 1, bool prior = false) {
   const AmbientScope fresh(std::make_shared<Ledger>(), 7);
   const Tensor x = leaf({2, 1, 3, 3}, 1);
   Tensor w = leaf({4, 4}, 2);
@@ -97,7 +88,7 @@ Outcome step(const Way& way, int regions = 1, bool prior = false) {
   return {h[0].detach(), x.grad(), w.grad(), b.grad(), filter.grad(), ambient().streams.states()};
 }
 
-void check_same(const Outcome& got, const Outcome& want) {
+void check_same(const CastOutcome& got, const CastOutcome& want) {
   CHECK(got.y.dtype() == DType::bfloat16);
   CHECK(same_bits(got.y, want.y));
   CHECK(same_bits(got.x, want.x));
@@ -110,7 +101,7 @@ void check_same(const Outcome& got, const Outcome& want) {
 }  // namespace
 
 TEST_CASE("a checkpointed step under autocast is a rematch of the plain one") {
-  Way way{.checkpointed = true};
+  CastWay way{.checkpointed = true};
   way.reentrant = GENERATE(false, true);
   way.depth = GENERATE(1, 2, 3);
   way.cache = GENERATE(false, true);
@@ -121,7 +112,7 @@ TEST_CASE("a checkpointed step under autocast is a rematch of the plain one") {
 }
 
 TEST_CASE("one weight in two regions gets the plain run's gradient, also onto one that is there") {
-  Way way{.checkpointed = true};
+  CastWay way{.checkpointed = true};
   way.reentrant = GENERATE(false, true);
   way.cache = GENERATE(false, true);
   way.inside = GENERATE(false, true);
@@ -149,7 +140,7 @@ TEST_CASE_METHOD(LedgerScope, "scopes within a region recompute themselves") {
     Tensor loss;
     {
       const AutocastScope scope(outer);
-      loss = sum((checkpointed ? checkpoint(f, {x}, variant(reentrant)) : f({x}))[0]);
+      loss = sum((checkpointed ? checkpoint(f, {x}, {.reentrant = reentrant}) : f({x}))[0]);
     }
     backward(loss);
     return Tensors{x.grad(), w.grad()};
@@ -172,7 +163,7 @@ class Forgetful final : public Mechanics {
 
 TEST_CASE_METHOD(LedgerScope, "a recomputation without the region's autocast would be noticed") {
   const Forgetful forgetful;
-  CheckpointOptions options = variant(GENERATE(false, true));
+  CheckpointOptions options{.reentrant = GENERATE(false, true)};
   options.mechanics = &forgetful;
   const bool on_in_forward = GENERATE(false, true);
   const bool convolution = GENERATE(false, true);
@@ -199,7 +190,7 @@ TEST_CASE_METHOD(LedgerScope, "a weight changed since the forward is named, not 
   w.set_name("fc.weight");
   const Function f = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
   std::optional<AutocastScope> scope(std::in_place);
-  const Tensor loss = sum(checkpoint(f, {leaf({3, 4}, 1)}, variant(reentrant))[0]);
+  const Tensor loss = sum(checkpoint(f, {leaf({3, 4}, 1)}, {.reentrant = reentrant})[0]);
   if (!inside) scope.reset();
   {
     const GradMode off(false);
@@ -217,7 +208,7 @@ TEST_CASE_METHOD(LedgerScope, "an input changed since the forward is named, thou
   const Function f = [&](const Tensors& in) -> Tensors {
     return {add(in[0], linear(captured, w))};
   };
-  CheckpointOptions options = variant(reentrant);
+  CheckpointOptions options{.reentrant = reentrant};
   options.early_stop = false;
   const AutocastScope scope;
   const Tensor loss = sum(checkpoint(f, {leaf({3, 4}, 1)}, options)[0]);
@@ -238,7 +229,7 @@ TEST_CASE_METHOD(LedgerScope,
   const std::int64_t base = ledger().live();
   const std::int64_t cached = cache ? 2 * 4 * 4 : 0;
   std::optional<AutocastScope> scope(std::in_place, true, cache);
-  Tensors y = checkpoint(f, {scale(x, 1)}, variant(reentrant));
+  Tensors y = checkpoint(f, {scale(x, 1)}, {.reentrant = reentrant});
   CHECK(ledger().live(Tag::saved) == 4 * 3 * 4);
   CHECK(ledger().live() == base + 4 * 3 * 4 + cached + 2 * 3 * 4);
   Tensor loss = sum(y[0]);
@@ -265,7 +256,7 @@ TEST_CASE_METHOD(LedgerScope, "a region that is given bfloat16 holds and recompu
       const AutocastScope on;
       const Tensor h = linear(x, w);
       const std::int64_t before = ledger().live(Tag::saved);
-      const Tensor y = (checkpointed ? checkpoint(f, {h}, variant(reentrant)) : f({h}))[0];
+      const Tensor y = (checkpointed ? checkpoint(f, {h}, {.reentrant = reentrant}) : f({h}))[0];
       if (checkpointed) CHECK(ledger().live(Tag::saved) == before + 2 * 3 * 4);
       loss = sum(y);
     }

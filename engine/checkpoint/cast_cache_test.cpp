@@ -22,13 +22,10 @@
 namespace rematch {
 namespace {
 
+using testing::leaf;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
-
-Tensor leaf(const Shape& shape, std::uint64_t seed) {
-  return values_off_zero(shape, seed, DType::float32).set_requires_grad(true);
-}
 
 /// Two linears that share a weight, and a third of its own.
 struct Tied {

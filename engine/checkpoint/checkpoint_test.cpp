@@ -26,7 +26,7 @@ Tensor normal(const Shape& shape, std::uint64_t seed, bool requires_grad) {
   return t;
 }
 
-struct Net {
+struct TwoLayers {
   Tensor w1 = normal({6, 5}, 1, true);
   Tensor w2 = normal({3, 6}, 2, true);
   int runs = 0;
@@ -39,7 +39,7 @@ struct Net {
   }
 };
 
-struct Outcome {
+struct NetOutcome {
   Tensor output;
   Tensor input_gradient;
   Tensor w1;
@@ -63,9 +63,9 @@ class FreshAmbient {
   Ambient outer_;
 };
 
-Outcome step(const CheckpointOptions* options) {
+NetOutcome step(const CheckpointOptions* options) {
   const FreshAmbient fresh;
-  Net net;
+  TwoLayers net;
   const Tensor x = normal({4, 5}, 3, true);
   const Tensors y = options ? checkpoint(net.body(), {x}, *options) : net.body()({x});
   backward(sum(y[0]));
@@ -73,18 +73,12 @@ Outcome step(const CheckpointOptions* options) {
           net.runs};
 }
 
-CheckpointOptions variant(bool reentrant) {
-  CheckpointOptions options;
-  options.reentrant = reentrant;
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("a checkpointed step is a rematch of the plain one") {
-  const CheckpointOptions options = variant(GENERATE(false, true));
-  const Outcome plain = step(nullptr);
-  const Outcome again = step(&options);
+  const CheckpointOptions options{.reentrant = GENERATE(false, true)};
+  const NetOutcome plain = step(nullptr);
+  const NetOutcome again = step(&options);
   CHECK(same_bits(plain.output, again.output));
   CHECK(same_bits(plain.input_gradient, again.input_gradient));
   CHECK(same_bits(plain.w1, again.w1));
@@ -98,12 +92,12 @@ TEST_CASE("after the forward a checkpointed region holds nothing but its inputs"
   const bool reentrant = GENERATE(false, true);
   const LedgerScope fresh;
   ambient().streams.seed(7);
-  Net net;
+  TwoLayers net;
   const Tensor x = normal({4, 5}, 3, true);
   const std::int64_t base = fresh.ledger().live();
   // A temporary as the region's input, so that holding it shows.
   Tensor h = scale(x, 2.0);
-  Tensors y = checkpoint(net.body(), {h}, variant(reentrant));
+  Tensors y = checkpoint(net.body(), {h}, {.reentrant = reentrant});
   h = Tensor();
   CHECK(fresh.ledger().live(Tag::saved) == 4 * 5 * 4);
   CHECK(fresh.ledger().live() == base + 4 * 5 * 4 + 4 * 3 * 4);
@@ -119,9 +113,9 @@ TEST_CASE("a graph that is dropped without a backward leaves nothing behind") {
   const LedgerScope fresh;
   ambient().streams.seed(7);
   {
-    Net net;
+    TwoLayers net;
     const Tensor loss =
-        sum(checkpoint(net.body(), {normal({4, 5}, 3, true)}, variant(reentrant))[0]);
+        sum(checkpoint(net.body(), {normal({4, 5}, 3, true)}, {.reentrant = reentrant})[0]);
   }
   CHECK(fresh.ledger().live() == 0);
 }

@@ -79,12 +79,7 @@ Tensor slope_at(const Tensor& x, Inside passes, Call how, int& runs) {
   return leaf.grad().detach();
 }
 
-AmbientSnapshot apart_from_draws(AmbientSnapshot s) {
-  s.streams.clear();
-  return s;
-}
-
-struct Outcome {
+struct SlopeOutcome {
   Tensor gradient;
   std::vector<Generator> streams;
   double state = 0;
@@ -93,10 +88,10 @@ struct Outcome {
   int runs_of_slopes = 0;
 };
 
-Outcome train(Call outer, Call inner, Inside passes, const CheckpointOptions& options,
-              bool partial = false) {
+SlopeOutcome train(Call outer, Call inner, Inside passes, const CheckpointOptions& options,
+                   bool partial = false) {
   ambient().streams = Streams(7);
-  Outcome o;
+  SlopeOutcome o;
   const Function f = [&](const Tensors& in) -> Tensors {
     const AmbientSnapshot before = AmbientSnapshot::now();
     const Tensor h = rrelu(tanh(in[0]), 0.75, 1.25);
@@ -129,7 +124,7 @@ Outcome train(Call outer, Call inner, Inside passes, const CheckpointOptions& op
   return o;
 }
 
-void check_same(const Outcome& got, const Outcome& expected) {
+void check_same(const SlopeOutcome& got, const SlopeOutcome& expected) {
   CHECK(same_bits(got.gradient, expected.gradient));
   CHECK(got.streams == expected.streams);
   CHECK(got.state == expected.state);

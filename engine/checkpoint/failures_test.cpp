@@ -18,13 +18,12 @@
 namespace rematch {
 namespace {
 
+using testing::leaf;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
 
-Tensor input() { return values_off_zero({3, 4}, 5).set_requires_grad(true); }
-
-Tensors plain(const Tensors& in) { return {mul(tanh(mul(in[0], in[0])), in[0])}; }
+Tensors plain_ops(const Tensors& in) { return {mul(tanh(mul(in[0], in[0])), in[0])}; }
 
 }  // namespace
 
@@ -63,12 +62,12 @@ TEST_CASE_METHOD(LedgerScope, "an op that failed is none of its region's, nor of
   CheckpointOptions outer;
   outer.early_stop = false;
   outer.reentrant = around == 2;
-  const Tensor x = input();
+  const Tensor x = leaf({3, 4}, 5);
   backward(sum(around == 0 ? inner({x})[0] : checkpoint(inner, {x}, outer)[0]));
   CHECK(runs == (around == 0 ? 2 : 3));
   CHECK(asked_well);
-  const Tensor again = input();
-  backward(sum(plain({again})[0]));
+  const Tensor again = leaf({3, 4}, 5);
+  backward(sum(plain_ops({again})[0]));
   CHECK(same_bits(x.grad(), again.grad()));
 }
 
@@ -82,12 +81,12 @@ TEST_CASE_METHOD(LedgerScope, "a policy that throws, or a function, leaves nothi
     return Keep::must_save;
   };
   const Function f = [&](const Tensors& in) -> Tensors {
-    Tensors out = plain(in);
+    Tensors out = plain_ops(in);
     if (fails) throw std::domain_error("mine");
     return out;
   };
   const Function inner = [&](const Tensors& in) { return checkpoint(f, in, options); };
-  const Tensor x = input();
+  const Tensor x = leaf({3, 4}, 5);
   const auto run = [&] { return nested ? checkpoint(inner, {x})[0] : inner({x})[0]; };
   CHECK_THROWS_AS(run(), std::domain_error);
   CHECK(ambient().ops == nullptr);
@@ -95,8 +94,8 @@ TEST_CASE_METHOD(LedgerScope, "a policy that throws, or a function, leaves nothi
   CHECK(ledger().live() == x.bytes());
   fails = false;
   backward(sum(run()));
-  const Tensor again = input();
-  backward(sum(plain({again})[0]));
+  const Tensor again = leaf({3, 4}, 5);
+  backward(sum(plain_ops({again})[0]));
   CHECK(same_bits(x.grad(), again.grad()));
 }
 
@@ -104,7 +103,7 @@ TEST_CASE_METHOD(LedgerScope, "what a function captured goes with the graph that
   const bool reentrant = GENERATE(false, true);
   CheckpointOptions options;
   options.reentrant = reentrant;
-  const Tensor x = input();
+  const Tensor x = leaf({3, 4}, 5);
   const std::int64_t before = ledger().live();
   Tensor loss;
   {
@@ -134,7 +133,7 @@ TEST_CASE_METHOD(LedgerScope,
   for (std::size_t i = 0; i < n; ++i) held.push_back(values_off_zero({3, 4}, 7 + i));
   for (std::size_t at = 0; at <= n; ++at) {
     CAPTURE(failure, nested, failing, n, at);
-    const Tensor x = input();
+    const Tensor x = leaf({3, 4}, 5);
     int runs = 0;
     const Function f = [&](const Tensors& in) -> Tensors {
       Tensor y = in[0];
@@ -162,7 +161,7 @@ TEST_CASE_METHOD(LedgerScope,
       backward(loss);
     }
     REQUIRE(ledger().live(Tag::saved) == 0);
-    const Tensor again = input();
+    const Tensor again = leaf({3, 4}, 5);
     backward(sum(g({again})[0]));
     REQUIRE(same_bits(x.grad(), again.grad()));
   }

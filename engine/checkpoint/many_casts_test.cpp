@@ -16,6 +16,7 @@
 namespace rematch {
 namespace {
 
+using testing::leaf;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::tensor;
@@ -23,10 +24,6 @@ using testing::values_off_zero;
 
 Tensor downcast(std::size_t i) {
   return tensor({static_cast<double>(i % 256)}, {1}, DType::bfloat16);
-}
-
-Tensor leaf(const Shape& shape, std::size_t seed) {
-  return values_off_zero(shape, seed, DType::float32).set_requires_grad(true);
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ using testing::AmbientSnapshot;
 using testing::LedgerScope;
 using testing::same_bits;
 
-enum class Kinds { plain, non_reentrant, reentrant, alternating };
+enum class LevelKinds { plain, non_reentrant, reentrant, alternating };
 
 /// Levels that work, draw and save on their way in and out, each with its own weight.
 class Nesting {
  public:
-  Nesting(int depth, Kinds kinds) : kinds_(kinds) {
+  Nesting(int depth, LevelKinds kinds) : kinds_(kinds) {
     for (int i = 0; i <= depth; ++i) {
       weights_.push_back(testing::variable({1 + i / 1024.0, 1 - i / 1024.0}, {2}));
     }
@@ -59,32 +59,32 @@ class Nesting {
   }
 
   Tensor around(std::size_t i, const Function& inside, const Tensor& h) const {
-    if (kinds_ == Kinds::plain) return inside({h})[0];
+    if (kinds_ == LevelKinds::plain) return inside({h})[0];
     const bool reentrant =
-        kinds_ == Kinds::reentrant || (kinds_ == Kinds::alternating && i % 2 == 0);
+        kinds_ == LevelKinds::reentrant || (kinds_ == LevelKinds::alternating && i % 2 == 0);
     CheckpointOptions here = options(i);
     here.reentrant = reentrant;
     return checkpoint(inside, {h}, here)[0];
   }
 
-  Kinds kinds_;
+  LevelKinds kinds_;
   Tensors weights_;
   int runs_ = 0;
 };
 
-struct Outcome {
+struct NestOutcome {
   Tensors tensors;
   AmbientSnapshot before;
   AmbientSnapshot after;
   int runs = 0;
 };
 
-Outcome train(int depth, Kinds kinds) {
+NestOutcome train(int depth, LevelKinds kinds) {
   ambient().streams.seed(7);
   Nesting net(depth, kinds);
   const Tensor x = testing::variable({-0.5, -0.25}, {2});
   const Tensor y = net.run(x);
-  Outcome o;
+  NestOutcome o;
   o.before = AmbientSnapshot::now();
   backward(sum(y));
   o.after = AmbientSnapshot::now();
@@ -100,9 +100,10 @@ Outcome train(int depth, Kinds kinds) {
 TEST_CASE_METHOD(LedgerScope,
                  "a nesting of any depth and of any mix of variants trains as the plain run does") {
   const int depth = GENERATE(2, 5, 17, 65, 129);
-  const Kinds kinds = GENERATE(Kinds::non_reentrant, Kinds::reentrant, Kinds::alternating);
-  const Outcome plain = train(depth, Kinds::plain);
-  const Outcome nested = train(depth, kinds);
+  const LevelKinds kinds =
+      GENERATE(LevelKinds::non_reentrant, LevelKinds::reentrant, LevelKinds::alternating);
+  const NestOutcome plain = train(depth, LevelKinds::plain);
+  const NestOutcome nested = train(depth, kinds);
   CAPTURE(depth, static_cast<int>(kinds));
   REQUIRE(nested.tensors.size() == plain.tensors.size());
   for (std::size_t i = 0; i < plain.tensors.size(); ++i) {
@@ -124,7 +125,7 @@ TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by any of many levels
     CAPTURE(depth, looks);
     // What is inside a reentrant region records in its recomputation, and sees the weight as it is
     // then.
-    Nesting net(depth, Kinds::non_reentrant);
+    Nesting net(depth, LevelKinds::non_reentrant);
     net.options = [&](std::size_t i) {
       const bool here = looks < 0 || i == static_cast<std::size_t>(looks);
       return CheckpointOptions{.determinism =
@@ -150,7 +151,7 @@ TEST_CASE_METHOD(LedgerScope,
   const int depth = GENERATE(2, 5, 17, 33);
   const auto computed_with = [&](int keeps) {
     ambient().streams.seed(7);
-    Nesting net(depth, Kinds::non_reentrant);
+    Nesting net(depth, LevelKinds::non_reentrant);
     net.options = [&](std::size_t i) {
       CheckpointOptions options;
       if (i != static_cast<std::size_t>(keeps)) return options;

@@ -22,15 +22,14 @@ using testing::same_bits;
 
 constexpr std::uint64_t kTwo32 = std::uint64_t{1} << 32;
 
-struct Outcome {
+struct DrawnGradient {
   Tensor gradient;
   std::vector<Generator> streams;
 };
 
-enum class Variant { plain, non_reentrant, reentrant };
-
 /// A region that draws from each stream, between forward and backward of which each stream moves.
-Outcome train(int streams, std::uint64_t offset, Variant variant, bool nested) {
+DrawnGradient train(int streams, std::uint64_t offset, const CheckpointOptions* options,
+                    bool nested) {
   ambient().streams = Streams(7);
   for (int i = 1; i < streams; ++i) ambient().streams.add("stream " + std::to_string(i));
   for (int i = 0; i < streams; ++i) {
@@ -41,13 +40,12 @@ Outcome train(int streams, std::uint64_t offset, Variant variant, bool nested) {
     for (int i = 0; i < streams; ++i) y = tanh(rrelu(y, 0.75, 1.25, {.stream = i}));
     return {y};
   };
-  const CheckpointOptions options{.reentrant = variant == Variant::reentrant};
   const Function around = [&](const Tensors& in) -> Tensors {
     if (!nested) return draws(in);
-    return draws(variant == Variant::plain ? draws(in) : checkpoint(draws, in, options));
+    return draws(options != nullptr ? checkpoint(draws, in, *options) : draws(in));
   };
   const Tensor x = Tensor::full({16}, DType::float64, -0.5).set_requires_grad(true);
-  const Tensor y = variant == Variant::plain ? around({x})[0] : checkpoint(around, {x}, options)[0];
+  const Tensor y = (options != nullptr ? checkpoint(around, {x}, *options) : around({x}))[0];
   for (int i = 0; i < streams; ++i) ambient().streams.at(i).draw(4 * (i % 3));
   backward(sum(y));
   CHECK(testing::all_nonzero(x.grad()));
@@ -55,11 +53,11 @@ Outcome train(int streams, std::uint64_t offset, Variant variant, bool nested) {
 }
 
 void check_same(int streams, std::uint64_t offset) {
-  const Variant variant = GENERATE(Variant::non_reentrant, Variant::reentrant);
+  const CheckpointOptions options{.reentrant = GENERATE(false, true)};
   const bool nested = GENERATE(false, true);
-  CAPTURE(streams, offset, static_cast<int>(variant), nested);
-  const Outcome plain = train(streams, offset, Variant::plain, nested);
-  const Outcome got = train(streams, offset, variant, nested);
+  CAPTURE(streams, offset, options.reentrant, nested);
+  const DrawnGradient plain = train(streams, offset, nullptr, nested);
+  const DrawnGradient got = train(streams, offset, &options, nested);
   CHECK(same_bits(got.gradient, plain.gradient));
   CHECK((got.streams == plain.streams));
 }

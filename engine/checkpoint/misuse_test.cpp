@@ -27,19 +27,13 @@ Tensor variable(std::vector<double> values) {
   return Tensor::from(values, shape).set_requires_grad(true);
 }
 
-CheckpointOptions variant(bool reentrant) {
-  CheckpointOptions options;
-  options.reentrant = reentrant;
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope, "a stream added between forward and backward is left alone") {
   const bool reentrant = GENERATE(false, true);
   const Function f = [](const Tensors& in) -> Tensors { return {mul(dropout(in[0], 0.5), in[0])}; };
   Tensor x = variable({1, 2, 3, 4});
-  const Tensor y = sum(checkpoint(f, {x}, variant(reentrant))[0]);
+  const Tensor y = sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]);
   const int late = ambient().streams.add("late");
   ambient().streams.at(late).draw(12);
   const std::vector<Generator> before = ambient().streams.states();
@@ -56,7 +50,7 @@ TEST_CASE_METHOD(LedgerScope,
   };
   const Refuses mechanics;
   const bool reentrant = GENERATE(false, true);
-  CheckpointOptions options = variant(reentrant);
+  CheckpointOptions options{.reentrant = reentrant};
   options.mechanics = &mechanics;
   Tensor x = variable({1, 2});
   const Function f = [](const Tensors& in) -> Tensors { return {mul(in[0], in[0])}; };
@@ -114,7 +108,7 @@ TEST_CASE_METHOD(LedgerScope,
     return {m, captured};
   };
   const std::int64_t warnings = frozen_checkpoint_warnings();
-  Tensors y = checkpoint(f, {x}, variant(true));
+  Tensors y = checkpoint(f, {x}, {.reentrant = true});
   CHECK(frozen_checkpoint_warnings() == warnings + 1);
   for (Tensor& t : y) {
     CHECK_FALSE(t.requires_grad());
@@ -130,7 +124,7 @@ TEST_CASE("frozen checkpoints are counted from none, on each thread by itself") 
   std::thread([&] {
     first = frozen_checkpoint_warnings();
     checkpoint([](const Tensors& in) { return in; }, {Tensor::from(std::vector<double>{1}, {1})},
-               variant(true));
+               {.reentrant = true});
     second = frozen_checkpoint_warnings();
   }).join();
   CHECK(first == 0);
@@ -150,7 +144,7 @@ TEST_CASE_METHOD(LedgerScope, "a view of what is known elsewhere is sealed, howe
     if (known == 3) kept = made.detach();
     return {view_of_view};
   };
-  Tensor y = checkpoint(f, {x}, variant(true))[0];
+  Tensor y = checkpoint(f, {x}, {.reentrant = true})[0];
   if (known == 0) {
     CHECK_NOTHROW(scale_(y, 5));
     CHECK(y.to_vector() == std::vector<double>{10, 20, 30, 40});
@@ -167,7 +161,7 @@ TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten b
   const Function view = [](const Tensors& in) -> Tensors { return {reshape(in[0], {2, 2})}; };
   const Function identity = [](const Tensors& in) -> Tensors { return {in[0]}; };
   for (const Function& f : {captured, view, identity}) {
-    Tensor y = checkpoint(f, {h}, variant(true))[0];
+    Tensor y = checkpoint(f, {h}, {.reentrant = true})[0];
     CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
     Tensor seen_from = reshape(y, {1, y.elements()});
     CHECK_THROWS_WITH(scale_(seen_from, 5), ContainsSubstring("shares its memory"));
@@ -178,7 +172,7 @@ TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten b
       [](const Tensors& in) -> Tensors {
         return {reshape(tanh(in[0]), {2, 2})};
       },
-      {h}, variant(true))[0];
+      {h}, {.reentrant = true})[0];
   CHECK_NOTHROW(relu_(own));
 }
 
@@ -192,7 +186,7 @@ TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused
       Tensors inputs(3, x);
       inputs[missing] = Tensor();
       CHECK_THROWS_WITH(
-          checkpoint([](const Tensors& in) { return in; }, inputs, variant(reentrant)),
+          checkpoint([](const Tensors& in) { return in; }, inputs, {.reentrant = reentrant}),
           "[checkpoint] input " + std::to_string(missing) + " is undefined");
     }
   }
@@ -206,12 +200,12 @@ TEST_CASE_METHOD(LedgerScope, "a module that is checkpointed without its input s
   nn::Activation layer(nn::ActivationKind::relu);
   const Tensor x = variable({1, 2});
   CHECK_THROWS_WITH(
-      checkpoint(layer.function(), {}, variant(reentrant)),
+      checkpoint(layer.function(), {}, {.reentrant = reentrant}),
       "[Module] one input expected, got 0; hand it to checkpoint() with the function: "
       "checkpoint(layer.function(), {x})");
-  CHECK_THROWS_WITH(checkpoint(layer.function(), {x, x}, variant(reentrant)),
+  CHECK_THROWS_WITH(checkpoint(layer.function(), {x, x}, {.reentrant = reentrant}),
                     ContainsSubstring("one input expected, got 2"));
-  CHECK_NOTHROW(checkpoint(layer.function(), {x}, variant(reentrant)));
+  CHECK_NOTHROW(checkpoint(layer.function(), {x}, {.reentrant = reentrant}));
 }
 
 }  // namespace rematch

@@ -31,7 +31,7 @@ constexpr std::array kNames{"scale", "tanh", "gelu", "add",     "mul",  "view",
 /// when a step is left out.
 using Step = std::array<int, 3>;
 
-struct Segment {
+struct ProgramSegment {
   std::vector<Step> steps;
   /// Checkpoints around it, outermost first: true is reentrant. None: it runs plain.
   std::vector<bool> levels;
@@ -39,23 +39,23 @@ struct Segment {
   bool keeps;    ///< By a policy.
 };
 
-void showValue(const Segment& s, std::ostream& os) {
+void showValue(const ProgramSegment& s, std::ostream& os) {
   os << "\nsegment" << (s.runs_on ? " without early stop" : "") << (s.keeps ? " with policy" : "");
   for (const bool reentrant : s.levels) os << (reentrant ? " reentrant" : " non-reentrant");
   for (const auto& [op, a, b] : s.steps) os << "; " << kNames[op] << ' ' << a << ' ' << b;
 }
 
-rc::Gen<std::vector<Segment>> programs() {
+rc::Gen<std::vector<ProgramSegment>> programs() {
   namespace gen = rc::gen;
   const auto step = gen::container<Step>(gen::resize(100, gen::inRange<int>(0, kNames.size())));
   const auto flag = gen::arbitrary<bool>();
   const auto segment = gen::apply(
       [](std::vector<Step> steps, std::vector<bool> levels, bool runs_on, bool keeps) {
-        return Segment{std::move(steps), std::move(levels), runs_on, keeps};
+        return ProgramSegment{std::move(steps), std::move(levels), runs_on, keeps};
       },
       gen::resize(16, gen::container<std::vector<Step>>(step)),
       gen::resize(3, gen::container<std::vector<bool>>(flag)), flag, flag);
-  return gen::resize(4, gen::container<std::vector<Segment>>(segment));
+  return gen::resize(4, gen::container<std::vector<ProgramSegment>>(segment));
 }
 
 Tensor computed(int op, const Tensor& a, const Tensor& b, int& hooks) {
@@ -97,7 +97,7 @@ Tensors interpret(const std::vector<Step>& steps, Tensors values, int& hooks) {
   return {values[values.size() - 1], values[values.size() - 2]};
 }
 
-struct Outcome {
+struct ProgramOutcome {
   std::string error;
   double loss = 0;
   double slope = 0;
@@ -107,7 +107,8 @@ struct Outcome {
 };
 
 /// Two inputs and two weights, displaced by so much of a direction, and the slope along it.
-Outcome run(const std::vector<Segment>& program, bool checkpointed, int passes, double displaced) {
+ProgramOutcome run(const std::vector<ProgramSegment>& program, bool checkpointed, int passes,
+                   double displaced) {
   ambient().streams = Streams(7);
   Tensors leaves;
   Tensors directions;
@@ -116,9 +117,9 @@ Outcome run(const std::vector<Segment>& program, bool checkpointed, int passes, 
     leaves.push_back(add(values_off_zero({4}, i), scale(directions[i], displaced)));
     leaves[i].set_requires_grad(true);
   }
-  Outcome o;
+  ProgramOutcome o;
   Tensors values{leaves[0], leaves[1]};
-  for (const Segment& s : program) {
+  for (const ProgramSegment& s : program) {
     Function f = [&](const Tensors& in) {
       return interpret(s.steps, {leaves[2], leaves[3], in[0], in[1]}, o.hooks);
     };
@@ -153,7 +154,7 @@ Outcome run(const std::vector<Segment>& program, bool checkpointed, int passes, 
 
 TEST_CASE_METHOD(LedgerScope, "random programs have the slope of their loss, checkpointed or not") {
   const auto property = [] {
-    const std::vector<Segment> program = *programs();
+    const std::vector<ProgramSegment> program = *programs();
     const int passes = *rc::gen::inRange(1, 3);
     const auto slope = [&](double h) {
       return (run(program, false, 0, h).loss - run(program, false, 0, -h).loss) / (2 * h) * passes;
@@ -161,8 +162,8 @@ TEST_CASE_METHOD(LedgerScope, "random programs have the slope of their loss, che
     const double expected = slope(0x1p-16);
     // As far as another quotient agrees.
     const double bound = 4 * std::abs(slope(0x1p-14) - expected) + 1e-8 * (1 + std::abs(expected));
-    const Outcome plain = run(program, false, passes, 0);
-    const Outcome again = run(program, true, passes, 0);
+    const ProgramOutcome plain = run(program, false, passes, 0);
+    const ProgramOutcome again = run(program, true, passes, 0);
     RC_ASSERT(again.loss == plain.loss);
     RC_ASSERT(again.streams == plain.streams);
     // Refused where what was saved was written; early stop may spare a checkpoint the write.
@@ -172,7 +173,7 @@ TEST_CASE_METHOD(LedgerScope, "random programs have the slope of their loss, che
     RC_ASSERT(std::abs(plain.slope - expected) <= bound);
     RC_ASSERT(again.hooks == plain.hooks);
     // A reentrant checkpoint adds gradients in another order.
-    for (const Segment& s : program) {
+    for (const ProgramSegment& s : program) {
       if (std::count(s.levels.begin(), s.levels.end(), true) > 0) return;
     }
     for (std::size_t i = 0; i < 4; ++i) {

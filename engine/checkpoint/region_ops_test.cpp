@@ -23,20 +23,13 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
 using testing::variable;
-
-CheckpointOptions variant(bool reentrant) {
-  CheckpointOptions options;
-  options.reentrant = reentrant;
-  return options;
-}
-
-Tensor x22() { return variable({1, -2, 3, -4}, {2, 2}); }
+using testing::x22;
 
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope,
                  "ops that a recomputation adds or leaves out at its end are noticed, if any are") {
-  CheckpointOptions options = variant(GENERATE(false, true));
+  CheckpointOptions options{.reentrant = GENERATE(false, true)};
   options.early_stop = false;
   const bool checked = GENERATE(false, true);
   options.determinism = checked ? DeterminismCheck::metadata : DeterminismCheck::none;
@@ -71,14 +64,14 @@ TEST_CASE_METHOD(LedgerScope,
     const double six = scale(Tensor::full({2, 2}, dtype, 3), 2).at(0);
     return {tanh(scale(in[0], six))};
   };
-  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  const Tensor loss = sum(checkpoint(f, {x22()}, {.reentrant = reentrant})[0]);
   dtype = DType::float64;
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("scale on other shapes or dtypes"));
 }
 
 TEST_CASE_METHOD(LedgerScope,
                  "a reentrant recomputation that returns more or fewer outputs is refused") {
-  CheckpointOptions options = variant(true);
+  CheckpointOptions options{.reentrant = true};
   options.determinism = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
   const bool more = GENERATE(false, true);
   bool two = !more;
@@ -124,7 +117,7 @@ TEST_CASE_METHOD(LedgerScope, "a captured tensor and one made again do not stand
   const Function f = [&](const Tensors& in) -> Tensors {
     return {tanh(mul(in[0], takes_captured ? captured : Tensor::full({2, 2}, DType::float64, 3)))};
   };
-  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  const Tensor loss = sum(checkpoint(f, {x22()}, {.reentrant = reentrant})[0]);
   takes_captured = !first;
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 1 of mul (float64 [2, 2]) is "
                                                       "another tensor"));
@@ -165,7 +158,7 @@ TEST_CASE_METHOD(LedgerScope, "an op with any other argument than in the forward
   const int all = op.arguments[0] * op.arguments[1] * op.arguments[2];
   for (int forward = 0; forward < all; ++forward) {
     set(forward);
-    const Tensor loss = sum(checkpoint(f, {x}, variant(reentrant))[0]);
+    const Tensor loss = sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]);
     for (int recomputation = 0; recomputation < all; ++recomputation) {
       set(recomputation);
       if (recomputation == forward) continue;

@@ -23,14 +23,7 @@ using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
 using testing::tensor;
 using testing::variable;
-
-CheckpointOptions variant(bool reentrant) {
-  CheckpointOptions options;
-  options.reentrant = reentrant;
-  return options;
-}
-
-Tensor x22() { return variable({1, -2, 3, -4}, {2, 2}); }
+using testing::x22;
 
 }  // namespace
 
@@ -42,7 +35,7 @@ TEST_CASE_METHOD(LedgerScope, "a weight changed since the forward is named by th
                       std::make_shared<nn::Activation>(nn::ActivationKind::tanh)});
   const Tensor loss =
       sum(checkpoint([&](const Tensors& in) -> Tensors { return {net.forward(in[0])}; }, {x22()},
-                     variant(reentrant))[0]);
+                     {.reentrant = reentrant})[0]);
   Tensor changed = net.parameters()[bias ? 1 : 0];
   {
     const GradMode no_grad(false);
@@ -66,7 +59,7 @@ TEST_CASE_METHOD(LedgerScope, "running statistics that an evaluation read must n
   };
   const Tensor loss =
       sum(checkpoint([&](const Tensors& in) -> Tensors { return {tanh(norm(in[0], false))}; },
-                     {x22()}, variant(reentrant))[0]);
+                     {x22()}, {.reentrant = reentrant})[0]);
   norm(x22(), true);
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 3 of batch_norm (float64 [2])"));
 }
@@ -107,7 +100,7 @@ TEST_CASE_METHOD(LedgerScope, "values from outside of ops are seen by the values
 TEST_CASE_METHOD(LedgerScope,
                  "without a check the recomputation uses what is there, as it is told to") {
   const bool reentrant = GENERATE(false, true);
-  CheckpointOptions options = variant(reentrant);
+  CheckpointOptions options{.reentrant = reentrant};
   options.determinism = DeterminismCheck::none;
   Tensor w = variable({1, 2, 3, 4}, {2, 2});
   const Function f = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
@@ -125,10 +118,10 @@ TEST_CASE_METHOD(LedgerScope, "a region inside another is compared as part of bo
   Tensor w = variable({1, 2, 3, 4}, {2, 2});
   const Function block = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
   const Function nested = [&](const Tensors& in) -> Tensors {
-    return checkpoint(block, {tanh(in[0])}, variant(inner));
+    return checkpoint(block, {tanh(in[0])}, {.reentrant = inner});
   };
   const Tensor x = x22();
-  const auto loss = [&] { return sum(checkpoint(nested, {x}, variant(outer))[0]); };
+  const auto loss = [&] { return sum(checkpoint(nested, {x}, {.reentrant = outer})[0]); };
   CHECK_NOTHROW(backward(loss()));
   const Tensor later = loss();
   {
@@ -146,7 +139,7 @@ TEST_CASE_METHOD(LedgerScope, "state that a function carries along by itself is 
     state = y.detach();
     return {y};
   };
-  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  const Tensor loss = sum(checkpoint(f, {x22()}, {.reentrant = reentrant})[0]);
   CHECK_THROWS_WITH(backward(loss),
                     ContainsSubstring("operand 1 of mul (float64 [2, 2]) is another "
                                       "tensor"));
@@ -160,8 +153,8 @@ TEST_CASE_METHOD(LedgerScope, "constants made again or kept from the forward are
     return {tanh(mul(mul(in[0], kept), Tensor::full({2, 2}, DType::float64, 2)))};
   };
   const Tensor x = x22();
-  backward(sum(checkpoint(f, {x}, variant(reentrant))[0]));
-  const Tensor loss = sum(checkpoint(f, {x}, variant(reentrant))[0]);
+  backward(sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]));
+  const Tensor loss = sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]);
   scale_(kept, 2);
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("was changed in place since the forward"));
 }
@@ -174,7 +167,7 @@ TEST_CASE_METHOD(LedgerScope, "a constant that a forward makes and keeps is held
     if (!kept.defined()) kept = Tensor::full({2, 2}, DType::float64, 3);
     return {tanh(mul(in[0], cloned ? kept.clone() : kept))};
   };
-  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  const Tensor loss = sum(checkpoint(f, {x22()}, {.reentrant = reentrant})[0]);
   scale_(kept, 2);
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("changed in place since the forward"));
 }
@@ -193,7 +186,7 @@ TEST_CASE_METHOD(LedgerScope, "what a function clones is compared as what it rea
   const Function g = [&](const Tensors& in) {
     return nested > 0 ? checkpoint(f, in, inner) : f(in);
   };
-  CheckpointOptions options = variant(reentrant);
+  CheckpointOptions options{.reentrant = reentrant};
   options.early_stop = false;
   const auto loss = [&] { return sum(checkpoint(g, {x22()}, options)[0]); };
   const Tensor first = loss();
@@ -217,7 +210,7 @@ TEST_CASE_METHOD(LedgerScope, "an op that failed and was tried again is no op of
     }
     return {tanh(in[0])};
   };
-  const Tensor loss = sum(checkpoint(f, {x22()}, variant(reentrant))[0]);
+  const Tensor loss = sum(checkpoint(f, {x22()}, {.reentrant = reentrant})[0]);
   CHECK_NOTHROW(backward(loss));
 }
 

@@ -19,7 +19,7 @@ using testing::same_bits;
 using testing::values;
 
 template <typename T>
-struct Reference {
+struct Convolved {
   std::vector<double> y;
   std::vector<double> gx;
   std::vector<double> gw;
@@ -31,9 +31,9 @@ struct Reference {
 };
 
 template <typename T>
-Reference<T> reference(const Conv2dShape& s, const std::vector<T>& x, const std::vector<T>& w,
+Convolved<T> reference(const Conv2dShape& s, const std::vector<T>& x, const std::vector<T>& w,
                        const std::vector<T>& b, const std::vector<T>& gy) {
-  Reference<T> r{std::vector<double>(gy.size()), std::vector<double>(x.size()),
+  Convolved<T> r{std::vector<double>(gy.size()), std::vector<double>(x.size()),
                  std::vector<double>(w.size()),  std::vector<double>(b.size()),
                  std::vector<T>(gy.size()),      std::vector<T>(w.size())};
   std::vector<T> chain(w.size());
@@ -84,7 +84,7 @@ void check_convolutions() {
     const auto w = values<T>(s.out_c * s.c * s.kh * s.kw, 2);
     const auto b = values<T>(s.out_c, 3);
     const auto gy = values<T>(outputs * s.out_c, 4);
-    const Reference<T> want = reference(s, x, w, b, gy);
+    const Convolved<T> want = reference(s, x, w, b, gy);
     // Scratch starts as NaN, and one past its end must stay as it was.
     const auto scratch_size = static_cast<std::size_t>(conv2d_scratch_elements(s));
     std::vector<T> scratch(scratch_size + 1, std::numeric_limits<T>::quiet_NaN());

@@ -21,14 +21,14 @@ struct Extents {
   std::int64_t m;
 };
 // Every tail of every tile, and shapes beyond the packing threshold and one packed block.
-constexpr Extents kShapes[] = {
+constexpr Extents kExtents[] = {
     {1, 1, 1},    {1, 3, 2},     {2, 7, 5},     {3, 8, 3},      {4, 9, 10},    {5, 17, 4},
     {7, 16, 6},   {8, 32, 32},   {13, 31, 29},  {6, 33, 1},     {14, 40, 7},   {1, 70, 20},
     {15, 75, 33}, {19, 301, 70}, {33, 90, 259}, {300, 130, 65}, {70, 600, 400}};
 
 template <typename T>
 void check_products() {
-  for (const auto [n, k, m] : kShapes) {
+  for (const auto [n, k, m] : kExtents) {
     CAPTURE(n, k, m);
     const auto x = values<T>(n * k, 1);
     const auto w = values<T>(m * k, 2);

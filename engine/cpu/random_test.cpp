@@ -17,14 +17,14 @@ using testing::values;
 constexpr std::uint64_t kSeed = 0x123456789abcdefULL;
 constexpr std::uint64_t kSubsequence = 0x1500000003ULL;
 // Whole and broken chunks, from every position in a block, across the carry of a block's low word.
-constexpr std::int64_t kSizes[] = {1, 2, 5, 31, 32, 33, 255, 256, 257, 1000};
+constexpr std::int64_t kCounts[] = {1, 2, 5, 31, 32, 33, 255, 256, 257, 1000};
 constexpr std::uint64_t kOffsets[] = {0, 1, 2, 3, 1021, (std::uint64_t{1} << 34) - 6};
 
 template <typename Check>
 void for_each_draw(const Check& check) {
   for (const Vectors v : testing::all_vectors()) {
     const VectorsScope scope(v);
-    for (const std::int64_t n : kSizes) {
+    for (const std::int64_t n : kCounts) {
       for (const std::uint64_t offset : kOffsets) {
         CAPTURE(to_string(v), n, offset);
         check(n, offset);

@@ -14,7 +14,7 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-constexpr AttentionShape kShapes[] = {
+constexpr AttentionShape kAttentionShapes[] = {
     {},
     {.batch = 2, .queries = 3, .keys = 3, .heads = 2, .memory_heads = 2, .size = 4, .causal = true},
     {.batch = 1, .queries = 5, .keys = 40, .heads = 6, .memory_heads = 2, .size = 3},
@@ -25,7 +25,7 @@ constexpr AttentionShape kShapes[] = {
 TEMPLATE_TEST_CASE("attention gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
-  for (const AttentionShape& s : kShapes) {
+  for (const AttentionShape& s : kAttentionShapes) {
     for (const double p : {0.0, 0.5}) {
       for (const bool fused : {false, true}) {
         CAPTURE(s.queries, s.keys, s.heads, s.causal, p, fused);

@@ -40,7 +40,7 @@ std::shared_ptr<Ledger> ledger_of(Device device) {
 }
 
 /// A layer, and how many products make up an element of y, gx, gw and gb.
-struct Layer {
+struct CastLayer {
   std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> op;
   Shape x;
   Shape w;
@@ -49,7 +49,7 @@ struct Layer {
   bool convolution = false;
 };
 
-Layer linear_layer(std::int64_t n, std::int64_t k, std::int64_t m) {
+CastLayer linear_layer(std::int64_t n, std::int64_t k, std::int64_t m) {
   return {[](const Tensor& x, const Tensor& w, const Tensor& b) { return linear(x, w, b); },
           {n, k},
           {m, k},
@@ -57,7 +57,7 @@ Layer linear_layer(std::int64_t n, std::int64_t k, std::int64_t m) {
           {k, m, n, n}};
 }
 
-Layer conv2d_layer(std::int64_t n, std::int64_t c, std::int64_t side, std::int64_t out_c) {
+CastLayer conv2d_layer(std::int64_t n, std::int64_t c, std::int64_t side, std::int64_t out_c) {
   return {[](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, 1, 1); },
           {n, c, side, side},
           {out_c, c, 3, 3},
@@ -67,7 +67,7 @@ Layer conv2d_layer(std::int64_t n, std::int64_t c, std::int64_t side, std::int64
 }
 
 /// The emulated cuDNN refuses paddings that are wider than the kernel.
-Layer without_plan() {
+CastLayer without_plan() {
   return {[](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, 1, 2); },
           {2, 3, 5, 5},
           {4, 3, 1, 1},
@@ -76,14 +76,14 @@ Layer without_plan() {
           true};
 }
 
-std::vector<Layer> layers() {
+std::vector<CastLayer> layers() {
   return {without_plan(),           linear_layer(1, 1, 1),       linear_layer(5, 17, 4),
           linear_layer(64, 64, 64), linear_layer(33, 90, 259),   conv2d_layer(1, 1, 4, 1),
           conv2d_layer(3, 5, 7, 6), conv2d_layer(16, 16, 16, 32)};
 }
 
 /// y, gx, gw and gb of a layer.
-std::array<Values, 4> run(Device device, const Layer& layer, bool autocast, const Make& make) {
+std::array<Values, 4> run(Device device, const CastLayer& layer, bool autocast, const Make& make) {
   const AmbientScope scope(ledger_of(device));
   const auto leaf = [&](const Shape& shape, std::uint64_t seed) {
     const std::vector<float> v = make(shape.elements(), seed);
@@ -106,7 +106,7 @@ std::array<Values, 4> run(Device device, const Layer& layer, bool autocast, cons
 
 /// How far float32 sums of `terms` products on the device and on the CPU may be apart
 /// (engine/cuda/linear.h, engine/cuda/conv2d.h).
-double float32_bound(const Layer& layer, std::int64_t terms) {
+double float32_bound(const CastLayer& layer, std::int64_t terms) {
   const auto n = static_cast<double>(terms + 2);
   return product_bound<float>(terms) +
          (layer.convolution ? n * (n + 110) * unit<float>() : product_bound<float>(terms));
@@ -117,7 +117,7 @@ double float32_bound(const Layer& layer, std::int64_t terms) {
 TEST_CASE("under autocast the device gives the roundings of sums that float32 allows", "[gpu]") {
   need_device();
   const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
-  for (const Layer& layer : layers()) {
+  for (const CastLayer& layer : layers()) {
     CAPTURE(to_string(layer.x), to_string(layer.w));
     const std::array<Values, 4> got = run(Device::cuda, layer, true, values<float>);
     // In float32, so not yet rounded. Rounding is monotone: what lies between two values is rounded
@@ -141,7 +141,7 @@ TEST_CASE("under autocast the device gives the roundings of sums that float32 al
 TEST_CASE("under autocast libraries get bfloat16 operands, and small products none", "[gpu]") {
   need_device();
   testing::need_kept_blocks();
-  for (const Layer& layer : {linear_layer(33, 90, 259), conv2d_layer(16, 16, 16, 32)}) {
+  for (const CastLayer& layer : {linear_layer(33, 90, 259), conv2d_layer(16, 16, 16, 32)}) {
     CAPTURE(to_string(layer.x));
     const Backend library = layer.convolution ? Backend::cudnn : Backend::cublaslt;
     const auto calls_of = [&](std::int64_t direct) {
@@ -165,7 +165,7 @@ TEST_CASE("under autocast libraries get bfloat16 operands, and small products no
 
 TEST_CASE("under autocast small products have the CPU's bits", "[gpu]") {
   need_device();
-  for (const Layer& layer : layers()) {
+  for (const CastLayer& layer : layers()) {
     CAPTURE(to_string(layer.x), to_string(layer.w));
     if (layer.convolution) continue;
     const DirectUpTo limit(kAlways);
@@ -177,7 +177,7 @@ TEST_CASE("under autocast small products have the CPU's bits", "[gpu]") {
 TEST_CASE("under autocast sums that are exact have the CPU's values", "[gpu]") {
   need_device();
   const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
-  for (const Layer& layer : layers()) {
+  for (const CastLayer& layer : layers()) {
     CAPTURE(to_string(layer.x), to_string(layer.w));
     CHECK(run(Device::cuda, layer, true, testing::quarters<float>) ==
           run(Device::cpu, layer, true, testing::quarters<float>));

@@ -13,7 +13,7 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-struct Extents {
+struct NormExtents {
   std::int64_t n;
   std::int64_t c;
   std::int64_t s;
@@ -21,7 +21,7 @@ struct Extents {
 /// Rows, planes narrower and wider than 16 lanes, several blocks of 1024, packs that straddle
 /// planes; fewer and more than 128 rows with s = 1; channels that a thread block just holds, and
 /// that it just does not.
-constexpr Extents kExtents[] = {
+constexpr NormExtents kExtents[] = {
     {2, 1, 1},    {5, 3, 1},    {128, 64, 1}, {100, 33, 1}, {3, 2, 2},    {129, 5, 1},
     {5001, 3, 1}, {2, 3, 4},    {7, 5, 9},    {64, 3, 16},  {50, 8, 49},  {9, 4, 100},
     {3, 2, 2500}, {600, 2, 4},  {16, 70, 64}, {1, 3, 5000}, {4, 3, 1024}, {2, 3, 2049},
@@ -29,13 +29,13 @@ constexpr Extents kExtents[] = {
 
 /// Everything that training, evaluation and their backward leave behind.
 template <typename T>
-struct Results {
+struct NormResults {
   std::vector<std::vector<T>> arrays;
-  friend bool operator==(const Results&, const Results&) = default;
+  friend bool operator==(const NormResults&, const NormResults&) = default;
 };
 
 template <typename T>
-Results<T> on_cpu(const Extents& e, bool train, bool parameters) {
+NormResults<T> on_cpu(const NormExtents& e, bool train, bool parameters) {
   const std::int64_t n = e.n * e.c * e.s;
   const auto x = values<T>(n, 1);
   const auto gy = values<T>(n, 2);
@@ -65,7 +65,7 @@ Results<T> on_cpu(const Extents& e, bool train, bool parameters) {
 }
 
 template <typename T>
-Results<T> on_device(const Extents& e, bool train, bool parameters, std::int64_t shift) {
+NormResults<T> on_device(const NormExtents& e, bool train, bool parameters, std::int64_t shift) {
   const std::int64_t n = e.n * e.c * e.s;
   const DeviceArray<T> x(values<T>(n, 1), shift);
   const DeviceArray<T> gy(values<T>(n, 2), shift);
@@ -103,13 +103,13 @@ Results<T> on_device(const Extents& e, bool train, bool parameters, std::int64_t
 TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
-  for (const Extents& e : kExtents) {
+  for (const NormExtents& e : kExtents) {
     for (const bool train : {true, false}) {
       for (const bool parameters : {true, false}) {
         for (const std::int64_t shift : {0, 1}) {
           CAPTURE(e.n, e.c, e.s, train, parameters, shift);
-          const Results<T> want = on_cpu<T>(e, train, parameters);
-          const Results<T> got = on_device<T>(e, train, parameters, shift);
+          const NormResults<T> want = on_cpu<T>(e, train, parameters);
+          const NormResults<T> got = on_device<T>(e, train, parameters, shift);
           for (std::size_t i = 0; i < want.arrays.size(); ++i) {
             CAPTURE(i);
             CHECK(testing::same_bits(got.arrays[i], want.arrays[i]));
@@ -138,7 +138,7 @@ TEST_CASE("batch norm without running statistics and without gx leaves them alon
 TEST_CASE("batch normalisation of channels that a thread block holds is one launch",
           "[gpu][sums]") {
   need_device();
-  const auto launches = [](const Extents& e) {
+  const auto launches = [](const NormExtents& e) {
     const std::int64_t n = e.n * e.c * e.s;
     const DeviceArray<float> x(values<float>(n, 1));
     const DeviceArray<float> y(n);

@@ -32,9 +32,9 @@ struct Results {
 };
 
 template <typename T>
-struct Layer {
+struct ConvLayer {
   using Make = std::vector<T> (*)(std::int64_t, std::uint64_t);
-  explicit Layer(const Conv2dShape& s, std::int64_t move = 0, Make make = values<T>)
+  explicit ConvLayer(const Conv2dShape& s, std::int64_t move = 0, Make make = values<T>)
       : shape(s),
         shift(move),
         x(make(s.n * s.c * s.h * s.w, 1)),
@@ -95,7 +95,7 @@ double bound(std::int64_t terms, Precision precision = Precision::strict) {
 }
 
 template <typename T>
-void check_close(const Layer<T>& layer, const Results<T>& got,
+void check_close(const ConvLayer<T>& layer, const Results<T>& got,
                  Precision precision = Precision::strict) {
   const Conv2dShape& s = layer.shape;
   const Results<T> want = layer.on_cpu();
@@ -122,7 +122,7 @@ TEMPLATE_TEST_CASE("convolutions on the device are the CPU's within the bound, o
       for (const Conv2dShape& s : kConvolutions) {
         CAPTURE(products, shift, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w,
                 s.pad_h, s.pad_w);
-        const Layer<T> layer(s, shift);
+        const ConvLayer<T> layer(s, shift);
         check_close(layer, layer.on_device());
       }
     }
@@ -137,7 +137,7 @@ TEMPLATE_TEST_CASE("convolutions whose sums are exact have the CPU's values in e
     const DirectUpTo limit(products);
     for (const Conv2dShape& s : kConvolutions) {
       CAPTURE(products, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw);
-      const Layer<T> layer(s, 0, testing::quarters<T>);
+      const ConvLayer<T> layer(s, 0, testing::quarters<T>);
       const Results<T> got = layer.on_device();
       const Results<T> want = layer.on_cpu();
       CHECK(distance(got.y, want.y) == 0.0);
@@ -159,7 +159,7 @@ TEMPLATE_TEST_CASE("a convolution has the same bits every time, whatever ran in 
       std::size_t at = 0;
       for (const Conv2dShape& s : kConvolutions) {
         CAPTURE(products, round, s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw);
-        const Results<T> got = Layer<T>(s).on_device();
+        const Results<T> got = ConvLayer<T>(s).on_device();
         if (round == 0) {
           first.push_back(got);
         } else {
@@ -174,7 +174,7 @@ TEST_CASE("threads with a plan each compute a convolution to the same bits", "[g
   need_device();
   constexpr Conv2dShape kShape{16, 16, 16, 16, 32, 3, 3, 1, 1, 1, 1};
   const DirectUpTo limit(0);
-  const std::vector<float> want = Layer<float>(kShape).on_device().y;
+  const std::vector<float> want = ConvLayer<float>(kShape).on_device().y;
   std::vector<std::vector<float>> got(4);
   std::vector<std::thread> threads;
   for (std::vector<float>& one : got) {
@@ -199,7 +199,7 @@ TEST_CASE("threads with a plan each compute a convolution to the same bits", "[g
 
 TEST_CASE("small convolutions run on own kernels, larger ones on cuDNN", "[gpu]") {
   need_device();
-  const Layer<float> layer({16, 16, 16, 16, 32, 3, 3, 1, 1, 1, 1});
+  const ConvLayer<float> layer({16, 16, 16, 16, 32, 3, 3, 1, 1, 1, 1});
   // y, gx and gw; the bias and its gradient are own kernels in both.
   std::int64_t before = backend_calls(Backend::cudnn);
   {
@@ -228,7 +228,7 @@ TEST_CASE("each pass of a large convolution runs on cuDNN or counts as slow, a s
   for (const Conv2dShape& s : {Conv2dShape{2, 3, 5, 5, 4, 1, 1, 1, 1, 2, 2},
                                Conv2dShape{2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1}}) {
     CAPTURE(s.kh);
-    const Layer<float> layer(s);
+    const ConvLayer<float> layer(s);
     for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
       const DirectUpTo limit(products);
       for (int round = 0; round < 2; ++round) {
@@ -243,7 +243,7 @@ TEST_CASE("each pass of a large convolution runs on cuDNN or counts as slow, a s
 
 TEST_CASE("a bias is added within a convolution, on cuDNN and off it", "[gpu]") {
   need_device();
-  const Layer<float> layer({2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1});
+  const ConvLayer<float> layer({2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1});
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     CAPTURE(products);
     const DirectUpTo limit(products);
@@ -264,7 +264,7 @@ TEST_CASE("a convolution under TF32 stays within its own bound and leaves the st
           "[gpu]") {
   need_device();
   const DirectUpTo limit(0);
-  const Layer<float> layer({8, 32, 14, 14, 64, 3, 3, 1, 1, 1, 1});
+  const ConvLayer<float> layer({8, 32, 14, 14, 64, 3, 3, 1, 1, 1, 1});
   const Results<float> strict = layer.on_device();
   check_close(layer, strict);
   set_precision(Precision::tf32);
@@ -280,7 +280,7 @@ TEST_CASE("an empty batch gives empty images and zero gradients of the parameter
   need_device();
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
-    const Results<float> got = Layer<float>({0, 2, 5, 5, 3, 3, 3, 1, 1, 1, 1}).on_device();
+    const Results<float> got = ConvLayer<float>({0, 2, 5, 5, 3, 3, 3, 1, 1, 1, 1}).on_device();
     CHECK(got.y.empty());
     CHECK(got.gx.empty());
     CHECK(same_bits(got.gw, sized<float>(54)));

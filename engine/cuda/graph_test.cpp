@@ -24,7 +24,7 @@ Tensor device_values(const Shape& shape, std::uint64_t seed) {
 
 /// Two checkpointed layers with dropout and a stored one, and one step of training without an
 /// optimizer: gradients are overwritten, not added to.
-struct Training {
+struct CapturedTraining {
   Tensor x = device_values({6, 8}, 1);
   Tensor w1 = device_values({8, 8}, 2).set_requires_grad(true);
   Tensor w2 = device_values({8, 8}, 3).set_requires_grad(true);
@@ -51,7 +51,7 @@ TEST_CASE("a captured checkpointed step gives the bits of the step itself, run a
   testing::need_device();
   testing::need_kept_blocks();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
-  Training training;
+  CapturedTraining training;
   // The first segment of the reentrant variant would be frozen without this.
   training.x.set_requires_grad(true);
   training.options.reentrant = GENERATE(false, true);
@@ -87,13 +87,13 @@ TEST_CASE("a captured step of Adam gives the bits of the step itself, run after 
   testing::need_device();
   if (cache_limit() == 0) SKIP("a capture cannot allocate, so blocks have to be kept");
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
-  const auto weights = [](const Training& t) {
+  const auto weights = [](const CapturedTraining& t) {
     return std::vector<std::vector<double>>{t.w1.to_vector(), t.w2.to_vector()};
   };
   std::vector<std::vector<std::vector<double>>> expected;
   const Streams start = ambient().streams;
   {
-    Training training;
+    CapturedTraining training;
     nn::Adam adam({training.w1, training.w2}, 0.1);
     for (int i = 0; i < 5; ++i) {
       training.step();
@@ -102,7 +102,7 @@ TEST_CASE("a captured step of Adam gives the bits of the step itself, run after 
     }
   }
   ambient().streams = start;
-  Training training;
+  CapturedTraining training;
   nn::Adam adam({training.w1, training.w2}, 0.1);
   const auto step = [&] {
     training.step();
@@ -130,7 +130,7 @@ TEST_CASE("a step that throws during its capture leaves the thread as it was", "
                   std::runtime_error);
   CHECK(ambient().streams.states() == start.states());
   CHECK_FALSE(capturing());
-  Training training;
+  CapturedTraining training;
   CHECK_NOTHROW(training.step());
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("a run with reseeded streams is refused", "[gpu]") {
   testing::need_device();
   testing::need_kept_blocks();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
-  Training training;
+  CapturedTraining training;
   training.step();
   Graph graph(ambient().streams, [&] { training.step(); });
   ambient().streams.seed(6);

@@ -27,10 +27,10 @@ namespace {
 using testing::Gate;
 using testing::need_device;
 using testing::need_kept_blocks;
-using Bytes = std::vector<std::byte>;
+using TensorBytes = std::vector<std::byte>;
 
-Bytes bytes_of(const Tensor& t) {
-  Bytes bytes(static_cast<std::size_t>(t.bytes()));
+TensorBytes bytes_of(const Tensor& t) {
+  TensorBytes bytes(static_cast<std::size_t>(t.bytes()));
   t.copy_to_host(bytes);
   return bytes;
 }
@@ -64,8 +64,8 @@ struct Training {
     }
     backward(y);
   }
-  std::vector<Bytes> gradients() const {
-    std::vector<Bytes> all{bytes_of(x.grad())};
+  std::vector<TensorBytes> gradients() const {
+    std::vector<TensorBytes> all{bytes_of(x.grad())};
     for (const Tensor& each : w) all.push_back(bytes_of(each.grad()));
     return all;
   }
@@ -111,7 +111,7 @@ TEST_CASE("a step with offload has the bits of one without, again and again", "[
   for (int i = 0; i < 3; ++i) {
     ambient().streams = start;
     training.step(nullptr);
-    const std::vector<Bytes> want = training.gradients();
+    const std::vector<TensorBytes> want = training.gradients();
     ambient().streams = start;
     training.step(&offload);
     CHECK(training.gradients() == want);
@@ -189,7 +189,7 @@ TEST_CASE("an offloaded step can be captured, whether its scope begins within or
   training.step(within);
   const Streams start = ambient().streams;
   training.step(within);
-  const std::vector<Bytes> want = training.gradients();
+  const std::vector<TensorBytes> want = training.gradients();
   ambient().streams = start;
   Graph graph(ambient().streams, [&] { training.step(within); });
   for (int i = 0; i < 2; ++i) {
@@ -216,7 +216,7 @@ TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu
     backward(sum(y));
     return bytes_of(x.grad());
   };
-  const Bytes want = gradient(false);
+  const TensorBytes want = gradient(false);
   CHECK(gradient(true) == want);
 }
 

@@ -13,7 +13,7 @@ using testing::need_device;
 using testing::values;
 
 //                                   n  c  h   w   kh kw sh sw ph pw
-constexpr Pool2dShape kShapes[] = {
+constexpr Pool2dShape kPoolShapes[] = {
     {1, 1, 1, 1, 1, 1, 1, 1, 0, 0},   {2, 3, 4, 4, 2, 2, 2, 2, 0, 0},
     {2, 3, 5, 7, 2, 2, 2, 2, 0, 0},   {3, 2, 7, 5, 3, 3, 2, 2, 1, 1},
     {1, 2, 9, 9, 3, 2, 1, 1, 1, 0},   {2, 1, 6, 8, 2, 3, 3, 4, 1, 1},
@@ -23,7 +23,7 @@ constexpr Pool2dShape kShapes[] = {
 TEMPLATE_TEST_CASE("pooling gives the CPU's bits on the device", "[gpu]", float, double) {
   using T = TestType;
   need_device();
-  for (const Pool2dShape& s : kShapes) {
+  for (const Pool2dShape& s : kPoolShapes) {
     // Few distinct values, so that windows hold ties.
     for (const bool ties : {false, true}) {
       CAPTURE(s.n, s.c, s.h, s.w, s.kh, s.kw, s.stride_h, s.stride_w, ties);

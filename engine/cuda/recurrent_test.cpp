@@ -18,7 +18,7 @@ using testing::holds;
 using testing::need_device;
 using testing::values;
 
-constexpr RecurrentShape kShapes[] = {
+constexpr RecurrentShape kRecurrentShapes[] = {
     {},
     {.batch = 3, .steps = 1, .width = 2, .features = 5},
     {.batch = 2, .steps = 7, .width = 5, .features = 3},
@@ -30,7 +30,7 @@ TEMPLATE_TEST_CASE("recurrent cells give the CPU's bits on the device", "[gpu][s
                    double) {
   using T = TestType;
   need_device();
-  for (RecurrentShape s : kShapes) {
+  for (RecurrentShape s : kRecurrentShapes) {
     for (const Cell cell : {Cell::gru, Cell::lstm}) {
       for (const bool bias : {false, true}) {
         s.cell = cell;

@@ -16,12 +16,12 @@ using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
 
-enum class Rule { sgd, sgd_momentum, adam };
+enum class Updates { sgd, sgd_momentum, adam };
 
 /// linear, relu, dropout, linear, mse.
 class Training {
  public:
-  explicit Training(Rule rule)
+  explicit Training(Updates rule)
       : input_(values_off_zero({4, 5}, 1, DType::float32)),
         target_(values_off_zero({4, 3}, 2, DType::float32)) {
     Generator g{7, 9, 0};
@@ -30,11 +30,11 @@ class Training {
         std::make_shared<nn::Activation>(nn::ActivationKind::relu),
         std::make_shared<nn::RandomLayer>(nn::RandomKind::dropout, 0.25),
         std::make_shared<nn::Linear>(6, 3, true, DType::float32, &g)});
-    if (rule == Rule::adam) {
+    if (rule == Updates::adam) {
       optimizer_ = std::make_unique<nn::Adam>(net_->parameters(), 0.1);
     } else {
       optimizer_ = std::make_unique<nn::Sgd>(net_->parameters(), 0.1,
-                                             rule == Rule::sgd_momentum ? 0.5 : 0.0);
+                                             rule == Updates::sgd_momentum ? 0.5 : 0.0);
     }
   }
 
@@ -68,7 +68,7 @@ void check_same(const Tensors& got, const Tensors& expected) {
 }
 
 TEST_CASE_METHOD(LedgerScope, "a step that ran out of memory anywhere can be made again") {
-  const Rule rule = GENERATE(Rule::sgd, Rule::sgd_momentum, Rule::adam);
+  const Updates rule = GENERATE(Updates::sgd, Updates::sgd_momentum, Updates::adam);
   // The first step makes the optimizer's state, the second only uses it.
   const int failing_step = GENERATE(0, 1);
   CAPTURE(static_cast<int>(rule), failing_step);
@@ -108,13 +108,13 @@ TEST_CASE_METHOD(LedgerScope, "a step that ran out of memory anywhere can be mad
 TEST_CASE_METHOD(LedgerScope, "a step fits into its own peak and not into a byte less") {
   std::int64_t peak = 0;
   {
-    Training training(Rule::adam);
+    Training training(Updates::adam);
     ledger().reset_peak();
     training.step(0);
     peak = ledger().peak();
   }
   for (const bool enough : {true, false}) {
-    Training training(Rule::adam);
+    Training training(Updates::adam);
     ledger().set_limit(enough ? peak : peak - 1);
     if (enough) {
       CHECK_NOTHROW(training.step(0));

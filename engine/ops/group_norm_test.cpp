@@ -9,21 +9,20 @@
 #include "engine/ops/join.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/view.h"
+#include "engine/testing/differentiate.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
+using testing::differentiate;
+using testing::leaf;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::values_off_zero;
 
 DType dtypes() { return GENERATE(DType::float32, DType::float64); }
-
-Tensor leaf(const Shape& shape, std::uint64_t seed, DType dtype) {
-  return values_off_zero(shape, seed, dtype).set_requires_grad(true);
-}
 
 /// `parameter`[c] beside each element of a tensor of `shape`, which has c channels.
 Tensor spread(const Tensor& parameter, const Shape& shape) {
@@ -33,11 +32,6 @@ Tensor spread(const Tensor& parameter, const Shape& shape) {
     values.push_back(parameter.at(i / run % shape[1]));
   }
   return Tensor::from(values, shape, parameter.dtype());
-}
-
-/// Goes backward from `y` with gradients that depend on its shape alone.
-void differentiate(const Tensor& y) {
-  backward(std::array{y}, std::array{values_off_zero(y.shape(), 9, y.dtype())});
 }
 
 }  // namespace

@@ -217,12 +217,12 @@ TEST_CASE_METHOD(LedgerScope, "what does not fit a mixture is refused") {
 }
 
 /// A product in bfloat16, whose rows are then routed with jitter.
-struct Step {
+struct RoutedStep {
   Tensor y;
   Tensors gradients;
   Values load;
 };
-Step routed_step(const CheckpointOptions* options) {
+RoutedStep routed_step(const CheckpointOptions* options) {
   ambient().streams.seed(5);
   Tensors leaves{
       values_off_zero({12, 4}, 1, DType::float32), values_off_zero({4, 4}, 2, DType::float32),
@@ -233,7 +233,7 @@ Step routed_step(const CheckpointOptions* options) {
     const Tensor low = linear(in[0], leaves[1]);
     return {moe(low, leaves[2], leaves[3], load, {.top = 2, .jitter = 0.5})};
   };
-  Step step;
+  RoutedStep step;
   {
     const AutocastScope autocast;
     step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
@@ -251,8 +251,8 @@ TEST_CASE_METHOD(LedgerScope,
   CheckpointOptions options;
   options.reentrant = GENERATE(false, true);
   if (!options.reentrant) options.determinism = DeterminismCheck::values;
-  const Step plain = routed_step(nullptr);
-  const Step again = routed_step(&options);
+  const RoutedStep plain = routed_step(nullptr);
+  const RoutedStep again = routed_step(&options);
   CHECK(same_bits(again.y.detach(), plain.y.detach()));
   for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
     CAPTURE(i);

@@ -26,7 +26,7 @@ using testing::same_bits;
 using testing::tensor;
 using testing::values_off_zero;
 
-using Layer = Tensor (*)(const Tensor&, const RecurrentParameters&);
+using RecurrentLayer = Tensor (*)(const Tensor&, const RecurrentParameters&);
 
 RecurrentParameters parameters(std::int64_t gates, std::int64_t width, std::int64_t features,
                                bool bias) {
@@ -47,13 +47,13 @@ Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count) {
   return count < rest.shape()[1] ? split(rest, count, 1)[0] : rest;
 }
 
-struct Step {
+struct Carried {
   Tensor h;
   Tensor c;
 };
 
 /// One step in other ops, in the order of torch.nn.GRU's and LSTM's documentation.
-Step step(bool lstm, const Tensor& x, const Step& before, const RecurrentParameters& p) {
+Carried step(bool lstm, const Tensor& x, const Carried& before, const RecurrentParameters& p) {
   const std::int64_t features = p.hidden.shape()[1];
   const Tensor in = linear(x, p.input, p.input_bias);
   const Tensor own = linear(before.h, p.hidden, p.hidden_bias);
@@ -77,7 +77,7 @@ Tensor in_steps(bool lstm, const Tensor& x, const RecurrentParameters& p) {
   const std::int64_t features = p.hidden.shape()[1];
   const Tensor flat = reshape(x, {batch, steps * width});
   const Tensor zeros = Tensor::zeros({batch, features}, x.dtype());
-  Step at{zeros, zeros};
+  Carried at{zeros, zeros};
   Tensor y;
   for (std::int64_t t = 0; t < steps; ++t) {
     at = step(lstm, columns(flat, t * width, width), at, p);
@@ -163,7 +163,7 @@ TEST_CASE_METHOD(LedgerScope, "a recurrent layer's gradients are its differences
   const double terms = static_cast<double>(width + features + 2);
   const testing::Accuracy accuracy{last.third, 2.25 * terms,
                                    static_cast<double>(steps) * 5 * (2 * terms + 16)};
-  const Layer layer = lstm ? rematch::lstm : gru;
+  const RecurrentLayer layer = lstm ? rematch::lstm : gru;
   testing::check_gradients(
       [=](const Tensors& in) {
         return Tensors{layer(in[0], {in[1], in[2], in[3], in[4]})};

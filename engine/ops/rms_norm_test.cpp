@@ -7,12 +7,14 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/ops/layer_norm.h"
+#include "engine/testing/differentiate.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
+using testing::differentiate;
 using testing::LedgerScope;
 using testing::same_bits;
 using testing::tensor;
@@ -28,10 +30,6 @@ Tensor mirrored(std::int64_t rows, DType dtype) {
     values.push_back(i / kHalf % 2 == 0 ? v : -v);
   }
   return Tensor::from(values, {rows, 2 * kHalf}, dtype).set_requires_grad(true);
-}
-
-void differentiate(const Tensor& y) {
-  backward(std::array{y}, std::array{values_off_zero(y.shape(), 9, y.dtype())});
 }
 
 }  // namespace

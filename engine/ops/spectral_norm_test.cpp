@@ -27,7 +27,7 @@ using testing::variable;
 using Values = std::vector<double>;
 
 /// A weight [3, 2] with its bias and with vectors that do not belong to it yet.
-struct Layer {
+struct NormalizedLayer {
   Tensor weight = values_off_zero({3, 2}, 1).set_requires_grad(true);
   Tensor bias = values_off_zero({3}, 2).set_requires_grad(true);
   Tensor u = tensor({1, 0, 0}, {3});
@@ -72,12 +72,12 @@ TEST_CASE_METHOD(LedgerScope, "training is evaluation with the vectors that it l
   // Also in the gradients: they take the vectors as given.
   const Shape shape = GENERATE(Shape{4, 2}, Shape{2, 3, 2});
   const Tensor x = values_off_zero(shape, 3).set_requires_grad(true);
-  Layer layer;
+  NormalizedLayer layer;
   const Tensor trained = layer(x);
   CHECK(trained.shape() == shape.with_extent(shape.rank() - 1, 3));
   const Tensor factors = values_off_zero(trained.shape(), 4);
   backward(sum(mul(trained, factors)));
-  Layer after;
+  NormalizedLayer after;
   after.u = layer.u;
   after.v = layer.v;
   const Tensor z = x.clone().detach().set_requires_grad(true);
@@ -91,7 +91,7 @@ TEST_CASE_METHOD(LedgerScope, "training is evaluation with the vectors that it l
 
 TEST_CASE_METHOD(LedgerScope, "a recomputation takes the step of its forward, and no other") {
   const bool reentrant = GENERATE(true, false);
-  const auto train = [](Layer& layer, auto&& run) {
+  const auto train = [](NormalizedLayer& layer, auto&& run) {
     const Function f = [&](const Tensors& in) -> Tensors { return {tanh(layer(in[0]))}; };
     const Tensor x = values_off_zero({2, 2}, 5).set_requires_grad(true);
     const Tensor z = values_off_zero({4, 2}, 6).set_requires_grad(true);
@@ -101,8 +101,8 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation takes the step of its forward, an
     backward(second);
     return Tensors{x.grad(), z.grad(), layer.weight.grad(), layer.bias.grad(), layer.u, layer.v};
   };
-  Layer plain;
-  Layer checkpointed;
+  NormalizedLayer plain;
+  NormalizedLayer checkpointed;
   const Tensors expected =
       train(plain, [](const Function& f, const Tensor& x) { return f({x})[0]; });
   const Tensors got = train(checkpointed, [&](const Function& f, const Tensor& x) {
@@ -115,7 +115,7 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation takes the step of its forward, an
 }
 
 TEST_CASE_METHOD(LedgerScope, "the vectors count as changed once they moved on") {
-  Layer layer;
+  NormalizedLayer layer;
   const Tensor x = values_off_zero({2, 2}, 7);
   const std::uint64_t u = layer.u.version();
   const std::uint64_t v = layer.v.version();
@@ -128,17 +128,17 @@ TEST_CASE_METHOD(LedgerScope, "the vectors count as changed once they moved on")
 }
 
 TEST_CASE_METHOD(LedgerScope, "operands fit the weight, and are of its dtype") {
-  Layer layer;
-  const auto refuses = [](const Tensor& x, Layer& l) {
+  NormalizedLayer layer;
+  const auto refuses = [](const Tensor& x, NormalizedLayer& l) {
     CHECK_THROWS_AS(l(x), std::invalid_argument);
   };
   refuses(values_off_zero({2, 3}, 8), layer);
   refuses(values_off_zero({2}, 8), layer);
   refuses(values_off_zero({2, 2}, 8, DType::float32), layer);
-  Layer swapped;
+  NormalizedLayer swapped;
   std::swap(swapped.u, swapped.v);
   refuses(values_off_zero({2, 2}, 8), swapped);
-  Layer narrow;
+  NormalizedLayer narrow;
   narrow.bias = tensor({1}, {1});
   refuses(values_off_zero({2, 2}, 8), narrow);
   Tensor u = tensor({1}, {1}, DType::float32);
@@ -150,7 +150,7 @@ TEST_CASE_METHOD(LedgerScope, "operands fit the weight, and are of its dtype") {
 
 TEST_CASE_METHOD(LedgerScope, "it keeps the weight that it used, the vectors and sigma") {
   const bool train = GENERATE(true, false);
-  Layer layer;
+  NormalizedLayer layer;
   const Tensor x = values_off_zero({5, 2}, 9).set_requires_grad(true);
   const std::int64_t before = ambient().ledger->live();
   const Tensor y = layer(x, train);

@@ -210,11 +210,11 @@ TEST_CASE_METHOD(LedgerScope, "what does not fit a branch is refused") {
 
 /// A product in bfloat16, then a branch that samples skip at random, or leave by values that a
 /// dropout makes random.
-struct Step {
+struct SkippingStep {
   Tensor y;
   Tensors gradients;
 };
-Step step_of(bool exits, const CheckpointOptions* options) {
+SkippingStep step_of(bool exits, const CheckpointOptions* options) {
   ambient().streams.seed(5);
   Tensors leaves{values_off_zero({12, 4}, 1, DType::float32),
                  values_off_zero({4, 4}, 2, DType::float32),
@@ -224,7 +224,7 @@ Step step_of(bool exits, const CheckpointOptions* options) {
     const Tensor x = linear(in[0], leaves[1]);
     return {exits ? early_exit(dropout(x, 0.5), leaves[2]) : stochastic_depth(x, leaves[2], 0.5)};
   };
-  Step step;
+  SkippingStep step;
   {
     const AutocastScope autocast;
     step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
@@ -241,8 +241,8 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation skips the samples that its forwar
   options.reentrant = GENERATE(false, true);
   if (!options.reentrant) options.determinism = DeterminismCheck::values;
   const bool exits = GENERATE(false, true);
-  const Step plain = step_of(exits, nullptr);
-  const Step again = step_of(exits, &options);
+  const SkippingStep plain = step_of(exits, nullptr);
+  const SkippingStep again = step_of(exits, &options);
   CHECK(same_bits(again.y.detach(), plain.y.detach()));
   for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
     CAPTURE(i);

@@ -69,4 +69,10 @@ struct AmbientSnapshot {
   static AmbientSnapshot now() { return of(ambient()); }
 };
 
+/// Without what draws move.
+inline AmbientSnapshot apart_from_draws(AmbientSnapshot s) {
+  s.streams.clear();
+  return s;
+}
+
 }  // namespace rematch::testing

@@ -24,6 +24,9 @@ inline Tensor variable(std::initializer_list<double> values, const Shape& shape,
   return tensor(values, shape, dtype).set_requires_grad(true);
 }
 
+/// 2 x 2 values that require grad.
+inline Tensor x22() { return variable({1, -2, 3, -4}, {2, 2}); }
+
 /// Multiples of 2^-10 with magnitude in [1/8, 3/2), a function of `seed` alone: exact in float32,
 /// and no element is nearer to 0 than 1/8.
 inline Tensor values_off_zero(const Shape& shape, std::uint64_t seed,
@@ -48,6 +51,11 @@ inline Tensor distinct_values(const Shape& shape, std::uint64_t seed,
     std::swap(values[i - 1], values[stream.word(i) % i]);
   }
   return Tensor::from(values, shape, dtype);
+}
+
+/// A leaf of these values that requires grad.
+inline Tensor leaf(const Shape& shape, std::uint64_t seed, DType dtype = DType::float32) {
+  return values_off_zero(shape, seed, dtype).set_requires_grad(true);
 }
 
 /// Whether no element is 0, as a test wants that compares gradients: what vanished on its way is
