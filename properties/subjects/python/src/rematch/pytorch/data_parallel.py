@@ -299,8 +299,6 @@ class DataParallelSubject(TorchSubject):
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS_OF[kind], **rest}
         super().__init__(name, variant=variant, observe="cheap", **rest)
-        # A script would have to start ranks.
-        self.exports = False
         self._kind = kind
         self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)
@@ -313,10 +311,24 @@ class DataParallelSubject(TorchSubject):
         unseen = {"injected_failures", *(["hooks"] if self._kind == "fsdp2" else [])}
         return [o for o in super().observes(observables) if o not in unseen]
 
+    def export(self, request: Request, finding: str) -> str:
+        from rematch.pytorch.export_parallel import export_parallel
+
+        self._begin(request.case)
+        try:
+            # Which tells what DDP is to look for.
+            self._ask(request, self._limit)
+        except Lost as why:
+            raise Unsupported("ranks of the plain run do not answer") from why
+        return export_parallel(request, finding, self._custom, self._setup)
+
+    def _begin(self, case: Case) -> None:
+        self._setup = setup_of(self._kind, case)
+        self._case, self._wrong, self._streams = case, "", []
+
     def run(self, request: Request, record: Record) -> None:
         if request.case is not self._case:
-            self._setup = setup_of(self._kind, request.case)
-            self._case, self._wrong, self._streams = request.case, "", []
+            self._begin(request.case)
         try:
             answers = self._ask(request, self._limit)
         except Lost as why:

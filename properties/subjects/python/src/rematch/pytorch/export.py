@@ -31,11 +31,11 @@ MOST = 4096
 LONGEST = 60
 """So many lines a script with custom layers has at most beside those that make the checkpoint()
 available: more is not read."""
-_SECONDS = 40
+SECONDS = 40
 """An export takes no longer; the harness waits for 60 seconds."""
 
 _GRADIENTS = ("gradients",)
-_ALL = ("outputs", "gradients", "buffers")
+EVERYTHING = ("outputs", "gradients", "buffers")
 ASPECTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "errors": (("error",),),
     "injected-failures": (("no error", "gradients"),),
@@ -115,11 +115,11 @@ def export(
     found = Finding.read(finding)
     if found.parts.get("got", "").startswith("BrokenPromise"):
         return script_of(finding)
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + SECONDS
     customs = customs_of(request, layers or {})
     if not found.law:
         return _plain_script(request, found, own, customs, compiled, deadline)
-    _refuse(request, found)
+    refuse(request, found)
     attempts: list[_Attempt] = []
     if found.law == "dropout-masks" and found.parts.get("at", "").endswith(", draws"):
         # A layer that does not run as often as it should may give the same numbers.
@@ -135,7 +135,7 @@ def export(
         if not attempts:
             raise Unsupported(f"its script would have more than {LONGEST} lines")
     for attempt in attempts:
-        if _shows(attempt, *_run(attempt.script, deadline), found):
+        if _shows(attempt, *run_alone(attempt.script, deadline), found):
             if customs and _varies(attempt, deadline):
                 # What no run sets back differs in every script.
                 raise Unsupported("no script was found: two plain runs differ, too")
@@ -143,7 +143,7 @@ def export(
     raise Unsupported("no script was found that shows it in PyTorch alone")
 
 
-def _refuse(request: Request, found: Finding) -> None:
+def refuse(request: Request, found: Finding) -> None:
     """Raises Unsupported for a finding that no two runs of the case can show."""
     plan = request.case.plan
     if found.law == "repeatable":
@@ -159,7 +159,7 @@ def _varies(attempt: _Attempt, deadline: float) -> bool:
     if attempt.question is not None or {"no error", "left behind"} & set(attempt.aspects):
         return False  # These are not compared with a plain run.
     twice = attempt.script.replace("(checkpointed=True)", "(checkpointed=False)")
-    return _run(twice, deadline)[0] == 1
+    return run_alone(twice, deadline)[0] == 1
 
 
 def _plain_script(
@@ -171,15 +171,15 @@ def _plain_script(
     deadline: float,
 ) -> str:
     """The case as it is, where there is nothing to be shown."""
-    style = Style(exact=True, compare="nan", nan=_has_rrelu(request), compiled=compiled)
-    if _numbers(request) > MOST:
+    style = Style(exact=True, compare="nan", nan=has_rrelu(request), compiled=compiled)
+    if numbers_in(request) > MOST:
         style = replace(style, literal=False)
     title = "Runs a model plain and with checkpointing, and compares them"
     scripts = [
-        Script(request, style, aspects, own, customs).text(_header(title, found))
-        for aspects in (_ALL, ("error",))
+        Script(request, style, aspects, own, customs).text(header(title, found))
+        for aspects in (EVERYTHING, ("error",))
     ]
-    _, out = _run(scripts[0], deadline)
+    _, out = run_alone(scripts[0], deadline)
     return (
         scripts[0]
         if out.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT"))
@@ -190,7 +190,7 @@ def _plain_script(
 def _attempts(
     request: Request, found: Finding, own: str, customs: Mapping[int, CustomText], compiled: str
 ) -> Iterator[_Attempt]:
-    title = _header((TITLES | script_counts.TITLES)[found.law], found)
+    title = header((TITLES | script_counts.TITLES)[found.law], found)
     known: set[str] = set()
     for aspects in _aspects_of(found):
         for style in _styles(request, aspects):
@@ -220,12 +220,12 @@ def _aspects_of(found: Finding) -> tuple[tuple[str, ...], ...]:
 
 def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
     case = request.case
-    few = _numbers(request) <= FEW
+    few = numbers_in(request) <= FEW
     random = not few or any(draws(layer, case.protocol.train) for layer in case.layers)
     # A list of operators would reach into custom layers.
     whole = any(c.keep for c in case.choices()) and _listed(request)
     whole = whole and not request.model.custom_operands
-    base = Style(literal=few, nan=_has_rrelu(request))
+    base = Style(literal=few, nan=has_rrelu(request))
     for compare in ("equal", "none", "bits", "nan"):
         for seed in range(4 if random else 1):
             for summed in (True, False):
@@ -241,7 +241,7 @@ def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
                             compare=compare,
                             input_grad=grad,
                         )
-        if _numbers(request) <= MOST:
+        if numbers_in(request) <= MOST:
             yield Style(exact=True, compare=compare, nan=base.nan)
 
 
@@ -254,16 +254,16 @@ def _listed(request: Request) -> bool:
     return kept & present <= set(OPS)
 
 
-def _numbers(request: Request) -> int:
+def numbers_in(request: Request) -> int:
     arrays = request.arrays
     return sum(a.size for a in (*arrays.parameters, *arrays.inputs, *arrays.targets))
 
 
-def _has_rrelu(request: Request) -> bool:
+def has_rrelu(request: Request) -> bool:
     return any(layer.kind == "rrelu" for layer in request.case.layers)
 
 
-def _header(title: str, found: Finding) -> str:
+def header(title: str, found: Finding) -> str:
     place = found.parts.get("at", "")
     # The script prints errors in full.
     got = found.parts.get("got", "").partition(". ")[0]
@@ -279,11 +279,11 @@ def _interpreter() -> Interpreter:
     return Interpreter()
 
 
-def _run(script: str, deadline: float) -> tuple[int, str]:
+def run_alone(script: str, deadline: float) -> tuple[int, str]:
     """The exit status of a script and what it printed. Raises Unsupported when time is over."""
     left = deadline - time.monotonic()
     if left <= 0:
-        raise Unsupported(f"no script was found within {_SECONDS} seconds")
+        raise Unsupported(f"no script was found within {SECONDS} seconds")
     status, out, _ = _interpreter().run(script, left)
     return status, out
 

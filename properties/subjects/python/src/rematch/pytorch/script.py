@@ -45,14 +45,14 @@ class Script(StepText):
         check(self._aspects, self._request)
         body = indented(self._run())
         flag = ", change" if self._fails else ""
-        end = tail(self._style, self._aspects) if question is None else counted(question)
+        end = self._tail() if question is None else counted(question)
         lines = [f"def run(checkpointed{flag}):", *body, "", "", *end]
         if self._calls > 1:
             keywords = any("keywords=" in line for line in body)
             lines[1:1] = indented(CALL_WITH_KEYWORDS if keywords else CALL)
         listed, flagged = self._style.whole_ops, not self._keeps_all()
         policy = "=contexts" in "\n".join(lines) and not listed
-        lines = [*helpers_of(self._style, policy, flagged), *lines]
+        lines = [*self._helpers(), *helpers_of(self._style, policy, flagged), *lines]
         if "saved bytes" in self._aspects:
             lines = [*KEPT.splitlines(), *lines]
         for function in _FUNCTIONS:
@@ -63,7 +63,7 @@ class Script(StepText):
                 shown = [_CLASSES[function], function] if function in _CLASSES else [function]
                 for source in reversed(shown):
                     lines = [*getsource(source).splitlines(), "", "", *lines]
-        gap = [""] if lines[0].startswith("torch.") else ["", ""]
+        gap = [""] if lines[0].startswith(("torch.", "RANKS")) else ["", ""]
         customs = self._layers.customs.values()
         script = "\n".join(lines)
         setup = "\n".join(s.text for c in customs for s in c.statements if not s.imports)
@@ -71,6 +71,13 @@ class Script(StepText):
         further, setup = setup_of(customs, script, "\n".join(imports))
         text = "\n".join([*imports, *further, *gap, *setup, *lines]) + "\n"
         return "\n".join([*title.splitlines(), text])
+
+    def _helpers(self) -> list[str]:
+        """What else the runs use."""
+        return []
+
+    def _tail(self) -> list[str]:
+        return tail(self._style, self._aspects)
 
     def _run(self) -> list[str]:
         style, arrays = self._style, self._request.arrays
@@ -94,12 +101,7 @@ class Script(StepText):
                     raise Unsupported("a forward that fails has no target")
                 state.append(f"target = {make(target)}")
         state += self._layers.definitions()
-        trained = self._layers.trained()
-        if self._protocol.prior_gradients and trained and not self._fails:
-            state += [
-                f"for p in ({self._layers.listed()},):",
-                INDENT + "p.grad = torch.ones_like(p)",
-            ]
+        state += self._prior_gradients()
         if "draws" in self._aspects:
             state.append("drawn = defaultdict(list)")
         if self._counted:
@@ -127,6 +129,11 @@ class Script(StepText):
         if not self._layers.tensors.drawn:
             return [*state, *definitions, *(seed if random else []), *body]
         return [*seed, *state, *definitions, *body]
+
+    def _prior_gradients(self) -> list[str]:
+        if not self._protocol.prior_gradients or not self._layers.trained() or self._fails:
+            return []
+        return [f"for p in ({self._layers.listed()},):", INDENT + "p.grad = torch.ones_like(p)"]
 
     def _counters(self) -> list[str]:
         """What counts, and where it is told."""
@@ -178,23 +185,6 @@ class Script(StepText):
         named = zip(self._further.items(), arrays, strict=True)
         return [f"{name} = {make(array, grad=grad)}" for (name, grad), array in named]
 
-    def _given_names(self) -> list[str]:
-        """Of the model inputs, as the model's layers know them."""
-        names = self._names(0, False)
-        lines = [f"{names[0]} = x"] if names[0] != "x" else []
-        return lines + [f"u{k} = {name}" for k, name in enumerate(self._further, 1)]
-
-    def _model(self) -> list[str]:
-        lines = self._given_names()
-        lines += self._range(0, self._end, self._segments, inside=False)
-        if self._plan.offload:
-            scope = "with save_on_cpu() if checkpointed else nullcontext():"
-            lines = [scope, *indented(lines or ["pass"])]
-        return lines
-
-    def _outputs(self) -> list[str]:
-        return self._names(self._end, False)
-
     def _single(self) -> list[str]:
         outputs, kind = self._outputs(), self._protocol.inject
         losses = self._losses(outputs, "target")
@@ -235,13 +225,6 @@ class Script(StepText):
             return [*lines, line]
         return [*lines, "return {", *indented([e + "," for e in entries]), "}"]
 
-    def _change(self) -> list[str]:
-        written = "x"
-        if self._protocol.inject == "weight_changed":
-            used = self._request.model.layer_parameters[self._protocol.inject_layer]
-            written = self._layers.parameters[used[0]]
-        return ["with torch.no_grad():", f"{INDENT}{written}.mul_(-1.5).sub_(1)"]
-
     def _results(self, outputs: list[str]) -> dict[str, str]:
         """What is compared after one forward and backward, by name."""
         results = {}
@@ -259,6 +242,28 @@ class Script(StepText):
             results |= {name: name for name in self._layers.buffers}
         return results
 
+    _target = "targets[i]"
+
+    def _own_rows(self, batch: str) -> str:
+        """What a forward takes of a batch, in memory of its own."""
+        return f"{batch}.clone()"
+
+    def _returned(self, outputs: list[str]) -> list[str]:
+        """How the function of the whole model ends."""
+        return [f"return {', '.join(outputs)}"]
+
+    def _ready(self) -> list[str]:
+        """What is done between its definition and the first step."""
+        return []
+
+    def _microbatch(self, lines: list[str]) -> list[str]:
+        """A forward and its backward, within their scopes."""
+        return lines
+
+    def _copied(self, value: str, absent: bool) -> str:
+        """Of parameters, their gradients and buffers. `absent`: it may be None."""
+        return f"None if {value} is None else {value}.clone()" if absent else f"{value}.clone()"
+
     def _several(self) -> list[str]:
         """Steps, microbatches, a trial before them, and an evaluation after them."""
         p, outputs = self._protocol, self._outputs()
@@ -267,19 +272,21 @@ class Script(StepText):
             *filter(None, [self._style.compiled]),
             f"def forward({', '.join(['x', *self._further])}):",
             *indented(self._model()),
-            f"{INDENT}return {', '.join(outputs)}",
+            *indented(self._returned(outputs)),
             "",
+            *self._ready(),
         ]
         if self._trial:
             lines += self._trial_lines()
         lines += [*made, "results = {}"]
         where = "step {step}, forward {i}: "
-        forward = [f"x = inputs[i].clone(){'.requires_grad_()' if self._input_grad else ''}"]
-        forward += [
-            f"{name} = all_{name}[i].clone(){'.requires_grad_()' if grad else ''}"
-            for name, grad in self._further.items()
+        given = {"x": ("inputs[i]", self._input_grad)}
+        given |= {name: (f"all_{name}[i]", grad) for name, grad in self._further.items()}
+        forward = [
+            f"{name} = {self._own_rows(batch)}{'.requires_grad_()' if grad else ''}"
+            for name, (batch, grad) in given.items()
         ]
-        losses = self._losses(outputs, "targets[i]")
+        losses = self._losses(outputs, self._target)
         forward += self._scoped(
             [
                 f"{', '.join(outputs)} = {self._forward_call()}",
@@ -305,14 +312,9 @@ class Script(StepText):
             inner += [f"for {held} in reversed(waiting):"]
             inner += indented([*self._backward(*losses), *after])
         else:
-            inner = [
-                f"for i in {span}:",
-                *indented([*forward, *keep, *self._backward(*losses), *after]),
-            ]
-        copied = {
-            k: f"None if {v} is None else {v}.clone()" if k.endswith("grad") else f"{v}.clone()"
-            for k, v in final.items()
-        }
+            whole = self._microbatch([*forward, *keep, *self._backward(*losses), *after])
+            inner = [f"for i in {span}:", *indented(whole)]
+        copied = {k: self._copied(v, k.endswith("grad")) for k, v in final.items()}
         inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" in k]
         inner += step
         inner += [
@@ -320,7 +322,7 @@ class Script(StepText):
         ]
         if "parameters" in self._aspects:
             inner += [
-                f'results[f"step {{step}}: {n}"] = {n}.detach().clone()'
+                f'results[f"step {{step}}: {n}"] = {self._copied(f"{n}.detach()", False)}'
                 for n in self._layers.trained()
             ]
         if "random state" in self._aspects:
@@ -331,78 +333,6 @@ class Script(StepText):
         if "reevaluation" in self._aspects:
             lines += self._evaluation()
         return [*lines, "return results"]
-
-    def _forward_call(self) -> str:
-        return f"forward({', '.join(['x', *self._further])})"
-
-    def _evaluation(self) -> list[str]:
-        given = self._request.arrays.reevaluation
-        if given is None:
-            raise Unsupported("there is nothing to evaluate on")
-        if not self._style.exact:
-            given = given.round(2)
-        further = self._request.arrays.further_reevaluation_inputs
-        if not self._style.exact:
-            further = [array.round(2) for array in further]
-        lines = [f"x = {self._layers.tensors.make(given)}"]
-        lines += [
-            f"{name} = {self._layers.tensors.make(array)}"
-            for name, array in zip(self._further, further, strict=True)
-        ]
-        lines += self._given_names()
-        lines += [f"{custom.name}.eval()" for custom in self._layers.customs.values()]
-        for index, layer in enumerate(self._case.layers):
-            x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
-            count = 2 if layer.kind in ("split", "duplicate") else 1
-            targets = [
-                self._name((index, k), False) if (index, k) in self._live[index + 1] else "_"
-                for k in range(count)
-            ]
-            made = self._layers.expression(index, x, train=False)
-            if made != ", ".join(targets):
-                lines.append(f"{', '.join(targets)} = {made}")
-        return [
-            "# In eval mode, on an input that neither run has seen.",
-            "with torch.no_grad():",
-            *indented(lines),
-            f'results["evaluation"] = {self._outputs()[0]}',
-        ]
-
-    def _trial_lines(self) -> list[str]:
-        """The injected failure before the first step, and what is set back after it."""
-        kind, arrays = self._protocol.inject, self._request.arrays
-        make, outputs = self._layers.tensors.make, self._outputs()
-        lines = ["trial = True"] if self._counted else []
-        lines.append(f"x = {make(arrays.trial_input, grad=self._input_grad)}")
-        lines += self._made_further(arrays.further_trial_inputs)
-        losses: dict[str, str] = {}
-        if arrays.trial_target is not None and not self._style.summed:
-            lines.append(f"target = {make(arrays.trial_target)}")
-        if arrays.trial_target is not None or self._style.summed:
-            losses = self._losses(outputs, "target")
-        made = [f"{name} = {loss}" for name, loss in losses.items()]
-        body = self._scoped([f"{', '.join(outputs)} = {self._forward_call()}", *made])
-        undo: list[str] = []
-        if kind in ("weight_changed", "input_changed"):
-            change = self._change()
-            written = change[1].strip().split(".mul_")[0]
-            lines.append(f"before = {written}.detach().clone()")
-            undo = ["with torch.no_grad():", f"{INDENT}{written}.copy_(before)"]
-            body += change
-        if kind not in ("graph_dropped", "forward_throws") and losses:
-            body += self._backward(*losses)
-        lines += ["try:", *indented(body), "except RuntimeError as error:"]
-        lines += [INDENT + 'print("trial:", error)', *undo]
-        lines += (
-            [f"del {', '.join(dict.fromkeys([*outputs, *losses]))}"]
-            if kind == "graph_dropped"
-            else []
-        )
-        trained = self._layers.trained()
-        if trained:
-            value = "torch.ones_like(p)" if self._protocol.prior_gradients else "None"
-            lines += [f"for p in ({self._layers.listed()},):", f"{INDENT}p.grad = {value}"]
-        return [*lines, *(["trial = False"] if self._counted else [])]
 
 
 def _apart(autocast: str, exact: bool) -> bool:

@@ -210,8 +210,7 @@ class Layers:
         arrays = self.request.arrays
         for index, info in enumerate(self.model.parameters):
             if info.layer not in self._modules and info.layer not in self.customs:
-                made = self.tensors.make(arrays.parameters[index], info.role, not info.frozen)
-                lines.append(f"{self.parameters[index]} = {made}")
+                lines.append(f"{self.parameters[index]} = {self._made(index)}")
         for index, info in enumerate(self.model.buffers):
             if info.layer not in self._modules and info.layer not in self.customs:
                 made = self.tensors.make(arrays.buffers[index], info.role)
@@ -227,6 +226,11 @@ class Layers:
             self.tensors.drawn |= seed is None and custom.seeded
             lines += custom.definition(seed)
         return lines
+
+    def _made(self, index: int) -> str:
+        """What makes a parameter."""
+        info, array = self.model.parameters[index], self.request.arrays.parameters[index]
+        return self.tensors.make(array, info.role, not info.frozen)
 
     def _module(self, index: int, name: str) -> str:
         layer = self.case.layers[index]

@@ -61,7 +61,7 @@ class ModelText:
         self._case, self._live = request.case, request.model.live
         self._protocol = self._case.protocol
         self._plan = self._case.plan
-        self._layers = Layers(request, style, customs)
+        self._layers = self._made_layers(customs)
         self._end = len(self._case.layers)
         self._skips = {value for boundary in self._live for value in boundary[1:]}
         self._fails = "no error" in aspects or "left behind" in aspects
@@ -86,6 +86,9 @@ class ModelText:
             "forward_throws",
             "recomputation_throws",
         )
+
+    def _made_layers(self, customs: Mapping[int, CustomText]) -> Layers:
+        return Layers(self._request, self._style, customs)
 
     @property
     def parameters(self) -> list[str]:
@@ -170,6 +173,23 @@ class ModelText:
             lines += self._layer(index, inside)
         return lines
 
+    def _given_names(self) -> list[str]:
+        """Of the model inputs, as the model's layers know them."""
+        names = self._names(0, False)
+        lines = [f"{names[0]} = x"] if names[0] != "x" else []
+        return lines + [f"u{k} = {name}" for k, name in enumerate(self._further, 1)]
+
+    def _model(self) -> list[str]:
+        lines = self._given_names()
+        lines += self._range(0, self._end, self._segments, inside=False)
+        if self._plan.offload:
+            scope = "with save_on_cpu() if checkpointed else nullcontext():"
+            lines = [scope, *indented(lines or ["pass"])]
+        return lines
+
+    def _outputs(self) -> list[str]:
+        return self._names(self._end, False)
+
     def _checkpoint(self, segment: Segment, inside: bool) -> list[str]:
         function = self._functions[id(segment)]
         given = self._given(segment, self._names(segment.begin, inside))
@@ -181,14 +201,21 @@ class ModelText:
             after = [f"{target} = {_taken('returned', len(returned))}"]
             target = "returned"
         if self._calls > 1:
-            return [f"{target} = {call('call', function, *given, *options)}", *after]
-        through = call("checkpoint", function, *given, *options)
+            called = call(*self._called("call", segment, function), *given, *options)
+            return [f"{target} = {called}", *after]
+        through = call(*self._called("checkpoint", segment, function), *given, *options)
         before = []
         if segment.choice.keep and self._style.whole_ops:
             before = [
                 f"contexts = partial(create_selective_checkpoint_contexts, {self._listed(segment)})"
             ]
-        return [*before, *self._either(target, through, call(function, *given)), *after]
+        plain = call(*self._called("", segment, function), *given)
+        return [*before, *self._either(target, through, plain), *after]
+
+    def _called(self, by: str, segment: Segment, function: str) -> list[str]:
+        """What is called to run a segment `by` a function, "" for none, and what it is given
+        first."""
+        return [by, function] if by else [function]
 
     def _given(self, segment: Segment, names: list[str]) -> list[str]:
         """The arguments by which a segment is handed what has these names."""

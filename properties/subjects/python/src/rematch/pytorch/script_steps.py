@@ -102,3 +102,82 @@ class StepText(ModelText):
             step = ["scaler.unscale_(optimizer)", *step[:-1], "scaler.step(optimizer)"]
             step.append("scaler.update()")
         return lines, step
+
+    def _change(self) -> list[str]:
+        written = "x"
+        if self._protocol.inject == "weight_changed":
+            used = self._request.model.layer_parameters[self._protocol.inject_layer]
+            written = self._layers.parameters[used[0]]
+        return ["with torch.no_grad():", f"{INDENT}{written}.mul_(-1.5).sub_(1)"]
+
+    def _forward_call(self) -> str:
+        return f"forward({', '.join(['x', *self._further])})"
+
+    def _evaluation(self) -> list[str]:
+        given = self._request.arrays.reevaluation
+        if given is None:
+            raise Unsupported("there is nothing to evaluate on")
+        if not self._style.exact:
+            given = given.round(2)
+        further = self._request.arrays.further_reevaluation_inputs
+        if not self._style.exact:
+            further = [array.round(2) for array in further]
+        lines = [f"x = {self._layers.tensors.make(given)}"]
+        lines += [
+            f"{name} = {self._layers.tensors.make(array)}"
+            for name, array in zip(self._further, further, strict=True)
+        ]
+        lines += self._given_names()
+        lines += [f"{custom.name}.eval()" for custom in self._layers.customs.values()]
+        for index, layer in enumerate(self._case.layers):
+            x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
+            count = 2 if layer.kind in ("split", "duplicate") else 1
+            targets = [
+                self._name((index, k), False) if (index, k) in self._live[index + 1] else "_"
+                for k in range(count)
+            ]
+            made = self._layers.expression(index, x, train=False)
+            if made != ", ".join(targets):
+                lines.append(f"{', '.join(targets)} = {made}")
+        return [
+            "# In eval mode, on an input that neither run has seen.",
+            "with torch.no_grad():",
+            *indented(lines),
+            f'results["evaluation"] = {self._outputs()[0]}',
+        ]
+
+    def _trial_lines(self) -> list[str]:
+        """The injected failure before the first step, and what is set back after it."""
+        kind, arrays = self._protocol.inject, self._request.arrays
+        make, outputs = self._layers.tensors.make, self._outputs()
+        lines = ["trial = True"] if self._counted else []
+        lines.append(f"x = {make(arrays.trial_input, grad=self._input_grad)}")
+        lines += self._made_further(arrays.further_trial_inputs)
+        losses: dict[str, str] = {}
+        if arrays.trial_target is not None and not self._style.summed:
+            lines.append(f"target = {make(arrays.trial_target)}")
+        if arrays.trial_target is not None or self._style.summed:
+            losses = self._losses(outputs, "target")
+        made = [f"{name} = {loss}" for name, loss in losses.items()]
+        body = self._scoped([f"{', '.join(outputs)} = {self._forward_call()}", *made])
+        undo: list[str] = []
+        if kind in ("weight_changed", "input_changed"):
+            change = self._change()
+            written = change[1].strip().split(".mul_")[0]
+            lines.append(f"before = {written}.detach().clone()")
+            undo = ["with torch.no_grad():", f"{INDENT}{written}.copy_(before)"]
+            body += change
+        if kind not in ("graph_dropped", "forward_throws") and losses:
+            body += self._backward(*losses)
+        lines += ["try:", *indented(body), "except RuntimeError as error:"]
+        lines += [INDENT + 'print("trial:", error)', *undo]
+        lines += (
+            [f"del {', '.join(dict.fromkeys([*outputs, *losses]))}"]
+            if kind == "graph_dropped"
+            else []
+        )
+        trained = self._layers.trained()
+        if trained:
+            value = "torch.ones_like(p)" if self._protocol.prior_gradients else "None"
+            lines += [f"for p in ({self._layers.listed()},):", f"{INDENT}p.grad = {value}"]
+        return [*lines, *(["trial = False"] if self._counted else [])]

@@ -149,9 +149,8 @@ def helpers_of(style: Style, policy: bool, flagged: bool) -> list[str]:
 
 def imports_of(text: str, own: str = "") -> list[str]:
     """The lines that import what `text` uses. `own`: those that import the user's checkpoint()."""
-    lines = ["import sys"]
-    if "weakref." in text:
-        lines.append("import weakref")
+    modules = ("os", "sys", "tempfile", "time", "weakref")
+    lines = [f"import {m}" for m in modules if re.search(rf"(?<![.\w]){m}\.\w", text)]
     collections = [name for name in ("Counter", "defaultdict") if f"{name}(" in text]
     if collections:
         lines.append(f"from collections import {', '.join(collections)}")
@@ -161,17 +160,25 @@ def imports_of(text: str, own: str = "") -> list[str]:
     if "partial(" in text:
         lines.append("from functools import partial")
     lines += ["", "import torch"]
-    if re.search(r"(?<![.\w])nn\.", text):
-        lines.append("import torch.nn as nn")
-    if re.search(r"(?<![.\w])F\.", text):
-        lines.append("import torch.nn.functional as F")
+    short = {"distributed": "dist", "multiprocessing": "mp", "nn": "nn", "nn.functional": "F"}
+    for module, name in short.items():
+        if re.search(rf"(?<![.\w]){name}\.\w", text):
+            lines.append(f"import torch.{module} as {name}")
     graph = [name for name in ("save_on_cpu", "saved_tensors_hooks") if f"{name}(" in text]
     if graph:
         lines.append(f"from torch.autograd.graph import {', '.join(graph)}")
-    names = ("CheckpointPolicy", "checkpoint(", "create_selective_checkpoint_contexts")
+    parallel = {
+        "distributed.device_mesh": "init_device_mesh",
+        "distributed.fsdp": "fully_shard",
+        "nn.parallel": "DistributedDataParallel",
+    }
+    for module, name in parallel.items():
+        if f"{name}(" in text:
+            lines.append(f"from torch.{module} import {name}")
+    names = ("CheckpointPolicy", "checkpoint", "create_selective_checkpoint_contexts")
     if own:
-        names = tuple(name for name in names if name != "checkpoint(")
-    used = [name.rstrip("(") for name in names if name in text]
+        names = tuple(name for name in names if name != "checkpoint")
+    used = [name for name in names if re.search(rf"(?<![.\w]){name}(\(|,|\.\w)", text)]
     if used:
         lines.append(f"from torch.utils.checkpoint import {', '.join(used)}")
     return [*lines, *(line for line in own.splitlines() if not line or line not in lines)]
