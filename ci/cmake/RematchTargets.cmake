@@ -18,30 +18,29 @@ function(rematch_sources folder sources tests)
   set(${tests} ${for_tests} PARENT_SCOPE)
 endfunction()
 
-# Sources of a folder are compiled as one: helpers have names of their own in a folder, not in the room.
+# Sources of a folder are compiled as one: helpers have names of their own in a folder, not in the room, and a new
+# source meets no name but those beside it.
 function(rematch_build_by_folder target)
+  # Whatever reads sources one by one is given them one by one.
   if(CMAKE_CXX_CLANG_TIDY)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   foreach(source ${ARGN})
     cmake_path(GET source PARENT_PATH folder)
-    cmake_path(GET folder FILENAME folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder})
   endforeach()
 endfunction()
 
-# For targets that do not compute on tensors: compiled for speed of building. What nearly every source includes
-# is parsed once (headers that some sources include stay out: what they define costs every source), and sources
-# are compiled sixteen at a time, but for stories, each of which defines the same names.
+# For targets that do not compute on tensors: compiled for speed of building, by folder, but for stories, each of which
+# defines the same names. What nearly every source includes is parsed once (headers that some sources include stay out:
+# what they define costs every source).
 function(rematch_build_quickly target)
-  # Whatever reads sources one by one is given them one by one.
-  if(NOT CMAKE_CXX_CLANG_TIDY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-  endif()
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "/stories/")
-  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  list(FILTER sources EXCLUDE REGEX "/stories/")
+  rematch_build_by_folder(${target} ${sources})
   target_precompile_headers(${target} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional>
     <span> <stdexcept> <string> <string_view> <utility> <vector> ${ARGN})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release,Mutants>:-O1>

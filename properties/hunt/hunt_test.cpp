@@ -6,6 +6,7 @@
 #include <set>
 
 #include "properties/forecast/testing/small_cases.h"
+#include "properties/hunt/testing/drops.h"
 #include "properties/hunt/testing/equal_results.h"
 #include "properties/subjects/engine_subject.h"
 
@@ -72,11 +73,6 @@ HuntOptions miscounting(std::uint64_t cases, int jobs, std::function<bool(const 
     return std::make_unique<Miscounting>(chosen);
   };
   return options;
-}
-
-bool drops(const Case& c) {
-  return std::any_of(c.layers.begin(), c.layers.end(),
-                     [](const LayerSpec& l) { return l.kind == layer_kind("dropout"); });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "properties/case/json.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/hunt.h"
+#include "properties/hunt/testing/drops.h"
 #include "properties/hunt/testing/equal_results.h"
 #include "properties/subjects/engine_subject.h"
 
@@ -27,11 +28,6 @@ constexpr std::uint64_t kPerShape = 20;
 std::string shape_of(Case c) {
   vary(c, Case{});
   return to_json(c);
-}
-
-bool drops(const Case& c) {
-  return std::any_of(c.layers.begin(), c.layers.end(),
-                     [](const LayerSpec& l) { return l.kind == layer_kind("dropout"); });
 }
 
 /// What has been compiled, by all subjects of a hunt.
