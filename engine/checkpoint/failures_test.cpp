@@ -62,11 +62,11 @@ TEST_CASE_METHOD(LedgerScope, "an op that failed is none of its region's, nor of
   CheckpointOptions outer;
   outer.early_stop = false;
   outer.reentrant = around == 2;
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   backward(sum(around == 0 ? inner({x})[0] : checkpoint(inner, {x}, outer)[0]));
   CHECK(runs == (around == 0 ? 2 : 3));
   CHECK(asked_well);
-  const Tensor again = leaf({3, 4}, 5);
+  const Tensor again = leaf({3, 4}, 5, DType::float64);
   backward(sum(plain_ops({again})[0]));
   CHECK(same_bits(x.grad(), again.grad()));
 }
@@ -86,7 +86,7 @@ TEST_CASE_METHOD(LedgerScope, "a policy that throws, or a function, leaves nothi
     return out;
   };
   const Function inner = [&](const Tensors& in) { return checkpoint(f, in, options); };
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   const auto run = [&] { return nested ? checkpoint(inner, {x})[0] : inner({x})[0]; };
   CHECK_THROWS_AS(run(), std::domain_error);
   CHECK(ambient().ops == nullptr);
@@ -94,7 +94,7 @@ TEST_CASE_METHOD(LedgerScope, "a policy that throws, or a function, leaves nothi
   CHECK(ledger().live() == x.bytes());
   fails = false;
   backward(sum(run()));
-  const Tensor again = leaf({3, 4}, 5);
+  const Tensor again = leaf({3, 4}, 5, DType::float64);
   backward(sum(plain_ops({again})[0]));
   CHECK(same_bits(x.grad(), again.grad()));
 }
@@ -103,7 +103,7 @@ TEST_CASE_METHOD(LedgerScope, "what a function captured goes with the graph that
   const bool reentrant = GENERATE(false, true);
   CheckpointOptions options;
   options.reentrant = reentrant;
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   const std::int64_t before = ledger().live();
   Tensor loss;
   {
@@ -133,7 +133,7 @@ TEST_CASE_METHOD(LedgerScope,
   for (std::size_t i = 0; i < n; ++i) held.push_back(values_off_zero({3, 4}, 7 + i));
   for (std::size_t at = 0; at <= n; ++at) {
     CAPTURE(failure, nested, failing, n, at);
-    const Tensor x = leaf({3, 4}, 5);
+    const Tensor x = leaf({3, 4}, 5, DType::float64);
     int runs = 0;
     const Function f = [&](const Tensors& in) -> Tensors {
       Tensor y = in[0];
@@ -161,7 +161,7 @@ TEST_CASE_METHOD(LedgerScope,
       backward(loss);
     }
     REQUIRE(ledger().live(Tag::saved) == 0);
-    const Tensor again = leaf({3, 4}, 5);
+    const Tensor again = leaf({3, 4}, 5, DType::float64);
     backward(sum(g({again})[0]));
     REQUIRE(same_bits(x.grad(), again.grad()));
   }

@@ -39,7 +39,7 @@ Tensors two_masks(const Tensors& in) {
 /// Gradient of the input after a seeded step.
 Tensor gradient_of(const Function& f, const CheckpointOptions* options) {
   ambient().streams.seed(7);
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   backward(sum(options != nullptr ? checkpoint(f, {x}, *options)[0] : f({x})[0]));
   return x.grad();
 }
@@ -53,7 +53,7 @@ TEST_CASE_METHOD(LedgerScope, "ops in place are not kept, and do not harm what w
     return {relu_(y)};
   };
   const CheckpointOptions all{.policy = [](const OpInstance&) { return Keep::must_save; }};
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   const Tensor loss = sum(checkpoint(f, {x}, all)[0]);
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("kept of linear (op 1, float64 [3, 4]) was "
                                                       "changed in place since"));
@@ -80,7 +80,7 @@ TEST_CASE_METHOD(LedgerScope, "a region with a policy may lie in another, or hol
 TEST_CASE_METHOD(LedgerScope, "the reentrant variant takes no policy") {
   CheckpointOptions options = keeping("tanh");
   options.reentrant = true;
-  CHECK_THROWS_WITH(checkpoint(two_masks, {leaf({3, 4}, 5)}, options),
+  CHECK_THROWS_WITH(checkpoint(two_masks, {leaf({3, 4}, 5, DType::float64)}, options),
                     ContainsSubstring("a policy belongs to the non-reentrant variant"));
 }
 
@@ -94,7 +94,7 @@ TEST_CASE_METHOD(LedgerScope,
     if (throws) throw std::runtime_error("the function gave up");
     return {mul(h, in[0])};
   };
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   try {
     const Tensors y = checkpoint(f, {x}, keeping("tanh"));
     CHECK(ledger().live(Tag::saved) == 2 * 3 * 4 * 8);
@@ -122,7 +122,7 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation that failed leaves what was kept 
     if (fail) throw std::runtime_error("the function gave up");
     return {tanh(mul(h, in[0]))};
   };
-  const Tensor x = leaf({3, 4}, 5);
+  const Tensor x = leaf({3, 4}, 5, DType::float64);
   const Tensor loss = sum(checkpoint(f, {x}, keeping("tanh"))[0]);
   fail = true;
   CHECK_THROWS_WITH(backward(loss, {.retain_graph = true, .inputs = {}}), "the function gave up");
@@ -131,7 +131,7 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation that failed leaves what was kept 
 }
 
 TEST_CASE_METHOD(LedgerScope, "a policy may compute") {
-  const Tensor k = leaf({3, 4}, 5);
+  const Tensor k = leaf({3, 4}, 5, DType::float64);
   const CheckpointOptions options{.policy = [&](const OpInstance&) {
     return sum(k).item() > 0 ? Keep::must_save : Keep::must_recompute;
   }};

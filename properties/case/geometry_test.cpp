@@ -15,7 +15,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
-LayerSpec layer(std::string_view kind, std::int64_t features = 0) {
+LayerSpec bare_layer(std::string_view kind, std::int64_t features = 0) {
   LayerSpec l;
   l.kind = layer_kind(kind);
   l.features = features;
@@ -23,25 +23,25 @@ LayerSpec layer(std::string_view kind, std::int64_t features = 0) {
 }
 
 LayerSpec window(std::string_view kind, std::int64_t features, std::int64_t kernel) {
-  LayerSpec l = layer(kind, features);
+  LayerSpec l = bare_layer(kind, features);
   l.kernel = kernel;
   return l;
 }
 
 LayerSpec from(std::string_view kind, int source, int output = 0) {
-  LayerSpec l = layer(kind);
+  LayerSpec l = bare_layer(kind);
   l.from = {ValueRef{source, output}};
   return l;
 }
 
 LayerSpec in_place_relu() {
-  LayerSpec l = layer("relu");
+  LayerSpec l = bare_layer("relu");
   l.in_place = true;
   return l;
 }
 
 LayerSpec tied_kind(std::string_view kind, std::int64_t features, int owner) {
-  LayerSpec l = layer(kind, features);
+  LayerSpec l = bare_layer(kind, features);
   l.tied_to = owner;
   return l;
 }
@@ -54,7 +54,8 @@ Case model(std::vector<std::int64_t> input, std::vector<LayerSpec> layers) {
 }
 
 Case four_layers() {
-  return model({2, 3}, {layer("linear", 3), layer("relu"), layer("linear", 3), layer("relu")});
+  return model({2, 3}, {bare_layer("linear", 3), bare_layer("relu"), bare_layer("linear", 3),
+                        bare_layer("relu")});
 }
 
 void rejects(const Case& c, const std::string& words) {
@@ -66,8 +67,9 @@ void rejects(const Case& c, const std::string& words) {
 }  // namespace
 
 TEST_CASE("geometry lists shapes, parameters and buffers in layer order") {
-  Case c = model({2, 3, 5, 4}, {window("conv2d", 6, 3), layer("batch_norm"),
-                                window("max_pool2d", 0, 2), layer("flatten"), layer("linear", 4)});
+  Case c = model({2, 3, 5, 4},
+                 {window("conv2d", 6, 3), bare_layer("batch_norm"), window("max_pool2d", 0, 2),
+                  bare_layer("flatten"), bare_layer("linear", 4)});
   c.layers[0].padding = 1;
   c.layers[2].stride = 2;
   const Geometry g = validate(c);
@@ -86,8 +88,8 @@ TEST_CASE("geometry lists shapes, parameters and buffers in layer order") {
 
 TEST_CASE("a tied layer adds no parameter and counts as a use of its owner's") {
   const Geometry g =
-      validate(model({2, 3}, {layer("linear", 3), layer("relu"), tied_kind("linear", 3, 0),
-                              tied_kind("linear", 3, 0)}));
+      validate(model({2, 3}, {bare_layer("linear", 3), bare_layer("relu"),
+                              tied_kind("linear", 3, 0), tied_kind("linear", 3, 0)}));
   REQUIRE(g.parameters.size() == 2);
   CHECK(g.parameters[0].uses == 3);
   CHECK(g.layer_parameters[3] == g.layer_parameters[0]);
@@ -95,8 +97,9 @@ TEST_CASE("a tied layer adds no parameter and counts as a use of its owner's") {
 
 TEST_CASE("a value is live from its birth to its last use, an unused output 1 to the end") {
   // 0 split -> 1 relu -> 2 duplicate -> 3 concat from 0.1 -> 4 concat from the input
-  const Geometry g = validate(model({2, 5}, {layer("split", 2), layer("relu"), layer("duplicate"),
-                                             from("concat", 0, 1), from("concat", -1)}));
+  const Geometry g =
+      validate(model({2, 5}, {bare_layer("split", 2), bare_layer("relu"), bare_layer("duplicate"),
+                              from("concat", 0, 1), from("concat", -1)}));
   using Values = std::vector<ValueRef>;
   CHECK(g.live[0] == Values{{-1, 0}});
   CHECK(g.live[1] == Values{{0, 0}, {-1, 0}, {0, 1}});
@@ -107,14 +110,15 @@ TEST_CASE("a value is live from its birth to its last use, an unused output 1 to
 }
 
 TEST_CASE("both outputs of a layer are live in order when both are skips") {
-  const Geometry g = validate(model({2, 4}, {layer("split", 2), layer("relu"), layer("relu"),
-                                             from("add", 0, 0), from("add", 0, 1)}));
+  const Geometry g =
+      validate(model({2, 4}, {bare_layer("split", 2), bare_layer("relu"), bare_layer("relu"),
+                              from("add", 0, 0), from("add", 0, 1)}));
   CHECK(g.live[2] == std::vector<ValueRef>{{1, 0}, {0, 0}, {0, 1}});
   CHECK(g.live[4] == std::vector<ValueRef>{{3, 0}, {0, 1}});
 }
 
 TEST_CASE("a sequential plan expands to floor(n/k) layers a segment") {
-  Case c = model({1, 1}, std::vector<LayerSpec>(10, layer("relu")));
+  Case c = model({1, 1}, std::vector<LayerSpec>(10, bare_layer("relu")));
   c.plan.sequential = SequentialSpec{4, true, {}};
   const auto ranges = [&] {
     std::vector<std::pair<int, int>> all;
@@ -131,47 +135,48 @@ TEST_CASE("a sequential plan expands to floor(n/k) layers a segment") {
 
 TEST_CASE("a misfit of shapes is refused by the name of its layer") {
   rejects(model({2, 3}, {}), "layers: expected 1..4096 layers, got 0");
-  rejects(model({2}, {layer("relu")}), "input: expected [batch, width]");
-  rejects(model({2, 3, 4}, {layer("batch_norm")}),
+  rejects(model({2}, {bare_layer("relu")}), "input: expected [batch, width]");
+  rejects(model({2, 3, 4}, {bare_layer("batch_norm")}),
           "layer 0 (batch_norm): expected an input of rank");
-  rejects(model({2, 0}, {layer("relu")}), "input: expected extents in 1..");
-  rejects(model({2, 3}, {layer("relu"), window("conv2d", 2, 3)}),
+  rejects(model({2, 0}, {bare_layer("relu")}), "input: expected extents in 1..");
+  rejects(model({2, 3}, {bare_layer("relu"), window("conv2d", 2, 3)}),
           "layer 1 (conv2d): expected an input of rank 4, got [2, 3]");
-  rejects(model({2, 3, 4, 4}, {layer("linear", 2)}),
+  rejects(model({2, 3, 4, 4}, {bare_layer("linear", 2)}),
           "layer 0 (linear): expected an input of rank 2");
   rejects(model({2, 3, 4, 4}, {window("conv2d", 2, 5)}),
           "layer 0 (conv2d): kernel 5 does not fit the padded input 4 x 4");
-  rejects(model({2, 3}, {layer("linear", 0)}), "layer 0 (linear): expected features in 1..");
-  rejects(model({2, 3}, {layer("split", 3)}), "layer 0 (split): expected features in 1..2");
-  rejects(model({2, 3}, {layer("linear", 4), from("add", -1)}),
+  rejects(model({2, 3}, {bare_layer("linear", 0)}), "layer 0 (linear): expected features in 1..");
+  rejects(model({2, 3}, {bare_layer("split", 3)}), "layer 0 (split): expected features in 1..2");
+  rejects(model({2, 3}, {bare_layer("linear", 4), from("add", -1)}),
           "layer 1 (add): expected operands of one shape, got [2, 4] and [2, 3]");
-  rejects(model({2, 3}, {layer("relu"), from("add", 1)}), "an output of an earlier layer");
-  rejects(model({2, 3}, {layer("relu"), from("add", 0, 1)}), "an output of an earlier layer");
-  rejects(model({2, 3}, {layer("add")}), "from: 1 further operand, got 0");
-  Case grouped = model({2, 6}, {layer("group_norm")});
+  rejects(model({2, 3}, {bare_layer("relu"), from("add", 1)}), "an output of an earlier layer");
+  rejects(model({2, 3}, {bare_layer("relu"), from("add", 0, 1)}), "an output of an earlier layer");
+  rejects(model({2, 3}, {bare_layer("add")}), "from: 1 further operand, got 0");
+  Case grouped = model({2, 6}, {bare_layer("group_norm")});
   grouped.layers[0].groups = 4;
   rejects(grouped, "layer 0 (group_norm): expected groups that divide the 6 channels, got 4");
   grouped.layers[0].groups = 3;
   CHECK(validate(grouped).parameters[0].shape == Shape{6});
-  rejects(model({1, 3}, {layer("batch_norm")}), "more than one value per channel");
-  rejects(model({2, 3}, {layer("relu", 3)}), "layer 0 (relu): features does not apply");
+  rejects(model({1, 3}, {bare_layer("batch_norm")}), "more than one value per channel");
+  rejects(model({2, 3}, {bare_layer("relu", 3)}), "layer 0 (relu): features does not apply");
 }
 
 TEST_CASE("tokens are the model's input, for the first layer alone") {
   const LayerSpec embed = [] {
-    LayerSpec l = layer("embedding", 4);
+    LayerSpec l = bare_layer("embedding", 4);
     l.vocabulary = 9;
     return l;
   }();
-  const Case c = model({2, 3}, {embed, layer("relu")});
+  const Case c = model({2, 3}, {embed, bare_layer("relu")});
   const Geometry g = validate(c);
   CHECK(g.outputs[0][0] == Shape{2, 3, 4});
   CHECK(g.parameters[0].shape == Shape{9, 4});
   rejects(model({2, 3, 4}, {embed}), "layer 0 (embedding): expected an input of rank 2");
-  rejects(model({2, 3}, {layer("relu"), embed}), "layer 1 (embedding): tokens are the model input");
-  rejects(model({2, 3}, {embed, layer("flatten"), layer("linear", 3), from("add", -1)}),
+  rejects(model({2, 3}, {bare_layer("relu"), embed}),
+          "layer 1 (embedding): tokens are the model input");
+  rejects(model({2, 3}, {embed, bare_layer("flatten"), bare_layer("linear", 3), from("add", -1)}),
           "layer 3 (add): expected from: numbers, got the model input, which is tokens");
-  rejects(model({2, 3}, {layer("embedding", 4)}), "expected vocabulary in 1..");
+  rejects(model({2, 3}, {bare_layer("embedding", 4)}), "expected vocabulary in 1..");
   Case wants = c;
   wants.protocol.input_requires_grad = true;
   rejects(wants, "tokens have no gradient");
@@ -181,7 +186,7 @@ TEST_CASE("tokens are the model's input, for the first layer alone") {
 }
 
 TEST_CASE("a linear layer without a bias can be tied to an embedding, not the other way round") {
-  LayerSpec embed = layer("embedding", 4);
+  LayerSpec embed = bare_layer("embedding", 4);
   embed.vocabulary = 9;
   LayerSpec head = tied_kind("linear", 9, 0);
   head.bias = false;
@@ -196,14 +201,15 @@ TEST_CASE("a linear layer without a bias can be tied to an embedding, not the ot
 }
 
 TEST_CASE("a tie that does not fit is refused") {
-  rejects(model({2, 3}, {layer("linear", 4), tied_kind("linear", 4, 0)}),
+  rejects(model({2, 3}, {bare_layer("linear", 4), tied_kind("linear", 4, 0)}),
           "the weight of layer 0 to fit");
   rejects(model({2, 3}, {tied_kind("linear", 3, 0)}), "tied_to an earlier layer");
-  rejects(model({2, 3}, {layer("relu"), tied_kind("linear", 3, 0)}),
+  rejects(model({2, 3}, {bare_layer("relu"), tied_kind("linear", 3, 0)}),
           "a layer of its kind, or one that lends it a weight, got relu");
-  rejects(model({2, 3}, {layer("linear", 3), tied_kind("linear", 3, 0), tied_kind("linear", 3, 1)}),
+  rejects(model({2, 3},
+                {bare_layer("linear", 3), tied_kind("linear", 3, 0), tied_kind("linear", 3, 1)}),
           "the layer that owns the weight, 0, got 1");
-  Case c = model({2, 3}, {layer("linear", 3), tied_kind("linear", 3, 0)});
+  Case c = model({2, 3}, {bare_layer("linear", 3), tied_kind("linear", 3, 0)});
   c.layers[0].frozen = true;
   rejects(c, "frozen differs");
 }
@@ -211,7 +217,7 @@ TEST_CASE("a tie that does not fit is refused") {
 TEST_CASE("a number that is no number of its kind is refused") {
   for (const double p : {1.0, -0.1, std::numeric_limits<double>::quiet_NaN(),
                          std::numeric_limits<double>::infinity()}) {
-    Case c = model({2, 3}, {layer("dropout")});
+    Case c = model({2, 3}, {bare_layer("dropout")});
     c.layers[0].p = p;
     rejects(c, "layer 0 (dropout): expected p in [0, 1)");
   }
@@ -315,21 +321,22 @@ TEST_CASE(
 
 TEST_CASE("a relu may run in place only on a fresh value that nothing else needs") {
   const auto after = [](LayerSpec before) {
-    return model({2, 3}, {before, in_place_relu(), layer("relu")});
+    return model({2, 3}, {before, in_place_relu(), bare_layer("relu")});
   };
-  REQUIRE_NOTHROW(validate(after(layer("linear", 3))));
-  REQUIRE_NOTHROW(validate(after(layer("layer_norm"))));
+  REQUIRE_NOTHROW(validate(after(bare_layer("linear", 3))));
+  REQUIRE_NOTHROW(validate(after(bare_layer("layer_norm"))));
   rejects(model({2, 3}, {in_place_relu()}), "overwrites the model input");
-  rejects(model({2, 3}, {layer("flatten"), in_place_relu()}), "overwrites the model input");
+  rejects(model({2, 3}, {bare_layer("flatten"), in_place_relu()}), "overwrites the model input");
   for (const std::string_view kind :
        {"tanh", "sigmoid", "softmax", "relu", "dropout", "duplicate"}) {
-    rejects(after(layer(kind)), "saved or did not make");
+    rejects(after(bare_layer(kind)), "saved or did not make");
   }
-  rejects(model({2, 3}, {layer("linear", 3), in_place_relu(), from("add", 0)}),
+  rejects(model({2, 3}, {bare_layer("linear", 3), in_place_relu(), from("add", 0)}),
           "another layer reads");
-  REQUIRE_NOTHROW(validate(model({2, 3}, {layer("linear", 3), in_place_relu(), from("add", 1)})));
+  REQUIRE_NOTHROW(
+      validate(model({2, 3}, {bare_layer("linear", 3), in_place_relu(), from("add", 1)})));
 
-  Case c = model({2, 3, 1, 1}, {window("conv2d", 2, 1), layer("flatten"), in_place_relu()});
+  Case c = model({2, 3, 1, 1}, {window("conv2d", 2, 1), bare_layer("flatten"), in_place_relu()});
   REQUIRE_NOTHROW(validate(c));
   c.plan.segments = {{0, 3, {}, {}}};
   REQUIRE_NOTHROW(validate(c));
@@ -339,11 +346,11 @@ TEST_CASE("a relu may run in place only on a fresh value that nothing else needs
   c.plan.sequential = SequentialSpec{3, false, {}};
   rejects(c, "overwrites the input of a segment");
 
-  Case low = after(layer("linear", 3));
+  Case low = after(bare_layer("linear", 3));
   low.protocol.autocast = AutocastSpan::forward;
   rejects(low, "overwrites a bfloat16 value");
 
-  Case kept = after(layer("linear", 3));
+  Case kept = after(bare_layer("linear", 3));
   kept.plan.segments = {{0, 2, {}, {}}};
   REQUIRE_NOTHROW(validate(kept));
   kept.plan.segments[0].choice.keep = {{"linear", 0}};
@@ -354,9 +361,10 @@ TEST_CASE("a relu may run in place only on a fresh value that nothing else needs
 
 TEST_CASE("a case that asks for the moon is refused without overflow") {
   const std::int64_t huge = std::int64_t{1} << 31;
-  rejects(model({huge, huge}, {layer("relu")}), "input: too large");
-  rejects(model({1, huge}, {layer("linear", huge)}), "layer 0 (linear): too large");
-  rejects(model({1, 1}, {layer("linear", std::numeric_limits<std::int64_t>::max())}), "features");
+  rejects(model({huge, huge}, {bare_layer("relu")}), "input: too large");
+  rejects(model({1, huge}, {bare_layer("linear", huge)}), "layer 0 (linear): too large");
+  rejects(model({1, 1}, {bare_layer("linear", std::numeric_limits<std::int64_t>::max())}),
+          "features");
   Case c = model({1, 1, 1, 1}, {window("conv2d", 1, 1)});
   c.layers[0].padding = huge / 4;
   rejects(c, "layer 0 (conv2d): too large");
@@ -366,8 +374,9 @@ TEST_CASE("a case that asks for the moon is refused without overflow") {
   c = model({1, 1, 1000, 1000}, {window("conv2d", 1, 2000)});
   c.layers[0].padding = 1000;
   rejects(c, "layer 0 (conv2d): too large");
-  rejects(model({1 << 16, 1 << 14}, std::vector<LayerSpec>(4, layer("relu"))), "too large");
-  rejects(model({1, 1}, std::vector<LayerSpec>(kMaxLayers + 1, layer("relu"))), "layers: expected");
+  rejects(model({1 << 16, 1 << 14}, std::vector<LayerSpec>(4, bare_layer("relu"))), "too large");
+  rejects(model({1, 1}, std::vector<LayerSpec>(kMaxLayers + 1, bare_layer("relu"))),
+          "layers: expected");
 }
 
 }  // namespace rematch
