@@ -34,12 +34,10 @@ function(rematch_build_by_folder target)
   endforeach()
 endfunction()
 
-# For targets that do not compute on tensors: compiled for speed of building, by folder, but for stories, each of which
-# defines the same names. What nearly every source includes is parsed once (headers that some sources include stay out:
-# what they define costs every source).
+# For targets that do not compute on tensors: compiled for speed of building, by folder. What nearly every source
+# includes is parsed once (headers that some sources include stay out: what they define costs every source).
 function(rematch_build_quickly target)
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources EXCLUDE REGEX "/stories/")
   rematch_build_by_folder(${target} ${sources})
   target_precompile_headers(${target} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional>
     <span> <stdexcept> <string> <string_view> <utility> <vector> ${ARGN})

@@ -30,8 +30,8 @@ story's test. Times are shown by the program and left out here.
 This file is written by a program as well: `build/release/bin/rematch scenario --readme scenarios` runs every story and
 writes it and `pictures/` again; `ctest` fails when they differ from what the stories find now.
 
-A story is one file in `stories/`, a function that fills a `Report`, and one line in `scenarios.cpp`. `report/` writes
-reports as text, Markdown and JSON, `properties/output/` draws their charts.
+A story is one file in `stories/`, with a namespace of its own and a function that fills a `Report`, and one line in
+`scenarios.cpp`. `report/` writes reports as text, Markdown and JSON, `properties/output/` draws their charts.
 
 ## Questions
 

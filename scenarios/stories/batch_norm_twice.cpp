@@ -7,7 +7,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::batch_norm_twice_story {
 namespace {
 
 /// A recomputation that layers cannot tell from a forward.
@@ -78,6 +78,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::batch_norm_twice_story
+
+namespace rematch::scenarios {
 
 extern const Scenario batch_norm_twice;
 const Scenario batch_norm_twice{
@@ -89,7 +92,7 @@ const Scenario batch_norm_twice{
     "recomputation "
     "has to be marked as one, and layers that carry state along must leave it alone then. Nothing "
     "in training shows the fault; evaluation does.",
-    run,
+    batch_norm_twice_story::run,
     {"Both variants update the statistics twice. Leave the normalization out of the checkpoint; or "
      "copy its buffers before the backward and restore them after it; or, non-reentrant, let the "
      "second context that `context_fn` returns set the layer's `momentum` to 0 for the "

@@ -6,7 +6,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::frozen_embeddings_story {
 namespace {
 
 constexpr int kHead = 7;
@@ -102,6 +102,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::frozen_embeddings_story
+
+namespace rematch::scenarios {
 
 extern const Scenario frozen_embeddings;
 const Scenario frozen_embeddings{
@@ -113,7 +116,7 @@ const Scenario frozen_embeddings{
     "what "
     "comes from a frozen embedding does not. Let the embedding's output require grad, or use the "
     "non-reentrant variant, and make sure that it is the one that really runs.",
-    run,
+    frozen_embeddings_story::run,
     {"With transformers: "
      "`model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
      "False})`. Where a library insists on the reentrant variant, "

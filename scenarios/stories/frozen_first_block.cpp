@@ -18,6 +18,9 @@ std::vector<std::int64_t> epoch_order(const Recipe& recipe, int epoch) {
 
 }  // namespace frozen
 
+}  // namespace rematch::scenarios
+
+namespace rematch::scenarios::frozen_first_block_story {
 namespace {
 
 /// Ten epochs of these take about a quarter of an hour on two cores.
@@ -58,6 +61,9 @@ void run(const Options& options, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::frozen_first_block_story
+
+namespace rematch::scenarios {
 
 extern const Scenario frozen_first_block;
 const Scenario frozen_first_block{
@@ -70,7 +76,7 @@ const Scenario frozen_first_block{
     "first block is frozen, and with it the second, whose input it makes. Checkpoint the first "
     "block non-reentrantly, or let the input require grad, or leave that block plain: each of the "
     "three trains the plain network to the bit, with dropout inside the checkpoint or outside.",
-    run,
+    frozen_first_block_story::run,
     {"`checkpoint(block, x, use_reentrant=False)` trains the block whatever the input. If it has "
      "to be `use_reentrant=True`, call `x.requires_grad_()` on the pictures first, and take the "
      "warning \"None of the inputs have requires_grad=True\" for an error.",

@@ -15,7 +15,7 @@
 #include "scenarios/support/judging.h"
 #include "scenarios/support/recomputation_steps.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::gradients_stay_none_story {
 namespace {
 
 constexpr int kSteps = 40;
@@ -127,6 +127,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::gradients_stay_none_story
+
+namespace rematch::scenarios {
 
 extern const Scenario gradients_stay_none;
 const Scenario gradients_stay_none{
@@ -138,7 +141,7 @@ const Scenario gradients_stay_none{
     "parameters used inside were never reached. Differentiate the recomputation with backward(), "
     "which "
     "reaches every leaf. The loss still falls, because the other layers train.",
-    run,
+    gradients_stay_none_story::run,
     {"`torch.utils.checkpoint` reaches the weights. In an `autograd.Function` of your own, "
      "differentiate the recomputation by `torch.autograd.backward(outputs, gradients)`, not by "
      "`torch.autograd.grad(outputs, inputs)`. Like PyTorch's reentrant variant it then cannot "

@@ -15,7 +15,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::hooks_once_per_segment_story {
 namespace {
 
 enum class Mode { plain, reentrant, non_reentrant };
@@ -107,6 +107,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::hooks_once_per_segment_story
+
+namespace rematch::scenarios {
 
 extern const Scenario hooks_once_per_segment;
 const Scenario hooks_once_per_segment{
@@ -119,7 +122,7 @@ const Scenario hooks_once_per_segment{
     "segments share "
     "has its gradient hook fired k times. The non-reentrant variant has one backward, and fires it "
     "once, as a plain run does.",
-    run,
+    hooks_once_per_segment_story::run,
     {"Pass `use_reentrant=False`: hooks of a weight then fire once a backward, also those that run "
      "after the accumulation.",
      {{"RE8.tensor_hook", "reentrant", "[1, 2, 3, 4]"},

@@ -12,7 +12,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::kv_cache_story {
 namespace {
 
 constexpr int kChunks = 3;
@@ -93,6 +93,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::kv_cache_story
+
+namespace rematch::scenarios {
 
 extern const Scenario kv_cache;
 const Scenario kv_cache{
@@ -104,7 +107,7 @@ const Scenario kv_cache{
     "A "
     "recomputation needs the cache of its own forward and must not change it. "
     "Where no shape gives it away, the gradients are silently wrong.",
-    run,
+    kv_cache_story::run,
     {"Train with `use_cache=False`. A function that appends to a cache which it captured is not "
      "the same function in its recomputation: pass cached tensors as arguments, and return the new "
      "ones. The non-reentrant variant notices other shapes, the reentrant one does not.",

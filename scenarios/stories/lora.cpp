@@ -23,7 +23,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::lora_story {
 namespace {
 
 using cli::grouped;
@@ -330,6 +330,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::lora_story
+
+namespace rematch::scenarios {
 
 extern const Scenario lora;
 const Scenario lora{
@@ -342,7 +345,7 @@ const Scenario lora{
     "embedding. Their adapters stay as they began, B at zero, while later ones train and the loss "
     "falls: look at B after one step. Let the embedding's output require grad, or use the "
     "non-reentrant variant. Adapters save gradients and optimizer state, not activations.",
-    run,
+    lora_story::run,
     {"Pass `use_reentrant=False`, with transformers by `gradient_checkpointing_kwargs`, or call "
      "`model.enable_input_require_grads()` before the adapters are trained. After the first "
      "backward no adapter's `.grad` may be `None`.",

@@ -7,7 +7,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::memory_never_freed_story {
 namespace {
 
 struct Bytes {
@@ -72,6 +72,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::memory_never_freed_story
+
+namespace rematch::scenarios {
 
 extern const Scenario memory_never_freed;
 const Scenario memory_never_freed{
@@ -81,7 +84,7 @@ const Scenario memory_never_freed{
     "The checkpoints held on to what they had recomputed, so that by the end of the backward every "
     "activation was there after all. A recomputed tensor has to be let go as soon as the graph has "
     "it. No gradient shows the fault; a count of bytes does.",
-    run,
+    memory_never_freed_story::run,
     {"Update PyTorch: current releases let go of each recomputed tensor as the backward passes it, "
      "also where the graph is retained. In a wrapper of your own, give a tensor away when it is "
      "unpacked, and keep no list of them.",

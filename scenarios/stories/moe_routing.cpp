@@ -16,7 +16,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::moe_routing_story {
 namespace {
 
 constexpr std::int64_t kRows = 96;
@@ -118,6 +118,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::moe_routing_story
+
+namespace rematch::scenarios {
 
 extern const Scenario moe_routing;
 const Scenario moe_routing{
@@ -128,7 +131,7 @@ const Scenario moe_routing{
     "A router decides by comparing numbers, so a recomputation that is a little different (other "
     "noise, another order of a sum, another precision) sends rows elsewhere. What it saves then "
     "has other shapes, which is an error, or other values, which is none.",
-    run,
+    moe_routing_story::run,
     {"Leave `preserve_rng_state=True`, so that the router's noise is the forward's, and use the "
      "non-reentrant variant with its `determinism_check`, which notices other shapes. Other values "
      "in the same shapes neither variant notices: a policy that saves what the router decided "

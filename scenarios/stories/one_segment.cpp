@@ -7,7 +7,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::one_segment_story {
 namespace {
 
 constexpr int kLayers = 8;
@@ -87,6 +87,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::one_segment_story
+
+namespace rematch::scenarios {
 
 extern const Scenario one_segment;
 const Scenario one_segment{
@@ -96,7 +99,7 @@ const Scenario one_segment{
     "The last segment is stored, and with one segment the last is all there is: nothing is "
     "checkpointed, silently. Ask for two or more, or say that the last one is to be "
     "checkpointed as well.",
-    run,
+    one_segment_story::run,
     {"`checkpoint_sequential(model, 1, x)` is a plain run, without a warning. Ask for two segments "
      "or more, or checkpoint everything: `checkpoint(model, x, use_reentrant=False)`.",
      {{"PT2.one_segment", "runs", R"("111")"}, {"PT2.one_segment", "warnings", "[]"}}}};

@@ -11,7 +11,7 @@
 #include "scenarios/support/judging.h"
 #include "scenarios/support/recomputation_steps.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::same_tensor_twice_story {
 namespace {
 
 /// A table from tensors to their stand-ins: an input that comes twice has one.
@@ -74,6 +74,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::same_tensor_twice_story
+
+namespace rematch::scenarios {
 
 extern const Scenario same_tensor_twice;
 const Scenario same_tensor_twice{
@@ -83,7 +86,7 @@ const Scenario same_tensor_twice{
     "The wrapper looked gradients up by tensor, not by position: one entry, which held both "
     "contributions, was read twice. Every position of the argument list needs a stand-in of its "
     "own.",
-    run,
+    same_tensor_twice_story::run,
     {"There is nothing to do: both variants return a gradient for each position. In an "
      "`autograd.Function` of your own, give every argument a stand-in by `detach()`, also where "
      "two are the same tensor.",

@@ -18,7 +18,7 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::save_before_fill_story {
 namespace {
 
 /// y = noise * x: the gradient of x is noise * gy.
@@ -174,6 +174,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::save_before_fill_story
+
+namespace rematch::scenarios {
 
 extern const Scenario save_before_fill;
 const Scenario save_before_fill{
@@ -186,7 +189,7 @@ const Scenario save_before_fill{
     "as soon as the last tensor is saved stops right there, with an empty buffer. An operation "
     "must "
     "save what is finished; switching early stop off hides the fault.",
-    run,
+    save_before_fill_story::run,
     {"`checkpoint(function, x, use_reentrant=False, early_stop=False)` where such an operation "
      "comes last, or `use_reentrant=True`. If an operation follows that saves a tensor, nothing "
      "goes wrong.",

@@ -10,7 +10,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::scale_history_story {
 namespace {
 
 constexpr int kMicrobatches = 4;
@@ -96,6 +96,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::scale_history_story
+
+namespace rematch::scenarios {
 
 extern const Scenario scale_history;
 const Scenario scale_history{
@@ -106,7 +109,7 @@ const Scenario scale_history{
     "The scale of a layer moves on with every forward, and the recomputation of an early "
     "microbatch finds what a later one left. What a forward read has to be kept for each forward "
     "until its backward; a slot for each layer holds the last one's.",
-    run,
+    scale_history_story::run,
     {"A recomputation reads buffers as the backward finds them, and no variant notices a change. "
      "Pass the scale as an argument by position, as a copy: `checkpoint(layer, x, scale.clone(), "
      "use_reentrant=False)`. The copy is kept until the backward, and changing it is an error.",

@@ -8,7 +8,7 @@
 #include "scenarios/support/judging.h"
 #include "scenarios/support/recomputation_steps.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::side_output_story {
 namespace {
 
 /// Only the first input, the hidden states, is known to autograd; what comes by name beside it is
@@ -97,6 +97,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::side_output_story
+
+namespace rematch::scenarios {
 
 extern const Scenario side_output;
 const Scenario side_output{
@@ -108,7 +111,7 @@ const Scenario side_output{
     "them and was read detached in the recomputation, so nothing flowed back to its maker. "
     "Whatever a "
     "segment reads from another and is to be differentiated must be among its inputs.",
-    run,
+    side_output_story::run,
     {"Return the shared value from the checkpoint that makes it, and pass it to each one that "
      "reads it. For the reentrant variant it has to be an argument of its own: of what is inside a "
      "list or a dictionary it differentiates nothing.",

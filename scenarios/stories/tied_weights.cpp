@@ -14,7 +14,7 @@
 #include "scenarios/support/judging.h"
 #include "scenarios/support/recomputation_steps.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::tied_weights_story {
 namespace {
 
 /// The originals take part in the recomputation: its backward writes into their .grad, and what
@@ -148,6 +148,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::tied_weights_story
+
+namespace rematch::scenarios {
 
 extern const Scenario tied_weights;
 const Scenario tied_weights{
@@ -160,7 +163,7 @@ const Scenario tied_weights{
     "returned as well. A correct reentrant checkpoint may differ in the last bits, and only when "
     "the gradient was not empty before, because it adds the same terms in another order; the "
     "non-reentrant variant never differs.",
-    run,
+    tied_weights_story::run,
     {"With `use_reentrant=False` the gradient has the bits of the plain run. With "
      "`use_reentrant=True` it has them only where `.grad` was empty: after "
      "`optimizer.zero_grad(set_to_none=True)`, and without accumulation.",

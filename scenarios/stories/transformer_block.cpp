@@ -21,7 +21,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/counting.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::transformer_block_story {
 namespace {
 
 using cli::grouped;
@@ -217,6 +217,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::transformer_block_story
+
+namespace rematch::scenarios {
 
 extern const Scenario transformer_block;
 const Scenario transformer_block{
@@ -227,7 +230,7 @@ const Scenario transformer_block{
     "Fuse attention first: it runs no part again and takes away what grows with the square of the "
     "tokens. Then the MLP is most of what is kept. Every block leaves one value a block, every "
     "other block half of the saving for half of the work; keeping all products keeps most bytes.",
-    run,
+    transformer_block_story::run,
     {"Use `scaled_dot_product_attention`, then `checkpoint(block, x, use_reentrant=False)`. To "
      "keep the products, add `context_fn=partial(create_selective_checkpoint_contexts, "
      "[torch.ops.aten.mm.default, torch.ops.aten.addmm.default])`: they are not multiplied again.",

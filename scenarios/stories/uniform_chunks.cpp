@@ -15,7 +15,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::uniform_chunks_story {
 namespace {
 
 /// Runs layers in checkpointed chunks of `size`.
@@ -126,6 +126,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::uniform_chunks_story
+
+namespace rematch::scenarios {
 
 extern const Scenario uniform_chunks;
 const Scenario uniform_chunks{
@@ -136,7 +139,7 @@ const Scenario uniform_chunks{
     "It need not: the last chunk's end was not clamped to the number of layers. A partition must "
     "cover every layer once, whatever the remainder; laws about outputs and about how often each "
     "layer runs see when it does not.",
-    run,
+    uniform_chunks_story::run,
     {"`checkpoint_sequential(layers, k, x, use_reentrant=False)` takes any number of segments up "
      "to that of the layers: the last one has the remainder. In a loop of your own, `layers[i : i "
      "+ size]` ends with the layers.",

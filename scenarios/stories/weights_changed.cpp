@@ -14,7 +14,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
-namespace rematch::scenarios {
+namespace rematch::scenarios::weights_changed_story {
 namespace {
 
 struct Run {
@@ -112,6 +112,9 @@ void run(const Options& /*options*/, Report& report) {
 }
 
 }  // namespace
+}  // namespace rematch::scenarios::weights_changed_story
+
+namespace rematch::scenarios {
 
 extern const Scenario weights_changed;
 const Scenario weights_changed{
@@ -124,7 +127,7 @@ const Scenario weights_changed{
     "the forward's, the derivative belongs to another point. A plain run notices by version "
     "counters; a checkpointed one only if its recomputation compares the versions of what it "
     "reads.",
-    run,
+    weights_changed_story::run,
     {"Neither variant notices that a weight has changed. Call `backward()` before "
      "`optimizer.step()` and before weights are averaged or swapped. A weight that may change "
      "meanwhile is safe as an argument by position: then its change is an error, as in a plain "

@@ -23,8 +23,8 @@ namespace {
 
 using cli::grouped;
 
-constexpr std::int64_t kRows = 32;
-constexpr std::int64_t kWidth = 256;
+constexpr std::int64_t kSamples = 32;
+constexpr std::int64_t kFeatures = 256;
 
 template <class F>
 concept CheckpointableWithoutInputs = requires(F f) {
@@ -45,7 +45,7 @@ std::string refusal_of(const Function& function) {
 }
 
 Tensor input(Generator& generator) {
-  Tensor x = Tensor::empty({kRows, kWidth}, DType::float32, Tag::inputs);
+  Tensor x = Tensor::empty({kSamples, kFeatures}, DType::float32, Tag::inputs);
   nn::fill_normal(x, generator);
   return x.set_requires_grad(true);
 }
@@ -56,9 +56,9 @@ class Own final : public nn::Module {
   enum class What { nothing, inner_function, all };
 
   explicit Own(Generator& generator)
-      : norm_(kWidth),
-        widen_(kWidth, 2 * kWidth, true, DType::float32, &generator),
-        narrow_(2 * kWidth, kWidth, true, DType::float32, &generator) {}
+      : norm_(kFeatures),
+        widen_(kFeatures, 2 * kFeatures, true, DType::float32, &generator),
+        narrow_(2 * kFeatures, kFeatures, true, DType::float32, &generator) {}
 
   Tensor forward(const Tensor& x) override {
     const Function whole = [this](const Tensors& in) -> Tensors { return {body(in[0])}; };
@@ -251,7 +251,7 @@ void the_mechanism(Report& report) {
   add("plain", plain);
   add("non-reentrant", hooks);
   add("reentrant", node);
-  report.claim(plain.kept == 3 * kRows * kWidth * 4 && hooks.kept == 0 && node.kept == 0,
+  report.claim(plain.kept == 3 * kSamples * kFeatures * 4 && hooks.kept == 0 && node.kept == 0,
                "\"It doesn't save the output\", \"you only store the inputs\": right. Beyond the "
                "input nothing is kept, not one byte.");
   report.claim(
