@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <new>
 #include <optional>
+#include <system_error>
 
 #include "engine/cuda/device.h"
 #include "engine/memory/ledger.h"
@@ -24,6 +25,9 @@ std::optional<std::uint64_t> address_limit() {
 }
 
 bool ran_out_of_memory(const std::exception& error) {
+  // A thread that finds no room for its stack.
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) return true;
   return dynamic_cast<const MemoryExhausted*>(&error) != nullptr ||
          dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
 }
