@@ -49,24 +49,26 @@ def work(rank, folder, checkpointed):
         dist.barrier()  # nobody leaves while others still talk to it
     except Exception as error:
         shown = {{"error": f"{{type(error).__name__}}: {{error}}"}}
-    torch.save(shown, f"{{folder}}/{{rank}}")
+    torch.save(shown, f"{{folder}}/{{rank}}.part")
+    os.replace(f"{{folder}}/{{rank}}.part", f"{{folder}}/{{rank}}")
     os._exit(0)  # without a word to ranks that wait for this one
 
 
 def outcome(checkpointed):  # what each rank shows
     with tempfile.TemporaryDirectory() as folder:
         start, end = mp.get_context("fork").Process, time.monotonic() + {seconds}
-        ranks = [start(target=work, args=(i, folder, checkpointed)) for i in range(RANKS)]
+        ranks = [start(target=work, args=(i, folder, checkpointed), daemon=True) for i in range(RANKS)]
         for rank in ranks:
             rank.start()
-        for rank in ranks:
-            rank.join(max(0, end - time.monotonic()))
+        try:
+            for rank in ranks:
+                rank.join(max(0, end - time.monotonic()))
+        finally:
+            for rank in ranks:
+                rank.kill()
         files = [f"{{folder}}/{{i}}" for i in range(RANKS)]
         silent = {{"error": "no answer within {seconds} s"}}
-        shown = [torch.load(file) if os.path.exists(file) else silent for file in files]
-        for rank in ranks:
-            rank.kill()
-        return shown
+        return [torch.load(file) if os.path.exists(file) else silent for file in files]
 
 
 def same(a, b):  # to the bit; what is missing is None
