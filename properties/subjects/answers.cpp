@@ -113,6 +113,12 @@ Hello read_hello(std::string_view text) {
   read_line(fields, fields.need("name"), fields.path("name"), hello.name);
   hello.versions = read_versions(fields);
   hello.implements = read_set<FeatureSet>(fields, "implements", feature_named);
+  // Younger than the protocol: a subject that does not know of them was always asked for them.
+  FeatureSet implied{Feature::one_row, Feature::nothing_trains};
+  if (fields.find("lacks") != nullptr) {
+    implied = implied.without(read_set<FeatureSet>(fields, "lacks", feature_named));
+  }
+  implied.for_each([&](Feature f) { hello.implements.insert(f); });
   hello.observes = read_set<Observables>(fields, "observes", observable_named)
                        .without({Observable::displacement, Observable::host_agreement});
   read_layers(fields, hello.layers);

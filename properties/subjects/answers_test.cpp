@@ -72,6 +72,15 @@ TEST_CASE("numbers that no run has are refused") {
   rejects_answer(with("agreements", R"("host":-Infinity)"), "JSON");
 }
 
+TEST_CASE(
+    "a subject is asked for what is younger than the protocol unless it says that it lacks it") {
+  const FeatureSet younger{Feature::one_row, Feature::nothing_trains};
+  CHECK(read_hello(hello("")).implements == younger);
+  CHECK(read_hello(hello(R"(,"lacks":["one_row"])")).implements ==
+        FeatureSet{Feature::nothing_trains});
+  rejects_hello(R"(,"lacks":["no_row"])", "hello.lacks[0]");
+}
+
 TEST_CASE("an answer is one object with the id of its request") {
   for (const char* id : {"8", "-7", "7.0", "\"7\"", "null", "[7]", "18446744073709551623"}) {
     rejects_answer(std::string(R"({"answer":{"id":)") + id + R"(,"record":{"format":1}}})",

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -92,6 +92,8 @@ class Subject:
     """Whether export() is defined."""
     layers: Sequence[str] = ()
     """Declarations of layers of the subject's own; see PROTOCOL.md."""
+    lacks: Collection[str] = ()
+    """Features that cases must not have and that implements() need not name; see PROTOCOL.md."""
     files: bool = True
     """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
@@ -152,6 +154,7 @@ class _Session:
             "name": subject.name,
             "versions": {"python": sys.version.split()[0], **subject.versions},
             "implements": subject.implements(hello.get("features", [])),
+            "lacks": [f for f in hello.get("features", []) if f in subject.lacks],
             "observes": subject.observes(hello.get("observables", [])),
             "may_vary": subject.may_vary,
             "rounds": subject.rounds,

@@ -25,8 +25,7 @@ COMMON = frozenset(
     {
         *("images", "multi_output_segment", "unused_output", "long_skip", "same_tensor_twice"),
         *("tied_weight", "tied_three_times", "frozen_input", "trainable_input"),
-        *("frozen_parameters", "frozen_prefix", "nothing_trains", "one_row", "odd_size"),
-        *("nested_2", "nested_3", "nested_4"),
+        *("frozen_parameters", "frozen_prefix", "odd_size", "nested_2", "nested_3", "nested_4"),
         *("non_reentrant", "early_stop_off", "no_check", "stateful_layer"),
         *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
         *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),

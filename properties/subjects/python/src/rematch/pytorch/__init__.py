@@ -86,7 +86,7 @@ class TorchSubject(Subject):
         self._checkpoint = checkpoint
         self._variant = variant
         self._observe = observe
-        self._lacks = set(lacks) | set(CANNOT)
+        self.lacks = set(lacks) | set(CANNOT)
         self._unseen = set(unseen)
         self._custom = {layer.declaration: layer for layer in layers}
         self.layers = list(self._custom)
@@ -97,7 +97,7 @@ class TorchSubject(Subject):
         warnings.filterwarnings("ignore", module="torch")
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        lacking = set(self._lacks)
+        lacking = set(self.lacks)
         if not self._own:
             # A checkpoint of a user's own takes a function and tensors, and may be a function of
             # autograd, which refuses backwards to some tensors.
