@@ -36,7 +36,7 @@ _OF_RANKS = {
     "random state": "random state",
     "rank 0": "error",
 }
-"""By what a script compares ranks that differ in it."""
+"""What a script compares to show that ranks differ in this."""
 
 
 def export_parallel(
@@ -98,5 +98,11 @@ def _tells(found: Finding, script: ParallelScript, out: str, last: str) -> bool:
         return "error of rank" in last and message[:30] in out
     if number := re.match(r"parameter(?:_gradient)? (\d+)", message):
         end = ".grad" if message.startswith("parameter_gradient") else ""
-        return f"{script.parameters[int(number[1])]}{end} differs between ranks" in last
-    return "of rank" in last
+        run = "plain" if found.parts.get("at", "").startswith("plain") else "checkpointed"
+        name = f"{script.parameters[int(number[1])]}{end}"
+        return f"{name} differs between ranks of the {run} run" in last
+    if state := re.match(r"random state of rank \d+", message):
+        return state[0] in last and "error of rank" not in last
+    told = re.match(r"rank 0: (.*); rank \d+: (.*)", message, re.DOTALL)
+    errors = [text for text in told.groups() if text != "no error"] if told else []
+    return "error of rank" in last and bool(errors) and all(e[:30] in out for e in errors)
