@@ -18,10 +18,10 @@ function(rematch_sources folder sources tests)
   set(${tests} ${for_tests} PARENT_SCOPE)
 endfunction()
 
-# Sources of a folder are compiled as one: helpers have names of their own in a folder, not in the room, and a new
-# source meets no name but those beside it.
+# Compiles the sources of each folder as one. A helper's name has to be unique in its folder, not in the room, and a
+# new source can clash only with those beside it.
 function(rematch_build_by_folder target)
-  # Whatever reads sources one by one is given them one by one.
+  # clang-tidy reads sources one by one.
   if(CMAKE_CXX_CLANG_TIDY)
     return()
   endif()

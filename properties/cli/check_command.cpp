@@ -126,7 +126,8 @@ int check(const CheckArguments& a) {
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
-  o.jobs = jobs_of(a.jobs, o.worker.empty() ? kMaxJobs : kUsualWorkers);
+  o.jobs = parse_jobs(a.jobs, o.worker.empty() ? kMaxJobs : kUsualWorkers);
+  prepare_threads(o.jobs, a.quiet);
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 

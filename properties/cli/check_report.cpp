@@ -245,7 +245,7 @@ std::string table_of_reasons(const HuntResult& r) {
   const std::string further =
       reasons.size() <= kMost
           ? std::string()
-          : fmt::format("and {} that are rarer\n", counted(reasons.size() - kMost, "reason"));
+          : fmt::format("and {}\n", counted(reasons.size() - kMost, "further reason"));
   return fmt::format("{} could not be run, and {} not judged:\n{}{}", counted(r.not_judged, "case"),
                      r.not_judged == 1 ? "was" : "were", table.text(), further);
 }

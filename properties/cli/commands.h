@@ -39,9 +39,10 @@ inline constexpr unsigned kMaxJobs = 1024;
 /// Processes that share a device unless more are asked for: each takes hundreds of megabytes of it,
 /// and an MPS server has room for a few dozen.
 inline constexpr unsigned kUsualWorkers = 16;
-/// `--jobs`: empty for as many as there are cores, and at most `usual`. Fits this process to them
-/// where its memory is limited, and says so.
-int jobs_of(const std::string& text, unsigned usual = kMaxJobs);
+/// `--jobs`: empty for as many as there are cores, and at most `usual`.
+int parse_jobs(const std::string& text, unsigned usual = kMaxJobs);
+/// Before so many threads are started: says why they will be slow, where memory is limited.
+void prepare_threads(int jobs, bool quiet = false);
 
 /// The bytes of a file. Throws UsageError when it cannot be read.
 std::string text_in(const std::filesystem::path& file);

@@ -39,15 +39,18 @@ const std::atomic<bool>& stop_on_interrupt(bool second_ends) {
   return stop_requested;
 }
 
-int jobs_of(const std::string& text, unsigned usual) {
+int parse_jobs(const std::string& text, unsigned usual) {
   std::uint64_t jobs = std::clamp(std::thread::hardware_concurrency(), 1U, usual);
   if (!text.empty()) jobs = parse_whole("--jobs", text, 1);
   if (jobs > kMaxJobs) {
     throw UsageError(fmt::format("--jobs: expected at most {}, got {}", kMaxJobs, jobs));
   }
-  const std::string limited = fit_memory_limit(static_cast<int>(jobs));
-  if (!limited.empty()) print_error("rematch: " + limited + "\n");
   return static_cast<int>(jobs);
+}
+
+void prepare_threads(int jobs, bool quiet) {
+  const std::string limited = fit_memory_limit(jobs);
+  if (!limited.empty() && !quiet) print_error("rematch: " + limited + "\n");
 }
 
 void set_program_name(const std::string& name) { program_name = name; }

@@ -168,7 +168,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
     if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
     if (!o.cases && !o.seconds) o.cases = kCasesOfASubject;
-    o.jobs = jobs_of(a.jobs);
+    o.jobs = parse_jobs(a.jobs);
     // A page has dozens of divergences; `check` shrinks further.
     o.shrink.seconds = 1;
     o.stop = &stop;
@@ -252,6 +252,7 @@ int conform_all(const ConformArguments& a) {
   const std::vector<std::string> subjects = subjects_of(a);
   check_python(subjects);
   (void)parse_mix(a.mix);
+  prepare_threads(parse_jobs(a.jobs), a.quiet);
   const std::string earlier = a.against.empty() ? std::string() : text_in(a.against);
   Page page;
   // Read before the hunts, which take long.

@@ -33,7 +33,9 @@ Corpus more_cases(const CorpusArguments& a, const Corpus& corpus) {
   const Mix mix = parse_mix(a.mix);
   const Scope scope = scope_of(*a.subject.make());
   const auto generate = [&](std::uint64_t i) { return generate_case(mix, seed, i, scope); };
-  return reaching_more(pairs_of(within(corpus, scope)), count, generate, jobs_of(a.jobs));
+  const int jobs = parse_jobs(a.jobs);
+  prepare_threads(jobs);
+  return reaching_more(pairs_of(within(corpus, scope)), count, generate, jobs);
 }
 
 int corpus(const CorpusArguments& a) {

@@ -78,7 +78,8 @@ int hunt_catalogue(const FaultsArguments& a) {
     throw UsageError(fmt::format("--seeds: expected at most 10000, got {}", seeds));
   o.seeds = static_cast<int>(seeds);
   o.cases = parse_whole("--cases", a.cases, 1);
-  o.jobs = jobs_of(a.jobs);
+  o.jobs = parse_jobs(a.jobs);
+  prepare_threads(o.jobs);
   o.stop = &stop_on_interrupt();
   const std::vector<const Fault*> chosen = chosen_faults(a.ids);
   const std::string& file = a.check.empty() ? a.readme : a.check;

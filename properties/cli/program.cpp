@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kFooter =
     R"(Exit status: 0 all is well; 1 a law was violated, or no law had anything to judge (faults: a fault was not caught);
-2 wrong usage, bad input, or a device that was lost without a case to blame; 130 interrupted.
+2 wrong usage, bad input, no memory left, or a device lost without a case to blame; 130 interrupted.
 For any other NAME, `rematch NAME` runs the program rematch-NAME in the same directory. `rematch scenario` answers
 questions that users asked about checkpointing.
 

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "properties/hunt/worker.h"
+#include "properties/record/machine.h"
 
 namespace rematch {
 namespace {
@@ -142,7 +143,7 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
         worker.reset();
         lost = loss.what();
       } catch (const std::exception& other) {
-        thrown = other.what();
+        thrown = describe(other);
       }
       lock.lock();
       if (finding) findings[at] = *std::move(finding);

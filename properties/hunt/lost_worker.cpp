@@ -9,6 +9,7 @@
 #include "properties/generate/shrink.h"
 #include "properties/hunt/findings.h"
 #include "properties/hunt/worker_process.h"
+#include "properties/record/machine.h"
 
 namespace rematch {
 namespace {
@@ -54,7 +55,7 @@ Finding finding_of(const HuntOptions& options, const Scope& scope, const Violati
       finding.smallest = std::move(smallest);
     }
   } catch (const std::exception& error) {
-    report += fmt::format("\ncase {} was not shrunk: {}", found.index, error.what());
+    report += fmt::format("\ncase {} was not shrunk: {}", found.index, describe(error));
   }
   return finding;
 }
@@ -111,7 +112,7 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
       if (guilty.size() == 1 && options.found) options.found(guilty.back());
     } catch (const std::exception& error) {
       untried.push_back(index);
-      failures += fmt::format("\ncase {} could not be tried: {}", index, error.what());
+      failures += fmt::format("\ncase {} could not be tried: {}", index, describe(error));
     }
   }
   LostWorkers result;

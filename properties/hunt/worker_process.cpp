@@ -12,6 +12,7 @@
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
 #include "properties/layers/feature.h"
+#include "properties/record/machine.h"
 
 namespace rematch {
 namespace {
@@ -177,7 +178,7 @@ void serve_worker(const HuntOptions& options,
     } catch (const cuda::DeviceLost& lost) {
       return answer(line_of({{"lost", {{"index", server.index()}, {"what", lost.what()}}}}));
     } catch (const std::exception& error) {
-      return answer(line_of({{"error", error.what()}}));
+      return answer(line_of({{"error", describe(error)}}));
     }
   }
 }

@@ -28,6 +28,8 @@ bool ran_out_of_memory(const std::exception& error) {
   // A thread that finds no room for its stack.
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) return true;
+  // A size that nothing could hold is a mistake of the code that asks for it.
+  if (dynamic_cast<const std::bad_array_new_length*>(&error) != nullptr) return false;
   return dynamic_cast<const MemoryExhausted*>(&error) != nullptr ||
          dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
 }
@@ -50,8 +52,9 @@ std::string describe(const std::exception& error) {
 
 std::string fit_memory_limit(int threads) {
 #ifdef M_ARENA_MAX
-  // glibc gives each thread an arena: 64 MB of addresses, taken from twice as many. Where they are
-  // refused, each allocation is a call of the system (measured: a hunt a hundred times slower).
+  // glibc reserves 128 MB of addresses for the arena of each thread, to keep an aligned half of
+  // them. Where the limit leaves no room for that, every allocation is a system call, and a hunt a
+  // hundred times slower.
   const std::uint64_t needed = (static_cast<std::uint64_t>(threads) + 1) * 128 * kMega;
   const std::optional<std::uint64_t> limit = address_limit();
   if (!limit || *limit >= needed || ::mallopt(M_ARENA_MAX, 1) == 0) return {};

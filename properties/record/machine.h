@@ -5,16 +5,16 @@
 
 namespace rematch {
 
-/// Whether no run is to blame for it: a device was lost, or the machine gave no more memory. There
+/// Whether the machine is to blame rather than a run: a device was lost, or memory ran out. There
 /// is nothing to judge then.
 bool is_of_machine(const std::exception& error);
 
 /// What the error says; where memory ran out, also how much this process may use, and what to do.
 std::string describe(const std::exception& error);
 
-/// Before `threads` are started: where a limit on this process's memory leaves no room for what
-/// each of them would reserve, all allocate from one arena. Says so; empty where nothing is
-/// limited.
+/// To be called before `threads` are started. If a limit on this process's memory leaves no room
+/// for an arena for each, makes them share one, and returns a sentence that says so; otherwise
+/// empty.
 std::string fit_memory_limit(int threads);
 
 }  // namespace rematch

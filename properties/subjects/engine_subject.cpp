@@ -119,7 +119,7 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
   } catch (const std::invalid_argument& e) {
     fail("invalid_argument", e);
   } catch (const std::exception& e) {
-    // A lost device: another thread's work may have caused it.
+    // Another thread's work may have caused it.
     if (is_of_machine(e)) throw;
     fail("error", e);
   }
