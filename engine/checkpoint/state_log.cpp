@@ -3,6 +3,7 @@
 #include "engine/checkpoint/checkpoint.h"
 
 namespace rematch {
+
 std::string text_of(const Tensor& t) {
   return std::string(to_string(t.dtype())) + " " + to_string(t.shape());
 }
