@@ -143,7 +143,8 @@ Tensor moe(const Tensor& x, const Tensor& router, const Tensor& experts, Tensor&
                            [&](const Generator& g) { return run(&g); })
             : compute(call, [&] { return run(nullptr); });
   if (update) {
-    for_floating(x.dtype(), kMoe, [&]<class T>() {
+    // Clang 14 captures no structured binding.
+    for_floating(x.dtype(), kMoe, [&, &chosen = chosen]<class T>() {
       REMATCH_KERNEL(x, count_rows_of_experts<T>, chosen.elements(), s.experts,
                      chosen.template data<std::int32_t>(), load.data<T>());
     });

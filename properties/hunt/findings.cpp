@@ -114,6 +114,7 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
                                 const std::function<void(std::size_t done)>& progress,
                                 std::string& error) {
   std::vector<Finding> findings;
+  findings.reserve(violating.size());
   for (const ViolatingCase& v : violating) {
     findings.push_back({v.violation, v.index, v.c, v.c, v.count, v.known});
   }
@@ -146,10 +147,11 @@ std::vector<Finding> shrink_all(const HuntOptions& options,
         thrown = describe(other);
       }
       lock.lock();
-      if (finding) findings[at] = *std::move(finding);
+      const bool shrunk = finding.has_value();
+      if (shrunk) findings[at] = *std::move(finding);
       if (!lost.empty()) {
         say(fmt::format("case {} was not shrunk: {}", violating[at].index, lost));
-      } else if (!finding) {
+      } else if (!shrunk) {
         if (!failed) say(thrown);
         failed = true;
       }

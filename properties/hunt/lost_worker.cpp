@@ -122,6 +122,7 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
                                    : fmt::format("{} workers were lost, the first", lost.size()),
                   lost.front().what(), named(all));
   std::vector<std::uint64_t> numbers;
+  numbers.reserve(guilty.size());
   for (const ViolatingCase& v : guilty) numbers.push_back(v.index);
   if (!numbers.empty()) {
     result.report += fmt::format(

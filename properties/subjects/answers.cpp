@@ -63,7 +63,7 @@ Versions read_versions(JsonFields& hello) {
   for (const auto& [name, version] : list->items()) {
     std::string key;
     read_line(hello, Json(name), path, key);
-    read_line(hello, version, path + "." + key, versions[key]);
+    read_line(hello, version, fmt::format("{}.{}", path, key), versions[key]);
   }
   return versions;
 }
