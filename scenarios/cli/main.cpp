@@ -155,19 +155,9 @@ int run(const Arguments& a) {
   Json reports = Json::array();
   int claims = 0;
   int failed = 0;
-  bool left_out = false;
   for (const Scenario* scenario : stories) {
     if (stop_requested.load()) break;
-    Report report;
-    try {
-      report = run_one(*scenario, options);
-    } catch (const Unavailable& missing) {
-      if (stories.size() == 1 || !a.readme.empty()) throw;
-      cli::print_error(
-          fmt::format("rematch scenario: {} is left out: {}\n", scenario->name, missing.what()));
-      left_out = true;
-      continue;
-    }
+    const Report report = run_one(*scenario, options);
     claims += report.claims();
     failed += report.failed();
     if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
@@ -191,7 +181,6 @@ int run(const Arguments& a) {
                                : paint.red(fmt::format("{} of {} failed\n", failed, claimed)));
   }
   if (failed > 0) return cli::kBroken;
-  if (left_out) return cli::kUsage;
   return interrupted ? cli::kInterrupted : cli::kHeld;
 }
 

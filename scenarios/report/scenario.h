@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -20,13 +19,6 @@ struct Options {
   std::function<void(std::string_view)> progress;
   /// May be empty; true: wind up, keep what there is.
   std::function<bool()> stopped;
-};
-
-/// A story cannot be told on this machine, because something that it needs is not installed. The
-/// text says what and how to get it.
-class Unavailable : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
 };
 
 /// A field of golden/semantics/semantics.json, and what PyTorch did, as JSON.
@@ -58,7 +50,7 @@ struct Scenario {
   /// Two or three sentences: the answer in short.
   std::string_view answer;
   /// Runs the story. What it writes into the report is the same on every machine, apart from
-  /// Report::measured(). May throw what the engine throws, and Unavailable.
+  /// Report::measured(). May throw what the engine throws.
   void (*run)(const Options&, Report&);
   Advice in_pytorch = {};
   /// It trains for as long as it is asked to: Options::epochs and samples mean something.

@@ -29,12 +29,16 @@ struct Epoch {
 /// A picture trained on costs about as much as three that are only scored.
 constexpr std::int64_t kTrainingCost = 3;
 
+/// Pictures that no run trains on.
+constexpr std::int64_t kFirstTest = std::int64_t{1} << 40;
+constexpr std::int64_t kTests = 1'000;
+
 /// One run in a thread of its own.
 class Course {
  public:
   /// `label`: what progress calls it.
-  Course(const Recipe& recipe, Wiring wiring, std::string label, int epochs)
-      : recipe_(recipe),
+  Course(std::int64_t samples, Wiring wiring, std::string label, int epochs)
+      : samples_(samples),
         label_(std::move(label)),
         epochs_wanted_(epochs),
         training_(std::move(wiring), kSeed) {}
@@ -71,7 +75,7 @@ class Course {
 
  private:
   void run_epoch(int number) {
-    const std::vector<std::int64_t> order = epoch_order(recipe_, number);
+    const std::vector<std::int64_t> order = epoch_order(samples_, number);
     Epoch epoch;
     const auto count = static_cast<std::int64_t>(order.size());
     int step = 0;
@@ -80,14 +84,14 @@ class Course {
       const std::int64_t size = std::min(kBatch, count - first);
       const auto numbers =
           std::span(order).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
-      const double loss = training_.step(recipe_.data.train, numbers).loss;
+      const double loss = training_.step(numbers).loss;
       epoch.train_loss += loss * static_cast<double>(size) / static_cast<double>(count);
       loss_ = loss;
       done_ += kTrainingCost * size;
       if (number == 0 && ++step == kShortSteps) short_hash_ = hash_of(training_.parameters());
     }
     const std::optional<Score> score =
-        training_.score(recipe_.data.test, [this](std::int64_t pictures) {
+        training_.score(kFirstTest, kTests, [this](std::int64_t pictures) {
           done_ += pictures;
           return !stop_;
         });
@@ -96,11 +100,9 @@ class Course {
     epochs_.push_back(epoch);
   }
 
-  std::int64_t work_an_epoch() const {
-    return kTrainingCost * recipe_.samples + recipe_.data.test.count();
-  }
+  std::int64_t work_an_epoch() const { return kTrainingCost * samples_ + kTests; }
 
-  const Recipe& recipe_;
+  const std::int64_t samples_;
   const std::string label_;
   const int epochs_wanted_;
   Training training_;
@@ -173,11 +175,11 @@ Chart chart_of(const std::vector<std::unique_ptr<Course>>& courses, std::string 
 
 }  // namespace
 
-void tell_long_runs(const Recipe& recipe, const Options& options, std::uint64_t short_hash,
+void tell_long_runs(std::int64_t samples, const Options& options, std::uint64_t short_hash,
                     Report& report) {
   std::vector<std::unique_ptr<Course>> courses;
   const auto add = [&](const char* label, Wiring wiring) {
-    courses.push_back(std::make_unique<Course>(recipe, std::move(wiring), label, options.epochs));
+    courses.push_back(std::make_unique<Course>(samples, std::move(wiring), label, options.epochs));
   };
   add("plain", {.name = "plain"});
   add("block 1",
@@ -191,12 +193,11 @@ void tell_long_runs(const Recipe& recipe, const Options& options, std::uint64_t 
   std::size_t common = courses[0]->epochs().size();
   for (const auto& c : courses) common = std::min(common, c->epochs().size());
   const Course& plain = *courses[0];
-  report.say(fmt::format(
-      "The same, for {} of {} epochs of {} of the {} training pictures, judged by all {} test "
-      "pictures after each. The three fixes are left out: they were seen to be the plain run, bit "
-      "for bit, in the steps above, and these steps are the first ones of this run.",
-      common, options.epochs, cli::grouped(recipe.samples), cli::grouped(recipe.data.train.count()),
-      cli::grouped(recipe.data.test.count())));
+  report.say(
+      fmt::format("The same, for {} of {} epochs of {} pictures, judged by {} others after each. "
+                  "The three fixes are left out: they were seen to be the plain run, bit "
+                  "for bit, in the steps above, and these steps are the first ones of this run.",
+                  common, options.epochs, cli::grouped(samples), cli::grouped(kTests)));
   report.measured(fmt::format("epochs done by all three runs, a thread each: {}, in {}", common,
                               duration(seconds)));
   if (common == 0) {

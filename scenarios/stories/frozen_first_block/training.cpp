@@ -11,7 +11,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/tensor_hash.h"
 #include "engine/ops/loss.h"
-#include "scenarios/data/batches.h"
+#include "scenarios/stories/frozen_first_block/pictures.h"
 
 namespace rematch::scenarios::frozen {
 namespace {
@@ -58,9 +58,9 @@ Training::Training(Wiring wiring, std::uint64_t seed)
 
 Training::~Training() = default;
 
-Step Training::step(const Pictures& pictures, std::span<const std::int64_t> numbers) {
+Step Training::step(std::span<const std::int64_t> numbers) {
   const Turn turn(ledger_, streams_);
-  Batch batch = make_batch(pictures, numbers);
+  Batch batch = make_batch(numbers);
   batch.pictures.set_requires_grad(wiring_.input_requires_grad);
   const std::int64_t warnings_before = frozen_checkpoint_warnings();
   const int runs_before[2] = {network_->executions(0), network_->executions(1)};
@@ -85,19 +85,18 @@ Step Training::step(const Pictures& pictures, std::span<const std::int64_t> numb
   return result;
 }
 
-std::optional<Score> Training::score(const Pictures& pictures,
+std::optional<Score> Training::score(std::int64_t begin, std::int64_t count,
                                      const std::function<bool(std::int64_t)>& scored) {
   const Turn turn(ledger_, streams_);
   const GradMode no_grad(false);
   const Evaluation evaluation(*network_);
-  const std::int64_t count = pictures.count();
   Score result;
   std::int64_t right = 0;
   for (std::int64_t first = 0; first < count; first += kScoreBatch) {
     const std::int64_t rows = std::min(kScoreBatch, count - first);
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(rows));
-    std::iota(numbers.begin(), numbers.end(), first);
-    const Batch batch = make_batch(pictures, numbers);
+    std::iota(numbers.begin(), numbers.end(), begin + first);
+    const Batch batch = make_batch(numbers);
     const Tensor y = network_->forward(batch.pictures);
     result.loss += cross_entropy(y, batch.labels).item() * static_cast<double>(rows);
     const std::int64_t classes = y.shape()[1];

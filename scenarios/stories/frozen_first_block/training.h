@@ -8,7 +8,6 @@
 
 #include "engine/nn/optimizer.h"
 #include "engine/random/generator.h"
-#include "scenarios/data/dataset.h"
 #include "scenarios/stories/frozen_first_block/network.h"
 
 namespace rematch::scenarios::frozen {
@@ -43,10 +42,10 @@ class Training {
   Training& operator=(const Training&) = delete;
 
   /// Forward, backward and update for the pictures with these numbers.
-  Step step(const Pictures& pictures, std::span<const std::int64_t> numbers);
-  /// Of all pictures, in evaluation mode. `scored` is told after each batch how many it had; when
-  /// it returns false, the score is given up.
-  std::optional<Score> score(const Pictures& pictures,
+  Step step(std::span<const std::int64_t> numbers);
+  /// Of `count` pictures from number `begin`, in evaluation mode. `scored` is told after each batch
+  /// how many it had; when it returns false, the score is given up.
+  std::optional<Score> score(std::int64_t begin, std::int64_t count,
                              const std::function<bool(std::int64_t)>& scored);
 
   const Wiring& wiring() const { return wiring_; }
