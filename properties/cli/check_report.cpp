@@ -296,12 +296,16 @@ void print_part(const CheckArguments& a, const HuntOptions& o, const HuntResult&
 
 namespace {
 
+void print_wrapped(std::string_view text) {
+  for (const std::string& line : wrapped(text, terminal_width(1))) print_out(line + "\n");
+}
+
 std::string corpus_line(const CheckArguments& a, const CorpusUse& use) {
   std::string without;
   if (use.not_implemented > 0)
     without += fmt::format(", {} have what the subject does not implement", use.not_implemented);
   if (use.unreadable > 0) without += fmt::format(", {} cannot be read", use.unreadable);
-  return fmt::format("corpus {}: {}{}; {} run, which reach {}; {} added\n", a.corpus,
+  return fmt::format("corpus {}: {}{}; {} run, which reach {}; {} added", a.corpus,
                      counted(use.cases, "case"), without, use.run,
                      counted(use.pairs, "pair") + " of features", use.added);
 }
@@ -317,10 +321,11 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   print_known(o, r);
   std::uint64_t checks = 0;
   for (const VerdictCounts& counts : r.verdicts) checks += judged_of(counts);
-  print_out(fmt::format("{}, {} of the {} mix, seed {}; {} of {}\n",
-                        counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"), a.mix,
-                        o.seed, counted(checks, "check"), counted(o.judged().count(), "law")));
-  if (!a.corpus.empty()) print_out(corpus_line(a, outcome.corpus));
+  print_wrapped(fmt::format("{}, {} of the {} mix, seed {}; {} of {}",
+                            counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"),
+                            a.mix, o.seed, counted(checks, "check"),
+                            counted(o.judged().count(), "law")));
+  if (!a.corpus.empty()) print_wrapped(corpus_line(a, outcome.corpus));
   if (outcome.saved_not_judged > 0) {
     print_out(
         fmt::format("{} could not be run\n", counted(outcome.saved_not_judged, "saved case")));
@@ -329,7 +334,7 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
   print_out(table_of_reasons(r));
   // What was merged took its time elsewhere.
   if (a.merged.empty()) {
-    print_out(fmt::format("{} at {} cases/s on {}; ", seconds_text(r.seconds),
+    print_out(fmt::format("{} at {} cases/s on {}\n", seconds_text(r.seconds),
                           grouped(static_cast<std::int64_t>(r.cases_per_second())),
                           counted(static_cast<std::uint64_t>(o.jobs), "job")));
   }

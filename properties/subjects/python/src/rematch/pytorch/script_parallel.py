@@ -40,6 +40,8 @@ def whole(shards):
 
 _TAIL = """\
 def work(rank, folder, checkpointed):
+    # A rank that hangs says where, and none outlives a script that is killed.
+    faulthandler.dump_traceback_later({seconds}, exit=True)
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this machine
     store = f"file://{{folder}}/store"
@@ -56,7 +58,7 @@ def work(rank, folder, checkpointed):
 
 def outcome(checkpointed):  # what each rank shows
     with tempfile.TemporaryDirectory() as folder:
-        start, end = mp.get_context("fork").Process, time.monotonic() + {seconds}
+        start, end = mp.get_context("fork").Process, time.monotonic() + {seconds} + 2
         ranks = [start(target=work, args=(i, folder, checkpointed), daemon=True) for i in range(RANKS)]
         for rank in ranks:
             rank.start()

@@ -149,7 +149,7 @@ def helpers_of(style: Style, policy: bool, flagged: bool) -> list[str]:
 
 def imports_of(text: str, own: str = "") -> list[str]:
     """The lines that import what `text` uses. `own`: those that import the user's checkpoint()."""
-    modules = ("os", "sys", "tempfile", "time", "weakref")
+    modules = ("faulthandler", "os", "sys", "tempfile", "time", "weakref")
     lines = [f"import {m}" for m in modules if re.search(rf"(?<![.\w]){m}\.\w", text)]
     collections = [name for name in ("Counter", "defaultdict") if f"{name}(" in text]
     if collections:
