@@ -88,6 +88,17 @@ def test_a_reference_is_written_to_twice_by_jax_checkpoint(start: Callable[..., 
     assert {"buffer", "input_gradient"} <= differing(checkpointed)
 
 
+def test_every_layer_of_its_own_is_differentiated_at_any_width(
+    start: Callable[..., Harness],
+) -> None:
+    """The flags that fix its rounding leave XLA unable to compile some operations."""
+    subject = begin(start, "jax")
+    for own in subject.hello()["layers"]:
+        for width in (1, 2, 3, 21):
+            given = case([{"kind": "custom", "layer": own}], (0, 1), steps=1)
+            both(subject, {**given, "input": [3, width]})
+
+
 @pytest.mark.parametrize("name", ["nnx", "equinox"])
 def test_running_statistics_are_updated_once(start: Callable[..., Harness], name: str) -> None:
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
