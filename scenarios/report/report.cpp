@@ -33,6 +33,18 @@ void check(const Chart& chart, const Series& series) {
 
 }  // namespace
 
+Chart bars(std::string title, std::string x_label, std::string y_label,
+           const std::vector<std::string>& series) {
+  Chart chart{std::move(title), std::move(x_label), std::move(y_label), Chart::Kind::bars};
+  for (const std::string& name : series) chart.series.push_back({name, {}, {}});
+  return chart;
+}
+
+void add_bars(Chart& chart, std::string category, const std::vector<double>& values) {
+  chart.categories.push_back(std::move(category));
+  for (std::size_t i = 0; i < values.size(); ++i) chart.series[i].y.push_back(values[i]);
+}
+
 void Table::row(std::vector<std::string> cells) {
   if (cells.size() != columns_.size()) {
     refuse("table \"" + title_ + "\"", "expected " + std::to_string(columns_.size()) +

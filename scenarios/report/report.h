@@ -1,7 +1,10 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <deque>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,6 +37,14 @@ class Table {
 using cli::Chart;
 using cli::Series;
 
+/// A chart of bars, one for each of `series` in every category; it has no category yet.
+Chart bars(std::string title, std::string x_label, std::string y_label,
+           const std::vector<std::string>& series);
+/// Adds a category, with a value for each series.
+void add_bars(Chart& chart, std::string category, const std::vector<double>& values);
+
+inline double in_kib(std::int64_t bytes) { return static_cast<double>(bytes) / 1024; }
+
 struct Paragraph {
   std::string markdown;
 };
@@ -51,7 +62,8 @@ class Report {
  public:
   using Item = std::variant<Paragraph, Table, Chart, Claim, Measured>;
 
-  /// One paragraph of Markdown: code in backticks, **emphasis**, links.
+  /// One paragraph of Markdown: code in backticks, **emphasis**, links. With further arguments
+  /// say(), claim() and measured() format the text by them.
   void say(std::string markdown_paragraph);
   /// The table lives as long as the report, where it is now: rows may be added later.
   Table& table(std::string title, std::vector<std::string> columns);
@@ -61,6 +73,19 @@ class Report {
   void claim(bool holds, std::string sentence);
   /// Times and the like, which differ from run to run: shown by the program, never in README.md.
   void measured(std::string line);
+
+  template <class First, class... Rest>
+  void say(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+    say(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
+  template <class First, class... Rest>
+  void claim(bool holds, fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+    claim(holds, fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
+  template <class First, class... Rest>
+  void measured(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+    measured(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
 
   const std::deque<Item>& items() const { return items_; }
   /// The number of claims, and of those that failed.

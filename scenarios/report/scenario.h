@@ -57,6 +57,13 @@ struct Scenario {
   bool trains = false;
 };
 
+/// Begins the definition of a story outside of namespaces: REMATCH_STORY(name){"name", ...};
+#define REMATCH_STORY(name)      \
+  namespace rematch::scenarios { \
+  extern const Scenario name;    \
+  }                              \
+  const rematch::scenarios::Scenario rematch::scenarios::name
+
 /// Every story, in the order in which README.md tells them.
 std::span<const Scenario> scenarios();
 

@@ -72,26 +72,22 @@ void run(const Options& /*options*/, Report& report) {
               values_of(broken, Quantity::parameter_gradient) &&
           values_of(plain, Quantity::reevaluation) != values_of(broken, Quantity::reevaluation),
       "Outputs, loss and all gradients of the step are the plain run's, for in training the "
-      "batch's "
-      "own statistics are used. What differs is what the model says in evaluation afterwards.");
+      "batch's own statistics are used. What differs is what the model says in evaluation "
+      "afterwards.");
   claim_law_finds(c, wrong, "the second update", "buffers-after-step", report);
 }
 
 }  // namespace
 }  // namespace rematch::scenarios::batch_norm_twice_story
 
-namespace rematch::scenarios {
-
-extern const Scenario batch_norm_twice;
-const Scenario batch_norm_twice{
+REMATCH_STORY(batch_norm_twice){
     "batch_norm_twice",
     "With checkpointing my BatchNorm counts two batches for each one, and my test results differ, "
     "though losses and gradients agree. Why?",
     "https://github.com/pytorch/pytorch/issues/96136",
     "The recomputation runs the layer again, and the layer updates its running statistics again. A "
-    "recomputation "
-    "has to be marked as one, and layers that carry state along must leave it alone then. Nothing "
-    "in training shows the fault; evaluation does.",
+    "recomputation has to be marked as one, and layers that carry state along must leave it alone "
+    "then. Nothing in training shows the fault; evaluation does.",
     batch_norm_twice_story::run,
     {"Both variants update the statistics twice. Leave the normalization out of the checkpoint; or "
      "copy its buffers before the backward and restore them after it; or, non-reentrant, let the "
@@ -101,5 +97,3 @@ const Scenario batch_norm_twice{
       {"V.batch_norm_statistics", "reentrant", "2"},
       {"V.batch_norm_statistics", "non_reentrant", "2"},
       {"N18.contexts", "recomputation_entered", "2"}}}};
-
-}  // namespace rematch::scenarios

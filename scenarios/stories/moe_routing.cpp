@@ -80,9 +80,9 @@ void run(const Options& /*options*/, Report& report) {
   const Step right = train_step(&restored);
   const Step wrong = train_step(&forgotten);
   report.say(
-      fmt::format("{} rows, each of which a router sends to the likeliest of {} experts, with "
-                  "jitter on the router's logits: uniform noise below {}, drawn in the forward.",
-                  kRows, kExperts, kJitter));
+      "{} rows, each of which a router sends to the likeliest of {} experts, with jitter on the "
+      "router's logits: uniform noise below {}, drawn in the forward.",
+      kRows, kExperts, kJitter);
   Table& table =
       report.table("Rows that each expert is given", {"expert", "forward", "drawn once more"});
   int moved = 0;
@@ -91,18 +91,17 @@ void run(const Options& /*options*/, Report& report) {
         {std::to_string(e), fmt::format("{}", plain.load[e]), fmt::format("{}", next.load[e])});
     if (plain.load[e] != next.load[e]) ++moved;
   }
-  report.claim(right.gradients == plain.gradients && right.load == plain.load,
-               "Where the recomputation begins with the generator as its forward found it, it "
-               "routes as the forward did. Gradients are the plain run's to the bit, and rows are "
-               "counted once.");
+  report.claim(
+      right.gradients == plain.gradients && right.load == plain.load,
+      "Where the recomputation begins with the generator as its forward found it, it routes as the "
+      "forward did. Gradients are the plain run's to the bit, and rows are counted once.");
   report.claim(moved > 0 && wrong.output == plain.output && wrong.load == plain.load &&
                    wrong.gradients == next.gradients && wrong.gradients != plain.gradients,
-               fmt::format("Where it goes on drawing, {} of {} experts have another number of rows "
-                           "the second time. A layer that gathers rows for each expert then fails, "
-                           "because shapes differ. If they happen to agree, or are padded as here, "
-                           "it does not: the output is right, and the gradients are those of the "
-                           "other routing, to the bit.",
-                           moved, kExperts));
+               "Where it goes on drawing, {} of {} experts have another number of rows the second "
+               "time. A layer that gathers rows for each expert then fails, because shapes differ. "
+               "If they happen to agree, or are padded as here, it does not: the output is right, "
+               "and the gradients are those of the other routing, to the bit.",
+               moved, kExperts);
   const std::string error = train_step(&compared).error;
   report.claim(!error.empty(),
                "A check of what is recomputed, bit by bit, ends the backward: `" + error + "`");
@@ -120,10 +119,7 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::moe_routing_story
 
-namespace rematch::scenarios {
-
-extern const Scenario moe_routing;
-const Scenario moe_routing{
+REMATCH_STORY(moe_routing){
     "moe_routing",
     "With checkpointing, my mixture of experts fails in the backward because an expert had 99 rows "
     "and now has 98. Why, and what if the numbers had been the same?",
@@ -141,5 +137,3 @@ const Scenario moe_routing{
       {"N6.other_shape", "reentrant", R"("no error")"},
       {"N6.values", "non_reentrant", R"("silently wrong")"},
       {"SE1.policies", "must_save", "0"}}}};
-
-}  // namespace rematch::scenarios

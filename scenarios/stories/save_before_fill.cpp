@@ -99,8 +99,7 @@ void run(const Options& /*options*/, Report& report) {
   report.say(
       "An operation that multiplies by random noise and keeps the noise for its backward. It saves "
       "the buffer first and fills it then, which a plain run cannot tell from the other order. In "
-      "a "
-      "recomputation with early stop, saving the last tensor is where the recomputation ends.");
+      "a recomputation with early stop, saving the last tensor is where the recomputation ends.");
   Table& table = report.table("First of eight gradients, plain and with a checkpoint around it",
                               {"the operation", "early stop", "plain", "checkpointed", "equal"});
   int wrong = 0;
@@ -143,10 +142,9 @@ void run(const Options& /*options*/, Report& report) {
   } catch (const CheckpointError&) {
     noticed = true;
   }
-  report.claim(
-      !noticed,
-      "Not even a check on the saved tensors' bits notices: forward and recomputation are both "
-      "looked at when saving, before the noise is there.");
+  report.claim(!noticed,
+               "Not even a check on the saved tensors' bits notices: forward and recomputation are "
+               "both looked at when saving, before the noise is there.");
   Setup counted;
   counted.counted = true;
   counted.checkpointed = false;
@@ -167,28 +165,21 @@ void run(const Options& /*options*/, Report& report) {
   Workspace workspace;
   const Verdicts verdicts = judge(c, engine, workspace);
   report.claim(verdicts.kept(),
-               fmt::format("The engine's own rrelu, the operation of the report, saves what is "
-                           "filled: last in its region and with early stop it keeps all {} laws "
-                           "that apply.",
-                           verdicts.count(Verdict::kept)));
+               "The engine's own rrelu, the operation of the report, saves what is filled: last in "
+               "its region and with early stop it keeps all {} laws that apply.",
+               verdicts.count(Verdict::kept));
 }
 
 }  // namespace
 }  // namespace rematch::scenarios::save_before_fill_story
 
-namespace rematch::scenarios {
-
-extern const Scenario save_before_fill;
-const Scenario save_before_fill{
+REMATCH_STORY(save_before_fill){
     "save_before_fill",
     "RReLU under checkpoint: the forward is bit-exact, the gradients are garbage. Why?",
     "https://github.com/pytorch/pytorch/issues/193671",
     "The operation gave its noise to the graph before its kernel had filled it. A recomputation "
-    "that "
-    "stops "
-    "as soon as the last tensor is saved stops right there, with an empty buffer. An operation "
-    "must "
-    "save what is finished; switching early stop off hides the fault.",
+    "that stops as soon as the last tensor is saved stops right there, with an empty buffer. An "
+    "operation must save what is finished; switching early stop off hides the fault.",
     save_before_fill_story::run,
     {"`checkpoint(function, x, use_reentrant=False, early_stop=False)` where such an operation "
      "comes last, or `use_reentrant=True`. If an operation follows that saves a tensor, nothing "
@@ -197,5 +188,3 @@ const Scenario save_before_fill{
       {"N4.save_then_fill", "without", R"("right")"},
       {"N4.save_then_fill", "reentrant", R"("right")"},
       {"N4.followed", "with_early_stop", R"("right")"}}}};
-
-}  // namespace rematch::scenarios

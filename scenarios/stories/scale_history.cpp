@@ -61,8 +61,8 @@ void run(const Options& /*options*/, Report& report) {
   tell_case(c, report);
   report.say(
       "The first layer divides by a scale that the forwards before it left, as FP8 recipes with "
-      "delayed scaling do, and moves the scale on. So each microbatch has another scale, and "
-      "its recomputation needs that one again.");
+      "delayed scaling do, and moves the scale on. So each microbatch has another scale, and its "
+      "recomputation needs that one again.");
   const Record plain = record_of(c, right, false);
   const Record kept = record_of(c, one_slot, true);
   const auto with_engine = factors(plain, record_of(c, right, true));
@@ -98,10 +98,7 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::scale_history_story
 
-namespace rematch::scenarios {
-
-extern const Scenario scale_history;
-const Scenario scale_history{
+REMATCH_STORY(scale_history){
     "scale_history",
     "A layer with delayed scaling has to be recomputed with the scale that its forward read. Why "
     "is it not enough to keep that scale in the layer?",
@@ -116,5 +113,3 @@ const Scenario scale_history{
      {{"N10.buffer_changed", "reentrant", R"("silently wrong")"},
       {"N10.buffer_changed", "non_reentrant", R"("silently wrong")"},
       {"N9.positional_changed", "non_reentrant", R"("error: changed in place")"}}}};
-
-}  // namespace rematch::scenarios

@@ -104,10 +104,10 @@ void run(const Options& /*options*/, Report& report) {
                "k = 7 it is layers 21 to 27.");
   report.claim(clamped_right,
                "Clamped, every k gives the plain run's result: 7, 7, 7 and 3 layers for k = 7.");
-  report.claim(unchained_wrong,
-               "A loop that feeds each layer with the chunk's input goes right for k = 1 alone. "
-               "(Another fault that was real: "
-               "[pull request 290](https://github.com/NVIDIA/Megatron-LM/pull/290).)");
+  report.claim(
+      unchained_wrong,
+      "A loop that feeds each layer with the chunk's input goes right for k = 1 alone. (Another "
+      "fault that was real: [pull request 290](https://github.com/NVIDIA/Megatron-LM/pull/290).)");
   const Case c = case_from_json(R"({"format": 1, "seed": 2294, "input": [2, 8], "layers": [
     {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"},
     {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}],
@@ -128,10 +128,7 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::uniform_chunks_story
 
-namespace rematch::scenarios {
-
-extern const Scenario uniform_chunks;
-const Scenario uniform_chunks{
+REMATCH_STORY(uniform_chunks){
     "uniform_chunks",
     "My model has 24 layers, I ask for uniform recomputation in chunks of 7, and get an "
     "IndexError. Must the chunk divide the depth?",
@@ -145,5 +142,3 @@ const Scenario uniform_chunks{
      "+ size]` ends with the layers.",
      {{"PT1.non_reentrant", "layers_5", R"(["11111", "22111", "22111", "22211", "22221"])"},
       {"PT3.degenerate", "more_segments_than_layers_error", R"("no step")"}}}};
-
-}  // namespace rematch::scenarios

@@ -83,23 +83,21 @@ void run(const Options& /*options*/, Report& report) {
     right_alone = right_alone && alone.value == 16 && alone.slope == 16;
   }
   report.claim(right_alone, "With m left alone every run says 16.");
-  report.claim(!changed[0].slope.has_value(),
-               fmt::format("Changed, the plain run refuses: *{}*.", changed[0].error));
-  report.claim(
-      changed[1].slope == 8 && changed[2].slope == 8,
-      "Without a check both variants of checkpointing say 8, and not a word: J is right, and "
-      "its slope is that of another m. A weight is no input of the checkpoint but something "
-      "that the function reads, and nobody looks whether it is still the same. PyTorch's "
-      "variants do just that (golden/semantics/semantics.json, N10).");
+  report.claim(!changed[0].slope.has_value(), "Changed, the plain run refuses: *{}*.",
+               changed[0].error);
+  report.claim(changed[1].slope == 8 && changed[2].slope == 8,
+               "Without a check both variants of checkpointing say 8, and not a word: J is right, "
+               "and its slope is that of another m. A weight is no input of the checkpoint but "
+               "something that the function reads, and nobody looks whether it is still the same. "
+               "PyTorch's variants do just that (golden/semantics/semantics.json, N10).");
   bool named = true;
   for (const Outcome& o : {changed[3], changed[4]}) {
     named = named && !o.slope && o.error.find("\"m\"") != std::string::npos;
   }
-  report.claim(
-      named,
-      fmt::format("Unless told otherwise, a recomputation here compares the versions of all that "
-                  "it reads from outside, and names what changed: *{}*.",
-                  changed[4].error));
+  report.claim(named,
+               "Unless told otherwise, a recomputation here compares the versions of all that it "
+               "reads from outside, and names what changed: *{}*.",
+               changed[4].error);
   // A case may have a trial before its first step, in which a weight changes.
   const Case trial = case_from_json(R"({"format": 1, "seed": 5082, "input": [4, 3],
     "layers": [{"kind": "linear", "features": 2}, {"kind": "tanh"}],
@@ -114,17 +112,13 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::weights_changed_story
 
-namespace rematch::scenarios {
-
-extern const Scenario weights_changed;
-const Scenario weights_changed{
+REMATCH_STORY(weights_changed){
     "weights_changed",
     "With a checkpointing schedule my functional is right, J = 16, and its derivative is 8 instead "
     "of 16, as if it used another value of my control. How can that be?",
     "https://github.com/firedrakeproject/firedrake/issues/5082",
     "A recomputation reads parameters where they are, not as they were: if the value that it finds "
-    "is not "
-    "the forward's, the derivative belongs to another point. A plain run notices by version "
+    "is not the forward's, the derivative belongs to another point. A plain run notices by version "
     "counters; a checkpointed one only if its recomputation compares the versions of what it "
     "reads.",
     weights_changed_story::run,
@@ -138,5 +132,3 @@ const Scenario weights_changed{
       {"N10.optimizer_step", "non_reentrant", R"("silently wrong")"},
       {"N9.positional_changed", "reentrant", R"("error: changed in place")"},
       {"N9.positional_changed", "non_reentrant", R"("error: changed in place")"}}}};
-
-}  // namespace rematch::scenarios
