@@ -21,11 +21,7 @@ Case adapters(Variant variant) {
     {"kind": "linear", "features": 16, "frozen": true}, {"kind": "tanh"},
     {"kind": "linear", "features": 16},
     {"kind": "linear", "features": 4, "frozen": true}]})");
-  for (const int begin : {1, 4}) {
-    SegmentSpec segment{begin, begin + 3, {}, {}};
-    segment.choice.variant = variant;
-    c.plan.segments.push_back(segment);
-  }
+  for (const int begin : {1, 4}) add_segment(c, begin, begin + 3, variant);
   return c;
 }
 
@@ -75,16 +71,16 @@ void run(const Options& /*options*/, Report& report) {
   row("reentrant, and the head is trained, too", with_head);
   row("reentrant, and what comes out of the embedding requires grad", thawed);
   row("non-reentrant", other);
-  report.claim(plain.adapters == 4 && frozen.adapters == 0,
-               fmt::format("Plain, {} of 4 parameters are trained; with reentrant checkpoints {} "
-                           "are. The adapters stand inside checkpoints, and a frozen embedding "
-                           "gives these no input that requires grad.",
-                           plain.adapters, frozen.adapters));
-  report.claim(!frozen.differentiable && with_head.differentiable && with_head.head == 2 &&
-                   with_head.adapters == 0,
-               "With everything else frozen, the loss itself requires no grad, and nobody can call "
-               "backward() on it. With a trained head the call goes through, and trains the head "
-               "alone.");
+  report.claim(
+      plain.adapters == 4 && frozen.adapters == 0,
+      "Plain, {} of 4 parameters are trained; with reentrant checkpoints {} are. The adapters "
+      "stand inside checkpoints, and a frozen embedding gives these no input that requires grad.",
+      plain.adapters, frozen.adapters);
+  report.claim(
+      !frozen.differentiable && with_head.differentiable && with_head.head == 2 &&
+          with_head.adapters == 0,
+      "With everything else frozen, the loss itself requires no grad, and nobody can call "
+      "backward() on it. With a trained head the call goes through, and trains the head alone.");
   report.claim(thawed.adapters == 4 && other.adapters == 4,
                "Two ways out, with 4 of 4 each: let the embedding's output require grad (what "
                "`enable_input_require_grads()` is for), or the non-reentrant variant.");
@@ -104,18 +100,14 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::frozen_embeddings_story
 
-namespace rematch::scenarios {
-
-extern const Scenario frozen_embeddings;
-const Scenario frozen_embeddings{
+REMATCH_STORY(frozen_embeddings){
     "frozen_embeddings",
     "I freeze the embeddings (or everything but my adapters), turn gradient checkpointing on, and "
     "nothing trains any more. Why?",
     "https://github.com/huggingface/transformers/issues/23170",
     "A reentrant checkpoint trains what is inside only if one of its inputs requires grad, and "
-    "what "
-    "comes from a frozen embedding does not. Let the embedding's output require grad, or use the "
-    "non-reentrant variant, and make sure that it is the one that really runs.",
+    "what comes from a frozen embedding does not. Let the embedding's output require grad, or use "
+    "the non-reentrant variant, and make sure that it is the one that really runs.",
     frozen_embeddings_story::run,
     {"With transformers: "
      "`model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
@@ -124,5 +116,3 @@ const Scenario frozen_embeddings{
      {{"RE4.frozen_input", "weight_has_gradient", "false"},
       {"RE4.one_input_trains", "weight_has_gradient", "true"},
       {"RE4.non_reentrant", "weight_has_gradient", "true"}}}};
-
-}  // namespace rematch::scenarios

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "properties/case/json.h"
 #include "properties/faults/fault.h"
 #include "properties/output/terminal.h"
 #include "properties/subjects/engine_subject.h"
@@ -10,21 +9,7 @@
 namespace rematch::scenarios::memory_never_freed_story {
 namespace {
 
-struct Bytes {
-  std::int64_t after_forward = 0;
-  std::int64_t after_backward = 0;
-  std::int64_t peak = 0;
-};
-
-Bytes bytes_of(const Record& record) {
-  Bytes bytes;
-  for (const ByteReading& b : record.bytes) {
-    if (b.moment == Moment::after_forward) bytes.after_forward = b.saved;
-    if (b.moment == Moment::after_backward && b.retained) bytes.after_backward = b.saved;
-  }
-  bytes.peak = record.peak_bytes;
-  return bytes;
-}
+using cli::grouped;
 
 void run(const Options& /*options*/, Report& report) {
   Case c;
@@ -39,45 +24,41 @@ void run(const Options& /*options*/, Report& report) {
   c.protocol.backwards = 2;
   EngineSubject engine;
   EngineSubject keeps(find_fault("L1")->make);
-  const Bytes plain = bytes_of(record_of(c, engine, false));
-  const Bytes right = bytes_of(record_of(c, engine, true));
-  const Bytes wrong = bytes_of(record_of(c, keeps, true));
+  const Record plain = record_of(c, engine, false);
+  const Record right = record_of(c, engine, true);
+  const Record wrong = record_of(c, keeps, true);
   report.say(
       "16 layers tanh on float32 [64, 64], four checkpoints of four, and two backward passes over "
-      "one "
-      "graph. In the run in question a checkpoint's list of recomputed tensors keeps its entries "
-      "after they were used. (This engine's graph drops the list's entries with its nodes, so that "
-      "the fault shows while the graph is retained.)");
+      "one graph. In the run in question a checkpoint's list of recomputed tensors keeps its "
+      "entries after they were used. (This engine's graph drops the list's entries with its nodes, "
+      "so that the fault shows while the graph is retained.)");
   Table& table = report.table("Bytes", {"run", "saved after the forward",
                                         "saved at the end of the first backward", "peak"});
-  Chart chart{"Peak of one step", "run", "bytes", Chart::Kind::bars, {{"peak", {}, {}}}, {}};
-  const auto row = [&](const char* name, const Bytes& b) {
-    table.row({name, cli::grouped(b.after_forward), cli::grouped(b.after_backward),
-               cli::grouped(b.peak)});
-    chart.categories.emplace_back(name);
-    chart.series[0].y.push_back(static_cast<double>(b.peak));
+  Chart chart = bars("Peak of one step", "run", "bytes", {"peak"});
+  const auto row = [&](const char* name, const Record& r) {
+    table.row({name, grouped(saved_bytes(r, Moment::after_forward)),
+               grouped(saved_bytes(r, Moment::after_backward)), grouped(r.peak_bytes)});
+    add_bars(chart, name, {static_cast<double>(r.peak_bytes)});
   };
   row("plain", plain);
   row("checkpointed", right);
   row("recomputed tensors kept", wrong);
   report.chart(std::move(chart));
+  const std::int64_t held = saved_bytes(wrong, Moment::after_forward);
   report.claim(
-      right.after_forward == wrong.after_forward && right.peak < wrong.peak,
-      fmt::format("After the forward all is as it should be, {} bytes instead of {}. In "
-                  "the backward segment after segment comes back and stays: the peak is "
-                  "{} bytes, where {} are enough and the plain run takes {}.",
-                  cli::grouped(wrong.after_forward), cli::grouped(plain.after_forward),
-                  cli::grouped(wrong.peak), cli::grouped(right.peak), cli::grouped(plain.peak)));
+      held == saved_bytes(right, Moment::after_forward) && right.peak_bytes < wrong.peak_bytes,
+      "After the forward all is as it should be, {} bytes instead of {}. In the backward segment "
+      "after segment comes back and stays: the peak is {} bytes, where {} are enough and the plain "
+      "run takes {}.",
+      grouped(held), grouped(saved_bytes(plain, Moment::after_forward)), grouped(wrong.peak_bytes),
+      grouped(right.peak_bytes), grouped(plain.peak_bytes));
   claim_law_finds(c, keeps, "what is left", "bytes-after-backward", report);
 }
 
 }  // namespace
 }  // namespace rematch::scenarios::memory_never_freed_story
 
-namespace rematch::scenarios {
-
-extern const Scenario memory_never_freed;
-const Scenario memory_never_freed{
+REMATCH_STORY(memory_never_freed){
     "memory_never_freed",
     "I checkpoint every block without reentrance, and no memory is saved at all. Why?",
     "https://github.com/pytorch/pytorch/issues/77284",
@@ -91,5 +72,3 @@ const Scenario memory_never_freed{
      {{"N5.alive", "freed_graph", "[0, 3, 2, 1, 0, 0]"},
       {"N5.alive", "retained_graph", "[0, 3, 2, 1, 0, 0]"},
       {"N5.after_backward", "non_reentrant_input_kept", "false"}}}};
-
-}  // namespace rematch::scenarios

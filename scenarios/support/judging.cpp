@@ -45,10 +45,18 @@ std::vector<double> values_of(const Record& record, Quantity quantity) {
   return values;
 }
 
-int present(const Record& record, Quantity quantity) {
-  return static_cast<int>(
-      std::count_if(record.observations.begin(), record.observations.end(),
-                    [&](const Observation& o) { return o.quantity == quantity && o.present; }));
+std::int64_t saved_bytes(const Record& record, Moment moment) {
+  std::int64_t saved = 0;
+  for (const ByteReading& b : record.bytes) {
+    if (b.moment == moment && b.retained == (moment == Moment::after_backward)) saved = b.saved;
+  }
+  return saved;
+}
+
+void add_segment(Case& c, int begin, int end, Variant variant) {
+  SegmentSpec segment{begin, end, {}, {}};
+  segment.choice.variant = variant;
+  c.plan.segments.push_back(segment);
 }
 
 void tell_case(const Case& c, Report& report) {
@@ -69,15 +77,13 @@ void claim_law_finds(const Case& c, Subject& wrong, std::string_view who, std::s
   EngineSubject right;
   const Verdicts held = judge(c, right, workspace);
   const bool found = violation && violation->law == law;
-  report.claim(
-      found && held.kept(),
-      fmt::format(
-          "The law `{}` finds {}: {}. The engine keeps all {} laws that apply to this case.", law,
-          who,
-          found ? fmt::format("{}, expected {}, got {}", violation->place, violation->expected,
-                              violation->got)
-                : "it does not",
-          held.count(Verdict::kept)));
+  report.claim(found && held.kept(),
+               "The law `{}` finds {}: {}. The engine keeps all {} laws that apply to this case.",
+               law, who,
+               found ? fmt::format("{}, expected {}, got {}", violation->place, violation->expected,
+                                   violation->got)
+                     : "it does not",
+               held.count(Verdict::kept));
 }
 
 }  // namespace rematch::scenarios

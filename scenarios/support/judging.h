@@ -18,8 +18,11 @@ Record record_of(const Case& c, Subject& subject, bool checkpointed);
 /// float64. Absent ones have none.
 std::vector<double> values_of(const Record& record, Quantity quantity);
 
-/// Observations of `quantity` that are present.
-int present(const Record& record, Quantity quantity);
+/// Bytes that the graph held after the last forward, or after the last backward that retained it.
+std::int64_t saved_bytes(const Record& record, Moment moment);
+
+/// Adds a segment to the plan, which lists segments.
+void add_segment(Case& c, int begin, int end, Variant variant);
 
 /// Tells what the case is, in words.
 void tell_case(const Case& c, Report& report);
