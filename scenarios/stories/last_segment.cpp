@@ -2,15 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "engine/ambient/ambient_scope.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "properties/output/terminal.h"
 #include "scenarios/stories/last_segment/every_cut.h"
 #include "scenarios/stories/last_segment/step.h"
-#include "scenarios/support/live_bytes.h"
 #include "scenarios/support/options.h"
 
 namespace rematch::scenarios::sequential {
@@ -39,6 +38,23 @@ Pair run_both(const Net& net, const Head& head, bool reentrant, bool output_kept
   return pair;
 }
 
+Chart live_bytes(std::string title, const Pair& pair) {
+  const auto series = [](const char* name, const std::vector<std::int64_t>& live) {
+    Series result{name, {}, {}};
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      result.x.push_back(static_cast<double>(i));
+      result.y.push_back(in_kib(live[i]));
+    }
+    return result;
+  };
+  return {.title = std::move(title),
+          .x_label = "time, in allocations and releases",
+          .y_label = "live, KiB",
+          .kind = Chart::Kind::steps,
+          .series = {series("last segment stored", pair.stored.live),
+                     series("checkpointed", pair.checkpointed.live)}};
+}
+
 std::string alive_text(const std::vector<bool>& alive) {
   std::string text;
   for (const bool one : alive) text += one ? "●" : "·";
@@ -49,13 +65,11 @@ void which_bytes_live(Report& report) {
   const Net net;
   const std::int64_t activation = net.activation_bytes();
   report.say(
-      fmt::format("From here on: {} layers tanh(Wx + b), {} segments of {}, float32 [{}, {}]. One "
-                  "layer's output is {} bytes, and "
-                  "those of layers 1 to {} are what a plain run keeps for backward. Counted are "
-                  "bytes beyond parameters, input and "
-                  "target.",
-                  net.layers, kSegments, net.layers / kSegments, net.rows, net.width,
-                  grouped(activation), net.layers));
+      "From here on: {} layers tanh(Wx + b), {} segments of {}, float32 [{}, {}]. One layer's "
+      "output is {} bytes, and those of layers 1 to {} are what a plain run keeps for backward. "
+      "Counted are bytes beyond parameters, input and target.",
+      net.layers, kSegments, net.layers / kSegments, net.rows, net.width, grouped(activation),
+      net.layers);
   Table& table = report.table("Which outputs are alive after the forward of the sequential part",
                               {"run", "layers 1 to 12", "bytes alive"});
   const Step plain = run(net, {}, {});
@@ -71,13 +85,12 @@ void which_bytes_live(Report& report) {
   const auto interior_alive = [&](const Step& step) {
     return std::count(step.alive.end() - last, step.alive.end() - 1, true);
   };
-  report.claim(
-      interior_alive(pair.stored) == last - 1 && interior_alive(pair.checkpointed) == 0 &&
-          std::count(pair.stored.alive.begin(), pair.stored.alive.end() - last, true) ==
-              kSegments - 1,
-      "\"All segments except the last will not store the intermediate activations\": true to the "
-      "letter. Of each checkpointed segment nothing is alive but what the next one begins with; of "
-      "the stored one, everything.");
+  report.claim(interior_alive(pair.stored) == last - 1 && interior_alive(pair.checkpointed) == 0 &&
+                   std::count(pair.stored.alive.begin(), pair.stored.alive.end() - last, true) ==
+                       kSegments - 1,
+               "\"All segments except the last will not store the intermediate activations\": true "
+               "to the letter. Of each checkpointed segment nothing is alive but what the next one "
+               "begins with; of the stored one, everything.");
 }
 
 void loss_right_behind(const EveryCut& every, Report& report) {
@@ -95,48 +108,42 @@ void loss_right_behind(const EveryCut& every, Report& report) {
   bool never_lower = true;
   bool same_bits = true;
   bool same_runs = true;
-  const std::vector<std::byte> plain = run(net, {}, {}).bits;
+  const Step plain = run(net, {}, {});
   for (const bool reentrant : {false, true}) {
     for (const bool kept : {false, true}) {
       const Pair pair = run_both(net, {}, reentrant, kept);
       const std::int64_t more = pair.checkpointed.peak - pair.stored.peak;
-      const int extra = pair.checkpointed.count.total() - pair.stored.count.total();
+      const int extra = pair.checkpointed.runs() - pair.stored.runs();
       table.row({reentrant ? "reentrant" : "non-reentrant", kept ? "yes" : "no",
                  grouped(pair.stored.peak), grouped(pair.checkpointed.peak), grouped(more),
                  std::to_string(extra)});
-      if (!reentrant && !kept) equal = more == 0;
       if (!reentrant) peak_by_kept[kept] = pair.checkpointed.peak;
       never_lower = never_lower && more >= 0;
-      same_bits = same_bits && pair.stored.bits == plain && pair.checkpointed.bits == plain;
+      same_bits =
+          same_bits && pair.stored.same_values(plain) && pair.checkpointed.same_values(plain);
       same_runs = same_runs && extra == last_of(net);
-      if (!reentrant && !kept) shown = pair;
+      if (reentrant || kept) continue;
+      equal = more == 0;
+      shown = pair;
     }
   }
-  report.claim(
-      equal && never_lower && same_runs,
-      fmt::format("Here the answer in the thread is right: the peaks are equal to the "
-                  "byte, and {} layer runs were wasted. The reentrant variant even needs "
-                  "more, for its recomputation exists as a whole before its backward begins.",
-                  last_of(net)));
-  report.claim(
-      every.peaks,
-      fmt::format(
-          "So for all {} cuts above, without dropout: non-reentrant, the peaks are equal to the "
-          "byte; reentrant, checkpointing the last segment never lowers it.",
-          every.cuts));
+  report.claim(equal && never_lower && same_runs,
+               "Here the answer in the thread is right: the peaks are equal to the byte, and {} "
+               "layer runs were wasted. The reentrant variant even needs more, for its "
+               "recomputation exists as a whole before its backward begins.",
+               last_of(net));
+  report.claim(every.peaks,
+               "So for all {} cuts above, without dropout: non-reentrant, the peaks are equal to "
+               "the byte; reentrant, checkpointing the last segment never lowers it.",
+               every.cuts);
   report.claim(peak_by_kept[1] - peak_by_kept[0] == net.activation_bytes(),
-               fmt::format("A caller who keeps the output until the backward is over, as training "
-                           "loops do, has it twice when the last segment is checkpointed, for the "
-                           "recomputation makes it once more: {} bytes on its peak.",
-                           grouped(net.activation_bytes())));
+               "A caller who keeps the output until the backward is over, as training loops do, "
+               "has it twice when the last segment is checkpointed, for the recomputation makes it "
+               "once more: {} bytes on its peak.",
+               grouped(net.activation_bytes()));
   report.claim(same_bits,
                "Loss and all gradients equal those of the plain run to the bit in all eight runs.");
-  report.chart({.title = "(a) Loss right behind: live bytes during one step",
-                .x_label = "time, in allocations and releases",
-                .y_label = "live, KiB",
-                .kind = Chart::Kind::steps,
-                .series = {live_kib("last segment stored", shown.stored.events),
-                           live_kib("checkpointed", shown.checkpointed.events)}});
+  report.chart(live_bytes("(a) Loss right behind: live bytes during one step", shown));
 }
 
 std::string head_text(const Head& head) {
@@ -167,37 +174,31 @@ void more_behind(const Options& options, Report& report) {
     if (stopped(options)) return;
     const Pair pair = run_both(net, head, false);
     const std::int64_t saved = pair.stored.peak - pair.checkpointed.peak;
-    const int extra = pair.checkpointed.count.total() - pair.stored.count.total();
+    const int extra = pair.checkpointed.runs() - pair.stored.runs();
     table.row({head_text(head), grouped(pair.stored.head_peak),
                grouped(pair.checkpointed.head_peak), grouped(pair.stored.peak),
                grouped(pair.checkpointed.peak), grouped(saved), std::to_string(extra)});
     exact = exact && pair.stored.head_peak - pair.checkpointed.head_peak == interior;
     same_runs = same_runs && extra == last;
-    same_bits = same_bits && pair.stored.bits == pair.checkpointed.bits;
+    same_bits = same_bits && pair.stored.same_values(pair.checkpointed);
     whole_at_last = saved == interior;
     if (head.layers == 12) shown = pair;
   }
   report.claim(exact,
-               fmt::format("While anything is computed behind it, the stored last segment costs "
-                           "exactly its {} inner outputs, {} bytes, whatever follows.",
-                           last - 1, grouped(interior)));
-  report.claim(whole_at_last && same_runs && same_bits,
-               fmt::format("So there the answer in the thread fails: with enough behind it the "
-                           "peak of the whole step falls by those {} bytes, for {} layer runs and "
-                           "not one bit of difference.",
-                           grouped(interior), last));
-  report.chart({.title = "(b) Twelve layers behind it: live bytes during one step",
-                .x_label = "time, in allocations and releases",
-                .y_label = "live, KiB",
-                .kind = Chart::Kind::steps,
-                .series = {live_kib("last segment stored", shown.stored.events),
-                           live_kib("checkpointed", shown.checkpointed.events)}});
+               "While anything is computed behind it, the stored last segment costs exactly its {} "
+               "inner outputs, {} bytes, whatever follows.",
+               last - 1, grouped(interior));
+  report.claim(
+      whole_at_last && same_runs && same_bits,
+      "So there the answer in the thread fails: with enough behind it the peak of the whole step "
+      "falls by those {} bytes, for {} layer runs and not one bit of difference.",
+      grouped(interior), last);
+  report.chart(live_bytes("(b) Twelve layers behind it: live bytes during one step", shown));
 }
 
 void break_even(const Options& options, Report& report) {
   const Net net;
   constexpr int kMost = 10;
-  constexpr double kKibibyte = 1024;
   Chart chart{
       .title = "Where it begins to pay: peak of a step over what follows",
       .x_label = "layers between the sequential part and the loss",
@@ -205,24 +206,21 @@ void break_even(const Options& options, Report& report) {
       .kind = Chart::Kind::lines,
       .series = {
           {"stored", {}, {}}, {"checkpointed", {}, {}}, {"checkpointed, reentrant", {}, {}}}};
-  int first_non_reentrant = -1;
-  int first_reentrant = -1;
+  int first[] = {-1, -1};
   for (int layers = 0; layers <= kMost; ++layers) {
     if (stopped(options)) return;
-    for (const bool reentrant : {false, true}) {
-      const Pair pair = run_both(net, {layers, 0}, reentrant);
-      const auto add = [&](std::size_t series, const Step& step) {
-        chart.series[series].x.push_back(layers);
-        chart.series[series].y.push_back(static_cast<double>(step.peak) / kKibibyte);
-      };
-      if (!reentrant) add(0, pair.stored);
-      add(reentrant ? 2 : 1, pair.checkpointed);
-      int& first = reentrant ? first_reentrant : first_non_reentrant;
-      if (first < 0 && pair.checkpointed.peak < pair.stored.peak) first = layers;
+    const Pair pairs[] = {run_both(net, {layers, 0}, false), run_both(net, {layers, 0}, true)};
+    const Step* const steps[] = {&pairs[0].stored, &pairs[0].checkpointed, &pairs[1].checkpointed};
+    for (std::size_t i = 0; i < 3; ++i) {
+      chart.series[i].x.push_back(layers);
+      chart.series[i].y.push_back(in_kib(steps[i]->peak));
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (first[i] < 0 && pairs[i].checkpointed.peak < pairs[i].stored.peak) first[i] = layers;
     }
   }
   report.chart(std::move(chart));
-  report.claim(first_non_reentrant == 1 && first_reentrant == 2,
+  report.claim(first[0] == 1 && first[1] == 2,
                "A single layer behind the sequential part is enough for a checkpointed last "
                "segment to lower the peak; with the reentrant variant it takes two.");
 }
@@ -231,9 +229,7 @@ std::string what_backward_says(const How& how) {
   Net net;
   net.input_requires_grad = false;
   try {
-    const Step step = run(net, {}, how);
-    const auto trained = std::count(step.trained.begin(), step.trained.end(), true);
-    return fmt::format("{} of {} layers get a gradient", trained, net.layers);
+    return fmt::format("{} of {} layers get a gradient", run(net, {}, how).trained, net.layers);
   } catch (const std::invalid_argument& e) {
     return fmt::format("refused: {}", e.what());
   }
@@ -243,11 +239,11 @@ void imperative_or_design(const EveryCut& every, Report& report) {
   report.say(
       "**Imperative or design?** The comment in the source says that \"the last chunk has to be "
       "non-volatile\". A volatile result was one without a history.");
-  report.claim(every.bits,
-               fmt::format("It does not have to: in all {} cuts, both variants, with dropout in "
-                           "every layer, loss and gradients equal the plain run's to the bit, "
-                           "last segment stored or checkpointed.",
-                           every.cuts));
+  report.claim(
+      every.bits,
+      "It does not have to: in all {} cuts, both variants, with dropout in every layer, loss and "
+      "gradients equal the plain run's to the bit, last segment stored or checkpointed.",
+      every.cuts);
   Table& table = report.table("Backward when the input does not require grad",
                               {"variant", "last segment stored", "last segment checkpointed"});
   const std::string says[2][2] = {{what_backward_says({kSegments, kStored, false}),
@@ -277,13 +273,12 @@ std::int64_t kept_by(const Function& function, bool checkpointed) {
 
 void what_a_user_can_do(const EveryCut& every, Report& report) {
   report.say("**The rest of what was said.**");
-  report.claim(
-      every.excluded,
-      "\"If a user does not want their last chunk to be checkpointed, they exclude it from "
-      "the arguments\": nothing would be lost. With a call that checkpoints all it is "
-      "given, leaving out the layers of the last segment, asking for one segment less and "
-      "running them afterwards is the same as a stored last segment in every "
-      "allocation, layer run and bit, for every cut.");
+  report.claim(every.excluded,
+               "\"If a user does not want their last chunk to be checkpointed, they exclude it "
+               "from the arguments\": nothing would be lost. With a call that checkpoints all it "
+               "is given, leaving out the layers of the last segment, asking for one segment less "
+               "and running them afterwards is the same as a stored last segment in every "
+               "allocation, layer run and bit, for every cut.");
   report.claim(every.appended,
                "The other way round, where only the stored kind is offered: append as many empty "
                "functions as a segment has layers, and ask for one segment more. Where k divides n "
@@ -291,13 +286,11 @@ void what_a_user_can_do(const EveryCut& every, Report& report) {
   const Function layer = [](const Tensors& in) -> Tensors { return {tanh(in[0])}; };
   const std::int64_t plain = kept_by(layer, false);
   const std::int64_t checkpointed = kept_by(layer, true);
-  report.claim(
-      plain > 0 && checkpointed == 0,
-      fmt::format("\"checkpoint does not itself store the output tensor\": right. Of tanh, "
-                  "which saves its output, {} bytes stay after the caller let go of it, "
-                  "and {} when it is checkpointed. But a stored last segment keeps more "
-                  "than its output: its interior.",
-                  grouped(plain), checkpointed));
+  report.claim(plain > 0 && checkpointed == 0,
+               "\"checkpoint does not itself store the output tensor\": right. Of tanh, which "
+               "saves its output, {} bytes stay after the caller let go of it, and {} when it is "
+               "checkpointed. But a stored last segment keeps more than its output: its interior.",
+               grouped(plain), checkpointed);
   report.claim(every.runs && every.bits,
                "\"It would be bc-breaking to change the semantics\": no value would change, as the "
                "bits above show, not even dropout's masks. The price would be time: the layers of "
@@ -307,8 +300,8 @@ void what_a_user_can_do(const EveryCut& every, Report& report) {
       "sequence: leave the last segment stored. Anything behind it whose activations weigh as much "
       "as one layer of the segment (a decoder, a large head, a second branch): checkpoint it too, "
       "and let the last segment be as short as the others, since the remainder of n / k goes "
-      "there. With a library that always stores the last segment: append the empty functions, "
-      "or call `checkpoint` for each segment yourself.");
+      "there. With a library that always stores the last segment: append the empty functions, or "
+      "call `checkpoint` for each segment yourself.");
 }
 
 void run_story(const Options& options, Report& report) {
@@ -326,24 +319,18 @@ void run_story(const Options& options, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::sequential
 
-namespace rematch::scenarios {
-
-extern const Scenario last_segment;
-const Scenario last_segment{
+REMATCH_STORY(last_segment){
     "last_segment",
     "checkpoint_sequential does not checkpoint the last module. Why would this be necessary?",
     "a thread in PyTorch's forum, \"Torch.utils.checkpoint.checkpoint_sequential does not "
-    "checkpoint "
-    "the last module\"",
+    "checkpoint the last module\"",
     "It is not necessary; it is a bet that the loss comes right behind. There the bet is won: the "
     "peak is the same, and no layer runs twice for nothing. As soon as one more layer stands "
-    "between the segment and the loss it is lost: the segment's activations lie idle under "
-    "the peak of what follows, to the byte.",
+    "between the segment and the loss it is lost: the segment's activations lie idle under the "
+    "peak of what follows, to the byte.",
     sequential::run_story,
     {"`checkpoint_sequential` stores the last segment, in both variants, and has no option for it. "
      "Where more layers follow, checkpoint every segment yourself: `x = "
      "checkpoint(nn.Sequential(*layers[a:b]), x, use_reentrant=False)`.",
      {{"PT6.last_segment", "reentrant_surrounding_packs", "4"},
       {"PT6.last_segment", "non_reentrant_surrounding_packs", "4"}}}};
-
-}  // namespace rematch::scenarios

@@ -2,16 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/nn/layers.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
@@ -22,6 +15,7 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::lora_story {
 namespace {
@@ -51,26 +45,22 @@ struct Adapted {
 
 /// What comes out of the embedding, blocks of two linear layers with a SiLU between them and a skip
 /// beside them, and a frozen head.
-class Model {
- public:
+struct Model {
+  std::vector<Function> blocks;
+  Tensor head;
+  Tensors trained;  ///< Of adapters, A and B in turn.
+
   explicit Model(Trained what) {
     Generator g{178, 0, 0};
     for (int b = 0; b < kBlocks; ++b) {
       const Adapted first = adapted(kWidth, kHidden, what, g);
       const Adapted second = adapted(kHidden, kWidth, what, g);
-      ups.push_back({first.up, second.up});
       blocks.emplace_back(
           [=](const Tensors& x) -> Tensors { return {add(x[0], second(silu(first(x[0]))))}; });
     }
     head = weight({kWidth, kWidth}, g).set_requires_grad(false);
   }
 
-  std::vector<Function> blocks;
-  std::vector<Tensors> ups;  ///< The B of each block.
-  Tensor head;
-  Tensors trained;
-
- private:
   static Tensor weight(const Shape& shape, Generator& g) {
     Tensor t = nn::parameter(shape, DType::float32);
     nn::fill_uniform(t, 1 / std::sqrt(static_cast<double>(shape[1])), g);
@@ -92,8 +82,8 @@ class Model {
 
 /// How a model is run.
 struct Way {
-  std::string name;
-  int checkpointed = 0;  ///< So many blocks, the first ones.
+  std::string name = {};
+  std::size_t checkpointed = 0;  ///< So many blocks, the first ones.
   bool reentrant = false;
   /// What comes out of the embedding is made to require grad.
   bool input = false;
@@ -101,13 +91,23 @@ struct Way {
 
 struct Outcome {
   std::vector<double> losses;
-  std::vector<double> norms;   ///< Of the B of each block, after the last step.
-  std::vector<double> bits;    ///< Of all that is trained.
+  std::vector<bool> zero_gradient;  ///< In the first step, for each tensor that is trained.
+  std::vector<double> norms;        ///< Of the B of each block, after the last step.
+  std::vector<std::byte> bits;      ///< Of all that is trained.
   std::int64_t kept = 0;       ///< After the first forward, beside parameters, input and target.
   std::int64_t peak = 0;       ///< The same at its highest moment, in the first step.
   std::int64_t gradients = 0;  ///< Of all that is trained.
   std::string error;           ///< Of backward().
 };
+
+double norm_of(std::span<const Tensor> tensors) {
+  double squares = 0;
+  for (const Tensor& t : tensors) {
+    if (!t.defined()) continue;
+    for (const double v : t.to_vector()) squares += v * v;
+  }
+  return std::sqrt(squares);
+}
 
 Outcome train(const Way& way, Trained what = Trained::adapters, int steps = kSteps) {
   Outcome outcome;
@@ -115,23 +115,17 @@ Outcome train(const Way& way, Trained what = Trained::adapters, int steps = kSte
   const AmbientScope scope(ledger);
   const Model model(what);
   Generator data{5963, 0, 0};
-  Tensor x = Tensor::empty({kRows, kWidth}, DType::float32, Tag::inputs);
-  Tensor target = Tensor::empty({kRows, kWidth}, DType::float32, Tag::inputs);
-  nn::fill_normal(x, data);
-  nn::fill_normal(target, data);
-  x.set_requires_grad(way.input);
+  Tensor x = normal_input({kRows, kWidth}, data).set_requires_grad(way.input);
+  const Tensor target = normal_input({kRows, kWidth}, data);
   nn::Adam optimizer(model.trained, 0.01);
   const std::int64_t before = ledger->live();
   CheckpointOptions options;
   options.reentrant = way.reentrant;
+  std::vector<Region> regions;
+  for (std::size_t b = 0; b < way.checkpointed; ++b) regions.push_back({b, b + 1});
   for (int step = 0; step < steps; ++step) {
-    Tensors values{x};
-    for (int b = 0; b < kBlocks; ++b) {
-      const Function& block = model.blocks[static_cast<std::size_t>(b)];
-      values = b < way.checkpointed ? checkpoint(block, values, options) : block(values);
-    }
-    const Tensor loss = mse_loss(linear(values[0], model.head), target);
-    values.clear();
+    const Tensor loss =
+        mse_loss(linear(run_regions(model.blocks, regions, x, options), model.head), target);
     outcome.losses.push_back(loss.item());
     if (step == 0) outcome.kept = ledger->live() - before;
     try {
@@ -139,24 +133,23 @@ Outcome train(const Way& way, Trained what = Trained::adapters, int steps = kSte
     } catch (const std::invalid_argument& e) {
       outcome.error = e.what();
     }
-    if (step == 0) outcome.peak = ledger->peak() - before;
+    if (step == 0) {
+      outcome.peak = ledger->peak() - before;
+      for (const Tensor& g : gradients_of(model.trained)) {
+        outcome.zero_gradient.push_back(g.defined() && norm_of(std::span(&g, 1)) == 0);
+      }
+    }
     optimizer.step();
     optimizer.zero_grad();
     x.set_grad({});
   }
-  for (const Tensors& block : model.ups) {
-    double squares = 0;
-    for (const Tensor& up : block) {
-      if (!up.defined()) continue;
-      for (const double v : up.to_vector()) squares += v * v;
+  if (what == Trained::adapters) {
+    for (std::size_t i = 0; i < model.trained.size(); i += 4) {
+      outcome.norms.push_back(norm_of(Tensors{model.trained[i + 1], model.trained[i + 3]}));
     }
-    outcome.norms.push_back(std::sqrt(squares));
   }
-  for (const Tensor& p : model.trained) {
-    const std::vector<double> values = p.to_vector();
-    outcome.bits.insert(outcome.bits.end(), values.begin(), values.end());
-    outcome.gradients += p.elements() * 4;
-  }
+  outcome.bits = bits_of(model.trained);
+  outcome.gradients = static_cast<std::int64_t>(outcome.bits.size());
   return outcome;
 }
 
@@ -192,14 +185,13 @@ void what_trains(Report& report) {
     return std::adjacent_find(o.losses.begin(), o.losses.end(), std::less_equal<>()) ==
            o.losses.end();
   };
-  report.claim(
-      falls(part) && falls(plain) && part.norms[0] == 0 && part.norms[1] == 0 &&
-          part.norms[2] > 0 && part.norms[3] > 0,
-      fmt::format("With them around the first two blocks alone (Megatron's "
-                  "`recompute_method=block`), it is not. The loss falls in each of {} steps, as it "
-                  "should, but to {:.4f} instead of {:.4f}: the later adapters train. B of the "
-                  "first two blocks is still zero, so these blocks are still the base model's.",
-                  kSteps, part.losses.back(), plain.losses.back()));
+  report.claim(falls(part) && falls(plain) && part.norms[0] == 0 && part.norms[1] == 0 &&
+                   part.norms[2] > 0 && part.norms[3] > 0,
+               "With them around the first two blocks alone (Megatron's `recompute_method=block`), "
+               "it is not. The loss falls in each of {} steps, as it should, but to {:.4f} instead "
+               "of {:.4f}: the later adapters train. B of the first two blocks is still zero, so "
+               "these blocks are still the base model's.",
+               kSteps, part.losses.back(), plain.losses.back());
   const auto same = [&](const Outcome& o) {
     return o.losses == plain.losses && o.bits == plain.bits;
   };
@@ -207,45 +199,28 @@ void what_trains(Report& report) {
                "Non-reentrant, or with an embedding output that requires grad (what "
                "`enable_input_require_grads()` sees to), all adapters are the plain run's after "
                "the last step, to the bit.");
-}
-
-/// B is zeros, so A has a gradient of zeros in the first step.
-void where_to_look(Report& report) {
-  const AmbientScope scope(std::make_shared<Ledger>());
-  const Model model(Trained::adapters);
-  Generator data{5963, 0, 0};
-  Tensor x = Tensor::empty({kRows, kWidth}, DType::float32, Tag::inputs);
-  nn::fill_normal(x, data);
-  Tensors values{x};
-  for (const Function& block : model.blocks) values = block(values);
-  backward(sum(mul(values[0], values[0])));
-  int zeros_of_a = 0;
-  int zeros_of_b = 0;
-  for (std::size_t i = 0; i < model.trained.size(); ++i) {
-    const std::vector<double> gradient = model.trained[i].grad().to_vector();
-    const bool zero =
-        std::all_of(gradient.begin(), gradient.end(), [](double g) { return g == 0; });
-    (i % 2 == 0 ? zeros_of_a : zeros_of_b) += zero ? 1 : 0;
-  }
-  report.claim(zeros_of_a == 2 * kBlocks && zeros_of_b == 0,
-               fmt::format("Look at B, after one step. A is no sign: while B is zero its gradient "
-                           "is zero, in a correct run too, in {} of {} adapters here.",
-                           zeros_of_a, 2 * kBlocks));
+  const auto zeros = [&](std::size_t first) {
+    int found = 0;
+    for (std::size_t i = first; i < plain.zero_gradient.size(); i += 2)
+      found += plain.zero_gradient[i];
+    return found;
+  };
+  // B is zeros, so A has a gradient of zeros in the first step.
+  report.claim(zeros(0) == 2 * kBlocks && zeros(1) == 0,
+               "Look at B, after one step. A is no sign: while B is zero its gradient is zero, in "
+               "a correct run too, in {} of {} adapters here.",
+               zeros(0), 2 * kBlocks);
 }
 
 void bytes(Report& report) {
-  const Way plain{"nothing", 0, false, false};
-  struct Row {
-    std::string name;
-    Outcome outcome;
-  };
   const auto run = [](const Way& way, Trained what) { return train(way, what, 1); };
-  const std::vector<Row> rows{
-      {"everything", run(plain, Trained::everything)},
-      {"adapters", run(plain, Trained::adapters)},
-      {"the embedding's output alone", run({"", 0, false, true}, Trained::nothing)},
-      {"adapters, every block checkpointed", run({"", kBlocks, false, false}, Trained::adapters)},
-      {"the same, and the embedding's output", run({"", kBlocks, false, true}, Trained::adapters)},
+  const std::pair<std::string, Outcome> rows[] = {
+      {"everything", run({}, Trained::everything)},
+      {"adapters", run({}, Trained::adapters)},
+      {"the embedding's output alone", run({.input = true}, Trained::nothing)},
+      {"adapters, every block checkpointed", run({.checkpointed = kBlocks}, Trained::adapters)},
+      {"the same, and the embedding's output",
+       run({.checkpointed = kBlocks, .input = true}, Trained::adapters)},
   };
   report.say(
       "**Bytes.** A linear layer keeps its input for its weight's gradient. A frozen one does not, "
@@ -253,24 +228,18 @@ void bytes(Report& report) {
   Table& table = report.table(
       "Bytes of the first step, beside parameters, input and target",
       {"what gets gradients", "kept after the forward", "peak", "parameters' gradients"});
-  Chart chart{"Bytes of a step of LoRA, in KiB",
-              "what gets gradients",
-              "KiB",
-              Chart::Kind::bars,
-              {{"kept after the forward", {}, {}}, {"peak", {}, {}}},
-              {}};
+  Chart chart = bars("Bytes of a step of LoRA, in KiB", "what gets gradients", "KiB",
+                     {"kept after the forward", "peak"});
   for (const auto& [name, o] : rows) {
     table.row({name, grouped(o.kept), grouped(o.peak), grouped(o.gradients)});
-    chart.categories.push_back(name);
-    chart.series[0].y.push_back(static_cast<double>(o.kept) / 1024);
-    chart.series[1].y.push_back(static_cast<double>(o.peak) / 1024);
+    add_bars(chart, name, {in_kib(o.kept), in_kib(o.peak)});
   }
   report.chart(std::move(chart));
-  const Outcome& full = rows[0].outcome;
-  const Outcome& adapters = rows[1].outcome;
-  const Outcome& frozen = rows[2].outcome;
-  const Outcome& checkpointed = rows[3].outcome;
-  const Outcome& required = rows[4].outcome;
+  const Outcome& full = rows[0].second;
+  const Outcome& adapters = rows[1].second;
+  const Outcome& frozen = rows[2].second;
+  const Outcome& checkpointed = rows[3].second;
+  const Outcome& required = rows[4].second;
   constexpr std::int64_t kAdapters = 2 * kBlocks;
   constexpr std::int64_t kNumber = sizeof(float);
   // The first block's input is the model's.
@@ -278,22 +247,20 @@ void bytes(Report& report) {
   constexpr std::int64_t kThin = kAdapters * kRows * kRank * kNumber;
   report.claim(
       adapters.kept == frozen.kept + kInputs + kThin && adapters.kept == full.kept + kThin,
-      fmt::format("Adapters save no activations. A frozen base alone keeps {} bytes, those of its "
-                  "SiLUs and of the loss. Adapters bring back the inputs of all linear layers, {} "
-                  "bytes, and add A x for B's gradient: {} bytes more than where everything is "
-                  "trained.",
-                  grouped(frozen.kept), grouped(kInputs), grouped(kThin)));
-  report.claim(full.gradients > 6 * adapters.gradients,
-               fmt::format("What they save is gradients, {} bytes instead of {}, and twice that in "
-                           "Adam's state.",
-                           grouped(adapters.gradients), grouped(full.gradients)));
+      "Adapters save no activations. A frozen base alone keeps {} bytes, those of its SiLUs and of "
+      "the loss. Adapters bring back the inputs of all linear layers, {} bytes, and add A x for "
+      "B's gradient: {} bytes more than where everything is trained.",
+      grouped(frozen.kept), grouped(kInputs), grouped(kThin));
   report.claim(
-      checkpointed.kept == kBlocks * kRows * kWidth * kNumber + kNumber &&
-          required.kept == checkpointed.kept && required.peak == checkpointed.peak,
-      fmt::format("Activations are what checkpointing saves: it leaves {} bytes, one "
-                  "value for each block and the loss. That the embedding's output requires "
-                  "grad costs nothing on top, after the forward or at the peak.",
-                  grouped(checkpointed.kept)));
+      full.gradients > 6 * adapters.gradients,
+      "What they save is gradients, {} bytes instead of {}, and twice that in Adam's state.",
+      grouped(adapters.gradients), grouped(full.gradients));
+  report.claim(checkpointed.kept == kBlocks * kRows * kWidth * kNumber + kNumber &&
+                   required.kept == checkpointed.kept && required.peak == checkpointed.peak,
+               "Activations are what checkpointing saves: it leaves {} bytes, one value for each "
+               "block and the loss. That the embedding's output requires grad costs nothing on "
+               "top, after the forward or at the peak.",
+               grouped(checkpointed.kept));
 }
 
 /// The first block is checkpointed. Adapters stand behind frozen layers here.
@@ -310,13 +277,12 @@ Case two_blocks() {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  report.say(fmt::format(
+  report.say(
       "{} blocks of a {} wide and a {} wide linear layer, frozen. Beside each stand two thin ones, "
       "B and A, of rank {}: y = W x + B (A x), where B begins as zeros. {} rows from a frozen "
       "embedding, a frozen head, a mean square error, Adam on the adapters.",
-      kBlocks, kHidden, kWidth, kRank, kRows));
+      kBlocks, kHidden, kWidth, kRank, kRows);
   what_trains(report);
-  where_to_look(report);
   bytes(report);
   // A list of names that does not know this adapter: the hook on the embedding is not set.
   EngineSubject skipped([](const Function& f, const Tensors& in, const CheckpointOptions& options) {
@@ -332,10 +298,7 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::lora_story
 
-namespace rematch::scenarios {
-
-extern const Scenario lora;
-const Scenario lora{
+REMATCH_STORY(lora){
     "lora",
     "I train LoRA adapters with gradient checkpointing. The loss falls, but some lora_B are "
     "exactly zero when training is over. Why, and how much memory do adapters save at all?",
@@ -353,5 +316,3 @@ const Scenario lora{
       {"RE4.trainable_after", "outer_has_gradient", "true"},
       {"RE4.one_input_trains", "weight_has_gradient", "true"},
       {"RE4.non_reentrant", "weight_has_gradient", "true"}}}};
-
-}  // namespace rematch::scenarios

@@ -2,15 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
-#include <optional>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
+#include "scenarios/report/scenario.h"
 #include "scenarios/stories/preserve_rng/replicas.h"
 #include "scenarios/support/options.h"
 
@@ -29,14 +28,11 @@ struct SmallStep {
   std::uint64_t offset = 0;
 };
 
-SmallStep small_step(const Mode& mode) {
+SmallStep small_step(const CheckpointOptions* options) {
   const AmbientScope scope(std::make_shared<Ledger>(), kSeed);
   const Tensor x = Tensor::ones({kElements}, DType::float32).set_requires_grad(true);
-  CheckpointOptions options;
-  options.preserve_rng = mode.preserve_rng;
-  options.reentrant = mode.reentrant;
   const Tensor y =
-      (mode.checkpointed ? checkpoint(smallest_net, {x}, options) : smallest_net({x}))[0];
+      (options != nullptr ? checkpoint(smallest_net, {x}, *options) : smallest_net({x}))[0];
   backward(sum(y));
   return {y.to_vector(), x.grad().to_vector(), ambient().streams.states()[0].offset};
 }
@@ -60,31 +56,27 @@ std::string kept_text(const std::vector<double>& values) {
   return text;
 }
 
-std::optional<std::string> error_of(DeterminismCheck check) {
-  const AmbientScope scope(std::make_shared<Ledger>(), kSeed);
-  const Tensor x = Tensor::ones({kElements}, DType::float32).set_requires_grad(true);
-  CheckpointOptions options;
-  options.preserve_rng = false;
-  options.determinism = check;
+std::string error_of(DeterminismCheck check) {
   try {
-    backward(sum(checkpoint(smallest_net, {x}, options)[0]));
+    const CheckpointOptions options{.preserve_rng = false, .determinism = check};
+    small_step(&options);
   } catch (const CheckpointError& e) {
     return e.what();
   }
-  return std::nullopt;
+  return "";
 }
 
 void smallest(Report& report) {
-  report.say(fmt::format(
+  report.say(
       "**The smallest net that goes wrong** is dropout alone: {} ones, half of them dropped, and "
       "the sum as the loss. The gradient of an element is 2 where it was kept and 0 where it was "
       "dropped; shown are the elements that were kept.",
-      kElements));
+      kElements);
   Table& table = report.table("Dropout of sixteen elements, one step",
                               {"run", "kept in the forward", "kept according to the gradient",
                                "wrong elements", "random numbers used"});
   const std::vector<double> truth = slopes();
-  const SmallStep plain = small_step({});
+  const SmallStep plain = small_step(nullptr);
   bool right = plain.gradient == truth;
   bool wrong = true;
   bool drifts = true;
@@ -98,7 +90,8 @@ void smallest(Report& report) {
   add("plain", plain);
   for (const bool preserve : {true, false}) {
     for (const bool reentrant : {false, true}) {
-      const SmallStep step = small_step({true, preserve, reentrant});
+      const CheckpointOptions options{.reentrant = reentrant, .preserve_rng = preserve};
+      const SmallStep step = small_step(&options);
       const std::int64_t errors = add(
           fmt::format("{}, preserve_rng {}", reentrant ? "reentrant" : "non-reentrant", preserve),
           step);
@@ -110,67 +103,48 @@ void smallest(Report& report) {
   report.claim(right,
                "Preserved, the gradient is the slope of the loss that was computed, element by "
                "element, and the step uses as many random numbers as the plain one.");
-  report.claim(
-      wrong && drifts,
-      "Not preserved, the forward is the same, the recomputation draws a mask of its own and the "
-      "gradient belongs to that one. Whatever is drawn later is shifted too, for the step "
-      "used twice as many random numbers.");
-  const std::optional<std::string> by_default = error_of(DeterminismCheck::metadata);
-  const std::optional<std::string> by_values = error_of(DeterminismCheck::values);
-  report.claim(!by_default && by_values,
-               fmt::format("Nobody is told: shapes agree. Only a comparison of bits finds it "
-                           "(`DeterminismCheck::values`): \"{}\".",
-                           by_values.value_or("")));
+  report.claim(wrong && drifts,
+               "Not preserved, the forward is the same, the recomputation draws a mask of its own "
+               "and the gradient belongs to that one. Whatever is drawn later is shifted too, for "
+               "the step used twice as many random numbers.");
+  const std::string error = error_of(DeterminismCheck::values);
+  report.claim(error_of(DeterminismCheck::metadata).empty() && !error.empty(),
+               "Nobody is told: shapes agree. Only a comparison of bits finds it "
+               "(`DeterminismCheck::values`): \"{}\".",
+               error);
 }
 
-bool forward_masks_alike(const Training& training, bool recomputed) {
-  const auto masks_of = [&](const Replica& replica) {
-    std::vector<std::vector<std::byte>> masks;
-    for (const Mask& mask : replica.masks) {
-      if (mask.recomputed == recomputed) masks.push_back(mask.kept);
-    }
-    return masks;
-  };
-  return std::all_of(training.replicas.begin(), training.replicas.end(), [&](const Replica& r) {
-    return masks_of(r) == masks_of(training.replicas[0]);
-  });
+/// Whether that is the same in all replicas.
+template <class T>
+bool alike(const Training& t, T Replica::*what) {
+  return std::all_of(t.replicas.begin(), t.replicas.end(),
+                     [&](const Replica& r) { return r.*what == t.replicas[0].*what; });
+}
+
+/// Whether every replica has the same in both.
+template <class T>
+bool same(const Training& a, const Training& b, T Replica::*what) {
+  return std::equal(
+      a.replicas.begin(), a.replicas.end(), b.replicas.begin(),
+      [&](const Replica& one, const Replica& other) { return one.*what == other.*what; });
 }
 
 /// Every recomputed mask is the one drawn before it.
-bool recomputations_match(const Training& training) {
-  for (const Replica& replica : training.replicas) {
-    for (std::size_t i = 1; i < replica.masks.size(); ++i) {
-      if (replica.masks[i].recomputed && replica.masks[i].kept != replica.masks[i - 1].kept) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-template <class T>
-bool same(const Training& a, const Training& b, T Replica::*what) {
-  for (std::size_t i = 0; i < a.replicas.size(); ++i) {
-    if (!(a.replicas[i].*what == b.replicas[i].*what)) return false;
-  }
-  return true;
-}
-
-bool weights_alike(const Training& training) {
-  return std::all_of(training.replicas.begin(), training.replicas.end(),
-                     [&](const Replica& r) { return r.weights == training.replicas[0].weights; });
+bool recomputations_match(const Training& t) {
+  return std::all_of(t.replicas.begin(), t.replicas.end(),
+                     [](const Replica& r) { return r.recomputed_masks == r.masks; });
 }
 
 std::string yes(bool holds) { return holds ? "yes" : "no"; }
 
 void four_replicas(Report& report) {
   constexpr int kReplicas = 4;
-  report.say(fmt::format(
+  report.say(
       "**Replicas.** \"Setting preserve_rng_state=False can be crucial to ensure that the random "
       "number generator state is consistent across replicas.\" Here are {} replicas on {} threads, "
-      "with equal weights and data of their own; dropout and the layer behind it are "
-      "checkpointed; gradients are averaged and every replica makes the same step, twice.",
-      kReplicas, kReplicas));
+      "with equal weights and data of their own; dropout and the layer behind it are checkpointed; "
+      "gradients are averaged and every replica makes the same step, twice.",
+      kReplicas, kReplicas);
   Table& table = report.table(
       "Four data-parallel replicas, two steps",
       {"seeds", "checkpointed", "masks alike in all replicas", "recomputed masks alike in all",
@@ -186,9 +160,9 @@ void four_replicas(Report& report) {
     };
     const Training plain = run({});
     const char* const seeds = own ? "one each" : "the same";
-    table.row({seeds, "no", yes(forward_masks_alike(plain, false)), "-", "-",
-               yes(weights_alike(plain)), "-", "-"});
-    weights = weights && weights_alike(plain);
+    table.row({seeds, "no", yes(alike(plain, &Replica::masks)), "-", "-",
+               yes(alike(plain, &Replica::weights)), "-", "-"});
+    weights = weights && alike(plain, &Replica::weights);
     bool recomputes_alike[2] = {};
     for (const bool preserve : {true, false}) {
       for (const bool reentrant : {false, true}) {
@@ -196,24 +170,23 @@ void four_replicas(Report& report) {
         const bool matched = recomputations_match(t);
         const bool gradients = same(t, plain, &Replica::gradients);
         const bool random = same(t, plain, &Replica::random);
-        recomputes_alike[preserve] = forward_masks_alike(t, true);
-        weights = weights && weights_alike(t);
+        recomputes_alike[preserve] = alike(t, &Replica::recomputed_masks);
+        weights = weights && alike(t, &Replica::weights);
         if (preserve) preserved = preserved && matched && gradients && random;
         if (preserve) preserved = preserved && same(t, plain, &Replica::weights);
         if (!preserve) lost = lost && !matched && !gradients && !random;
         if (reentrant) continue;
-        table.row({seeds, fmt::format("preserve_rng {}", preserve),
-                   yes(forward_masks_alike(t, false)), yes(recomputes_alike[preserve]),
-                   yes(matched), yes(weights_alike(t)), yes(gradients), yes(random)});
+        table.row({seeds, fmt::format("preserve_rng {}", preserve), yes(alike(t, &Replica::masks)),
+                   yes(recomputes_alike[preserve]), yes(matched), yes(alike(t, &Replica::weights)),
+                   yes(gradients), yes(random)});
       }
     }
     nothing_gained = nothing_gained && recomputes_alike[0] == recomputes_alike[1];
   }
-  report.claim(
-      preserved,
-      "With preserve_rng on, and seeds of any kind, every replica recomputes the mask that it "
-      "drew; gradients, weights and random state equal those of the plain data-parallel run "
-      "to the bit. In both variants.");
+  report.claim(preserved,
+               "With preserve_rng on, and seeds of any kind, every replica recomputes the mask "
+               "that it drew; gradients, weights and random state equal those of the plain "
+               "data-parallel run to the bit. In both variants.");
   report.claim(lost,
                "With it off no replica does: the averaged gradient is wrong, and all random states "
                "have run ahead of the plain run's.");
@@ -221,17 +194,16 @@ void four_replicas(Report& report) {
       weights,
       "Replicas end with equal weights in every row, even in the wrong ones: averaging the "
       "gradients makes them equal, not the random state. So equal weights prove nothing.");
-  report.claim(
-      nothing_gained,
-      "Nothing becomes consistent that was not: recomputed masks are alike across replicas "
-      "exactly when the seeds are, with preserve_rng on or off.");
+  report.claim(nothing_gained,
+               "Nothing becomes consistent that was not: recomputed masks are alike across "
+               "replicas exactly when the seeds are, with preserve_rng on or off.");
 
   const auto mixed = [&](bool preserve) {
     std::vector<Mode> modes(kReplicas);
     for (int i = 0; i < kReplicas / 2; ++i) modes[static_cast<std::size_t>(i)] = {true, preserve};
     return train({.modes = modes, .own_seeds = false, .steps = 2});
   };
-  report.claim(forward_masks_alike(mixed(true), false) && !forward_masks_alike(mixed(false), false),
+  report.claim(alike(mixed(true), &Replica::masks) && !alike(mixed(false), &Replica::masks),
                "It is the other way round: where only two of the four replicas checkpoint, and all "
                "share a seed because they are to draw alike, off tears them apart. From the second "
                "step on their forwards draw different masks; on, they stay alike.");
@@ -269,11 +241,10 @@ void training(const Options& options, Report& report) {
     constexpr int kLate = 100;
     return std::accumulate(all.end() - kLate, all.end(), 0.0) / kLate;
   };
-  report.claim(
-      late(losses[2]) > 2 * late(losses[0]),
-      fmt::format("With it off, learning stalls: over the last 100 steps the loss is {:.3f} "
-                  "on average, against {:.3f}.",
-                  late(losses[2]), late(losses[0])));
+  report.claim(late(losses[2]) > 2 * late(losses[0]),
+               "With it off, learning stalls: over the last 100 steps the loss is {:.3f} on "
+               "average, against {:.3f}.",
+               late(losses[2]), late(losses[0]));
 }
 
 void when_off(Report& report) {
@@ -285,16 +256,14 @@ void when_off(Report& report) {
   report.claim(
       same(on, off, &Replica::gradients) && same(on, off, &Replica::weights) &&
           same(on, off, &Replica::random),
-      fmt::format("Off is right for a region that draws nothing: without dropout both give "
-                  "the same bits. What it saves is a copy of the random state, here {} "
-                  "bytes for each stream and region.",
-                  sizeof(Generator)));
+      "Off is right for a region that draws nothing: without dropout both give the same bits. What "
+      "it saves is a copy of the random state, here {} bytes for each stream and region.",
+      sizeof(Generator));
   report.say(
       "**What to do.** Leave `preserve_rng` on wherever a checkpointed part may draw. Replicas "
       "that are to draw differently need different seeds, replicas that are to draw alike need the "
       "same one; neither has to do with recomputations. In the wild: allenai/OLMo-core, pull "
-      "request "
-      "828, where the flag had been fixed to False, reports a cross entropy of 2.495 with "
+      "request 828, where the flag had been fixed to False, reports a cross entropy of 2.495 with "
       "checkpointing and 2.195 without, at step 150.");
 }
 
@@ -308,10 +277,7 @@ void run_story(const Options& options, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::replicas
 
-namespace rematch::scenarios {
-
-extern const Scenario preserve_rng;
-const Scenario preserve_rng{
+REMATCH_STORY(preserve_rng){
     "preserve_rng",
     "With data parallelism and dropout, is preserve_rng_state=False crucial to keep the random "
     "state consistent across replicas?",
@@ -327,5 +293,3 @@ const Scenario preserve_rng{
       {"AM1.dropout", "non_reentrant_gradient_right", "true"},
       {"AM1.not_preserved", "non_reentrant_gradient_right", "false"},
       {"AM1.own_generator", "non_reentrant_recomputation_begins_at_entry", "false"}}}};
-
-}  // namespace rematch::scenarios

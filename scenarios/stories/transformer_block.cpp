@@ -1,25 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/join.h"
 #include "engine/ops/linear.h"
-#include "engine/ops/loss.h"
 #include "engine/ops/rms_norm.h"
 #include "properties/output/terminal.h"
 #include "scenarios/report/scenario.h"
-#include "scenarios/support/counting.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::transformer_block_story {
 namespace {
@@ -38,20 +31,22 @@ constexpr std::int64_t kValue = kBatch * kTokens * kWidth * 4;
 struct Choice {
   std::string name;
   bool fused = true;
-  std::vector<std::pair<int, int>> regions;
+  std::vector<Region> regions;
   Policy policy = nullptr;
 };
 
 /// Attention and a gated MLP, each behind a norm and beside a skip, four times.
-class Transformer {
- public:
+struct Transformer {
+  std::vector<Function> parts;
+  Tensors parameters;
+
   explicit Transformer(bool fused) {
     Generator g{4, 0, 0};
     for (int b = 0; b < kBlocks; ++b) {
       const Tensor norm = weight({kWidth}, g);
       const Tensor in = weight({3 * kWidth, kWidth}, g);
       const Tensor out = weight({kWidth, kWidth}, g);
-      parts_.emplace_back([=](const Tensors& x) -> Tensors {
+      parts.emplace_back([=](const Tensors& x) -> Tensors {
         const auto [q, memory] = split(linear(rms_norm(x[0], norm), in), kWidth, 2);
         const AttentionOptions options{.heads = kHeads, .causal = true, .fused = fused};
         return {add(x[0], linear(attention(q, memory, options), out))};
@@ -59,32 +54,27 @@ class Transformer {
       const Tensor second = weight({kWidth}, g);
       const Tensor up = weight({8 * kWidth, kWidth}, g);
       const Tensor down = weight({kWidth, 4 * kWidth}, g);
-      parts_.emplace_back([=](const Tensors& x) -> Tensors {
+      parts.emplace_back([=](const Tensors& x) -> Tensors {
         const auto [gate, value] = split(linear(rms_norm(x[0], second), up), 4 * kWidth, 2);
         return {add(x[0], linear(mul(silu(gate), value), down))};
       });
     }
   }
-  const std::vector<Function>& parts() const { return parts_; }
-  const Tensors& parameters() const { return parameters_; }
 
- private:
   Tensor weight(const Shape& shape, Generator& g) {
     Tensor t = nn::parameter(shape, DType::float32);
     nn::fill_uniform(t, 0.2, g);
-    parameters_.push_back(t);
+    parameters.push_back(t);
     return t;
   }
-
-  std::vector<Function> parts_;
-  Tensors parameters_;
 };
 
 struct Step {
   std::int64_t kept = 0;  ///< After the forward, beside parameters and input.
   std::int64_t peak = 0;  ///< The same, at the step's highest moment.
   int again = 0;          ///< Parts that ran a second time.
-  std::vector<double> bits;
+  double loss = 0;
+  std::vector<std::byte> gradients;
 };
 
 Step train_step(const Choice& choice) {
@@ -92,55 +82,33 @@ Step train_step(const Choice& choice) {
   const auto ledger = std::make_shared<Ledger>();
   const AmbientScope scope(ledger);
   const Transformer model(choice.fused);
-  RunCount count;
-  const std::vector<Function> parts = counting(model.parts(), count);
+  std::vector<int> order;
+  const std::vector<Function> parts = counting(model.parts, order);
   Generator data{5, 0, 0};
-  Tensor x = Tensor::empty({kBatch, kTokens, kWidth}, DType::float32, Tag::inputs);
-  nn::fill_normal(x, data);
+  const Tensor x = normal_input({kBatch, kTokens, kWidth}, data);
   const std::int64_t before = ledger->live();
-  Tensors values{x};
-  int next = 0;
-  const auto run_until = [&](int end) {
-    for (; next < end; ++next) values = parts[static_cast<std::size_t>(next)](values);
-  };
   CheckpointOptions options;
   options.early_stop = false;
   options.policy = choice.policy;
-  for (const auto& [begin, end] : choice.regions) {
-    run_until(begin);
-    const Function region = [&parts, begin = begin, end = end](const Tensors& in) {
-      Tensors out = in;
-      for (int i = begin; i < end; ++i) out = parts[static_cast<std::size_t>(i)](out);
-      return out;
-    };
-    values = checkpoint(region, values, options);
-    next = end;
-  }
-  run_until(2 * kBlocks);
+  Tensor y = run_regions(parts, choice.regions, x, options);
   step.kept = ledger->live() - before;
-  const Tensor loss = sum(mul(values[0], values[0]));
-  values.clear();
+  const Tensor loss = sum(mul(y, y));
+  y = Tensor();
   backward(loss);
   step.peak = ledger->peak() - before;
-  step.again = count.total() - 2 * kBlocks;
-  step.bits.push_back(loss.item());
-  for (const Tensor& p : model.parameters()) {
-    const std::vector<double> gradient = p.grad().to_vector();
-    step.bits.insert(step.bits.end(), gradient.begin(), gradient.end());
-  }
+  step.again = static_cast<int>(order.size()) - 2 * kBlocks;
+  step.loss = loss.item();
+  step.gradients = bits_of(gradients_of(model.parameters));
   return step;
 }
 
 std::vector<Choice> choices() {
-  std::vector<std::pair<int, int>> every;
-  std::vector<std::pair<int, int>> other;
-  std::vector<std::pair<int, int>> attention_parts;
-  std::vector<std::pair<int, int>> mlp_parts;
-  for (int b = 0; b < kBlocks; ++b) {
-    every.emplace_back(2 * b, 2 * b + 2);
-    if (b % 2 == 0) other.push_back(every.back());
-    attention_parts.emplace_back(2 * b, 2 * b + 1);
-    mlp_parts.emplace_back(2 * b + 1, 2 * b + 2);
+  std::vector<Region> every, other, attention_parts, mlp_parts;
+  for (std::size_t part = 0; part < 2 * kBlocks; part += 2) {
+    every.push_back({part, part + 2});
+    if (part % 4 == 0) other.push_back({part, part + 2});
+    attention_parts.push_back({part, part + 1});
+    mlp_parts.push_back({part + 1, part + 2});
   }
   const Policy products = [](const OpInstance& op) {
     return op.op == "linear" || op.op == "attention" ? Keep::must_save : Keep::must_recompute;
@@ -156,73 +124,65 @@ std::vector<Choice> choices() {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  report.say(fmt::format(
+  report.say(
       "{} blocks of width {}: a norm, queries, keys and values from one product, causal attention "
       "with {} heads, a product, a skip; a norm, a gated MLP four times as wide, a skip. A batch "
       "of {} with {} tokens each, in float32. Fused attention keeps a number for each row of "
-      "scores where the other keeps the row; both are the same op here, and a step is a forward, "
-      "a sum of squares and a backward. Bytes are those beside parameters and input.",
-      kBlocks, kWidth, kHeads, kBatch, kTokens));
+      "scores where the other keeps the row; both are the same op here, and a step is a forward, a "
+      "sum of squares and a backward. Bytes are those beside parameters and input.",
+      kBlocks, kWidth, kHeads, kBatch, kTokens);
   Table& table = report.table("What is kept after the forward, and at the highest moment",
                               {"checkpointed", "attention", "kept", "peak", "parts run again"});
-  Chart chart{"Bytes of a step, in KiB",
-              "what is checkpointed",
-              "KiB",
-              Chart::Kind::bars,
-              {{"kept after the forward", {}, {}}, {"peak", {}, {}}},
-              {}};
+  Chart chart = bars("Bytes of a step, in KiB", "what is checkpointed", "KiB",
+                     {"kept after the forward", "peak"});
   std::vector<Step> steps;
   for (const Choice& choice : choices()) {
     steps.push_back(train_step(choice));
     const Step& s = steps.back();
     table.row({choice.name, choice.fused ? "fused" : "not fused", grouped(s.kept), grouped(s.peak),
                std::to_string(s.again)});
-    chart.categories.push_back(choice.name);
-    chart.series[0].y.push_back(static_cast<double>(s.kept) / 1024);
-    chart.series[1].y.push_back(static_cast<double>(s.peak) / 1024);
+    add_bars(chart, choice.name, {in_kib(s.kept), in_kib(s.peak)});
   }
   report.chart(std::move(chart));
   const Step& unfused = steps[0];
   const Step& fused = steps[2];
   const std::int64_t rows = kBlocks * kBatch * kHeads * kTokens * 4;
-  report.claim(
-      unfused.kept - fused.kept == rows * (kTokens - 1),
-      fmt::format("Fused attention keeps {} bytes less: one number per row of scores instead "
-                  "of {}, to the byte. These bytes grow as the square of the tokens.",
-                  grouped(unfused.kept - fused.kept), kTokens));
+  report.claim(unfused.kept - fused.kept == rows * (kTokens - 1),
+               "Fused attention keeps {} bytes less: one number per row of scores instead of {}, "
+               "to the byte. These bytes grow as the square of the tokens.",
+               grouped(unfused.kept - fused.kept), kTokens);
   report.claim(
       steps[1].kept == steps[3].kept && unfused.kept - fused.kept > fused.kept - steps[3].kept,
-      fmt::format("Attention recomputed leaves {} bytes, fused or not. Most of what that "
-                  "frees where probabilities are kept, fusing frees already, and runs "
-                  "no part again: its backward computes the scores once more.",
-                  grouped(steps[1].kept)));
-  report.claim(
-      fused.kept - steps[4].kept > 2 * (fused.kept - steps[3].kept) &&
-          2 * (fused.kept - steps[4].kept) > fused.kept,
-      "Most of a block's bytes are the MLP's, four times as wide and gated: recomputing it frees "
-      "more than twice of what recomputing fused attention does.");
+      "Attention recomputed leaves {} bytes, fused or not. Most of what that frees where "
+      "probabilities are kept, fusing frees already, and runs no part again: its backward computes "
+      "the scores once more.",
+      grouped(steps[1].kept));
+  report.claim(fused.kept - steps[4].kept > 2 * (fused.kept - steps[3].kept) &&
+                   2 * (fused.kept - steps[4].kept) > fused.kept,
+               "Most of a block's bytes are the MLP's, four times as wide and gated: recomputing "
+               "it frees more than twice of what recomputing fused attention does.");
   report.claim(steps[6].kept == kBlocks * kValue,
-               fmt::format("With every block checkpointed, what is left is {} values between "
-                           "blocks of {} bytes each, the output among them; the input was there.",
-                           kBlocks, grouped(kValue)));
+               "With every block checkpointed, what is left is {} values between blocks of {} "
+               "bytes each, the output among them; the input was there.",
+               kBlocks, grouped(kValue));
   report.claim(2 * (fused.kept - steps[5].kept) == fused.kept - steps[6].kept,
                "Every other block frees exactly half of what every block does.");
   report.claim(2 * steps[7].kept > fused.kept && steps[7].kept < fused.kept,
                "A policy that keeps what is expensive to compute, products and attention, keeps "
                "most of the bytes: most of what a transformer saves is one of these.");
-  const bool same = std::all_of(steps.begin() + 3, steps.end(),
-                                [&](const Step& s) { return s.bits == fused.bits; }) &&
-                    steps[1].bits == unfused.bits;
-  report.claim(same, "Loss and gradients are the same to the bit in every row of one attention.");
+  const auto same = [](const Step& a, const Step& b) {
+    return a.loss == b.loss && a.gradients == b.gradients;
+  };
+  report.claim(
+      same(steps[1], unfused) && std::all_of(steps.begin() + 3, steps.end(),
+                                             [&](const Step& s) { return same(s, fused); }),
+      "Loss and gradients are the same to the bit in every row of one attention.");
 }
 
 }  // namespace
 }  // namespace rematch::scenarios::transformer_block_story
 
-namespace rematch::scenarios {
-
-extern const Scenario transformer_block;
-const Scenario transformer_block{
+REMATCH_STORY(transformer_block){
     "transformer_block",
     "I train a transformer. Where do a block's bytes go, and what does it save to checkpoint every "
     "block, every other one, attention alone, or all but the products?",
@@ -236,5 +196,3 @@ const Scenario transformer_block{
      "[torch.ops.aten.mm.default, torch.ops.aten.addmm.default])`: they are not multiplied again.",
      {{"SE7.products", "checkpoint_recomputation", "2"},
       {"SE7.products", "save_products_recomputation", "0"}}}};
-
-}  // namespace rematch::scenarios

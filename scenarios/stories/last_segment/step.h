@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/checkpoint/sequential.h"
-#include "engine/memory/ledger.h"
-#include "scenarios/support/counting.h"
+#include "engine/checkpoint/mechanics.h"
 
 namespace rematch::scenarios::sequential {
 
@@ -46,7 +44,8 @@ struct How {
 /// One forward, loss (mean square) and backward. Bytes are those beyond parameters, input and
 /// target.
 struct Step {
-  RunCount count;
+  /// Layers in the order in which they ran.
+  std::vector<int> order;
   /// Whether the output of each layer is alive when the sequential part is over.
   std::vector<bool> alive;
   std::int64_t after_sequential = 0;
@@ -54,11 +53,18 @@ struct Step {
   /// at it: while the head and the loss compute.
   std::int64_t head_peak = 0;
   std::int64_t peak = 0;
-  std::vector<LedgerEvent> events;
-  /// Of the loss and of every gradient, first that of the input.
-  std::vector<std::byte> bits;
-  /// For each layer of the net: its weight has a gradient.
-  std::vector<bool> trained;
+  /// What is alive after each allocation and release.
+  std::vector<std::int64_t> live;
+  double loss = 0;
+  /// The bits of all gradients, first that of the input.
+  std::vector<std::byte> gradients;
+  /// Layers of the net whose weight has a gradient.
+  int trained = 0;
+
+  int runs() const { return static_cast<int>(order.size()); }
+  bool same_values(const Step& other) const {
+    return loss == other.loss && gradients == other.gradients;
+  }
 };
 
 /// Throws what the engine throws.

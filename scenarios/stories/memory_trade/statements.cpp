@@ -1,22 +1,15 @@
-#include "scenarios/stories/memory_trade/statements.h"
-
 #include <fmt/format.h>
 
-#include <memory>
 #include <set>
-#include <type_traits>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/layer_norm.h"
-#include "engine/ops/linear.h"
 #include "properties/output/terminal.h"
-#include "scenarios/support/counting.h"
+#include "scenarios/stories/memory_trade/parts.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::trade {
 namespace {
@@ -35,83 +28,40 @@ concept ReplaceableByItsCheckpoint = requires(M layer, Function f, Tensors x) {
   layer = checkpoint(f, x);
 };
 
-std::string refusal_of(const Function& function) {
-  try {
-    checkpoint(function, {});
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "";
-}
-
 Tensor input(Generator& generator) {
-  Tensor x = Tensor::empty({kSamples, kFeatures}, DType::float32, Tag::inputs);
-  nn::fill_normal(x, generator);
-  return x.set_requires_grad(true);
+  return normal_input({kSamples, kFeatures}, generator).set_requires_grad(true);
 }
-
-/// A user's own layer: normalises, then two products with gelu between, as one module.
-class Own final : public nn::Module {
- public:
-  enum class What { nothing, inner_function, all };
-
-  explicit Own(Generator& generator)
-      : norm_(kFeatures),
-        widen_(kFeatures, 2 * kFeatures, true, DType::float32, &generator),
-        narrow_(2 * kFeatures, kFeatures, true, DType::float32, &generator) {}
-
-  Tensor forward(const Tensor& x) override {
-    const Function whole = [this](const Tensors& in) -> Tensors { return {body(in[0])}; };
-    return checkpointed == What::all ? checkpoint(whole, {x})[0] : body(x);
-  }
-
-  What checkpointed = What::nothing;
-  Tensors all_parameters() const {
-    Tensors all = norm_.parameters();
-    for (const nn::Module* layer :
-         {static_cast<const nn::Module*>(&widen_), static_cast<const nn::Module*>(&narrow_)}) {
-      all.insert(all.end(), layer->parameters().begin(), layer->parameters().end());
-    }
-    return all;
-  }
-
- private:
-  Tensor body(const Tensor& x) {
-    const Function inner = [this](const Tensors& in) -> Tensors {
-      return {narrow_(gelu(widen_(in[0])))};
-    };
-    const Tensors normed{norm_(x)};
-    return add(
-        x, (checkpointed == What::inner_function ? checkpoint(inner, normed) : inner(normed))[0]);
-  }
-
-  nn::LayerNorm norm_;
-  nn::Linear widen_, narrow_;
-};
 
 struct OwnRun {
   std::int64_t kept = 0;
   std::vector<std::byte> bits;
 };
 
-OwnRun run_own(Own::What what) {
+enum class What { nothing, part, whole };
+
+/// A user's own layer: normalises, then two products with gelu between, and a skip around it all.
+OwnRun run_own(What checkpointed) {
   const auto ledger = std::make_shared<Ledger>();
   const AmbientScope scope(ledger);
   Generator generator{9, 0, 0};
-  Own layer(generator);
-  layer.checkpointed = what;
+  nn::LayerNorm norm(kFeatures);
+  nn::Sequential inner({linear_layer(kFeatures, 2 * kFeatures, generator),
+                        activation(nn::ActivationKind::gelu),
+                        linear_layer(2 * kFeatures, kFeatures, generator)});
+  const Function part = [&](const Tensors& in) -> Tensors { return {inner(in[0])}; };
+  const Function whole = [&](const Tensors& in) -> Tensors {
+    const Tensors normed{norm(in[0])};
+    return {add(in[0], (checkpointed == What::part ? checkpoint(part, normed) : part(normed))[0])};
+  };
   const Tensor x = input(generator);
   const std::int64_t before = ledger->live();
-  const Tensor loss = sum(layer(x));
-  OwnRun result;
-  result.kept = ledger->live() - before - loss.bytes();
+  const Tensor loss = sum((checkpointed == What::whole ? checkpoint(whole, {x}) : whole({x}))[0]);
+  OwnRun result{ledger->live() - before - loss.bytes(), {}};
   backward(loss);
-  Tensors all = layer.all_parameters();
-  all.push_back(x);
-  for (const Tensor& t : all) {
-    const Tensor& g = t.grad();
-    result.bits.insert(result.bits.end(), g.raw(), g.raw() + g.bytes());
-  }
+  Tensors leaves{x};
+  leaves.insert(leaves.end(), norm.parameters().begin(), norm.parameters().end());
+  leaves.insert(leaves.end(), inner.parameters().begin(), inner.parameters().end());
+  result.bits = bits_of(gradients_of(leaves));
   return result;
 }
 
@@ -147,8 +97,8 @@ Mechanism mechanism_of(Variant variant) {
   const AmbientScope scope(ledger);
   Generator generator{9, 0, 0};
   const Tensor x = input(generator);
-  RunCount count;
-  const Function f = counting(std::vector<Function>{three_layers}, count)[0];
+  std::vector<int> order;
+  const Function f = counting(std::vector<Function>{three_layers}, order)[0];
   Mechanism m;
   const std::int64_t before = ledger->live();
   Tensor y;
@@ -160,9 +110,9 @@ Mechanism mechanism_of(Variant variant) {
   const Tensor loss = sum(y);
   y = Tensor();
   m.kept = ledger->live() - before - loss.bytes();
-  m.runs_before_backward = count.total();
+  m.runs_before_backward = static_cast<int>(order.size());
   backward(loss);
-  m.runs = count.total();
+  m.runs = static_cast<int>(order.size());
   return m;
 }
 
@@ -172,8 +122,8 @@ bool forward_is_not_replaced() {
   const AmbientScope scope(ledger);
   Generator generator{9, 0, 0};
   const Tensor x = input(generator);
-  nn::Sequential layer({std::make_shared<nn::Activation>(nn::ActivationKind::tanh),
-                        std::make_shared<nn::Activation>(nn::ActivationKind::tanh)});
+  const ModulePtr tanh = activation(nn::ActivationKind::tanh);
+  nn::Sequential layer({tanh, tanh});
   const auto kept_by_call = [&] {
     const std::int64_t before = ledger->live();
     const Tensor y = layer(x);
@@ -198,13 +148,16 @@ void the_snippet(Report& report) {
                         ReplaceableByItsCheckpoint<std::shared_ptr<nn::Module>> ||
                         ReplaceableByItsCheckpoint<Function>;
   nn::Linear layer(4, 4);
-  const std::string refusal = refusal_of(layer.function());
-  report.claim(
-      !compiles && refusal.find("checkpoint(layer.function(), {x})") != std::string::npos,
-      fmt::format("Here neither half of the snippet compiles: `checkpoint` demands inputs, "
-                  "and its result is no layer. Given an empty list of inputs, it answers: "
-                  "\"{}\".",
-                  refusal));
+  std::string refusal;
+  try {
+    checkpoint(layer.function(), {});
+  } catch (const std::invalid_argument& e) {
+    refusal = e.what();
+  }
+  report.claim(!compiles && refusal.find("checkpoint(layer.function(), {x})") != std::string::npos,
+               "Here neither half of the snippet compiles: `checkpoint` demands inputs, and its "
+               "result is no layer. Given an empty list of inputs, it answers: \"{}\".",
+               refusal);
   const Tensor w = Tensor::ones({2}, DType::float32).set_requires_grad(true);
   const Function closed = [&](const Tensors&) -> Tensors { return {tanh(w)}; };
   backward(sum(checkpoint(closed, {})[0]));
@@ -212,10 +165,10 @@ void the_snippet(Report& report) {
   const std::int64_t warnings = frozen_checkpoint_warnings();
   const bool frozen = !checkpoint(closed, {}, {.reentrant = true})[0].requires_grad() &&
                       frozen_checkpoint_warnings() == warnings + 1;
-  report.claim(trains && frozen,
-               "A function that needs no input because it captures all it uses is legal. The "
-               "non-reentrant variant trains it; the reentrant one freezes it, and counts a "
-               "warning.");
+  report.claim(
+      trains && frozen,
+      "A function that needs no input because it captures all it uses is legal. The non-reentrant "
+      "variant trains it; the reentrant one freezes it, and counts a warning.");
 }
 
 void the_mechanism(Report& report) {
@@ -225,14 +178,15 @@ void the_mechanism(Report& report) {
       "with the part between norm and skip as a function, and as a whole.");
   Table& parts = report.table("A part of a module, as a function",
                               {"checkpointed", "bytes kept after the forward", "gradients"});
-  const OwnRun nothing = run_own(Own::What::nothing);
-  const OwnRun part = run_own(Own::What::inner_function);
-  const OwnRun all = run_own(Own::What::all);
+  const OwnRun nothing = run_own(What::nothing);
+  const OwnRun part = run_own(What::part);
+  const OwnRun all = run_own(What::whole);
+  const auto verdict = [&](const OwnRun& run) {
+    return run.bits == nothing.bits ? "equal to the bit" : "differ";
+  };
   parts.row({"nothing", grouped(nothing.kept), "-"});
-  parts.row({"the part, a lambda", grouped(part.kept),
-             part.bits == nothing.bits ? "equal to the bit" : "differ"});
-  parts.row(
-      {"the whole", grouped(all.kept), all.bits == nothing.bits ? "equal to the bit" : "differ"});
+  parts.row({"the part, a lambda", grouped(part.kept), verdict(part)});
+  parts.row({"the whole", grouped(all.kept), verdict(all)});
   report.claim(part.kept < nothing.kept && all.kept == 0 && part.bits == nothing.bits &&
                    all.bits == nothing.bits,
                "Right: any function of tensors will do, and parameters may be captured.");
@@ -258,15 +212,14 @@ void the_mechanism(Report& report) {
       hooks.nodes == plain.nodes && node.nodes == 1 && node.last_node == "CheckpointBackward" &&
           hooks.last_node == plain.last_node && hooks.runs == 2 && node.runs == 2 &&
           hooks.runs_before_backward == 1,
-      "\"It registers a backward hook\": neither variant does. The reentrant one is a node "
-      "of the graph, which runs the function again and differentiates that; the "
-      "non-reentrant one records the plain graph and leaves placeholders for what its "
-      "nodes save, the first of which to be asked for runs the function again. Once, both "
-      "times.");
+      "\"It registers a backward hook\": neither variant does. The reentrant one is a node of the "
+      "graph, which runs the function again and differentiates that; the non-reentrant one records "
+      "the plain graph and leaves placeholders for what its nodes save, the first of which to be "
+      "asked for runs the function again. Once, both times.");
   report.claim(
       forward_is_not_replaced(),
-      "\"PyTorch effectively replaces its forward method\": a checkpoint belongs to a call, "
-      "not to a module. The next plain call of the same module keeps what it kept before.");
+      "\"PyTorch effectively replaces its forward method\": a checkpoint belongs to a call, not to "
+      "a module. The next plain call of the same module keeps what it kept before.");
 }
 
 }  // namespace rematch::scenarios::trade

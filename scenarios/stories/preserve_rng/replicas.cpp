@@ -1,18 +1,12 @@
 #include "scenarios/stories/preserve_rng/replicas.h"
 
 #include <exception>
-#include <functional>
-#include <memory>
 #include <thread>
 
-#include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/nn/layers.h"
 #include "engine/nn/optimizer.h"
-#include "engine/ops/activation.h"
-#include "engine/ops/dropout.h"
 #include "engine/ops/loss.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::replicas {
 namespace {
@@ -23,37 +17,31 @@ constexpr std::int64_t kHidden = 32;
 constexpr std::uint64_t kSeed = 7;
 constexpr std::uint64_t kDataSeed = 11;
 
-class MaskLog final : public RunObserver {
- public:
-  explicit MaskLog(std::vector<Mask>& masks) : masks_(masks) {}
-  void on_draw(const Generator&, std::int64_t, std::span<const std::byte> drawn) override {
-    masks_.push_back({ambient().recomputing, {drawn.begin(), drawn.end()}});
-  }
+std::vector<ModulePtr> layers(double dropout) {
+  // Equal weights in every replica.
+  Generator g{1, 0, 0};
+  const ModulePtr tanh = activation(nn::ActivationKind::tanh);
+  return {linear_layer(kInputs, kHidden, g),
+          tanh,
+          std::make_shared<nn::RandomLayer>(nn::RandomKind::dropout, dropout),
+          linear_layer(kHidden, kHidden, g),
+          tanh,
+          linear_layer(kHidden, 1, g)};
+}
+/// From the dropout to the tanh behind the next layer.
+constexpr Region kCheckpointed{2, 5};
 
- private:
-  std::vector<Mask>& masks_;
-};
-
-/// A worker with its ambient state, which stays with it between the threads that run it.
-class Worker {
+/// A replica with its ambient state, which stays with it between the threads that run it.
+class Worker final : public RunObserver {
  public:
-  Worker(const Setup& setup, int rank)
-      : mode_(setup.modes[static_cast<std::size_t>(rank)]), dropout_(setup.dropout) {
-    state_.streams.seed(setup.own_seeds ? kSeed + static_cast<std::uint64_t>(rank) : kSeed);
+  Worker(const Setup& setup, std::size_t rank) : mode_(setup.modes[rank]) {
+    state_.streams.seed(setup.own_seeds ? kSeed + rank : kSeed);
+    state_.observer = this;
     inside([&] {
-      // Equal weights in every replica, data of its own.
-      Generator weights{1, 0, 0};
-      enter_ = std::make_unique<nn::Linear>(kInputs, kHidden, true, DType::float32, &weights);
-      middle_ = std::make_unique<nn::Linear>(kHidden, kHidden, true, DType::float32, &weights);
-      leave_ = std::make_unique<nn::Linear>(kHidden, 1, true, DType::float32, &weights);
-      for (nn::Module* layer : {enter_.get(), middle_.get(), leave_.get()}) {
-        parameters_.insert(parameters_.end(), layer->parameters().begin(),
-                           layer->parameters().end());
-      }
-      optimizer_ = std::make_unique<nn::Sgd>(parameters_, setup.learning_rate);
-      Generator data{kDataSeed, static_cast<std::uint64_t>(rank), 0};
-      x_ = Tensor::empty({kRows, kInputs}, DType::float32, Tag::inputs);
-      nn::fill_normal(x_, data);
+      model_.emplace(layers(setup.dropout));
+      optimizer_.emplace(model_->parameters(), setup.learning_rate);
+      Generator data{kDataSeed, rank, 0};
+      x_ = normal_input({kRows, kInputs}, data);
       target_ = Tensor::empty({kRows, 1}, DType::float32, Tag::inputs);
       for (std::int64_t i = 0; i < kRows; ++i) {
         const float* row = x_.data<float>() + i * kInputs;
@@ -64,57 +52,53 @@ class Worker {
 
   void forward_and_backward() {
     inside([&] {
-      MaskLog log(result_.masks);
-      ambient().observer = &log;
       optimizer_->zero_grad();
-      backward(mse_loss(forward(true), target_));
-      ambient().observer = nullptr;
+      backward(loss());
     });
   }
   void step() {
     inside([&] { optimizer_->step(); });
   }
   double loss_without_dropout() {
-    double loss = 0;
+    double loss_now = 0;
     inside([&] {
       const GradMode off(false);
-      loss = mse_loss(forward(false), target_).item();
+      model_->set_training(false);
+      loss_now = loss().item();
+      model_->set_training(true);
     });
-    return loss;
+    return loss_now;
+  }
+  void on_draw(const Generator&, std::int64_t, std::span<const std::byte> drawn) override {
+    auto& masks = ambient().recomputing ? result.recomputed_masks : result.masks;
+    masks.emplace_back(drawn.begin(), drawn.end());
   }
 
-  Tensors& parameters() { return parameters_; }
-  Replica& result() { return result_; }
+  const Tensors& parameters() const { return model_->parameters(); }
   const Streams& streams() const { return state_.streams; }
+
+  Replica result;
 
  private:
   void inside(const std::function<void()>& work) {
-    const AmbientScope scope(state_.ledger);
-    std::swap(ambient().streams, state_.streams);
+    std::swap(ambient(), state_);
     work();
-    std::swap(ambient().streams, state_.streams);
+    std::swap(ambient(), state_);
   }
 
-  Tensor forward(bool train) {
-    const Function region = [this, train](const Tensors& in) -> Tensors {
-      return {rematch::tanh(middle_->forward(dropout(in[0], train ? dropout_ : 0)))};
-    };
-    const Tensors hidden{rematch::tanh(enter_->forward(x_))};
+  Tensor loss() {
     CheckpointOptions options;
     options.preserve_rng = mode_.preserve_rng;
     options.reentrant = mode_.reentrant;
-    return leave_->forward(
-        (mode_.checkpointed ? checkpoint(region, hidden, options) : region(hidden))[0]);
+    const std::span<const Region> regions(&kCheckpointed, mode_.checkpointed ? 1 : 0);
+    return mse_loss(run_regions(model_->functions(), regions, x_, options), target_);
   }
 
   Mode mode_;
-  double dropout_;
   Ambient state_;
-  std::unique_ptr<nn::Linear> enter_, middle_, leave_;
-  Tensors parameters_;
-  std::unique_ptr<nn::Sgd> optimizer_;
+  std::optional<nn::Sequential> model_;
+  std::optional<nn::Sgd> optimizer_;
   Tensor x_, target_;
-  Replica result_;
 };
 
 using Workers = std::vector<std::unique_ptr<Worker>>;
@@ -156,28 +140,19 @@ void average_gradients(const Workers& workers) {
   }
 }
 
-std::vector<std::byte> bits_of(const Tensors& tensors, bool gradients) {
-  std::vector<std::byte> bits;
-  for (const Tensor& t : tensors) {
-    const Tensor& read = gradients ? t.grad() : t;
-    bits.insert(bits.end(), read.raw(), read.raw() + read.bytes());
-  }
-  return bits;
-}
-
 }  // namespace
 
 Training train(const Setup& setup) {
   Workers workers;
   for (std::size_t i = 0; i < setup.modes.size(); ++i) {
-    workers.push_back(std::make_unique<Worker>(setup, static_cast<int>(i)));
+    workers.push_back(std::make_unique<Worker>(setup, i));
   }
   Training training;
   for (int step = 0; step < setup.steps; ++step) {
     in_parallel(workers, [](Worker& worker) { worker.forward_and_backward(); });
     average_gradients(workers);
     for (const auto& worker : workers) {
-      if (step == 0) worker->result().gradients = bits_of(worker->parameters(), true);
+      if (step == 0) worker->result.gradients = bits_of(gradients_of(worker->parameters()));
     }
     in_parallel(workers, [](Worker& worker) { worker.step(); });
     if (!setup.evaluate) continue;
@@ -186,9 +161,9 @@ Training train(const Setup& setup) {
     training.losses.push_back(loss / static_cast<double>(workers.size()));
   }
   for (const auto& worker : workers) {
-    worker->result().weights = bits_of(worker->parameters(), false);
-    worker->result().random = worker->streams().states()[0];
-    training.replicas.push_back(std::move(worker->result()));
+    worker->result.weights = bits_of(worker->parameters());
+    worker->result.random = worker->streams().states()[0];
+    training.replicas.push_back(std::move(worker->result));
   }
   return training;
 }

@@ -30,16 +30,11 @@ struct Setup {
   bool evaluate = false;
 };
 
-/// The mask of one step and whether a recomputation drew it.
-struct Mask {
-  bool recomputed = false;
-  std::vector<std::byte> kept;
-};
-
 /// What one replica did.
 struct Replica {
-  /// In the order in which they were drawn, over all steps.
-  std::vector<Mask> masks;
+  /// In the order in which they were drawn, over all steps, by forwards and by recomputations.
+  std::vector<std::vector<std::byte>> masks;
+  std::vector<std::vector<std::byte>> recomputed_masks;
   /// Of the averaged gradients of the first step, of the weights at the end.
   std::vector<std::byte> gradients;
   std::vector<std::byte> weights;

@@ -1,8 +1,11 @@
 #pragma once
 
-#include "scenarios/report/scenario.h"
+#include "scenarios/report/report.h"
 
 namespace rematch::scenarios::trade {
+
+/// What a checkpoint of each of some blocks saves, and what it costs.
+void worth_checkpointing(Report& report);
 
 /// The tutorial's `layer = checkpoint(layer)`, and what stands in its place.
 void the_snippet(Report& report);
