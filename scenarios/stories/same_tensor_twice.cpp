@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <map>
-
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
@@ -9,49 +7,44 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios::same_tensor_twice_story {
 namespace {
 
 /// A table from tensors to their stand-ins: an input that comes twice has one.
-RecomputationSteps by_identity() {
-  RecomputationSteps steps = right_steps();
-  steps.bind = [](const Tensors& inputs) {
-    std::map<const TensorImpl*, Tensor> stand_ins;
-    Tensors bound;
-    for (const Tensor& t : inputs) {
-      Tensor& stand_in = stand_ins[t.impl()];
-      if (!stand_in.defined()) {
-        stand_in = t.detach();
-        if (t.requires_grad()) stand_in.set_requires_grad(true);
-      }
-      bound.push_back(stand_in);
+class ByIdentity final : public Mechanics {
+ public:
+  Tensors bind_inputs(std::span<const Tensor> saved,
+                      const std::vector<bool>& requires_grad) const override {
+    Tensors bound = Mechanics::bind_inputs(saved, requires_grad);
+    for (Tensor& t : bound) {
+      t = *std::find_if(bound.begin(), bound.end(),
+                        [&](const Tensor& other) { return other.storage() == t.storage(); });
     }
     return bound;
-  };
-  return steps;
-}
+  }
+};
 
 /// d(x * y)/dx at x = y = 3, with the same tensor in both places or with two of equal value.
-double slope(const RecomputationSteps* steps, bool same) {
+double slope(bool checkpointed, const CheckpointOptions& options, bool same) {
   const AmbientScope scope(std::make_shared<Ledger>());
-  const double three[] = {3};
-  Tensor x = Tensor::from(three, {1}).set_requires_grad(true);
-  const Tensor y = same ? x : Tensor::from(three, {1}).set_requires_grad(true);
+  Tensor x = Tensor::full({1}, DType::float32, 3).set_requires_grad(true);
+  const Tensor y = same ? x : Tensor::full({1}, DType::float32, 3).set_requires_grad(true);
   const Function product = [](const Tensors& in) -> Tensors { return {mul(in[0], in[1])}; };
-  backward(steps != nullptr ? handmade_checkpoint(product, {x, y}, *steps)[0] : product({x, y})[0]);
-  return x.grad().at(0);
+  backward((checkpointed ? checkpoint(product, {x, y}, options) : product({x, y}))[0]);
+  return x.grad().item();
 }
 
 void run(const Options& /*options*/, Report& report) {
-  const RecomputationSteps right = right_steps();
-  const RecomputationSteps wrong = by_identity();
+  const ByIdentity by_identity;
+  const CheckpointOptions right{.reentrant = true};
+  const CheckpointOptions wrong{.reentrant = true, .mechanics = &by_identity};
   Table& table = report.table("d/dx of x times y at 3",
                               {"inputs", "plain", "gradients by position", "by identity"});
   bool formula = true;
   for (const bool same : {false, true}) {
-    const double values[] = {slope(nullptr, same), slope(&right, same), slope(&wrong, same)};
+    const double values[] = {slope(false, {}, same), slope(true, right, same),
+                             slope(true, wrong, same)};
     table.row({same ? "x and x: the slope of x squared, 6" : "x and y: 3",
                fmt::format("{}", values[0]), fmt::format("{}", values[1]),
                fmt::format("{}", values[2])});
@@ -67,7 +60,7 @@ void run(const Options& /*options*/, Report& report) {
     "plan": {"segments": [{"begin": 2, "end": 4, "variant": "non_reentrant"}]}})");
   tell_case(c, report);
   EngineSubject judged([&](const Function& f, const Tensors& in, const CheckpointOptions&) {
-    return handmade_checkpoint(f, in, wrong);
+    return checkpoint(f, in, wrong);
   });
   claim_law_finds(c, judged, "it in a skip that begins where its segment begins",
                   "parameter-gradients", report);
@@ -76,10 +69,7 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::same_tensor_twice_story
 
-namespace rematch::scenarios {
-
-extern const Scenario same_tensor_twice;
-const Scenario same_tensor_twice{
+REMATCH_STORY(same_tensor_twice){
     "same_tensor_twice",
     "I pass the same tensor twice to a recomputed function, and its gradient is wrong. Why?",
     "https://github.com/tensorflow/tensorflow/issues/36999",
@@ -92,5 +82,3 @@ const Scenario same_tensor_twice{
      "two are the same tensor.",
      {{"N19.same_tensor_twice", "reentrant", R"("right")"},
       {"N19.same_tensor_twice", "non_reentrant", R"("right")"}}}};
-
-}  // namespace rematch::scenarios

@@ -3,26 +3,13 @@
 #include <cmath>
 
 #include "properties/case/json.h"
+#include "properties/faults/fault.h"
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios::side_output_story {
 namespace {
-
-/// Only the first input, the hidden states, is known to autograd; what comes by name beside it is
-/// read as it is.
-RecomputationSteps first_input_only() {
-  RecomputationSteps steps = right_steps();
-  steps.bind = [](const Tensors& inputs) {
-    Tensors bound;
-    for (const Tensor& t : inputs) bound.push_back(t.detach());
-    bound[0].set_requires_grad(true);
-    return bound;
-  };
-  return steps;
-}
 
 double cosine(const std::vector<double>& a, const std::vector<double>& b) {
   double product = 0;
@@ -59,10 +46,9 @@ void run(const Options& /*options*/, Report& report) {
     "plan": {"segments": [{"begin": 2, "end": 5, "variant": "reentrant"},
                           {"begin": 5, "end": 8, "variant": "reentrant"}]}})");
   tell_case(c, report);
-  const RecomputationSteps steps = first_input_only();
-  EngineSubject wrong([&](const Function& f, const Tensors& in, const CheckpointOptions&) {
-    return handmade_checkpoint(f, in, steps);
-  });
+  // Only the first input, the hidden states, is known to autograd; what comes beside it is read as
+  // it is.
+  EngineSubject wrong(find_fault("A1")->make);
   EngineSubject right;
   const Record plain = record_of(c, right, false);
   const Record lost = record_of(c, wrong, true);
@@ -89,28 +75,23 @@ void run(const Options& /*options*/, Report& report) {
                    values_of(plain, Quantity::loss) == values_of(lost, Quantity::loss),
                "Outputs and loss of the step are the plain run's to the bit.");
   report.claim(producer < 0.9 && others_right,
-               fmt::format("Of the layer that produced the value, the gradient points elsewhere: "
-                           "cosine {:.3f} (0.14 to 0.55 were reported). Every other gradient is "
-                           "right to the bit.",
-                           producer));
+               "Of the layer that produced the value, the gradient points elsewhere: cosine {:.3f} "
+               "(0.14 to 0.55 were reported). Every other gradient is right to the bit.",
+               producer);
   claim_law_finds(c, wrong, "it", "parameter-gradients", report);
 }
 
 }  // namespace
 }  // namespace rematch::scenarios::side_output_story
 
-namespace rematch::scenarios {
-
-extern const Scenario side_output;
-const Scenario side_output{
+REMATCH_STORY(side_output){
     "side_output",
     "Later layers read keys and values that an earlier one made. With checkpointing the loss and "
     "the logits are exactly right, and the maker's gradients are wrong. Why?",
     "https://github.com/unslothai/unsloth-zoo/pull/813",
     "Only the hidden states were known to the checkpoint as an input; the shared value came beside "
     "them and was read detached in the recomputation, so nothing flowed back to its maker. "
-    "Whatever a "
-    "segment reads from another and is to be differentiated must be among its inputs.",
+    "Whatever a segment reads from another and is to be differentiated must be among its inputs.",
     side_output_story::run,
     {"Return the shared value from the checkpoint that makes it, and pass it to each one that "
      "reads it. For the reentrant variant it has to be an argument of its own: of what is inside a "
@@ -118,5 +99,3 @@ const Scenario side_output{
      {{"RE6.arguments", "list_reentrant_output_requires_grad", "false"},
       {"RE6.arguments", "dict_reentrant_output_requires_grad", "false"},
       {"RE6.arguments", "list_non_reentrant_output_requires_grad", "true"}}}};
-
-}  // namespace rematch::scenarios

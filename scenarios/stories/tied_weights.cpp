@@ -12,29 +12,39 @@
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
-#include "scenarios/support/recomputation_steps.h"
 
 namespace rematch::scenarios::tied_weights_story {
 namespace {
 
 /// The originals take part in the recomputation: its backward writes into their .grad, and what
 /// then stands there is returned as well.
-RecomputationSteps original_steps() {
-  RecomputationSteps steps = right_steps();
-  steps.bind = [](const Tensors& inputs) { return inputs; };
-  return steps;
-}
+class Originals final : public Mechanics {
+ public:
+  Tensors bind_inputs(std::span<const Tensor> /*saved*/,
+                      const std::vector<bool>& /*requires_grad*/) const override {
+    return std::exchange(inputs_, {});
+  }
+  Tensors checkpoint_with(const Function& function, const Tensors& inputs) {
+    inputs_ = inputs;
+    return checkpoint(function, inputs, {.reentrant = true, .mechanics = this});
+  }
+
+ private:
+  /// Until the recomputation has them.
+  mutable Tensors inputs_;
+};
 
 /// Gradient of a head's weight that is an input of its checkpoint, from `prior` on.
-double head_gradient(const RecomputationSteps& steps, double prior) {
+double head_gradient(bool originals, double prior) {
   const AmbientScope scope(std::make_shared<Ledger>());
   const double row[] = {2, 3};
-  const double ones[] = {1, 1};
   const Tensor hidden = Tensor::from(row, {1, 2});
-  Tensor weight = Tensor::from(ones, {1, 2}).set_requires_grad(true);
+  Tensor weight = Tensor::ones({1, 2}, DType::float32).set_requires_grad(true);
   if (prior != 0) weight.set_grad(Tensor::full({1, 2}, DType::float32, prior, Tag::gradients));
-  const Tensors y = handmade_checkpoint(
-      [](const Tensors& in) -> Tensors { return {linear(in[0], in[1])}; }, {hidden, weight}, steps);
+  const Function head = [](const Tensors& in) -> Tensors { return {linear(in[0], in[1])}; };
+  Originals wrong;
+  const Tensors y = originals ? wrong.checkpoint_with(head, {hidden, weight})
+                              : checkpoint(head, {hidden, weight}, {.reentrant = true});
   backward(sum(y[0]));
   return weight.grad().at(0);
 }
@@ -46,23 +56,24 @@ void counted_twice(Report& report) {
   bool formula = true;
   for (const double prior : {0.0, 10.0}) {
     constexpr double kGradient = 2;
-    const double right = head_gradient(right_steps(), prior);
-    const double wrong = head_gradient(original_steps(), prior);
+    const double right = head_gradient(false, prior);
+    const double wrong = head_gradient(true, prior);
     table.row({fmt::format("{}", prior), fmt::format("{}", prior + kGradient),
                fmt::format("{}", right), fmt::format("{}", wrong)});
     formula = formula && right == prior + kGradient && wrong == 2 * prior + 2 * kGradient;
   }
   report.claim(
       formula,
-      "When the recomputation works on the weight itself, its backward adds the gradient g to "
-      "what was there, p, and the sum is returned and added once more: 2p + 2g instead of "
-      "p + g, exactly as reported. With an empty p it looks like a factor of two.");
+      "When the recomputation works on the weight itself, its backward adds the gradient g to what "
+      "was there, p, and the sum is returned and added once more: 2p + 2g instead of p + g, "
+      "exactly as reported. With an empty p it looks like a factor of two.");
   const Case c = case_from_json(R"({"format": 1, "seed": 892, "input": [2, 3], "layers": [
     {"kind": "linear", "features": 3}],
     "plan": {"segments": [{"begin": 0, "end": 1, "variant": "reentrant"}]},
     "protocol": {"input_requires_grad": true}})");
-  EngineSubject wrong([](const Function& f, const Tensors& in, const CheckpointOptions&) {
-    return handmade_checkpoint(f, in, original_steps());
+  Originals originals;
+  EngineSubject wrong([&](const Function& f, const Tensors& in, const CheckpointOptions&) {
+    return originals.checkpoint_with(f, in);
   });
   claim_law_finds(c, wrong, "it on a segment's input", "input-gradients", report);
 }
@@ -80,11 +91,7 @@ Order compare(Variant variant, bool prior, int seeds) {
     {"kind": "linear", "features": 8}, {"kind": "linear", "features": 8, "tied_to": 0},
     {"kind": "linear", "features": 8, "tied_to": 0}],
     "protocol": {"input_requires_grad": true}})");
-  for (int i = 0; i < 3; ++i) {
-    SegmentSpec segment{i, i + 1, {}, {}};
-    segment.choice.variant = variant;
-    c.plan.segments.push_back(segment);
-  }
+  for (int i = 0; i < 3; ++i) add_segment(c, i, i + 1, variant);
   c.protocol.prior_gradients = prior;
   EngineSubject engine;
   Workspace workspace;
@@ -134,12 +141,10 @@ void summed_otherwise(Report& report) {
                "the gradient was empty.");
   report.claim(
       differ[1][1] > 0 && largest < 1e-5 && kept,
-      fmt::format(
-          "With a gradient from before, as in every accumulation step, the reentrant one "
-          "differs in {} of {} runs, by {:.1e} at most: it adds ((p + g3) + g2) + g1 where "
-          "the plain run adds p + ((g3 + g2) + g1). The forecast says so beforehand, and all "
-          "laws hold in all {} runs.",
-          differ[1][1], kSeeds, largest, 4 * kSeeds));
+      "With a gradient from before, as in every accumulation step, the reentrant one differs in {} "
+      "of {} runs, by {:.1e} at most: it adds ((p + g3) + g2) + g1 where the plain run adds p + "
+      "((g3 + g2) + g1). The forecast says so beforehand, and all laws hold in all {} runs.",
+      differ[1][1], kSeeds, largest, 4 * kSeeds);
 }
 
 void run(const Options& /*options*/, Report& report) {
@@ -150,18 +155,14 @@ void run(const Options& /*options*/, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::tied_weights_story
 
-namespace rematch::scenarios {
-
-extern const Scenario tied_weights;
-const Scenario tied_weights{
+REMATCH_STORY(tied_weights){
     "tied_weights",
     "With checkpointing the gradient of my shared lm_head is twice what it should be, and worse "
     "when I accumulate. How much may a shared weight's gradient differ at all?",
     "https://github.com/unslothai/unsloth-zoo/pull/892",
     "Twice is a fault: the recomputation's backward wrote into the weight's own gradient, and it "
-    "was "
-    "returned as well. A correct reentrant checkpoint may differ in the last bits, and only when "
-    "the gradient was not empty before, because it adds the same terms in another order; the "
+    "was returned as well. A correct reentrant checkpoint may differ in the last bits, and only "
+    "when the gradient was not empty before, because it adds the same terms in another order; the "
     "non-reentrant variant never differs.",
     tied_weights_story::run,
     {"With `use_reentrant=False` the gradient has the bits of the plain run. With "
@@ -170,5 +171,3 @@ const Scenario tied_weights{
      {{"B2.tied_3", "reentrant_weight_same_with_empty_grad", "true"},
       {"B2.tied_3", "reentrant_weight_same_with_filled_grad", "false"},
       {"B2.tied_3", "non_reentrant_weight_same_with_filled_grad", "true"}}}};
-
-}  // namespace rematch::scenarios
