@@ -9,8 +9,7 @@
 #include <string>
 
 #include "properties/testing/shell.h"
-#include "scenarios/report/markdown.h"
-#include "scenarios/report/scenario.h"
+#include "scenarios/report/render.h"
 
 namespace rematch::scenarios {
 namespace {

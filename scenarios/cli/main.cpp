@@ -1,18 +1,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 
 #include "engine/build/build_info.h"
 #include "properties/cli/commands.h"
-#include "properties/output/terminal.h"
-#include "scenarios/report/json.h"
-#include "scenarios/report/markdown.h"
-#include "scenarios/report/scenario.h"
-#include "scenarios/report/terminal.h"
+#include "scenarios/report/render.h"
 
 namespace rematch::scenarios {
 namespace {
@@ -27,14 +21,6 @@ Examples:
   rematch scenario
   rematch scenario last_segment --svg pictures
   rematch scenario --all --json)";
-
-std::atomic<bool> stop_requested{false};
-
-/// The first one winds up, the second one kills.
-void on_interrupt(int signal) {
-  stop_requested.store(true);
-  std::signal(signal, SIG_DFL);
-}
 
 struct Arguments {
   std::vector<std::string> names;
@@ -84,11 +70,11 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
   return result;
 }
 
-Report run_one(const Scenario& scenario, Options options) {
+Report run_one(const Scenario& scenario, Options options, const std::atomic<bool>& stop) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   cli::StatusLine status(false);
-  options.stopped = [] { return stop_requested.load(); };
+  options.stopped = [&] { return stop.load(); };
   options.progress = [&](std::string_view text) {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     status.show(seconds, std::nullopt, fmt::format("{}: {}", scenario.name, text));
@@ -147,8 +133,7 @@ int run(const Arguments& a) {
   // Before the run, so that a bad folder costs no computation.
   fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
   if (!a.readme.empty()) pictures = made_folder("--readme", fs::path(a.readme) / "pictures");
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+  const std::atomic<bool>& stop = cli::stop_on_interrupt();
 
   const cli::Paint paint(cli::colour_wanted(1));
   std::string readme = readme_head(scenarios());
@@ -156,8 +141,8 @@ int run(const Arguments& a) {
   int claims = 0;
   int failed = 0;
   for (const Scenario* scenario : stories) {
-    if (stop_requested.load()) break;
-    const Report report = run_one(*scenario, options);
+    if (stop) break;
+    const Report report = run_one(*scenario, options, stop);
     claims += report.claims();
     failed += report.failed();
     if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
@@ -168,7 +153,7 @@ int run(const Arguments& a) {
       cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1), paint) + "\n");
     }
   }
-  const bool interrupted = stop_requested.load();
+  const bool interrupted = stop;
   if (!a.readme.empty() && !interrupted) cli::write_text(fs::path(a.readme) / "README.md", readme);
   if (a.json)
     cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");

@@ -1,4 +1,4 @@
-#include "scenarios/report/json.h"
+#include "scenarios/report/render.h"
 
 namespace rematch::scenarios {
 namespace {

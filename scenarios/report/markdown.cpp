@@ -1,10 +1,6 @@
-#include "scenarios/report/markdown.h"
+#include "scenarios/report/render.h"
 
 #include <fmt/format.h>
-
-#include <cctype>
-
-#include "properties/output/terminal.h"
 
 namespace rematch::scenarios {
 namespace {

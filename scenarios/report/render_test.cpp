@@ -3,9 +3,7 @@
 #include <string>
 
 #include "properties/testing/shell.h"
-#include "scenarios/report/json.h"
-#include "scenarios/report/markdown.h"
-#include "scenarios/report/terminal.h"
+#include "scenarios/report/render.h"
 
 namespace rematch::scenarios {
 namespace {

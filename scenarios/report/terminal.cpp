@@ -1,4 +1,4 @@
-#include "scenarios/report/terminal.h"
+#include "scenarios/report/render.h"
 
 #include <fmt/format.h>
 
