@@ -2,22 +2,10 @@
 
 #include <cmath>
 
-#include "properties/case/json.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::batch_norm_twice_story {
 namespace {
-
-/// A recomputation that layers cannot tell from a forward.
-class UnmarkedRecomputation final : public Mechanics {
- public:
-  void restore_rng(Ambient& state, const Streams& captured) const override {
-    Mechanics::restore_rng(state, captured);
-    state.recomputing = false;
-  }
-};
 
 /// A plan of `depth` checkpoints in one another around the normalisation.
 Case nested(int depth) {
@@ -36,7 +24,8 @@ Case nested(int depth) {
 }
 
 void run(const Options& /*options*/, Report& report) {
-  EngineSubject wrong({std::make_shared<UnmarkedRecomputation>(), nullptr});
+  // A recomputation that layers cannot tell from a forward.
+  EngineSubject wrong(find_fault("S1")->make);
   EngineSubject right;
   tell_case(nested(1), report);
   report.say(

@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
-#include "properties/case/json.h"
 #include "properties/hunt/gather.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::frozen_embeddings_story {

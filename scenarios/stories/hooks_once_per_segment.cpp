@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::hooks_once_per_segment_story {
@@ -60,10 +58,7 @@ void run(const Options& /*options*/, Report& report) {
   report.claim(k_times && once,
                "A reducer that expects each parameter ready once refuses the reentrant run's "
                "second firing; plain and non-reentrant runs pass.");
-  EngineSubject overridden([](const Function& f, const Tensors& in, CheckpointOptions options) {
-    options.reentrant = true;
-    return checkpoint(f, in, options);
-  });
+  EngineSubject overridden(find_fault("G9")->make);
   claim_law_finds(tied_layers(3, Variant::non_reentrant), overridden,
                   "the surplus firings where the non-reentrant variant was asked for", "hooks",
                   report);

@@ -1,21 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
 
-#include "properties/case/json.h"
-#include "properties/faults/fault.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::kv_cache_story {
 namespace {
-
-constexpr int kChunks = 3;
 
 /// A long sequence, in chunks of three tokens: behind the four tokens before it, whose keys and
 /// values are in the cache, each attends to these and to itself.
@@ -28,16 +18,13 @@ Case chunks() {
     "protocol": {"microbatches": 3, "input_requires_grad": true}})");
 }
 
-/// Of one chunk's observation of `quantity`: whether it is the plain run's.
+/// Whether a quantity of each chunk is the plain run's.
 std::vector<bool> same_by_chunk(const Record& plain, const Record& other, Quantity quantity) {
-  const std::vector<double> expected = values_of(plain, quantity);
-  const std::vector<double> got = values_of(other, quantity);
-  const std::size_t each = expected.size() / kChunks;
   std::vector<bool> same;
-  for (std::size_t at = 0; at + each <= expected.size(); at += each) {
-    const auto begin = expected.begin() + static_cast<std::ptrdiff_t>(at);
-    same.push_back(std::equal(begin, begin + static_cast<std::ptrdiff_t>(each),
-                              got.begin() + static_cast<std::ptrdiff_t>(at)));
+  for (std::size_t i = 0; i < plain.observations.size(); ++i) {
+    const Observation& o = plain.observations[i];
+    if (o.quantity != quantity) continue;
+    same.push_back(values_of(plain, o) == values_of(other, other.observations[i]));
   }
   return same;
 }

@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
-#include "properties/faults/fault.h"
 #include "properties/output/terminal.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::memory_never_freed_story {

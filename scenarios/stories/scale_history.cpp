@@ -1,13 +1,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstddef>
 #include <limits>
-#include <vector>
 
-#include "properties/case/json.h"
-#include "properties/faults/fault.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::scale_history_story {
@@ -33,22 +28,19 @@ constexpr double kRoundings = 0x1p-21;
 /// What the gradients of each microbatch's input are multiples of the plain run's by; NaN where
 /// they are no multiples.
 std::vector<double> factors(const Record& plain, const Record& other) {
-  const std::vector<double> right = values_of(plain, Quantity::input_gradient);
-  const std::vector<double> got = values_of(other, Quantity::input_gradient);
   std::vector<double> found(kMicrobatches);
-  const std::size_t each = right.size() / kMicrobatches;
-  std::size_t next = 0;
-  // In the order of the backwards.
-  for (const Observation& o : plain.observations) {
+  for (std::size_t at = 0; at < plain.observations.size(); ++at) {
+    const Observation& o = plain.observations[at];
     if (o.quantity != Quantity::input_gradient) continue;
+    const std::vector<double> right = values_of(plain, o);
+    const std::vector<double> got = values_of(other, other.observations[at]);
     double& factor = found[static_cast<std::size_t>(o.microbatch)];
-    factor = got[next] / right[next];
-    for (std::size_t i = next; i < next + each; ++i) {
-      const bool same =
-          std::fabs(got[i] - factor * right[i]) <= kRoundings * std::fabs(factor * right[i]);
+    factor = got[0] / right[0];
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      const double expected = factor * right[i];
+      const bool same = std::fabs(got[i] - expected) <= kRoundings * std::fabs(expected);
       if (!same) factor = std::numeric_limits<double>::quiet_NaN();
     }
-    next += each;
   }
   return found;
 }

@@ -2,10 +2,6 @@
 
 #include <cmath>
 
-#include "properties/case/json.h"
-#include "properties/faults/fault.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::side_output_story {
@@ -21,18 +17,6 @@ double cosine(const std::vector<double>& a, const std::vector<double>& b) {
     norm_b += b[i] * b[i];
   }
   return product / std::sqrt(norm_a * norm_b);
-}
-
-/// Gradient of parameter `index` after the first step.
-std::vector<double> gradient(const Record& record, int index) {
-  Record one;
-  one.data = record.data;
-  for (const Observation& o : record.observations) {
-    if (o.quantity == Quantity::parameter_gradient && o.step == 0 && o.index == index) {
-      one.observations.push_back(o);
-    }
-  }
-  return values_of(one, Quantity::parameter_gradient);
 }
 
 void run(const Options& /*options*/, Report& report) {
@@ -58,18 +42,18 @@ void run(const Options& /*options*/, Report& report) {
   const Geometry geometry = validate(c);
   double producer = 1;
   bool others_right = true;
-  for (std::size_t i = 0; i < geometry.parameters.size(); ++i) {
-    const int index = static_cast<int>(i);
-    const std::vector<double> expected = gradient(plain, index);
-    const double seen = cosine(expected, gradient(lost, index));
-    table.row(
-        {fmt::format("layer {} {}", geometry.parameters[i].layer, geometry.parameters[i].role),
-         fmt::format("{:.3f}", seen),
-         fmt::format("{:.3f}", cosine(expected, gradient(kept, index)))});
-    if (index == 0) producer = seen;
-    if (geometry.parameters[i].layer > 0) {
-      others_right = others_right && expected == gradient(lost, index);
-    }
+  // Observations are made in the same order in every run.
+  for (std::size_t i = 0; i < plain.observations.size(); ++i) {
+    const Observation& o = plain.observations[i];
+    if (o.quantity != Quantity::parameter_gradient) continue;
+    const auto& parameter = geometry.parameters[static_cast<std::size_t>(o.index)];
+    const std::vector<double> expected = values_of(plain, o);
+    const std::vector<double> got = values_of(lost, lost.observations[i]);
+    table.row({fmt::format("layer {} {}", parameter.layer, parameter.role),
+               fmt::format("{:.3f}", cosine(expected, got)),
+               fmt::format("{:.3f}", cosine(expected, values_of(kept, kept.observations[i])))});
+    if (o.index == 0) producer = cosine(expected, got);
+    others_right = others_right && (parameter.layer == 0 || expected == got);
   }
   report.claim(values_of(plain, Quantity::output) == values_of(lost, Quantity::output) &&
                    values_of(plain, Quantity::loss) == values_of(lost, Quantity::loss),

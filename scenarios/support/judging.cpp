@@ -2,27 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-#include <stdexcept>
-
 #include "properties/case/describe.h"
 #include "properties/hunt/gather.h"
-#include "properties/subjects/engine_subject.h"
 
 namespace rematch::scenarios {
-namespace {
-
-template <class T>
-void append(std::span<const std::byte> bytes, std::vector<double>& values) {
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
-    T value{};
-    std::memcpy(&value, bytes.data() + at, sizeof(T));
-    values.push_back(static_cast<double>(value));
-  }
-}
-
-}  // namespace
 
 Record record_of(const Case& c, Subject& subject, bool checkpointed) {
   RunRequest request;
@@ -32,17 +15,23 @@ Record record_of(const Case& c, Subject& subject, bool checkpointed) {
   return record;
 }
 
-std::vector<double> values_of(const Record& record, Quantity quantity) {
+std::vector<double> values_of(const Record& record, const Observation& o) {
+  const std::span<const std::byte> bytes = record.bytes_of(o);
   std::vector<double> values;
-  for (const Observation& o : record.observations) {
-    if (o.quantity != quantity || !o.present) continue;
-    if (o.dtype == DType::float64) {
-      append<double>(record.bytes_of(o), values);
-    } else {
-      append<float>(record.bytes_of(o), values);
-    }
+  for (std::size_t at = 0; at < bytes.size(); at += size_of(o.dtype)) {
+    values.push_back(element_of(o.dtype, bytes.data() + at));
   }
   return values;
+}
+
+std::vector<double> values_of(const Record& record, Quantity quantity) {
+  std::vector<double> all;
+  for (const Observation& o : record.observations) {
+    if (o.quantity != quantity) continue;
+    const std::vector<double> values = values_of(record, o);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
 }
 
 std::int64_t saved_bytes(const Record& record, Moment moment) {

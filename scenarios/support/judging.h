@@ -1,21 +1,23 @@
 #pragma once
 
-#include <cstddef>
-#include <string>
+// What a story needs that tells of cases and of subjects that run them.
+
 #include <string_view>
 #include <vector>
 
-#include "properties/case/case.h"
-#include "properties/record/subject.h"
-#include "scenarios/report/report.h"
+#include "properties/case/json.h"
+#include "properties/faults/fault.h"
+#include "properties/subjects/engine_subject.h"
+#include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 
 /// The record of one run of `c` on `subject`: under its plan, or plain.
 Record record_of(const Case& c, Subject& subject, bool checkpointed);
 
-/// Elements of every observation of `quantity`, in the order in which they were made; float32 and
-/// float64. Absent ones have none.
+/// The elements of an observation, of which an absent one has none.
+std::vector<double> values_of(const Record& record, const Observation& o);
+/// Those of every observation of `quantity`, in the order in which they were made.
 std::vector<double> values_of(const Record& record, Quantity quantity);
 
 /// Bytes that the graph held after the last forward, or after the last backward that retained it.
