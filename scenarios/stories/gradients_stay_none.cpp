@@ -2,13 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
-#include "properties/case/json.h"
-#include "properties/faults/fault.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 #include "scenarios/support/step.h"
 

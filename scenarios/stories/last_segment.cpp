@@ -3,13 +3,10 @@
 
 #include <algorithm>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "properties/output/terminal.h"
-#include "scenarios/stories/last_segment/every_cut.h"
-#include "scenarios/stories/last_segment/step.h"
+#include "scenarios/stories/last_segment/parts.h"
 #include "scenarios/support/options.h"
 
 namespace rematch::scenarios::sequential {
@@ -119,8 +116,8 @@ void loss_right_behind(const EveryCut& every, Report& report) {
                  std::to_string(extra)});
       if (!reentrant) peak_by_kept[kept] = pair.checkpointed.peak;
       never_lower = never_lower && more >= 0;
-      same_bits =
-          same_bits && pair.stored.same_values(plain) && pair.checkpointed.same_values(plain);
+      same_bits = same_bits && pair.stored.values == plain.values &&
+                  pair.checkpointed.values == plain.values;
       same_runs = same_runs && extra == last_of(net);
       if (reentrant || kept) continue;
       equal = more == 0;
@@ -180,7 +177,7 @@ void more_behind(const Options& options, Report& report) {
                grouped(pair.checkpointed.peak), grouped(saved), std::to_string(extra)});
     exact = exact && pair.stored.head_peak - pair.checkpointed.head_peak == interior;
     same_runs = same_runs && extra == last;
-    same_bits = same_bits && pair.stored.same_values(pair.checkpointed);
+    same_bits = same_bits && pair.stored.values == pair.checkpointed.values;
     whole_at_last = saved == interior;
     if (head.layers == 12) shown = pair;
   }

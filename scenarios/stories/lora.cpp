@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
-#include "properties/case/json.h"
 #include "properties/output/terminal.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
 #include "scenarios/support/step.h"
 
@@ -62,9 +57,7 @@ struct Model {
   }
 
   static Tensor weight(const Shape& shape, Generator& g) {
-    Tensor t = nn::parameter(shape, DType::float32);
-    nn::fill_uniform(t, 1 / std::sqrt(static_cast<double>(shape[1])), g);
-    return t;
+    return uniform_parameter(shape, 1 / std::sqrt(static_cast<double>(shape[1])), g);
   }
 
   Adapted adapted(std::int64_t in, std::int64_t out, Trained what, Generator& g) {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
 #include "properties/output/terminal.h"
@@ -76,8 +74,7 @@ struct Step {
   std::int64_t peak = 0;
   std::int64_t parameters = 0;
   int runs = 0;
-  double loss = 0;
-  std::vector<std::byte> gradients;
+  Values values;
   /// Of forward, backward and SGD.
   double milliseconds = 0;
 };
@@ -103,7 +100,7 @@ Step train_step(const Shapes& shapes, const std::vector<Region>& regions,
     step.after_forward = ledger->live() - before;
     const Tensor loss = mse_loss(output, target);
     backward(loss);
-    step.loss = loss.item();
+    step.values.loss = loss.item();
   }
   optimizer.step();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
@@ -111,7 +108,7 @@ Step train_step(const Shapes& shapes, const std::vector<Region>& regions,
   step.peak = ledger->peak();
   step.parameters = ledger->live(Tag::parameters);
   step.runs = static_cast<int>(order.size());
-  step.gradients = bits_of(gradients_of(model.parameters()));
+  step.values.gradients = bits_of(gradients_of(model.parameters()));
   return step;
 }
 
@@ -190,7 +187,7 @@ void the_model(Report& report) {
     const Step& step = steps.back();
     table.row({plan.name, grouped(step.after_forward), grouped(step.peak),
                std::to_string(step.runs), grouped(recomputed_operations(shapes, plan.regions))});
-    same_bits = same_bits && step.loss == steps[0].loss && step.gradients == steps[0].gradients;
+    same_bits = same_bits && step.values == steps[0].values;
     constexpr int kRepeats = 3;
     double best = step.milliseconds;
     for (int i = 1; i < kRepeats; ++i) {

@@ -1,20 +1,9 @@
 #include <fmt/format.h>
 
-#include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/nn/layers.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/moe.h"
-#include "properties/case/json.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::moe_routing_story {
 namespace {
@@ -28,16 +17,14 @@ using Values = std::vector<double>;
 
 struct Step {
   Values output;
-  Values load;       ///< Rows that each expert was given.
-  Values gradients;  ///< Of the router and of the experts.
+  Values load;                       ///< Rows that each expert was given.
+  std::vector<std::byte> gradients;  ///< Of the router and of the experts.
   std::string error;
 };
 
 Tensor uniform(const Shape& shape, std::uint64_t seed) {
-  Tensor t = nn::parameter(shape, DType::float32);
   Generator g{seed, 0, 0};
-  nn::fill_uniform(t, 0.35, g);
-  return t;
+  return uniform_parameter(shape, 0.35, g);
 }
 
 /// A step that begins `skipped` forwards after the generator's beginning. `options`: of the
@@ -58,23 +45,17 @@ Step train_step(const CheckpointOptions* options, int skipped = 0) {
   Step step{y.to_vector(), load.to_vector(), {}, {}};
   try {
     backward(sum(mul(y, weights)));
+    step.gradients = bits_of(gradients_of(Tensors{router, experts}));
   } catch (const CheckpointError& e) {
     step.error = e.what();
-    return step;
-  }
-  for (const Tensor& parameter : {router, experts}) {
-    const Values gradient = parameter.grad().to_vector();
-    step.gradients.insert(step.gradients.end(), gradient.begin(), gradient.end());
   }
   return step;
 }
 
 void run(const Options& /*options*/, Report& report) {
   const CheckpointOptions restored;
-  CheckpointOptions forgotten;
-  forgotten.preserve_rng = false;
-  CheckpointOptions compared = forgotten;
-  compared.determinism = DeterminismCheck::values;
+  const CheckpointOptions forgotten{.preserve_rng = false};
+  const CheckpointOptions compared{.preserve_rng = false, .determinism = DeterminismCheck::values};
   const Step plain = train_step(nullptr);
   const Step next = train_step(nullptr, 1);
   const Step right = train_step(&restored);
@@ -105,10 +86,7 @@ void run(const Options& /*options*/, Report& report) {
   const std::string error = train_step(&compared).error;
   report.claim(!error.empty(),
                "A check of what is recomputed, bit by bit, ends the backward: `" + error + "`");
-  EngineSubject draws_on([](const Function& f, const Tensors& in, CheckpointOptions options) {
-    options.preserve_rng = false;
-    return checkpoint(f, in, options);
-  });
+  EngineSubject draws_on(find_fault("R1")->make);
   const Case c = case_from_json(R"({"format": 1, "seed": 1117, "input": [8, 4], "layers": [
     {"kind": "moe", "experts": 4, "p": 0.5}, {"kind": "linear", "features": 2}],
     "plan": {"segments": [{"begin": 0, "end": 2}]}})");

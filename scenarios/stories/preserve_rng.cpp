@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/stories/preserve_rng/replicas.h"
 #include "scenarios/support/options.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::replicas {
 namespace {

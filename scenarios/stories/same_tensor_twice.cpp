@@ -1,12 +1,8 @@
 #include <fmt/format.h>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
-#include "properties/case/json.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::same_tensor_twice_story {
 namespace {

@@ -1,42 +1,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
-#include <utility>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "properties/case/json.h"
 #include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
 #include "scenarios/report/scenario.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::save_before_fill_story {
 namespace {
-
-/// y = noise * x: the gradient of x is noise * gy.
-class NoiseBackward final : public Node {
- public:
-  NoiseBackward(const Tensor& x, const Tensor& noise) : Node(1) {
-    edges.push_back(gradient_edge(x));
-    noise_.save(noise);
-  }
-  std::string_view name() const override { return "NoiseBackward"; }
-  void release() noexcept override { noise_.reset(); }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = mul(grads_out[0], noise_.get(name()));
-  }
-
- private:
-  SavedTensor noise_;
-};
 
 /// Fills `noise` as a kernel does: below all that counts writes, unless `counted`.
 void draw_into(Tensor& noise, bool counted) {
@@ -46,53 +23,54 @@ void draw_into(Tensor& noise, bool counted) {
   std::copy_n(std::as_const(drawn).data<float>(), drawn.elements(), noise.data<float>());
 }
 
-/// Multiplies by noise that is drawn again for each call. With `save_first` the noise goes to the
-/// graph before it is drawn: the graph will see it filled, for it shares the memory, unless whoever
-/// takes it leaves at once.
-Tensor noisy(const Tensor& x, bool save_first, bool counted) {
-  Tensor noise = Tensor::zeros(x.shape(), x.dtype());
-  std::shared_ptr<Node> node;
-  if (save_first) node = std::make_shared<NoiseBackward>(x, noise);
-  draw_into(noise, counted);
-  if (!save_first) node = std::make_shared<NoiseBackward>(x, noise);
-  Tensor y;
-  {
-    const GradMode no_grad(false);
-    y = mul(x, noise);
-  }
-  if (should_record({&x})) set_history(y, node);
-  return y;
-}
-
-struct Setup {
+struct Operation {
+  /// The noise goes to the graph before it is drawn: the graph will see it filled, for it shares
+  /// the memory, unless whoever takes it leaves at once.
   bool save_first = true;
   bool something_behind = false;  ///< Another operation that saves comes after it.
-  bool checkpointed = true;
-  bool early_stop = true;
-  bool counted = false;  ///< The fill counts as an in-place write.
-  DeterminismCheck check = DeterminismCheck::metadata;
+  bool counted = false;           ///< The fill counts as an in-place write.
 };
+
+/// Multiplies by noise that is drawn again for each call.
+Tensor noisy(const Tensor& x, const Operation& how) {
+  Tensor noise = Tensor::zeros(x.shape(), x.dtype());
+  if (!how.save_first) draw_into(noise, how.counted);
+  Tensor y = mul(x, noise);
+  if (!how.save_first) return y;
+  draw_into(noise, how.counted);
+  for (std::int64_t i = 0; i < y.elements(); ++i) {
+    y.data<float>()[i] = std::as_const(x).data<float>()[i] * std::as_const(noise).data<float>()[i];
+  }
+  return y;
+}
 
 struct Outcome {
   std::vector<double> output;
   std::vector<double> gradient;
 };
 
-Outcome run_once(const Setup& setup) {
+/// `options`: of the checkpoint around it; nullptr: none.
+Outcome run_once(const Operation& operation, const CheckpointOptions* options) {
   const AmbientScope scope(std::make_shared<Ledger>(), 193671);
   Tensor x = Tensor::ones({2, 4}, DType::float32, Tag::inputs).set_requires_grad(true);
   const Function region = [&](const Tensors& in) -> Tensors {
-    const Tensor y = noisy(in[0], setup.save_first, setup.counted);
-    return {setup.something_behind ? tanh(y) : y};
+    const Tensor y = noisy(in[0], operation);
+    return {operation.something_behind ? tanh(y) : y};
   };
-  CheckpointOptions options;
-  options.early_stop = setup.early_stop;
-  options.determinism = setup.check;
-  const Tensor y = setup.checkpointed ? checkpoint(region, {x}, options)[0] : region({x})[0];
+  const Tensor y = (options != nullptr ? checkpoint(region, {x}, *options) : region({x}))[0];
   Outcome outcome{y.to_vector(), {}};
   backward(sum(y));
   outcome.gradient = x.grad().to_vector();
   return outcome;
+}
+
+std::string error_of(const Operation& operation, const CheckpointOptions* options) {
+  try {
+    run_once(operation, options);
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return "";
 }
 
 void run(const Options& /*options*/, Report& report) {
@@ -109,14 +87,10 @@ void run(const Options& /*options*/, Report& report) {
   for (const bool save_first : {true, false}) {
     for (const bool behind : {false, true}) {
       for (const bool early_stop : {true, false}) {
-        Setup setup;
-        setup.save_first = save_first;
-        setup.something_behind = behind;
-        setup.early_stop = early_stop;
-        setup.checkpointed = false;
-        const Outcome plain = run_once(setup);
-        setup.checkpointed = true;
-        const Outcome seen = run_once(setup);
+        const Operation operation{.save_first = save_first, .something_behind = behind};
+        const CheckpointOptions options{.early_stop = early_stop};
+        const Outcome plain = run_once(operation, nullptr);
+        const Outcome seen = run_once(operation, &options);
         const bool equal = plain.gradient == seen.gradient;
         table.row({fmt::format("{}, {}", save_first ? "saves, then fills" : "fills, then saves",
                                behind ? "tanh behind it" : "last in its region"),
@@ -134,26 +108,11 @@ void run(const Options& /*options*/, Report& report) {
                "Every output is right to the bit; the gradient is wrong in one of eight rows: "
                "filled after it was saved, the last to be saved, with early stop. The buffer then "
                "holds what it held before (here zeros; elsewhere whatever lay in that memory).");
-  Setup checked;
-  checked.check = DeterminismCheck::values;
-  bool noticed = false;
-  try {
-    run_once(checked);
-  } catch (const CheckpointError&) {
-    noticed = true;
-  }
-  report.claim(!noticed,
+  const CheckpointOptions checked{.determinism = DeterminismCheck::values};
+  report.claim(error_of({}, &checked).empty(),
                "Not even a check on the saved tensors' bits notices: forward and recomputation are "
                "both looked at when saving, before the noise is there.");
-  Setup counted;
-  counted.counted = true;
-  counted.checkpointed = false;
-  std::string refusal;
-  try {
-    run_once(counted);
-  } catch (const std::runtime_error& e) {
-    refusal = e.what();
-  }
+  const std::string refusal = error_of({.counted = true}, nullptr);
   report.claim(refusal.find("changed by an in-place operation") != std::string::npos,
                "Where the fill counts as an in-place write, as it does for every operation of the "
                "engine, the plain step refuses already: what was saved has changed since.");

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
-#include "properties/case/json.h"
 #include "properties/hunt/gather.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::tied_weights_story {
 namespace {

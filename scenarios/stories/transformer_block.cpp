@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/attention.h"
@@ -62,10 +60,8 @@ struct Transformer {
   }
 
   Tensor weight(const Shape& shape, Generator& g) {
-    Tensor t = nn::parameter(shape, DType::float32);
-    nn::fill_uniform(t, 0.2, g);
-    parameters.push_back(t);
-    return t;
+    parameters.push_back(uniform_parameter(shape, 0.2, g));
+    return parameters.back();
   }
 };
 
@@ -73,8 +69,7 @@ struct Step {
   std::int64_t kept = 0;  ///< After the forward, beside parameters and input.
   std::int64_t peak = 0;  ///< The same, at the step's highest moment.
   int again = 0;          ///< Parts that ran a second time.
-  double loss = 0;
-  std::vector<std::byte> gradients;
+  Values values;
 };
 
 Step train_step(const Choice& choice) {
@@ -97,8 +92,7 @@ Step train_step(const Choice& choice) {
   backward(loss);
   step.peak = ledger->peak() - before;
   step.again = static_cast<int>(order.size()) - 2 * kBlocks;
-  step.loss = loss.item();
-  step.gradients = bits_of(gradients_of(model.parameters));
+  step.values = {loss.item(), bits_of(gradients_of(model.parameters))};
   return step;
 }
 
@@ -170,13 +164,10 @@ void run(const Options& /*options*/, Report& report) {
   report.claim(2 * steps[7].kept > fused.kept && steps[7].kept < fused.kept,
                "A policy that keeps what is expensive to compute, products and attention, keeps "
                "most of the bytes: most of what a transformer saves is one of these.");
-  const auto same = [](const Step& a, const Step& b) {
-    return a.loss == b.loss && a.gradients == b.gradients;
-  };
-  report.claim(
-      same(steps[1], unfused) && std::all_of(steps.begin() + 3, steps.end(),
-                                             [&](const Step& s) { return same(s, fused); }),
-      "Loss and gradients are the same to the bit in every row of one attention.");
+  const bool same = std::all_of(steps.begin() + 3, steps.end(),
+                                [&](const Step& s) { return s.values == fused.values; });
+  report.claim(same && steps[1].values == unfused.values,
+               "Loss and gradients are the same to the bit in every row of one attention.");
 }
 
 }  // namespace

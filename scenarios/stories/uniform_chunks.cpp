@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 
-#include "engine/ambient/ambient_scope.h"
 #include "engine/checkpoint/sequential.h"
-#include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "properties/case/json.h"
-#include "properties/faults/fault.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::uniform_chunks_story {
 namespace {
@@ -45,24 +39,19 @@ Tensors run_chunks(const std::vector<Function>& layers, const Chunks& how, Tenso
 std::optional<double> result(const Chunks* how) {
   const AmbientScope scope(std::make_shared<Ledger>());
   Generator g{2294, 0, 0};
-  std::vector<std::shared_ptr<nn::Linear>> weights;
   std::vector<Function> layers;
   for (int i = 0; i < 24; ++i) {
-    weights.push_back(std::make_shared<nn::Linear>(8, 8, true, DType::float32, &g));
-    layers.emplace_back(
-        [w = weights.back()](const Tensors& in) -> Tensors { return {tanh(w->forward(in[0]))}; });
+    layers.emplace_back([w = linear_layer(8, 8, g)](const Tensors& in) -> Tensors {
+      return {tanh(w->forward(in[0]))};
+    });
   }
-  Tensors values{Tensor::ones({2, 8}, DType::float32, Tag::inputs)};
+  const Tensor x = Tensor::ones({2, 8}, DType::float32, Tag::inputs);
   try {
-    if (how != nullptr) {
-      values = run_chunks(layers, *how, values);
-    } else {
-      values = compose(layers)(values);
-    }
+    return sum(how != nullptr ? run_chunks(layers, *how, {x})[0] : run_regions(layers, {}, x))
+        .item();
   } catch (const std::out_of_range&) {
     return std::nullopt;
   }
-  return sum(values[0]).item();
 }
 
 /// Layers that fill no whole segment are left out.

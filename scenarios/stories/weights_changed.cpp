@@ -1,18 +1,10 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <stdexcept>
-#include <string>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
-#include "properties/case/json.h"
-#include "properties/faults/fault.h"
-#include "properties/subjects/engine_subject.h"
-#include "scenarios/report/scenario.h"
 #include "scenarios/support/judging.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::weights_changed_story {
 namespace {
@@ -20,8 +12,7 @@ namespace {
 struct Run {
   const char* name;
   bool checkpointed = true;
-  bool reentrant = false;
-  DeterminismCheck check = DeterminismCheck::metadata;
+  CheckpointOptions options = {};
 };
 
 struct Outcome {
@@ -34,15 +25,11 @@ struct Outcome {
 /// m is halved in place between forward and backward.
 Outcome run_once(const Run& how, bool changed) {
   const AmbientScope scope(std::make_shared<Ledger>());
-  const double two[] = {2};
-  Tensor m = Tensor::from(two, {1}).set_requires_grad(true).set_name("m");
+  Tensor m = Tensor::full({1}, DType::float32, 2).set_requires_grad(true).set_name("m");
   const Function step = [&](const Tensors& in) -> Tensors { return {add(in[0], mul(m, m))}; };
-  CheckpointOptions options;
-  options.reentrant = how.reentrant;
-  options.determinism = how.check;
   Tensors sum{Tensor::zeros({1}, DType::float32).set_requires_grad(true)};
   for (int i = 0; i < 4; ++i) {
-    sum = how.checkpointed ? checkpoint(step, sum, options) : step(sum);
+    sum = how.checkpointed ? checkpoint(step, sum, how.options) : step(sum);
   }
   Outcome outcome;
   outcome.value = sum[0].item();
@@ -68,12 +55,13 @@ void run(const Options& /*options*/, Report& report) {
   constexpr std::size_t kRuns = 5;
   Outcome changed[kRuns];
   bool right_alone = true;
+  constexpr DeterminismCheck kNone = DeterminismCheck::none;
   const Run rows[kRuns] = {
       {"plain", false},
-      {"reentrant, DeterminismCheck::none", true, true, DeterminismCheck::none},
-      {"non-reentrant, DeterminismCheck::none", true, false, DeterminismCheck::none},
-      {"reentrant", true, true},
-      {"non-reentrant", true, false}};
+      {"reentrant, DeterminismCheck::none", true, {.reentrant = true, .determinism = kNone}},
+      {"non-reentrant, DeterminismCheck::none", true, {.determinism = kNone}},
+      {"reentrant", true, {.reentrant = true}},
+      {"non-reentrant"}};
   for (std::size_t i = 0; i < kRuns; ++i) {
     const Outcome alone = run_once(rows[i], false);
     changed[i] = run_once(rows[i], true);

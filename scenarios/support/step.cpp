@@ -8,6 +8,12 @@ ModulePtr linear_layer(std::int64_t in, std::int64_t out, Generator& generator) 
 
 ModulePtr activation(nn::ActivationKind kind) { return std::make_shared<nn::Activation>(kind); }
 
+Tensor uniform_parameter(const Shape& shape, double bound, Generator& generator) {
+  Tensor t = nn::parameter(shape, DType::float32);
+  nn::fill_uniform(t, bound, generator);
+  return t;
+}
+
 Tensor normal_input(const Shape& shape, Generator& generator) {
   Tensor t = Tensor::empty(shape, DType::float32, Tag::inputs);
   nn::fill_normal(t, generator);

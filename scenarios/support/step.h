@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/ambient/ambient_scope.h"
+#include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/nn/layers.h"
 
@@ -18,6 +20,8 @@ using ModulePtr = std::shared_ptr<nn::Module>;
 ModulePtr linear_layer(std::int64_t in, std::int64_t out, Generator& generator);
 ModulePtr activation(nn::ActivationKind kind);
 
+/// A parameter in float32 with uniform values in [-bound, bound].
+Tensor uniform_parameter(const Shape& shape, double bound, Generator& generator);
 /// Standard normal values in float32, under Tag::inputs.
 Tensor normal_input(const Shape& shape, Generator& generator);
 
@@ -40,5 +44,12 @@ Tensor run_regions(std::span<const Function> functions, std::span<const Region> 
 std::vector<std::byte> bits_of(std::span<const Tensor> tensors);
 /// Their gradients.
 Tensors gradients_of(std::span<const Tensor> leaves);
+
+/// What a step computed, to be compared to the bit.
+struct Values {
+  double loss = 0;
+  std::vector<std::byte> gradients;
+  friend bool operator==(const Values&, const Values&) = default;
+};
 
 }  // namespace rematch::scenarios

@@ -1,8 +1,7 @@
-#include "scenarios/stories/last_segment/every_cut.h"
+#include "scenarios/stories/last_segment/parts.h"
 
 #include <fmt/format.h>
 
-#include "scenarios/stories/last_segment/step.h"
 #include "scenarios/support/options.h"
 
 namespace rematch::scenarios::sequential {
@@ -44,11 +43,11 @@ void try_cut(const Net& net, int k, bool reentrant, const Step& plain, EveryCut&
   const Step checkpointed = run(net, {}, how);
   every.runs = every.runs && stored.order == formula(n, k, LastSegment::stored).order &&
                checkpointed.order == formula(n, k, LastSegment::checkpointed).order;
-  every.bits = every.bits && stored.same_values(plain) && checkpointed.same_values(plain);
+  every.bits = every.bits && stored.values == plain.values && checkpointed.values == plain.values;
   if (k > 1) {
     const Step excluded = run(net, {}, {.segments = k, .reentrant = reentrant, .excluded = true});
     every.excluded = every.excluded && excluded.live == stored.live &&
-                     excluded.same_values(stored) && excluded.order == stored.order;
+                     excluded.values == stored.values && excluded.order == stored.order;
   }
   if (n % k == 0) {
     const Step appended =

@@ -1,14 +1,11 @@
-#include "scenarios/stories/last_segment/step.h"
+#include "scenarios/stories/last_segment/parts.h"
 
 #include <algorithm>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/checkpoint/sequential.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/loss.h"
-#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::sequential {
 namespace {
@@ -94,7 +91,7 @@ Step run(const Net& net, const Head& head, const How& how) {
     for (const ModulePtr& layer : behind) y = tanh(layer->forward(y));
     const Tensor loss = mse_loss(y, target);
     y = Tensor();
-    step.loss = loss.item();
+    step.values.loss = loss.item();
     backward(loss);
     const auto& events = ledger->timeline();
     for (std::size_t i = 0; i < events.size(); ++i) {
@@ -113,7 +110,7 @@ Step run(const Net& net, const Head& head, const How& how) {
   for (const ModulePtr& layer : behind) {
     leaves.insert(leaves.end(), layer->parameters().begin(), layer->parameters().end());
   }
-  step.gradients = bits_of(gradients_of(leaves));
+  step.values.gradients = bits_of(gradients_of(leaves));
   return step;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/ambient/ambient_scope.h"
 #include "engine/ops/arithmetic.h"
 #include "properties/output/terminal.h"
 #include "scenarios/stories/memory_trade/parts.h"

@@ -2,8 +2,6 @@
 
 #include <set>
 
-#include "engine/ambient/ambient_scope.h"
-#include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"

@@ -3,7 +3,6 @@
 #include <exception>
 #include <thread>
 
-#include "engine/autograd/backward.h"
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
 #include "scenarios/support/step.h"
