@@ -5,17 +5,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string_view to_string(Chart::Kind kind) {
-  switch (kind) {
-    case Chart::Kind::lines:
-      return "lines";
-    case Chart::Kind::steps:
-      return "steps";
-    case Chart::Kind::bars:
-      return "bars";
-  }
-  return "?";
-}
+/// In the order of Chart::Kind.
+constexpr std::string_view kKinds[] = {"lines", "steps", "bars"};
 
 Json item_json(const Paragraph& p) { return {{"say", p.markdown}}; }
 Json item_json(const Claim& c) {
@@ -30,7 +21,7 @@ Json item_json(const Chart& c) {
   for (const Series& s : c.series) series.push_back({{"name", s.name}, {"x", s.x}, {"y", s.y}});
   return {{"chart",
            {{"title", c.title},
-            {"kind", to_string(c.kind)},
+            {"kind", kKinds[static_cast<int>(c.kind)]},
             {"x_label", c.x_label},
             {"y_label", c.y_label},
             {"categories", c.categories},

@@ -77,21 +77,10 @@ void Report::chart(Chart chart) {
 
 void Report::claim(bool holds, std::string sentence) {
   items_.emplace_back(Claim{holds, std::move(sentence)});
+  ++claims_;
+  if (!holds) ++failed_;
 }
 
 void Report::measured(std::string line) { items_.emplace_back(Measured{std::move(line)}); }
-
-int Report::claims() const {
-  return static_cast<int>(std::count_if(items_.begin(), items_.end(), [](const Item& item) {
-    return std::holds_alternative<Claim>(item);
-  }));
-}
-
-int Report::failed() const {
-  return static_cast<int>(std::count_if(items_.begin(), items_.end(), [](const Item& item) {
-    const Claim* claim = std::get_if<Claim>(&item);
-    return claim != nullptr && !claim->holds;
-  }));
-}
 
 }  // namespace rematch::scenarios

@@ -89,11 +89,13 @@ class Report {
 
   const std::deque<Item>& items() const { return items_; }
   /// The number of claims, and of those that failed.
-  int claims() const;
-  int failed() const;
+  int claims() const { return claims_; }
+  int failed() const { return failed_; }
 
  private:
   std::deque<Item> items_;
+  int claims_ = 0;
+  int failed_ = 0;
 };
 
 }  // namespace rematch::scenarios

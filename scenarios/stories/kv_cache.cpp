@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::kv_cache_story {
@@ -18,21 +16,17 @@ Case chunks() {
     "protocol": {"microbatches": 3, "input_requires_grad": true}})");
 }
 
-/// Whether a quantity of each chunk is the plain run's.
-std::vector<bool> same_by_chunk(const Record& plain, const Record& other, Quantity quantity) {
-  std::vector<bool> same;
+constexpr std::string_view kRight = "right, right, right";
+constexpr std::string_view kWrong = "wrong, wrong, wrong";
+
+/// For each chunk, whether its quantity is the plain run's: "right, wrong, right".
+std::string by_chunk(const Record& plain, const Record& other, Quantity quantity) {
+  std::string text;
   for (std::size_t i = 0; i < plain.observations.size(); ++i) {
     const Observation& o = plain.observations[i];
     if (o.quantity != quantity) continue;
-    same.push_back(values_of(plain, o) == values_of(other, other.observations[i]));
-  }
-  return same;
-}
-
-std::string words(const std::vector<bool>& same) {
-  std::string text;
-  for (std::size_t i = 0; i < same.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::string(same[i] ? "right" : "wrong");
+    const bool same = values_of(plain, o) == values_of(other, other.observations[i]);
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", same ? "right" : "wrong");
   }
   return text;
 }
@@ -48,30 +42,19 @@ void run(const Options& /*options*/, Report& report) {
   const Record plain = record_of(c, right, false);
   Table& table = report.table("Chunk by chunk, beside the plain run",
                               {"recomputation", "output", "gradient of the input"});
-  struct Row {
-    const char* name;
-    Subject& subject;
-    std::vector<bool> outputs = {};
-    std::vector<bool> gradients = {};
+  const auto row = [&](const char* name, Subject& subject) {
+    const Record record = record_of(c, subject, true);
+    const std::pair seen(by_chunk(plain, record, Quantity::output),
+                         by_chunk(plain, record, Quantity::input_gradient));
+    table.row({name, seen.first, seen.second});
+    return seen;
   };
-  std::vector<Row> rows{{"finds the cache that its forward found", right},
-                        {"finds the cache that its forward left", as_left}};
-  for (Row& row : rows) {
-    const Record record = record_of(c, row.subject, true);
-    row.outputs = same_by_chunk(plain, record, Quantity::output);
-    row.gradients = same_by_chunk(plain, record, Quantity::input_gradient);
-    table.row({row.name, words(row.outputs), words(row.gradients)});
-  }
-  const auto all = [](const std::vector<bool>& same) {
-    return std::find(same.begin(), same.end(), false) == same.end();
-  };
-  const auto none = [](const std::vector<bool>& same) {
-    return std::find(same.begin(), same.end(), true) == same.end();
-  };
-  report.claim(all(rows[0].outputs) && all(rows[0].gradients),
+  const auto found = row("finds the cache that its forward found", right);
+  const auto left = row("finds the cache that its forward left", as_left);
+  report.claim(found.first == kRight && found.second == kRight,
                "A recomputation that finds the cache as its forward found it, and leaves it alone, "
                "gives the plain run's bits.");
-  report.claim(all(rows[1].outputs) && none(rows[1].gradients),
+  report.claim(left.first == kRight && left.second == kWrong,
                "One that finds what its forward left attends to tokens of its own chunk where "
                "earlier ones were. This cache keeps its size, so that no shape is wrong: outputs "
                "and losses are right, and the gradients of every chunk are not.");

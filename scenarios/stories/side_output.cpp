@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "scenarios/support/judging.h"
 
@@ -8,15 +9,10 @@ namespace rematch::scenarios::side_output_story {
 namespace {
 
 double cosine(const std::vector<double>& a, const std::vector<double>& b) {
-  double product = 0;
-  double norm_a = 0;
-  double norm_b = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    product += a[i] * b[i];
-    norm_a += a[i] * a[i];
-    norm_b += b[i] * b[i];
-  }
-  return product / std::sqrt(norm_a * norm_b);
+  const auto dot = [](const std::vector<double>& x, const std::vector<double>& y) {
+    return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+  };
+  return dot(a, b) / std::sqrt(dot(a, a) * dot(b, b));
 }
 
 void run(const Options& /*options*/, Report& report) {

@@ -82,10 +82,7 @@ Step train_step(const Choice& choice) {
   Generator data{5, 0, 0};
   const Tensor x = normal_input({kBatch, kTokens, kWidth}, data);
   const std::int64_t before = ledger->live();
-  CheckpointOptions options;
-  options.early_stop = false;
-  options.policy = choice.policy;
-  Tensor y = run_regions(parts, choice.regions, x, options);
+  Tensor y = run_regions(parts, choice.regions, x, {.early_stop = false, .policy = choice.policy});
   step.kept = ledger->live() - before;
   const Tensor loss = sum(mul(y, y));
   y = Tensor();

@@ -33,8 +33,7 @@ std::vector<Function> functions_of(const Net& net, const std::vector<ModulePtr>&
 }
 
 Tensor sequential_part(std::span<const Function> functions, const How& how, const Tensor& x) {
-  CheckpointOptions options;
-  options.reentrant = how.reentrant;
+  const CheckpointOptions options{.reentrant = how.reentrant};
   if (how.segments == 0) return run_regions(functions, {}, x);
   if (!how.excluded) {
     return checkpoint_sequential(functions, how.segments, {x}, how.last, options)[0];

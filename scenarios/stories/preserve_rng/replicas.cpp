@@ -1,7 +1,6 @@
 #include "scenarios/stories/preserve_rng/replicas.h"
 
-#include <exception>
-#include <thread>
+#include <future>
 
 #include "engine/nn/optimizer.h"
 #include "engine/ops/loss.h"
@@ -86,9 +85,8 @@ class Worker final : public RunObserver {
   }
 
   Tensor loss() {
-    CheckpointOptions options;
-    options.preserve_rng = mode_.preserve_rng;
-    options.reentrant = mode_.reentrant;
+    const CheckpointOptions options{.reentrant = mode_.reentrant,
+                                    .preserve_rng = mode_.preserve_rng};
     const std::span<const Region> regions(&kCheckpointed, mode_.checkpointed ? 1 : 0);
     return mse_loss(run_regions(model_->functions(), regions, x_, options), target_);
   }
@@ -103,23 +101,12 @@ class Worker final : public RunObserver {
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
 /// All replicas at once, each on a thread; the first error of any of them is thrown.
-void in_parallel(const Workers& workers, const std::function<void(Worker&)>& work) {
-  std::vector<std::exception_ptr> errors(workers.size());
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < workers.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          work(*workers[i]);
-        } catch (...) {
-          errors[i] = std::current_exception();
-        }
-      });
-    }
+void in_parallel(const Workers& workers, void (Worker::*work)()) {
+  std::vector<std::future<void>> running;
+  for (const auto& worker : workers) {
+    running.push_back(std::async(std::launch::async, work, worker.get()));
   }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  for (std::future<void>& one : running) one.get();
 }
 
 /// Every replica's gradients become their mean, summed in the order of the replicas.
@@ -148,12 +135,12 @@ Training train(const Setup& setup) {
   }
   Training training;
   for (int step = 0; step < setup.steps; ++step) {
-    in_parallel(workers, [](Worker& worker) { worker.forward_and_backward(); });
+    in_parallel(workers, &Worker::forward_and_backward);
     average_gradients(workers);
     for (const auto& worker : workers) {
       if (step == 0) worker->result.gradients = bits_of(gradients_of(worker->parameters()));
     }
-    in_parallel(workers, [](Worker& worker) { worker.step(); });
+    in_parallel(workers, &Worker::step);
     if (!setup.evaluate) continue;
     double loss = 0;
     for (const auto& worker : workers) loss += worker->loss_without_dropout();
