@@ -44,8 +44,8 @@ void run(const Options& /*options*/, Report& report) {
                               {"recomputation", "output", "gradient of the input"});
   const auto row = [&](const char* name, Subject& subject) {
     const Record record = record_of(c, subject, true);
-    const std::pair seen(by_chunk(plain, record, Quantity::output),
-                         by_chunk(plain, record, Quantity::input_gradient));
+    std::pair seen(by_chunk(plain, record, Quantity::output),
+                   by_chunk(plain, record, Quantity::input_gradient));
     table.row({name, seen.first, seen.second});
     return seen;
   };

@@ -39,11 +39,11 @@ Tensors run_chunks(const std::vector<Function>& layers, const Chunks& how, Tenso
 std::optional<double> result(const Chunks* how) {
   const AmbientScope scope(std::make_shared<Ledger>());
   Generator g{2294, 0, 0};
-  std::vector<Function> layers;
-  for (int i = 0; i < 24; ++i) {
-    layers.emplace_back([w = linear_layer(8, 8, g)](const Tensors& in) -> Tensors {
+  std::vector<Function> layers(24);
+  for (Function& layer : layers) {
+    layer = [w = linear_layer(8, 8, g)](const Tensors& in) -> Tensors {
       return {tanh(w->forward(in[0]))};
-    });
+    };
   }
   const Tensor x = Tensor::ones({2, 8}, DType::float32, Tag::inputs);
   try {

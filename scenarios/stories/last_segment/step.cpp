@@ -52,13 +52,10 @@ Step run(const Net& net, const Head& head, const How& how) {
   const auto ledger = std::make_shared<Ledger>();
   const AmbientScope scope(ledger, 1);
   Generator generator{1, 0, 0};
-  std::vector<ModulePtr> layers;
-  std::vector<ModulePtr> behind;
-  for (int i = 0; i < net.layers; ++i) {
-    layers.push_back(linear_layer(net.width, net.width, generator));
-  }
-  for (int i = 0; i < head.layers; ++i) {
-    behind.push_back(linear_layer(net.width, net.width, generator));
+  std::vector<ModulePtr> layers(static_cast<std::size_t>(net.layers));
+  std::vector<ModulePtr> behind(static_cast<std::size_t>(head.layers));
+  for (std::vector<ModulePtr>* some : {&layers, &behind}) {
+    for (ModulePtr& layer : *some) layer = linear_layer(net.width, net.width, generator);
   }
   if (head.wide > 0) {
     behind.push_back(linear_layer(net.width, head.wide, generator));

@@ -88,9 +88,8 @@ struct Mechanism {
   int runs = 0;
 };
 
-enum class Variant { plain, non_reentrant, reentrant };
-
-Mechanism mechanism_of(Variant variant) {
+/// `options`: of the checkpoint around the layers; nullptr: none.
+Mechanism mechanism_of(const CheckpointOptions* options) {
   const auto ledger = std::make_shared<Ledger>();
   const AmbientScope scope(ledger);
   Generator generator{9, 0, 0};
@@ -99,10 +98,7 @@ Mechanism mechanism_of(Variant variant) {
   const Function f = counting(std::vector<Function>{three_layers}, order)[0];
   Mechanism m;
   const std::int64_t before = ledger->live();
-  Tensor y;
-  if (variant == Variant::plain) y = f({x})[0];
-  if (variant == Variant::non_reentrant) y = checkpoint(f, {x})[0];
-  if (variant == Variant::reentrant) y = checkpoint(f, {x}, {.reentrant = true})[0];
+  Tensor y = (options != nullptr ? checkpoint(f, {x}, *options) : f({x}))[0];
   m.nodes = nodes_behind(y);
   m.last_node = y.grad_fn()->name();
   const Tensor loss = sum(y);
@@ -193,9 +189,11 @@ void the_mechanism(Report& report) {
       report.table("Three tanh layers in one function: what a checkpoint puts into the graph",
                    {"run", "nodes", "node behind the output", "bytes kept, output let go of",
                     "runs after forward", "runs after backward"});
-  const Mechanism plain = mechanism_of(Variant::plain);
-  const Mechanism hooks = mechanism_of(Variant::non_reentrant);
-  const Mechanism node = mechanism_of(Variant::reentrant);
+  const CheckpointOptions non_reentrant;
+  const CheckpointOptions reentrant{.reentrant = true};
+  const Mechanism plain = mechanism_of(nullptr);
+  const Mechanism hooks = mechanism_of(&non_reentrant);
+  const Mechanism node = mechanism_of(&reentrant);
   const auto add = [&](const char* name, const Mechanism& m) {
     table.row({name, std::to_string(m.nodes), m.last_node, grouped(m.kept),
                std::to_string(m.runs_before_backward), std::to_string(m.runs)});
