@@ -8,8 +8,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/stories/frozen_first_block/parts.h"
 
-namespace rematch::scenarios {
-namespace frozen {
+namespace rematch::scenarios::frozen {
 
 std::vector<std::int64_t> epoch_order(std::int64_t samples, int epoch) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
@@ -24,9 +23,7 @@ std::vector<std::int64_t> epoch_order(std::int64_t samples, int epoch) {
   return order;
 }
 
-}  // namespace frozen
-
-}  // namespace rematch::scenarios
+}  // namespace rematch::scenarios::frozen
 
 namespace rematch::scenarios::frozen_first_block_story {
 namespace {
@@ -63,17 +60,13 @@ void run(const Options& options, Report& report) {
 }  // namespace
 }  // namespace rematch::scenarios::frozen_first_block_story
 
-namespace rematch::scenarios {
-
-extern const Scenario frozen_first_block;
-const Scenario frozen_first_block{
+REMATCH_STORY(frozen_first_block){
     "frozen_first_block",
     "I wrapped both convolutional blocks of my CIFAR-10 network in checkpoint(), and after 10 "
     "epochs its loss is 1.59 instead of 0.72. Where is my error?",
     "PyTorch forum, \"Use of torch.utils.checkpoint.checkpoint causes simple model to diverge\"",
     "A reentrant checkpoint's output requires grad only if its input does, and pictures do not: "
-    "the "
-    "first block is frozen, and with it the second, whose input it makes. Checkpoint the first "
+    "the first block is frozen, and with it the second, whose input it makes. Checkpoint the first "
     "block non-reentrantly, or let the input require grad, or leave that block plain: each of the "
     "three trains the plain network to the bit, with dropout inside the checkpoint or outside.",
     frozen_first_block_story::run,
@@ -85,5 +78,3 @@ const Scenario frozen_first_block{
       {"RE4.one_input_trains", "weight_has_gradient", "true"},
       {"RE4.non_reentrant", "weight_has_gradient", "true"}}},
     true};
-
-}  // namespace rematch::scenarios

@@ -54,10 +54,8 @@ void run(const Options& /*options*/, Report& report) {
   report.claim(k_times && once,
                "Plain and non-reentrant: once, when all contributions are summed. Reentrant: once "
                "for each of the k segments, because each recomputation is a backward of its own "
-               "that accumulates into the weight by itself.");
-  report.claim(k_times && once,
-               "A reducer that expects each parameter ready once refuses the reentrant run's "
-               "second firing; plain and non-reentrant runs pass.");
+               "that accumulates into the weight by itself. A reducer that expects each parameter "
+               "ready once refuses the second firing.");
   EngineSubject overridden(find_fault("G9")->make);
   claim_law_finds(tied_layers(3, Variant::non_reentrant), overridden,
                   "the surplus firings where the non-reentrant variant was asked for", "hooks",
