@@ -14,13 +14,19 @@ if(TARGET rematch-bench)
   target_link_libraries(emulated_bench PRIVATE rematch_fingerprint rematch_steps CUDA::cudart
     benchmark::benchmark nlohmann_json::nlohmann_json)
   # Of the time nothing is asked; a step that cannot be captured would be skipped.
-  add_test(NAME "emulated: a step is measured eager and captured, under names that pair"
-    COMMAND emulated_bench --device cuda --benchmark_filter=^tiny/ --benchmark_min_time=0.001)
-  set_tests_properties("emulated: a step is measured eager and captured, under names that pair"
+  rematch_test("emulated: a step is measured eager and captured, under names that pair"
+    COMMAND emulated_bench --device cuda --benchmark_filter=^tiny/ --benchmark_min_time=0.001
     PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off
-    PASS_REGULAR_EXPRESSION "tiny/plain/float32/cuda/[^\n]*\n?.*tiny/plain/float32/cuda-captured/[^\n]*peak_bytes"
-    FAIL_REGULAR_EXPRESSION "cannot be captured;ERROR")
+      PASS_REGULAR_EXPRESSION "tiny/plain/float32/cuda/[^\n]*\n?.*tiny/plain/float32/cuda-captured/[^\n]*peak_bytes"
+      FAIL_REGULAR_EXPRESSION "cannot be captured;ERROR")
 endif()
+
+# emulated_tests(TARGET PREFIX SPEC [ENVIRONMENT...]): each test case of a program is a test.
+function(emulated_tests target prefix spec)
+  string(MAKE_C_IDENTIFIER "${target} ${prefix} ${spec}" list)
+  catch_discover_tests(${target} TEST_SPEC "${spec}" TEST_PREFIX "${prefix}: " TEST_LIST ${list}
+    PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300 ENVIRONMENT "${ARGN}")
+endfunction()
 
 add_executable(emulated_gpu_tests $<TARGET_OBJECTS:gpu_test_objects>)
 set_target_properties(emulated_gpu_tests PROPERTIES OUTPUT_NAME gpu_tests)
@@ -36,12 +42,8 @@ target_compile_options(emulated_device_tests PRIVATE
   $<$<CONFIG:Release,Mutants>:${REMATCH_TEST_FLAGS}>)
 rematch_emulated(emulated_device_tests)
 target_link_libraries(emulated_device_tests PRIVATE rematch_cli Catch2::Catch2WithMain)
-catch_discover_tests(emulated_device_tests
-  TEST_PREFIX "emulated: "
-  TEST_LIST emulated_device_test_names
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
-    ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
+emulated_tests(emulated_device_tests "emulated" "" REMATCH_EMULATOR_LOCK=off)
+
 # The programs as users meet them where the device is lost, or cannot be used.
 add_executable(emulated_program_tests lost_device_test.cpp)
 target_compile_definitions(emulated_program_tests PRIVATE
@@ -53,66 +55,36 @@ target_precompile_headers(emulated_program_tests PRIVATE <catch2/catch_test_macr
 target_link_libraries(emulated_program_tests PRIVATE rematch_test_shell rematch_bits rematch_warnings
   Catch2::Catch2WithMain nlohmann_json::nlohmann_json)
 add_dependencies(emulated_program_tests emulated_rematch emulated_gpu_tests)
-catch_discover_tests(emulated_program_tests
-  TEST_PREFIX "emulated: "
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
-    ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
+emulated_tests(emulated_program_tests "emulated" "" REMATCH_EMULATOR_LOCK=off)
 
 # A test each, as those of a real device are; the ones that need no device run there alone.
-catch_discover_tests(emulated_gpu_tests
-  TEST_SPEC "[gpu]"
-  TEST_PREFIX "emulated: "
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300)
+emulated_tests(emulated_gpu_tests "emulated" "[gpu]")
 # Those that could depend on who comes first, with others first.
-catch_discover_tests(emulated_gpu_tests
-  TEST_SPEC "[offload]"
-  TEST_PREFIX "emulated, copies early: "
-  TEST_LIST emulated_offload_tests
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
-    ENVIRONMENT REMATCH_EMULATOR_STREAMS=mixed)
-catch_discover_tests(emulated_gpu_tests
-  TEST_SPEC "[sums]"
-  TEST_PREFIX "emulated, last threads first: "
-  TEST_LIST emulated_sums_tests
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300
-    ENVIRONMENT REMATCH_EMULATOR_ORDER=descending)
+emulated_tests(emulated_gpu_tests "emulated, copies early" "[offload]" REMATCH_EMULATOR_STREAMS=mixed)
+emulated_tests(emulated_gpu_tests "emulated, last threads first" "[sums]" REMATCH_EMULATOR_ORDER=descending)
+# A device that is lost stays so until the process ends.
+emulated_tests(emulated_gpu_tests "emulated" "[.lost]" REMATCH_EMULATOR_LOSE_IN=Relu)
 # Ranges, as a profiler gets them.
 add_library(nvtx_recorder MODULE nvtx/recorder.cpp)
 target_link_libraries(nvtx_recorder PRIVATE rematch_bits rematch_warnings CUDA::cudart)
-add_test(NAME "emulated: a profiler sees layers, recomputations and nodes as nested ranges"
-  COMMAND emulated_gpu_tests "[nvtx]")
 set(seen "nvtx: 0 Linear\n" "nvtx: 1 LayerNorm\n" "nvtx: backward\n" "nvtx:   SumBackward\n"
   "nvtx:     recomputation\n" "nvtx:       0 Linear\n" "nvtx: 0 ranges left open")
 # The output of the tests comes between.
 list(JOIN seen ".*" seen)
-set_tests_properties("emulated: a profiler sees layers, recomputations and nodes as nested ranges"
+rematch_test("emulated: a profiler sees layers, recomputations and nodes as nested ranges"
+  COMMAND emulated_gpu_tests "[nvtx]"
   PROPERTIES LABELS emulated TIMEOUT 60 PASS_REGULAR_EXPRESSION "${seen}"
-  ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
+    ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
 # As ci/test-gpu runs them under compute-sanitizer.
-add_test(NAME "emulated: tests of the GPU pass where no block is kept for reuse"
-  COMMAND emulated_gpu_tests "[gpu]~[sums]")
-set_tests_properties("emulated: tests of the GPU pass where no block is kept for reuse" PROPERTIES
-  LABELS emulated COST 500 TIMEOUT 1200
-  ENVIRONMENT "REMATCH_CUDA_KEEP_NO_BLOCKS=1;REMATCH_EMULATOR_LOCK=off")
-# A device that is lost stays so until the process ends.
-catch_discover_tests(emulated_gpu_tests
-  TEST_SPEC "[.lost]"
-  TEST_PREFIX "emulated: "
-  TEST_LIST emulated_lost_tests
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOSE_IN=Relu)
+rematch_test("emulated: tests of the GPU pass where no block is kept for reuse"
+  COMMAND emulated_gpu_tests "[gpu]~[sums]"
+  PROPERTIES LABELS emulated COST 500 TIMEOUT 1200
+    ENVIRONMENT "REMATCH_CUDA_KEEP_NO_BLOCKS=1;REMATCH_EMULATOR_LOCK=off")
 foreach(turn "ascending late on" "descending mixed off")
   separate_arguments(turn)
-  list(GET turn 0 order)
-  list(GET turn 1 streams)
-  list(GET turn 2 lock)
-  set(name "emulated: every law holds for the wide mix, threads ${order}, streams ${streams}")
-  add_test(NAME ${name} COMMAND emulated_rematch check --device cuda --mix wide --cases 200)
-  set(how REMATCH_EMULATOR_ORDER=${order} REMATCH_EMULATOR_STREAMS=${streams}
-    REMATCH_EMULATOR_LOCK=${lock})
-  set_tests_properties(${name} PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT "${how}")
+  list(POP_FRONT turn order streams lock)
+  rematch_test("emulated: every law holds for the wide mix, threads ${order}, streams ${streams}"
+    COMMAND emulated_rematch check --device cuda --mix wide --cases 200
+    PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT "REMATCH_EMULATOR_ORDER=${order};\
+REMATCH_EMULATOR_STREAMS=${streams};REMATCH_EMULATOR_LOCK=${lock}")
 endforeach()
