@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Sourced by the scripts beside it, with their arguments. Help is the comment at their top.
+set -euo pipefail
+script=ci/${0##*/}
+help_text=$(sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0")
+
+print_help() {
+  printf '%s\n' "$help_text"
+  exit 0
+}
+
+# refuse ARGUMENT SENTENCE
+refuse() {
+  echo "$script: unknown argument '$1'; $2" >&2
+  exit 2
+}
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+# What python3 -m venv needs.
+need_venv() {
+  python3 -c "import ensurepip" 2>/dev/null ||
+    as_root apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
+}
+
+case "${1:-}" in
+  -h | --help) print_help ;;
+esac
