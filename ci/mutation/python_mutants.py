@@ -6,7 +6,6 @@ is not among them, nor what changes decorators, annotations, and the text of err
 import ast
 import collections
 import copy
-import hashlib
 
 COMPARED = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
             ast.GtE: ast.Gt, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
@@ -17,16 +16,12 @@ DECLARATIONS = (ast.FunctionDef, ast.ClassDef, ast.Return, ast.Import, ast.Impor
 UNWRAPPED = {"list", "tuple", "dict", "set", "_detach_helper", "detach", "unpack"}
 
 
-class Mutants(ast.NodeVisitor):
-    """All mutants of a source that compile, in `found`, by id."""
+class Changes(ast.NodeVisitor):
+    """All changes of a source that compile, in `found`: (scope, begin, end, new, kind)."""
 
     def __init__(self, source):
-        self.text = source.encode()
-        self.lines = source.split("\n")
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line.encode()) + 1)
-        self.scope, self.found = [], {}
+        self.text, self.scope, self.found = source, [], []
+        self.starts = [0, *(i + 1 for i, c in enumerate(source) if c == "\n")]
         tree = ast.parse(source)
         self.original = ast.dump(tree)
         stored = [n for n in ast.walk(tree) if isinstance(getattr(n, "ctx", None), ast.Store)]
@@ -35,29 +30,23 @@ class Mutants(ast.NodeVisitor):
         self.bound = collections.Counter(names)
         self.visit(tree)
 
+    def place(self, line, column):
+        """Columns of a syntax tree are bytes."""
+        start = self.starts[line - 1]
+        return start + len(self.text[start:start + column].encode()[:column].decode(errors="ignore"))
+
     def add(self, node, new, kind):
         new = new if isinstance(new, str) else ast.unparse(new)
-        begin = self.starts[node.lineno - 1] + node.col_offset
-        end = self.starts[node.end_lineno - 1] + node.end_col_offset
-        text = (self.text[:begin] + new.encode() + self.text[end:]).decode()
+        begin = self.place(node.lineno, node.col_offset)
+        end = self.place(node.end_lineno, node.end_col_offset)
+        text = self.text[:begin] + new + self.text[end:]
         try:
             if ast.dump(ast.parse(text)) == self.original:
                 return
             compile(text, "mutant", "exec")
         except SyntaxError:
             return
-        was = self.lines[node.lineno - 1:node.end_lineno]
-        old = "\n".join(was).encode()
-        size = begin - self.starts[node.lineno - 1]
-        rest = old[size + end - begin:]
-        mutant = {"scope": ".".join(self.scope), "kind": kind, "line": node.lineno,
-                  "was": " ".join(" ".join(was).split()),
-                  "becomes": " ".join((old[:size] + new.encode() + rest).decode().split())}
-        key = "\n".join((mutant["scope"], kind, mutant["was"], mutant["becomes"]))
-        mutant["id"] = hashlib.sha256(key.encode()).hexdigest()[:10]
-        while mutant["id"] in self.found:  # The same words further down.
-            mutant["id"] = hashlib.sha256(mutant["id"].encode()).hexdigest()[:10]
-        self.found[mutant["id"]] = mutant | {"text": text}
+        self.found.append((".".join(self.scope) or "<module>", begin, end, new, kind))
 
     def changed(self, node, kind, change):
         other = copy.deepcopy(node)
@@ -185,3 +174,7 @@ class Mutants(ast.NodeVisitor):
             inner = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
             self.add(node, inner, "call left out")
         self.generic_visit(node)
+
+
+def changes_of(source):
+    return Changes(source).found
