@@ -16,6 +16,13 @@ DECLARATIONS = (ast.FunctionDef, ast.ClassDef, ast.Return, ast.Import, ast.Impor
 UNWRAPPED = {"list", "tuple", "dict", "set", "_detach_helper", "detach", "unpack"}
 
 
+def but(node, **fields):
+    """The same node with other fields."""
+    other = copy.copy(node)
+    vars(other).update(fields)
+    return other
+
+
 class Changes(ast.NodeVisitor):
     """All changes of a source that compile, in `found`: (scope, begin, end, new, kind)."""
 
@@ -48,11 +55,6 @@ class Changes(ast.NodeVisitor):
             return
         self.found.append((".".join(self.scope) or "<module>", begin, end, new, kind))
 
-    def changed(self, node, kind, change):
-        other = copy.deepcopy(node)
-        change(other)
-        self.add(node, other, kind)
-
     def visit_FunctionDef(self, node):
         self.enter(node, [*node.args.defaults, *filter(None, node.args.kw_defaults)])
 
@@ -70,13 +72,15 @@ class Changes(ast.NodeVisitor):
                 self.add(x, "return", "returned early")
         self.scope.pop()
 
-    def visit_Raise(self, node):
+    def deleted(self, node):
         self.add(node, "pass", "statement deleted")
+
+    visit_Raise = visit_Delete = deleted
 
     def visit_Expr(self, node):
         if isinstance(node.value, ast.Constant):
             return
-        self.add(node, "pass", "statement deleted")
+        self.deleted(node)
         if not ast.unparse(node.value).startswith("warnings.warn("):
             self.visit(node.value)
 
@@ -85,7 +89,7 @@ class Changes(ast.NodeVisitor):
         # What is bound nowhere else would fail by its name alone.
         if all(n is None and not isinstance(t, ast.Tuple) or n is not None and self.bound[n] > 1
                for n, t in zip(names, node.targets)):
-            self.add(node, "pass", "statement deleted")
+            self.deleted(node)
         if names != ["__all__"]:
             self.visit(node.value)
 
@@ -94,11 +98,8 @@ class Changes(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_AugAssign(self, node):
-        self.add(node, "pass", "statement deleted")
+        self.deleted(node)
         self.visit_BinOp(node)
-
-    def visit_Delete(self, node):
-        self.add(node, "pass", "statement deleted")
 
     def visit_Return(self, node):
         if node.value is not None and ast.unparse(node.value) != "None":
@@ -131,24 +132,21 @@ class Changes(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Compare(self, node):
-        def change(other):
-            other.ops[0] = COMPARED[type(node.ops[0])]()
-        self.changed(node, "comparison changed", change)
+        ops = [COMPARED[type(node.ops[0])](), *node.ops[1:]]
+        self.add(node, but(node, ops=ops), "comparison changed")
         self.generic_visit(node)
 
     def visit_BoolOp(self, node):
-        other = copy.deepcopy(node)
-        other.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
-        self.add(node, f"({ast.unparse(other)})", "operator changed")
+        other = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
+        self.add(node, f"({ast.unparse(but(node, op=other))})", "operator changed")
         for i in range(len(node.values)):
-            self.changed(node, "part of a condition dropped", lambda x: x.values.pop(i))
+            left = node.values[:i] + node.values[i + 1:]
+            self.add(node, but(node, values=left), "part of a condition dropped")
         self.generic_visit(node)
 
     def visit_BinOp(self, node):
         if type(node.op) in COUNTED and not any(isinstance(x, ast.JoinedStr) for x in ast.walk(node)):
-            def change(other):
-                other.op = COUNTED[type(node.op)]()
-            self.changed(node, "operator changed", change)
+            self.add(node, but(node, op=COUNTED[type(node.op)]()), "operator changed")
             self.generic_visit(node)
 
     def visit_Constant(self, node):
@@ -162,14 +160,14 @@ class Changes(ast.NodeVisitor):
 
     def visit_Call(self, node):
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        plain = [a for a in node.args if not isinstance(a, ast.Starred)]
-        for i in range(len(node.keywords)):
-            self.changed(node, "argument dropped", lambda x: x.keywords.pop(i))
-        if len(plain) == len(node.args) and name not in ("isinstance", "getattr"):
-            for i in range(len(plain) - 1):
-                def swap(x):
-                    x.args[i], x.args[i + 1] = x.args[i + 1], x.args[i]
-                self.changed(node, "arguments swapped", swap)
+        args, keywords = node.args, node.keywords
+        for i in range(len(keywords)):
+            self.add(node, but(node, keywords=keywords[:i] + keywords[i + 1:]), "argument dropped")
+        starred = any(isinstance(a, ast.Starred) for a in args)
+        if not starred and name not in ("isinstance", "getattr"):
+            for i in range(len(args) - 1):
+                swapped = [*args[:i], args[i + 1], args[i], *args[i + 2:]]
+                self.add(node, but(node, args=swapped), "arguments swapped")
         if name in UNWRAPPED and not node.keywords:
             inner = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
             self.add(node, inner, "call left out")
