@@ -1,21 +1,19 @@
 # The tests of the GPU and the programs once more, on the emulated device (engine/emulator).
 
 add_executable(emulated_rematch ${PROJECT_SOURCE_DIR}/properties/cli/main.cpp)
-set_target_properties(emulated_rematch PROPERTIES OUTPUT_NAME rematch)
 rematch_emulated(emulated_rematch)
 target_link_libraries(emulated_rematch PRIVATE rematch_cli)
 
 if(TARGET rematch-bench)
   rematch_find(benchmark)
   set(program "${PROJECT_SOURCE_DIR}/bench/steps/program")
-  add_executable(emulated_bench ${program}/main.cpp ${program}/device_clock_cuda.cpp)
-  set_target_properties(emulated_bench PROPERTIES OUTPUT_NAME rematch-bench)
-  rematch_emulated(emulated_bench)
-  target_link_libraries(emulated_bench PRIVATE rematch_fingerprint rematch_steps CUDA::cudart
+  add_executable(emulated_rematch-bench ${program}/main.cpp ${program}/device_clock_cuda.cpp)
+  rematch_emulated(emulated_rematch-bench)
+  target_link_libraries(emulated_rematch-bench PRIVATE rematch_fingerprint rematch_steps CUDA::cudart
     benchmark::benchmark nlohmann_json::nlohmann_json)
   # Of the time nothing is asked; a step that cannot be captured would be skipped.
   rematch_test("emulated: a step is measured eager and captured, under names that pair"
-    COMMAND emulated_bench --device cuda --benchmark_filter=^tiny/ --benchmark_min_time=0.001
+    COMMAND emulated_rematch-bench --device cuda --benchmark_filter=^tiny/ --benchmark_min_time=0.001
     PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off
       PASS_REGULAR_EXPRESSION "tiny/plain/float32/cuda/[^\n]*\n?.*tiny/plain/float32/cuda-captured/[^\n]*peak_bytes"
       FAIL_REGULAR_EXPRESSION "cannot be captured;ERROR")
@@ -29,15 +27,11 @@ function(emulated_tests target prefix spec)
 endfunction()
 
 add_executable(emulated_gpu_tests $<TARGET_OBJECTS:gpu_test_objects>)
-set_target_properties(emulated_gpu_tests PROPERTIES OUTPUT_NAME gpu_tests)
 rematch_emulated(emulated_gpu_tests)
-target_link_libraries(emulated_gpu_tests PRIVATE rematch::engine CUDA::cudart
-  Catch2::Catch2WithMain)
+target_link_libraries(emulated_gpu_tests PRIVATE rematch::engine CUDA::cudart Catch2::Catch2WithMain)
 
 # What a hunt asks of the device, without the lock: it is a hunt of its own.
-add_executable(emulated_device_tests
-  ${PROJECT_SOURCE_DIR}/properties/subjects/device_work_test.cpp)
-set_target_properties(emulated_device_tests PROPERTIES OUTPUT_NAME device_tests)
+add_executable(emulated_device_tests ${PROJECT_SOURCE_DIR}/properties/subjects/device_work_test.cpp)
 target_compile_options(emulated_device_tests PRIVATE
   $<$<CONFIG:Release,Mutants>:${REMATCH_TEST_FLAGS}>)
 rematch_emulated(emulated_device_tests)
