@@ -25,6 +25,11 @@ need_venv() {
     as_root apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
 }
 
+# The path of a tool of the CUDA toolkit; fails where there is none.
+cuda_tool() {
+  PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/cuda/bin command -v "$1"
+}
+
 case "${1:-}" in
   -h | --help) print_help ;;
 esac
