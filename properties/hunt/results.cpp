@@ -191,6 +191,13 @@ Tally merge_results(const std::vector<std::filesystem::path>& files, const std::
     if (is_over(options, total)) break;
     total.add(std::move(part.second.total), options.shrunk_per_law);
   }
+  // Without locks, as some network file systems are, one part can have two writers.
+  if (!is_over(options, total) && total.cases != options.cases.value_or(total.cases)) {
+    throw std::invalid_argument(
+        fmt::format("expected {} cases in all parts, got {}: a file was edited or had two writers; "
+                    "hunt its part again",
+                    *options.cases, total.cases));
+  }
   return total;
 }
 
@@ -249,12 +256,14 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
 ResultsWriter::~ResultsWriter() { ::close(descriptor_); }
 
 void ResultsWriter::add(const Tally& tally) {
+  if (failed_) return;
   const bool found = !tally.violating.empty() || !tally.known_cases.empty();
   pending_.add(tally, kept_per_law_);
   if (found || std::chrono::steady_clock::now() - written_ >= kBetweenLines) write_pending();
 }
 
 void ResultsWriter::finish(bool done) {
+  if (failed_) return;
   write_pending();
   if (done && !before_.done) append(R"({"done":true})");
 }
@@ -267,12 +276,21 @@ void ResultsWriter::write_pending() {
 
 void ResultsWriter::append(const std::string& line) {
   const std::string text = line + "\n";
+  const off_t begin = ::lseek(descriptor_, 0, SEEK_CUR);
+  const auto fail = [&] {
+    const int why = errno;
+    failed_ = true;
+    // Where that fails, too, what was cut short counts for nothing.
+    static_cast<void>(::ftruncate(descriptor_, begin) == 0);
+    errno = why;
+    failed(file_, "write");
+  };
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t count = ::write(descriptor_, text.data() + at, text.size() - at);
-    if (count < 0 && errno != EINTR) failed(file_, "write");
+    if (count < 0 && errno != EINTR) fail();
     if (count > 0) at += static_cast<std::size_t>(count);
   }
-  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) failed(file_, "write");
+  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) fail();
 }
 
 }  // namespace rematch

@@ -51,7 +51,8 @@ class ResultsWriter {
 
   /// What the file had.
   const Results& before() const { return before_; }
-  /// Adds what came of the cases that follow. Violations are written at once.
+  /// Adds what came of the cases that follow. Violations are written at once. Once something could
+  /// not be written, nothing is any more, so that no case is missing before others.
   void add(const Tally& tally);
   /// Writes what is left; `done`: the part is.
   void finish(bool done);
@@ -65,6 +66,7 @@ class ResultsWriter {
   std::size_t kept_per_law_;
   Results before_;
   Tally pending_;
+  bool failed_ = false;
   std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
 };
 

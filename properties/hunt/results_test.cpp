@@ -1,9 +1,12 @@
 #include "properties/hunt/results.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
 #include <fstream>
 
 #include "properties/hunt/registry.h"
@@ -83,6 +86,67 @@ TEST_CASE("a part that was stopped anywhere goes on where it was") {
     const Results results = read_results(file, options);
     CHECK(results.done);
     CHECK(to_json(results.total) == to_json(read_results(whole, options).total));
+  }
+}
+
+/// No file may grow beyond so many bytes, as on a disk that is full.
+class FullDisk {
+ public:
+  explicit FullDisk(std::uint64_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*signal_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+TEST_CASE("behind a disk that was full for a moment, a part goes on without a gap") {
+  const HuntOptions options = options_for("engine:R2", true);
+  const testing::ScratchFolder folder;
+  const testing::ScratchFolder other;
+  const auto whole = hunt_part(options, other.path(), {1, 1});
+  const auto file = hunt_part(options, folder.path(), {1, 1}, 40);
+  const Results before = read_results(file, options);
+  {
+    ResultsWriter results(file, kHunt, options, true);
+    {
+      const FullDisk full(std::filesystem::file_size(file) + 100);
+      CHECK_THROWS_AS(results.add(before.total), std::runtime_error);
+    }
+    // Of other threads, which have not stopped yet.
+    results.add(before.total);
+    results.finish(true);
+  }
+  const Results after = read_results(file, options);
+  CHECK_FALSE(after.done);
+  CHECK(to_json(after.total) == to_json(before.total));
+  hunt_part(options, folder.path(), {1, 1}, UINT64_MAX, true);
+  CHECK(to_json(read_results(file, options).total) == to_json(read_results(whole, options).total));
+}
+
+TEST_CASE("results that lack cases or have them twice are not merged") {
+  const HuntOptions options = options_for("engine", false);
+  const testing::ScratchFolder folder;
+  const auto one = hunt_part(options, folder.path(), {1, 2});
+  const auto two = hunt_part(options, folder.path(), {2, 2});
+  const std::string text = testing::text_of(two);
+  // The first tally, twice and not at all.
+  const std::size_t begin = text.find('\n') + 1;
+  const std::size_t end = text.find('\n', begin) + 1;
+  for (const std::string& wrong :
+       {text.substr(0, end) + text.substr(begin), text.substr(0, begin) + text.substr(end)}) {
+    std::ofstream(two, std::ios::binary) << wrong;
+    CHECK_THROWS_MATCHES(merge_results({one, two}, kHunt, options), std::invalid_argument,
+                         MessageMatches(ContainsSubstring("expected 900 cases in all parts, got")));
   }
 }
 
