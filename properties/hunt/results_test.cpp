@@ -174,6 +174,9 @@ TEST_CASE("a file of results is of one part of one hunt, and has one writer") {
   };
   refused(kHunt, false, "is there already; --resume goes on");
   refused(R"({"cases":900,"seed":"6"})", true, "seed \"6\", got \"5\"");
+  // What was asked for says more than what follows from it.
+  refused(R"({"cases":900,"first_cases":"a1","seed":"6"})", true, "seed \"6\", got \"5\"");
+  refused(R"({"cases":900,"first_cases":"a1","seed":"5"})", true, "another commit");
   options.shard = {2, 4};
   refused(kHunt, true, "expected part 2 of 4, got part 1 of 4");
   options.shard = {1, 4};
