@@ -351,6 +351,19 @@ def test_a_rank_that_died_between_two_jobs_is_told_and_leaves_no_files(monkeypat
         ranks.stop()
 
 
+def test_a_rank_that_cannot_say_where_it_is_is_told_as_well(monkeypatch):
+    monkeypatch.setattr("rematch.pytorch.ranks.GRACE", 0.5)
+    ranks = Ranks(lambda job, rank, group: Answer(), limit=20)
+    try:
+        ranks.ask("job", 2, seconds=20)
+        os.kill(ranks._processes[1].pid, signal.SIGSTOP)
+        with pytest.raises(Lost, match="1 does not answer.*\nrank 0: has answered\nrank 1: does not say"):
+            ranks.ask("job", 2, seconds=1)
+        assert len(ranks.ask("job", 2, seconds=20)) == 2
+    finally:
+        ranks.stop()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -148,7 +148,10 @@ class Ranks:
         numbers = ", ".join(map(str, sorted(lost)))
         told = [f"of its ranks, {numbers} {what} within {self._limit:g} s"]
         for rank in sorted(stacks.keys() | answers.keys()):
-            where = stacks.get(rank) or answers[rank].failed or "has answered"
+            if rank in stacks:
+                where = stacks[rank] or "does not say where it is"
+            else:
+                where = answers[rank].failed or "has answered"
             told.append(f"rank {rank}: {where}")
         self.stop()
         raise Lost("\n".join(told))
