@@ -54,8 +54,8 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, const std::optional<Tall
   // Printed at once, so that the case can be replayed even if shrinking is interrupted.
   o.found = [&](const ViolatingCase& found) {
     status.clear();
-    print_error(fmt::format("case {} violates {}; shrinking it. To replay it unshrunk: {}\n",
-                            found.index, found.violation.law,
+    print_error(fmt::format("case {} violates {}{}. To replay it unshrunk: {}\n", found.index,
+                            found.violation.law, o.shard.of > 1 ? "" : "; shrinking it",
                             numbered_line(a, o.seed, found.index)));
   };
   outcome.hunt = run(a, o, merged);
@@ -114,9 +114,11 @@ int check_part(const CheckArguments& a, const HuntOptions& o) {
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
   for (const std::string& error : outcome.errors) print_error("rematch: " + error + "\n");
-  if (r.violations() > 0 || !outcome.reports.empty()) return kBroken;
+  if (!outcome.reports.empty()) return kBroken;
+  // A scheduler takes a part that saw a violation for done: one that is not has another status.
   if (!outcome.errors.empty()) return kUsage;
-  return r.interrupted ? kInterrupted : kHeld;
+  if (r.interrupted) return kInterrupted;
+  return r.violations() > 0 ? kBroken : kHeld;
 }
 
 int check(const CheckArguments& a) {

@@ -121,6 +121,20 @@ TEST_CASE("parts of a hunt, one of them killed, merge to the report of one hunt"
   CHECK(run(part(1), folder.path()).status == 2);
 }
 
+TEST_CASE("a part that was interrupted says so, whatever it had seen") {
+  const testing::ScratchFolder folder;
+  const std::string part = "check --subject engine:R1 --keep-going --cases 1000000000 --shard 1/2 ";
+  const Outcome o = run_line("('" REMATCH_PROGRAM "' " + part +
+                                 "--results r1 & p=$!; until grep -qs index r1; do :; done; "
+                                 "kill -TERM $p; wait $p) 2>&1",
+                             folder.path());
+  INFO(o.out);
+  // 1 would be that of a part that is done.
+  CHECK(o.status == 130);
+  CHECK(contains(o.out, "not done; the same command with --resume goes on"));
+  CHECK(contains(o.out, "violates dropout-masks. To replay it unshrunk"));
+}
+
 TEST_CASE("check ends with a summary that says how much was looked at") {
   const Outcome o = run("check --mix standard --cases 2500 --jobs 2");
   CHECK(o.status == 0);
