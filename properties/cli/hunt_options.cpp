@@ -64,6 +64,7 @@ std::string hunt_of(const CheckArguments& a, const HuntOptions& o) {
   hunt["profile"] = a.subject.profile;
   hunt["known"] = nlohmann::json::array();
   for (const KnownDivergence& entry : o.profile.entries()) hunt["known"].push_back(entry.id);
+  hunt["known_text"] = fmt::format("{:016x}", o.profile.text_hash());
   hunt["build"] = build_kind();
   hunt["versions"] = worker->versions();
   // What the program makes of the seed: another commit's cases may be others.

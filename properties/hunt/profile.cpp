@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <stdexcept>
 
+#include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/json_fields.h"
 #include "properties/layers/custom_layer.h"
 
@@ -118,6 +120,7 @@ Profile load_profile(const std::filesystem::path& file) {
     JsonFields fields(kProfile, json, "");
     fields.need_version("format", kProfileFormat);
     std::vector<KnownDivergence> entries;
+    std::uint64_t hash = hash_bytes(std::as_bytes(std::span(text)));
     std::string base;
     fields.read("extends", base, kLongestProfileText);
     if (!base.empty()) {
@@ -125,7 +128,9 @@ Profile load_profile(const std::filesystem::path& file) {
       if (base != std::filesystem::path(base).filename() || base >= file.filename()) {
         fields.fail("extends", "a file beside this one that comes before it by name", base);
       }
-      entries = load_profile(file.parent_path() / base).entries();
+      const Profile extended = load_profile(file.parent_path() / base);
+      entries = extended.entries();
+      hash += extended.text_hash();
     }
     const Json& list = fields.need("known");
     need_array(kProfile, list, "known", kMostProfileEntries);
@@ -133,7 +138,7 @@ Profile load_profile(const std::filesystem::path& file) {
       entries.push_back(read_entry(list[i], indexed("known", i)));
     }
     fields.finish();
-    return Profile(std::move(entries));
+    return Profile(std::move(entries), hash);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(file.string() + ": " + error.what());
   }

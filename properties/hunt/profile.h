@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -40,9 +41,12 @@ struct KnownDivergence {
 class Profile {
  public:
   Profile() = default;
-  explicit Profile(std::vector<KnownDivergence> entries) : entries_(std::move(entries)) {}
+  explicit Profile(std::vector<KnownDivergence> entries, std::uint64_t text_hash = 0)
+      : entries_(std::move(entries)), text_hash_(text_hash) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
+  /// Of its file, and of those that it extends; 0 if it is from none.
+  std::uint64_t text_hash() const { return text_hash_; }
   /// The first entry, from number `from` on, that explains a violation by a case of these features.
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,
                                       const FeatureSet& features, std::size_t from = 0) const;
@@ -52,6 +56,7 @@ class Profile {
 
  private:
   std::vector<KnownDivergence> entries_;
+  std::uint64_t text_hash_ = 0;
 };
 
 /// A file may extend another one of its folder: `"extends": "pytorch.json"`.

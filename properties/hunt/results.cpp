@@ -5,9 +5,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,7 +22,7 @@ namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::uint64_t kResultsFormat = 2;
+constexpr std::uint64_t kResultsFormat = 3;
 constexpr auto kBetweenLines = std::chrono::seconds(1);
 
 [[noreturn]] void failed(const std::filesystem::path& file, std::string_view what) {
@@ -87,7 +89,7 @@ Results read_header(const std::filesystem::path& file, const Lines& found) {
   if (found.lines.empty()) refuse(file, 1, "results of a hunt", "nothing");
   const Json header = parsed(file, 1, found.lines[0]);
   if (!header.is_object() || !header.contains("results") || !header.contains("hunt")) {
-    refuse(file, 1, "results of a hunt, {\"results\": 1, ...}", found.lines[0].substr(0, 100));
+    refuse(file, 1, "results of a hunt, {\"results\": 3, ...}", found.lines[0].substr(0, 100));
   }
   if (const std::uint64_t format = count(header, "results", file); format != kResultsFormat) {
     refuse(file, 1, fmt::format("format {}", kResultsFormat), fmt::format("format {}", format));
@@ -122,21 +124,28 @@ Results read_lines(const std::filesystem::path& file, const Lines& found,
   return results;
 }
 
-/// Of a hunt: a hash of cases, which follows from all else.
-constexpr std::string_view kFirstCases = "first_cases";
+/// Hashes in a hunt, and what they stand for. That the seed is another one says more.
+constexpr std::pair<std::string_view, std::string_view> kHashes[] = {
+    {"known_text", "the profile as it is now, got another text of it"},
+    {"first_cases", "the cases that this program makes of its seed, got another commit's"}};
 
 /// The first field in which two hunts differ, with both values.
 std::string difference(const std::string& one, const std::string& other) {
   const Json a = Json::parse(one);
   const Json b = Json::parse(other);
-  bool other_cases = false;
+  const auto differ = [&](std::string_view name) {
+    return a.value(name, Json()) != b.value(name, Json());
+  };
   for (const auto& [name, value] : a.items()) {
-    const Json there = b.contains(name) ? b[name] : Json();
-    if (there == value) continue;
-    if (name != kFirstCases) return fmt::format("{} {}, got {}", name, value.dump(), there.dump());
-    other_cases = true;
+    const bool is_hash = std::any_of(std::begin(kHashes), std::end(kHashes),
+                                     [&](const auto& h) { return h.first == name; });
+    if (!is_hash && differ(name)) {
+      return fmt::format("{} {}, got {}", name, value.dump(), b.value(name, Json()).dump());
+    }
   }
-  if (other_cases) return "the cases that this program makes of its seed, got another commit's";
+  for (const auto& [name, what] : kHashes) {
+    if (differ(name)) return std::string(what);
+  }
   return fmt::format("{}, got {}", one, other);
 }
 
