@@ -238,7 +238,7 @@ def faulty():
     [
         (2, ["Hang: of its ranks, 0 does not answer", "rank 0: ", "_run_backward (run.py:"]),
         (3, ["RanksDiffer: parameter_gradient 0, step 0"]),
-        (4, ["Hang: of its ranks, 1 died"]),
+        (4, ["Hang: of its ranks, 1 died", "rank 0: ", "rank 1: exit status 3"]),
         (5, ["rank 0: ", "(run.py:", "rank 1: ValueError: no such row"]),
         (6, ["RanksDiffer: collectives of rank 0", "allreduce float32[3]"]),
         (7, ["RanksDiffer: parameter_gradient 0, step 0"]),
@@ -344,7 +344,7 @@ def test_a_rank_that_died_between_two_jobs_is_told_and_leaves_no_files(monkeypat
         assert not list(tmp_path.iterdir())
         os.kill(ranks._processes[1].pid, signal.SIGKILL)
         ranks._processes[1].join()
-        with pytest.raises(Lost, match="1 died"):
+        with pytest.raises(Lost, match="1 died\nrank 0: .+\nrank 1: killed by signal 9"):
             ranks.ask("job", 2, seconds=20)
         assert len(ranks.ask("job", 2, seconds=20)) == 2
     finally:

@@ -66,17 +66,17 @@ class Ranks:
             try:
                 connection.send((job, ranks))
             except OSError:
-                self._lose("died", {rank}, answers)
+                self._lose({rank}, set(waiting.values()), answers)
         while waiting:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
             if not ready:
-                self._lose("does not answer", set(waiting.values()), answers)
+                self._lose(set(), set(waiting.values()), answers)
             for connection in ready:
                 rank = waiting.pop(connection)
                 try:
                     answers[rank] = connection.recv()
                 except (EOFError, OSError):
-                    self._lose("died", {rank}, answers)
+                    self._lose({rank}, set(waiting.values()), answers)
                 if answers[rank].failed:
                     deadline = min(deadline, time.monotonic() + GRACE)
         return [answers[rank] for rank in range(ranks)]
@@ -142,19 +142,25 @@ class Ranks:
                 os._exit(0)
             connection.send(self._work(job, rank, groups[ranks]))
 
-    def _lose(self, what: str, lost: set[int], answers: dict[int, Any]) -> None:
+    def _lose(self, dead: set[int], silent: set[int], answers: dict[int, Any]) -> None:
+        silent = silent - dead
+        numbers = ", ".join(map(str, sorted(dead or silent)))
+        verb = "do" if len(silent) > 1 else "does"
+        what = "died" if dead else f"{verb} not answer within {self._limit:g} s"
+        places = {rank: self._death(rank) for rank in dead}
+        places |= {rank: answer.failed or "has answered" for rank, answer in answers.items()}
         told_by = time.monotonic() + GRACE
-        stacks = {rank: self._stack(rank, told_by) for rank in lost if what != "died"}
-        numbers = ", ".join(map(str, sorted(lost)))
-        told = [f"of its ranks, {numbers} {what} within {self._limit:g} s"]
-        for rank in sorted(stacks.keys() | answers.keys()):
-            if rank in stacks:
-                where = stacks[rank] or "does not say where it is"
-            else:
-                where = answers[rank].failed or "has answered"
-            told.append(f"rank {rank}: {where}")
+        for rank in silent:
+            places[rank] = self._stack(rank, told_by) or "does not say where it is"
         self.stop()
-        raise Lost("\n".join(told))
+        told = [f"rank {rank}: {places[rank]}" for rank in sorted(places)]
+        raise Lost("\n".join([f"of its ranks, {numbers} {what}", *told]))
+
+    def _death(self, rank: int) -> str:
+        process = self._processes[rank]
+        process.join(GRACE)
+        code = process.exitcode
+        return f"killed by signal {-code}" if code and code < 0 else f"exit status {code}"
 
     def _stack(self, rank: int, deadline: float) -> str:
         """Where a rank is, innermost call first."""
