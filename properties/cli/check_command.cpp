@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -133,6 +130,8 @@ int check(const CheckArguments& a) {
   o.stop = &stop_on_interrupt();
   if (a.seed == "random" && !a.json) print_out(fmt::format("seed {}\n", o.seed));
 
+  // Before the hunt, whose findings it is to have.
+  if (!a.junit.empty()) write_text(a.junit, "<testsuites/>\n", "--junit");
   if (o.shard.of > 1) return check_part(a, o);
   // Before anything else: all parts have to be there.
   std::optional<Tally> merged;
@@ -171,13 +170,10 @@ int check(const CheckArguments& a) {
   for (const Report& report : outcome.reports) save(report, !a.json);
   if (!a.json) grow_corpus();
   if (!a.junit.empty()) {
-    errno = 0;
-    std::ofstream out(a.junit, std::ios::binary);
-    out << junit_xml(a, o, outcome);
-    out.close();
-    if (!out) {
-      outcome.errors.push_back(
-          fmt::format("--junit: cannot write {}: {}", a.junit, std::strerror(errno)));
+    try {
+      write_text(a.junit, junit_xml(a, o, outcome), "--junit");
+    } catch (const UsageError& error) {
+      outcome.errors.emplace_back(error.what());
     }
   }
   const bool says_something = !a.quiet || !outcome.reports.empty() || !outcome.hunt.passed();

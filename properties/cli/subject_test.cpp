@@ -201,7 +201,10 @@ TEST_CASE("a JUnit report has a test for each law, and fails where a law is viol
   CHECK(contains(violated, "failures=\"1\""));
   CHECK(contains(violated, "<failure message="));
   CHECK_FALSE(contains(violated, "<<"));
-  CHECK(run("check --cases 9 --junit /none/report.xml", folder.path()).status == 2);
+  const Outcome nowhere = run("check --cases 9 --junit none/report.xml", folder.path());
+  CHECK(nowhere.status == 2);
+  CHECK(contains(nowhere.out, "--junit: cannot write none/report.xml: No such file or directory"));
+  CHECK_FALSE(contains(nowhere.out, "9 cases"));
 }
 
 TEST_CASE("a script is asked only of subjects that write some") {

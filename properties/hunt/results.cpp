@@ -55,9 +55,9 @@ std::string beginning_of(const std::filesystem::path& file) {
 }
 
 Lines whole_lines(const std::filesystem::path& file) {
-  errno = 0;
+  errno = std::filesystem::is_directory(file) ? EISDIR : 0;
   std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  if (!in || errno == EISDIR) {
     throw std::invalid_argument(
         fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
   }
