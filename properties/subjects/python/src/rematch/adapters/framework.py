@@ -44,6 +44,12 @@ SEEN = frozenset(
 """What the record of any framework has."""
 
 
+def mappings() -> int:
+    """Of this process."""
+    with open("/proc/self/maps", "rb") as maps:
+        return sum(1 for _ in maps)
+
+
 class Framework(Subject):
     """Derive from it, and say what follows; `mlx.py` is a short example.
 
@@ -127,6 +133,7 @@ class Framework(Subject):
         """What became of promises that were tried."""
         self.place: Place | None = None
         """Of the forward on whose behalf layers run."""
+        self._runs = 0
 
     def implements(self, features: Sequence[str]) -> list[str]:
         known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
@@ -229,6 +236,9 @@ class Framework(Subject):
                 run.add_gradient(index, gradient)
         return pending.gradients[0]
 
+    def drop_compiled(self) -> None:
+        """Drops what was compiled, in a framework that keeps it. Called when that is much."""
+
     def run(self, request: Request, record: Record) -> None:
         run = self.run_type(self, request, record)
         try:
@@ -241,6 +251,10 @@ class Framework(Subject):
             self._keep_promise(request, record)
         finally:
             self.place = None
+            self._runs += 1
+            # Some frameworks map each piece of compiled code by itself; Linux allows 65,530.
+            if self._runs % 8 == 0 and mappings() > 30_000:
+                self.drop_compiled()
 
     def _keep_promise(self, request: Request, record: Record) -> None:
         promise = promise_for(self, request.case.seed) if request.checkpointed else None

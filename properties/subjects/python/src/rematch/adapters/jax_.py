@@ -163,6 +163,9 @@ class Jax(Framework):
         jax.effects_barrier()
         return found
 
+    def drop_compiled(self) -> None:
+        jax.clear_caches()
+
     def backward(self, run: Run, pending: Pending) -> Any:
         if isinstance(pending, Pulled) and pending.pull is not None:
             gradients = pending.pull(jnp.ones_like(pending.loss))

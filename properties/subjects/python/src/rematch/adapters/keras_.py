@@ -15,8 +15,6 @@ import keras  # noqa: E402
 from rematch.adapters.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.adapters.keras_layers import HELPERS, KINDS, MODULES  # noqa: E402
 from rematch.adapters.promises.keras import PROMISES, counted, gradients  # noqa: E402
-from rematch.protocol import Request  # noqa: E402
-from rematch.record import Record  # noqa: E402
 
 
 class Network(keras.layers.Layer):
@@ -140,12 +138,6 @@ SCOPES = {
 }
 
 
-def mappings() -> int:
-    """Of this process; Linux allows 65,530."""
-    with open("/proc/self/maps", "rb") as maps:
-        return sum(1 for _ in maps)
-
-
 class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
     imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
@@ -166,7 +158,6 @@ class Keras(Framework):
     checkpoint = "keras.remat({function})({arguments})"
     nested_functions = True
     sees_draws = True
-    runs = 0
     script_array = "keras.ops.convert_to_tensor({array})"
     script_parameter = "keras.Variable({array}, trainable=not {frozen})"
     script_random_state = "seeds.state"
@@ -199,10 +190,8 @@ class Keras(Framework):
         super().__init__()
         self.names["differentiate"] = of_backend
 
-    def run(self, request: Request, record: Record) -> None:
-        super().run(request, record)
-        self.runs += 1
-        if self.new_plans and self.runs % 32 == 0 and mappings() > 30_000:
+    def drop_compiled(self) -> None:
+        if self.new_plans:
             import jax
 
             # Loops are compiled for every call, and stay.

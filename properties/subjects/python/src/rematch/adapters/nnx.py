@@ -119,6 +119,9 @@ class Nnx(Framework):
         self._steps = Steps()
         super().__init__()
 
+    def drop_compiled(self) -> None:
+        jax.clear_caches()
+
     def array(self, a: np.ndarray) -> Any:
         return jnp.asarray(a)
 
