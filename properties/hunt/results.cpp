@@ -138,7 +138,7 @@ std::string difference(const std::string& one, const std::string& other) {
   };
   for (const auto& [name, value] : a.items()) {
     const bool is_hash = std::any_of(std::begin(kHashes), std::end(kHashes),
-                                     [&](const auto& h) { return h.first == name; });
+                                     [&key = name](const auto& h) { return h.first == key; });
     if (!is_hash && differ(name)) {
       return fmt::format("{} {}, got {}", name, value.dump(), b.value(name, Json()).dump());
     }
