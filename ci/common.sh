@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Sourced by the scripts beside it, with their arguments. Help is the comment at their top.
+# Sourced by the scripts of ci/ and ci/maintain/, with their arguments. Help is the comment at their top.
 set -euo pipefail
 script=ci/${0##*/}
+[[ $0 != */maintain/* ]] || script=ci/maintain/${0##*/}
 help_text=$(sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0")
 
 print_help() {

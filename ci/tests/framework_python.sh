@@ -3,7 +3,7 @@
 # Exit status 4: there is none that can import MODULES ("torch, pytest").
 set -eu
 cd "$(dirname "$0")/../.."
-python=$(ci/frameworks --print "$1") || exit 4
+python=$(ci/maintain/frameworks --print "$1") || exit 4
 "$python" -c "import $2" 2>/dev/null || exit 4
 shift 2
 PYTHONPATH=$PWD/properties/subjects/python/src PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"

@@ -1,4 +1,4 @@
-"""Every script of ci/ answers --help at once, whatever is installed, and leaves the checkout alone."""
+"""Every script of ci/ and ci/maintain/ answers --help at once, whatever is installed, and leaves the checkout alone."""
 
 import os
 import subprocess
@@ -20,16 +20,18 @@ def run(script, argument):
 
 def main():
     faults = []
-    scripts = [p for p in sorted((ROOT / "ci").iterdir()) if p.is_file() and os.access(p, os.X_OK)]
+    folders = ROOT / "ci", ROOT / "ci" / "maintain"
+    scripts = [p for folder in folders for p in sorted(folder.iterdir()) if p.is_file() and os.access(p, os.X_OK)]
     for script in scripts:
         told = run(script, "--help")
-        if told.returncode != 0 or f"ci/{script.name}" not in told.stdout:
-            faults.append(f"ci/{script.name} --help: {told.returncode}, {told.stdout}{told.stderr}")
+        name = script.relative_to(ROOT).as_posix()
+        if told.returncode != 0 or name not in told.stdout:
+            faults.append(f"{name} --help: {told.returncode}, {told.stdout}{told.stderr}")
         if script.name in PASS_ON:
             continue
         refused = run(script, "--frobnicate")
         if refused.returncode != 2 or "--frobnicate" not in refused.stderr:
-            faults.append(f"ci/{script.name} --frobnicate: {refused.returncode}, {refused.stderr}")
+            faults.append(f"{name} --frobnicate: {refused.returncode}, {refused.stderr}")
     print("\n".join(faults) or f"{len(scripts)} scripts")
     return 1 if faults else 0
 

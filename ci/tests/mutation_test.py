@@ -1,12 +1,13 @@
-"""The mutants of ci/mutate and ci/mutate_torch are the changes that they are named for, and no others."""
+"""Mutants of ci/maintain/mutate and mutate_torch are the changes that they are named for, and no others."""
 import subprocess
 import sys
 import unittest
 from pathlib import Path
 
-CI = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
+MAINTAIN = ROOT / "ci" / "maintain"
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(CI))
+sys.path.insert(0, str(MAINTAIN))
 from mutation import campaign, cpp_mutants, python_mutants  # noqa: E402
 
 CPP = """\
@@ -106,9 +107,9 @@ class MutantsInCpp(unittest.TestCase):
                      "for (std::size_t i = 0; i < v.size(); ++i) total -= v[i];"):
             self.assertIn(line, changed)
 
-    @unittest.skipUnless((CI.parent / ".git").exists(), "ci/mutate asks git for the sources")
+    @unittest.skipUnless((ROOT / ".git").exists(), "ci/maintain/mutate asks git for the sources")
     def test_those_that_are_listed_as_equivalent_are_mutants_of_the_sources(self):
-        listed = subprocess.run([CI / "mutate", "--list", "--files=engine/*"], capture_output=True, text=True)
+        listed = subprocess.run([MAINTAIN / "mutate", "--list", "--files=engine/*"], capture_output=True, text=True)
         self.assertEqual(listed.stderr, "")
 
 

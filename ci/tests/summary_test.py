@@ -1,11 +1,11 @@
-"""What ci/summary.py makes of results as ctest writes them."""
+"""Summaries of results as ctest writes them."""
 
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from summary import summary  # noqa: E402
 
 RESULTS = """<testsuite>

@@ -1,4 +1,4 @@
-"""Histories: where a level changed, and ci/history, which keeps one."""
+"""Histories: where a level changed, and ci/maintain/history, which keeps one."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def test_a_history_is_judged_as_it_was_approved():
 
 
 def history(folder, *arguments):
-    return run([COMPARE.parent.parent / "ci" / "history", *arguments], folder)
+    return run([COMPARE.parent.parent / "ci" / "maintain" / "history", *arguments], folder)
 
 
 def test_a_commit_is_appended_once_for_each_machine(tmp_path):

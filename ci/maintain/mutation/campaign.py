@@ -1,4 +1,4 @@
-"""What ci/mutate and ci/mutate_torch share: mutants, the choice of some, who judges them, the report."""
+"""Campaigns of mutants, for mutate and mutate_torch: mutants, the choice of some, who judges them, the report."""
 import argparse
 import collections
 import concurrent.futures
@@ -16,12 +16,12 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench" / "compare"))
 from rematch_compare import environment  # noqa: E402
 from rematch_compare.environment import Failure  # noqa: E402
 
-PROGRAM = f"ci/{Path(sys.argv[0]).name}"
+PROGRAM = f"ci/maintain/{Path(sys.argv[0]).name}"
 stopping = threading.Event()
 
 

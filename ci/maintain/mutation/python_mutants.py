@@ -1,4 +1,4 @@
-"""Small changes to a Python source that ought to be noticed: what ci/mutate_torch makes of a file.
+"""Small changes to a Python source that ought to be noticed, for ci/maintain/mutate_torch.
 
 Works on the syntax tree, and replaces the text of single nodes. What would fail by a missing name alone
 is not among them, nor what changes decorators, annotations, and the text of errors and warnings.

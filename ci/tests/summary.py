@@ -1,6 +1,6 @@
 """The end of ci/test: what passed, why tests were skipped, which failed and what to do next.
 
-  ci/summary.py FILE        FILE: what ctest --output-junit wrote
+  ci/tests/summary.py FILE        FILE: what ctest --output-junit wrote
 """
 
 import re

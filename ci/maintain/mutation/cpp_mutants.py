@@ -1,4 +1,4 @@
-"""Small changes to a C++ source that ought to be noticed: what ci/mutate makes of a file.
+"""Small changes to a C++ source that ought to be noticed, for ci/maintain/mutate.
 
 Works on the syntax tree, and replaces the text of single nodes. What does not compile drops out later.
 """
