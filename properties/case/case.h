@@ -15,41 +15,43 @@ namespace rematch {
 enum class Variant : std::uint8_t { reentrant, non_reentrant };
 enum class CheckKind : std::uint8_t { none, metadata, values };
 
-/// How a segment is handed its tensors. The engine's segments take lists: all but `tensors` is for
-/// subjects alone.
+/// How a segment is handed its tensors. Segments of the engine take lists, so only other subjects
+/// are given anything but `tensors`.
 enum class Arguments : std::uint8_t {
-  /// Each is an argument.
+  /// Each tensor is an argument.
   tensors,
-  /// One argument, a dictionary in which the tensors lie among other things.
+  /// The only argument is a dictionary that holds the tensors among other things.
   dictionary,
-  /// The first of several is an argument; the others, or the only one, are keyword arguments, and
-  /// so are a number, a boolean and None. Non-reentrant only.
+  /// The first of several tensors is an argument. The others, or the only one, are keyword
+  /// arguments, and so are a number, a boolean and None. Non-reentrant only.
   keywords,
-  /// One argument, a list that the segment empties: it takes its tensors out.
+  /// The only argument is a list, from which the segment takes its tensors.
   emptied,
 };
 
 /// One entry of a selective policy: the results of this op are kept, not recomputed.
 struct KeepSpec {
-  /// One of the names in Layer::ops (properties/layers/layer.h); these have static lifetime.
+  /// Name of an op, as in Layer::ops. It has static lifetime.
   std::string_view op;
-  /// Which op of that name in the segment, counted from 0; -1: all of them.
+  /// Index among the ops of that name in the segment; -1: all of them.
   int index = -1;
   friend bool operator==(const KeepSpec&, const KeepSpec&) = default;
 };
 
 struct CheckpointChoice {
   Variant variant = Variant::non_reentrant;
+  /// Recomputations draw what the forward drew.
   bool preserve_rng = true;
-  /// Non-reentrant only.
+  /// A recomputation ends at the last saved tensor. Non-reentrant only.
   bool early_stop = true;
-  /// Non-reentrant only.
+  /// What is compared between forward and recomputation. Non-reentrant only.
   CheckKind determinism = CheckKind::metadata;
-  /// Non-reentrant only, in segments without nested ones, and with one backward per forward.
+  /// Selective policy. Non-reentrant only, in segments without nested ones, with one backward per
+  /// forward.
   std::vector<KeepSpec> keep;
   Arguments arguments = Arguments::tensors;
-  /// The segment returns a dictionary in which its tensors lie among other things. For subjects
-  /// alone, as the engine's segments return lists.
+  /// The segment returns a dictionary that holds its tensors among other things. Not for the
+  /// engine, whose segments return lists.
   bool nested_outputs = false;
   friend bool operator==(const CheckpointChoice&, const CheckpointChoice&) = default;
 };
@@ -75,7 +77,9 @@ struct FieldsOf<CheckpointChoice> {
 /// Layers [begin, end) run inside one checkpoint() call; nested segments lie inside, in order,
 /// without overlap.
 struct SegmentSpec {
+  /// First layer.
   int begin = 0;
+  /// One past the last layer.
   int end = 0;
   CheckpointChoice choice;
   std::vector<SegmentSpec> nested;
@@ -95,7 +99,9 @@ struct FieldsOf<SegmentSpec> {
 
 /// The model is cut by the engine's checkpoint_sequential().
 struct SequentialSpec {
+  /// Number of segments.
   int segments = 1;
+  /// The last segment is stored, as in PyTorch.
   bool last_stored = true;
   CheckpointChoice choice;
   friend bool operator==(const SequentialSpec&, const SequentialSpec&) = default;
@@ -115,10 +121,12 @@ struct FieldsOf<SequentialSpec> {
 /// Either `sequential`, or explicit `segments` (ordered and disjoint; other layers run plain), or
 /// neither: then nothing is checkpointed.
 struct PlanSpec {
+  /// Equal segments, as checkpoint_sequential() cuts them.
   std::optional<SequentialSpec> sequential;
+  /// Segments in order, which do not overlap. Layers outside of them run plain.
   std::vector<SegmentSpec> segments;
-  /// Tensors that the model's graph saves, including segment inputs, are offloaded to host memory
-  /// until the backward needs them.
+  /// Saved tensors, inputs of segments included, wait in host memory until the backward needs
+  /// them.
   bool offload = false;
   bool empty() const { return !sequential && segments.empty() && !offload; }
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
@@ -165,7 +173,7 @@ enum class FailureKind : std::uint8_t {
 /// then restored and the protocol begins; anything that the trial left behind would show there.
 struct InjectedFailure {
   FailureKind kind = FailureKind::none;
-  /// The layer that fails; 0 for failures that concern no layer.
+  /// Layer that fails; 0 for failures that concern no layer.
   int layer = 0;
   friend bool operator==(const InjectedFailure&, const InjectedFailure&) = default;
 };
@@ -186,44 +194,44 @@ struct FieldsOf<InjectedFailure> {
 /// The training protocol: `steps` times { `microbatches` times forward and backward; optimizer
 /// step; zero or keep gradients }.
 struct ProtocolSpec {
+  /// Optimizer steps.
   int steps = 1;
+  /// Forwards per step.
   int microbatches = 1;
   /// All forwards of a step run before its first backward; the backwards then run in reverse order.
   bool forwards_first = false;
   /// Number of backwards per forward; all but the last retain the graph.
   int backwards = 1;
   /// Each backward is two: one to the first, third, ... tensor that requires grad (parameters in
-  /// their order, then the model input), one to the others, if there are any. Not for reentrant
-  /// segments, which refuse that, nor with a policy, which serves one backward.
+  /// order, then model inputs), one to the others. Not with reentrant segments, nor with a policy.
   bool partial = false;
-  /// Every output of the model has a loss, not just the first, and backwards of its own, which
-  /// retain the graph for those to come. A further output's loss is the mean of its squares. Where
-  /// there are reentrant segments, the input must require grad: every output then does, with and
-  /// without them.
+  /// Every output of the model has a loss and its own backwards, not just the first. The loss of a
+  /// further output is the mean of its squares. With reentrant segments the input must require
+  /// grad, so that every output does in both runs.
   bool auxiliary_losses = false;
   /// Every parameter starts with a gradient of ones, to which the first step adds.
   bool prior_gradients = false;
   /// Gradients are set to None after each optimizer step; otherwise they accumulate.
   bool zero_grad = true;
+  /// Train mode; false: eval mode.
   bool train = true;
   bool input_requires_grad = false;
-  /// So many of the further inputs, the first ones, require grad.
+  /// Number of further inputs that require grad, the first ones.
   int further_inputs_with_grad = 0;
   LossKind loss = LossKind::mse;
   OptimizerKind optimizer = OptimizerKind::sgd;
   double learning_rate = 0.05;
   /// SGD only.
   double momentum = 0;
-  /// Before each optimizer step the gradients are clipped to this norm; 0: they are not.
+  /// Norm to which gradients are clipped before each optimizer step; 0: no clipping.
   double clip = 0;
-  /// Losses are multiplied by this before their backwards and the gradients divided by it after; a
-  /// step with one that is not finite is skipped, and the next has half the scale; 0: no scaler.
-  /// float32 only, and for an optimizer without state, which a skipped step does not make. Needs
-  /// zero_grad, and no prior gradients: one scale belongs to all that a gradient is the sum of.
+  /// Factor of the losses, by which gradients are divided before the optimizer; a step with a
+  /// gradient that is not finite is skipped and halves it; 0: no scaler. Only in float32, with an
+  /// optimizer without state, with zero_grad and without prior gradients.
   double loss_scale = 0;
-  /// float32 only.
+  /// Span of autocast to bfloat16. float32 only.
   AutocastSpan autocast = AutocastSpan::off;
-  /// Under autocast, casts of parameters are cached until the scope ends.
+  /// Casts of parameters are cached until the autocast scope ends.
   bool cast_cache = true;
   /// After the last step, run one plain forward in eval mode on a new input.
   bool reevaluate = false;
@@ -273,13 +281,15 @@ inline bool requires_grad(const ProtocolSpec& p, int input) {
 /// Everything that determines a run. Equal cases give equal records, on every machine.
 struct Case {
   static constexpr int kFormat = 1;
+  /// Seed of weights, data and random streams.
   std::uint64_t seed = 0;
+  /// float32 or float64.
   DType dtype = DType::float32;
   DataKind data = DataKind::normal;
-  /// [batch, width], [batch, tokens, width] or [batch, channels, height, width].
+  /// Shape: [batch, width], [batch, tokens, width] or [batch, channels, height, width].
   std::vector<std::int64_t> input;
-  /// Model inputs beside the first, of its shape. Layers read them as outputs 1, 2, ... of layer
-  /// -1, each by one at least. Not beside tokens.
+  /// Number of model inputs beside the first, of its shape. Layers read them as outputs 1, 2, ...
+  /// of layer -1. Not beside tokens.
   int further_inputs = 0;
   std::vector<LayerSpec> layers;
   PlanSpec plan;

@@ -17,23 +17,28 @@ namespace rematch {
 
 /// What an implementation does not promise, or is known to get wrong, in cases of a certain kind.
 struct KnownDivergence {
-  std::string id;  ///< "batch-norm-twice".
-  /// The laws that it violates.
+  /// Name, such as "batch-norm-twice".
+  std::string id;
+  /// Laws that it violates.
   std::vector<std::string> laws;
-  /// Features that the case must have, and those that it must not have.
+  /// Features that the case must have.
   FeatureSet when;
+  /// Features that the case must not have.
   FeatureSet unless;
-  /// If not empty: the case must have one of these custom layers, by their names.
+  /// Custom layers, of which the case must have one. Empty: any case.
   std::vector<std::string> layers = {};
-  /// If not empty: the injected failure must be one of these.
+  /// Injected failures, of which the case must have one. Empty: any case.
   std::vector<FailureKind> inject;
-  /// If not empty: what came (Violation::got) must contain one of these.
+  /// Texts, of which the line "got" of the violation must contain one. Empty: any violation.
   std::vector<std::string> got;
-  /// The values differ by no more than this (Violation::distance); absent: by anything.
+  /// Largest relative difference of values that it explains. Absent: any.
   std::optional<double> at_most;
-  std::string why;   ///< A sentence.
-  std::string link;  ///< Where it is documented or reported; may be empty.
-  /// false: a limit that the implementation states, or that follows from what it states.
+  /// Reason, one sentence.
+  std::string why;
+  /// Address of the report or of the documentation.
+  std::string link;
+  /// false: a documented limit, which the implementation states or which follows from what it
+  /// states.
   bool promised = true;
 };
 

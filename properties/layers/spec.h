@@ -28,45 +28,46 @@ struct ValueRef {
 /// (the model input for layer 0). Each kind's file defines which of the other fields it has.
 struct LayerSpec {
   LayerKind kind{};
-  /// A width: of the output, of a part of it, or the number of channels.
+  /// Width of the output, or of its first part; number of channels.
   std::int64_t features = 0;
-  /// Of tokens: they are integers below it.
+  /// Tokens are integers below it.
   std::int64_t vocabulary = 0;
-  /// Square windows.
+  /// Side of the square window.
   std::int64_t kernel = 0;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
-  /// Parts that the channels are cut into.
+  /// Number of groups that share the channels.
   std::int64_t groups = 1;
-  /// Of attention's queries, or of what rotary positions turn.
+  /// Number of heads: of the queries, or of the operand that rotary positions turn.
   std::int64_t heads = 1;
-  /// Of a layer that routes, and how many of them a row goes to.
+  /// Number of experts.
   std::int64_t experts = 0;
+  /// Number of experts that a row goes to.
   std::int64_t top = 1;
-  /// Rows that a layer keeps of earlier forwards.
+  /// Number of rows that the layer keeps from earlier forwards.
   std::int64_t kept = 0;
-  /// A probability or a standard deviation.
+  /// Probability, or standard deviation, or factor.
   double p = 0;
   bool bias = true;
   bool in_place = false;
-  /// Query i sees keys 0 .. i + keys - queries.
+  /// Query i sees keys 0 to i + keys - queries.
   bool causal = false;
-  /// Saves less, and computes it again in the backward.
+  /// Saves less, and computes the rest again in the backward.
   bool fused = false;
-  /// Rounds to float8, as it is before a product of an FP8 recipe.
+  /// Rounds to float8, as an FP8 recipe does before a product.
   bool fp8 = false;
-  /// Parameters do not require grad (layers with parameters only).
+  /// Parameters do not require grad.
   bool frozen = false;
-  /// Shares the parameters of this earlier layer of the same shapes and kind, or of a kind that
-  /// lends its weight to this one (Layer::borrows_from).
+  /// Shares the parameters of this earlier layer, which has the same kind and shapes or lends its
+  /// weight to this kind; -1: has its own.
   int tied_to = -1;
-  /// The random stream that it draws from, in 0..255.
+  /// Random stream that the layer draws from, 0 to 255.
   int stream = 0;
-  /// Of kind custom: which (properties/layers/custom_layer.h).
+  /// Name of a layer that the subject declared, for the kind custom.
   const CustomLayer* layer = nullptr;
-  /// It runs in eval mode whatever the model does, like a norm whose statistics are frozen.
+  /// Runs in eval mode whatever the model does, like a norm whose statistics are frozen.
   bool eval = false;
-  /// The operands after the first: any earlier values, also operand 0 again.
+  /// Operands after the first: any earlier values, the first operand included.
   std::vector<ValueRef> from;
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };

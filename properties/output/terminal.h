@@ -10,10 +10,14 @@
 
 namespace rematch::cli {
 
-/// Exit statuses of every command.
+// Exit statuses of every command.
+/// Nothing new was found. Known bugs and documented limits may have been seen.
 inline constexpr int kHeld = 0;
+/// A law was violated, no law had anything to judge, or a fault was not caught.
 inline constexpr int kBroken = 1;
+/// Wrong usage, bad input, no memory left, or a device lost with no case to blame.
 inline constexpr int kUsage = 2;
+/// Interrupted by Ctrl-C or SIGTERM.
 inline constexpr int kInterrupted = 130;
 
 /// The caller's mistake: what was expected, what came, what to do. Ends in exit status 2.

@@ -12,29 +12,29 @@ namespace rematch {
 /// A part of a record. A subject says which of them its runs fill in; a law says which it reads,
 /// and is not asked of a subject that lacks one.
 enum class Observable : std::uint8_t {
-  outputs,              ///< Quantity::output.
-  losses,               ///< Quantity::loss.
-  input_gradients,      ///< Quantity::input_gradient.
-  parameter_gradients,  ///< Quantity::parameter_gradient.
-  absent_gradients,     ///< Observation::present of gradients: absent differs from zero.
-  parameters,           ///< Quantity::parameter.
-  buffers,              ///< Quantity::buffer.
-  reevaluation,         ///< Quantity::reevaluation.
-  grad_flags,           ///< Record::grad_flags, and Observation::requires_grad of outputs.
-  draws,                ///< Record::draws.
-  rng_state,            ///< Record::streams: equal readings mean equal states.
-  rng_offsets,          ///< StreamReading::offset counts words, a multiple of 4 for each draw.
-  recomputed_values,    ///< Record::values.
-  executions,           ///< ExecutionCount::count.
-  computations,         ///< ExecutionCount::computed.
-  execution_order,      ///< Event::layer in Record::live.
-  hooks,                ///< Record::hooks.
-  saved_bytes,          ///< Record::bytes.
-  live_bytes,           ///< Record::live, all events with their bytes.
-  saved_tensors,        ///< RunRequest::layer_values is understood, memory and bytes included.
-  injected_failures,    ///< Record::trial.
-  displacement,         ///< RunRequest::displacement is understood.
-  host_agreement,       ///< RunRequest::compare_layers is understood.
+  outputs,              ///< Outputs of the model (Quantity::output).
+  losses,               ///< Losses (Quantity::loss).
+  input_gradients,      ///< Gradients of model inputs (Quantity::input_gradient).
+  parameter_gradients,  ///< Gradients of parameters (Quantity::parameter_gradient).
+  absent_gradients,     ///< Which gradients are None, not zero (Observation::present).
+  parameters,           ///< Parameters after each optimizer step (Quantity::parameter).
+  buffers,              ///< Buffers after each optimizer step (Quantity::buffer).
+  reevaluation,         ///< Output of the trained model on a new input (Quantity::reevaluation).
+  grad_flags,           ///< Which values require grad (Record::grad_flags).
+  draws,                ///< Every random draw of a layer (Record::draws).
+  rng_state,            ///< Random states: equal readings mean equal states (Record::streams).
+  rng_offsets,          ///< Words drawn so far, a multiple of 4 a draw (StreamReading::offset).
+  recomputed_values,    ///< Values that layers compute and save (Record::values).
+  executions,           ///< Runs of each layer (ExecutionCount::count).
+  computations,         ///< Runs in which a layer computed (ExecutionCount::computed).
+  execution_order,      ///< Order in which layers run (Event::layer in Record::live).
+  hooks,                ///< Calls of each gradient hook (Record::hooks).
+  saved_bytes,          ///< Bytes saved for the backward (Record::bytes).
+  live_bytes,           ///< Live bytes at every event (Record::live).
+  saved_tensors,        ///< Tensors that layers save (RunRequest::layer_values is understood).
+  injected_failures,    ///< How a trial ended (Record::trial).
+  displacement,         ///< Runs with displaced parameters (RunRequest::displacement).
+  host_agreement,       ///< Layers run on host and device (RunRequest::compare_layers).
 };
 
 inline constexpr std::size_t kObservableCount =
