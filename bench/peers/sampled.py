@@ -33,9 +33,9 @@ def part_of(file: str) -> str | None:
         folder, name = os.path.split(file[len(PACKAGE) + 1 :])
         if name in MESSAGES and not folder:
             return "messages"
-        # An adapter of one file is what its framework is called by; what they share is beside it.
-        shared = ("framework.py", "source.py", "script.py", "tape.py", "forked.py", "held.py")
-        own = folder == "adapters" and name not in shared or folder == "pytorch" and name in CALLS
+        # The folder of a framework is what it is called by, but for what PyTorch is watched with.
+        place = folder.split(os.sep)
+        own = place[0] == "frameworks" and (place[1:] != ["pytorch"] or name in CALLS)
         return "framework" if own else "adapter"
     if any(file.startswith(os.path.join(library, "numpy")) for library in LIBRARIES):
         return None

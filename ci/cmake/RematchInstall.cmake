@@ -21,16 +21,14 @@ install(FILES ${PROJECT_SOURCE_DIR}/properties/cli/program.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rematch/properties/cli COMPONENT development)
 
 # The component "program" is the program and what it reads, where it finds it: all that a wheel has.
-foreach(folder regressions subjects/profiles)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/${folder}
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
-endforeach()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/subjects/python/src/rematch
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/regressions
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/python/rematch
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch/python COMPONENT program
-  PATTERN "__pycache__" EXCLUDE)
+  PATTERN "__pycache__" EXCLUDE
+  PATTERN "test_*.py" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/properties/subjects/PROTOCOL.md
   ${PROJECT_SOURCE_DIR}/properties/subjects/protocol.schema.json
-  ${PROJECT_SOURCE_DIR}/properties/subjects/frameworks.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
 
 install(EXPORT rematchTargets NAMESPACE rematch::

@@ -6,4 +6,4 @@ cd "$(dirname "$0")/../.."
 python=$(ci/maintain/frameworks --print "$1") || exit 4
 "$python" -c "import $2" 2>/dev/null || exit 4
 shift 2
-PYTHONPATH=$PWD/properties/subjects/python/src PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"
+PYTHONPATH=$PWD/properties/python PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"

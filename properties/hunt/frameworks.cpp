@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <stdexcept>
 #include <system_error>
@@ -62,6 +63,15 @@ Frameworks::Subject read_subject(const Json& json, const std::string& path,
   return subject;
 }
 
+/// Adds the file's name to what `read` refuses.
+void in_file(const fs::path& file, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(file.string() + ": " + error.what());
+  }
+}
+
 std::optional<std::string> variable(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -99,32 +109,45 @@ std::optional<fs::path> beside_program(std::string_view installed, std::string_v
   return std::nullopt;
 }
 
-Frameworks load_frameworks(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  try {
-    const Json json = parse_json(kFrameworks, text, kMostFrameworksBytes, kMostFrameworksNesting);
-    JsonFields fields(kFrameworks, json, "");
-    fields.need_version("format", 1);
-    std::map<std::string, Variables> environments;
-    for (const auto& [name, environment] : need_object(fields, "environments").items()) {
-      environments[name] = read_variables(environment, "environments." + name);
-    }
-    Frameworks frameworks;
-    for (const auto& [name, subject] : need_object(fields, "subjects").items()) {
-      frameworks.subjects[name] = read_subject(subject, "subjects." + name, environments);
-    }
-    fields.finish();
-    return frameworks;
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(file.string() + ": " + error.what());
+Frameworks load_frameworks(const fs::path& folder) {
+  std::map<fs::path, Json> files;
+  std::map<std::string, Variables> environments;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path file = entry.path() / "framework.json";
+    if (!fs::exists(file)) continue;
+    in_file(file, [&] {
+      std::ifstream in(file, std::ios::binary);
+      const std::string text{std::istreambuf_iterator<char>(in), {}};
+      files[file] = parse_json(kFrameworks, text, kMostFrameworksBytes, kMostFrameworksNesting);
+      JsonFields fields(kFrameworks, files[file], "");
+      fields.need_version("format", 1);
+      if (fields.find("environments") == nullptr) return;
+      for (const auto& [name, environment] : need_object(fields, "environments").items()) {
+        environments[name] = read_variables(environment, "environments." + name);
+      }
+    });
   }
+  // An environment may be that of another framework.
+  Frameworks frameworks;
+  for (const auto& [file, json] : files) {
+    in_file(file, [&, &file = file, &json = json] {
+      JsonFields fields(kFrameworks, json, "");
+      fields.need("format");
+      fields.find("environments");
+      for (const auto& [name, subject] : need_object(fields, "subjects").items()) {
+        frameworks.subjects[name] = read_subject(subject, "subjects." + name, environments);
+        frameworks.subjects[name].folder = file.parent_path();
+      }
+      fields.finish();
+    });
+  }
+  return frameworks;
 }
 
 const Frameworks& known_frameworks() {
   static const Frameworks frameworks = [] {
-    const auto file = beside_program("frameworks.json", "subjects/frameworks.json");
-    return file ? load_frameworks(*file) : Frameworks();
+    const auto package = beside_program("python", "python");
+    return package ? load_frameworks(*package / "rematch/frameworks") : Frameworks();
   }();
   return frameworks;
 }
@@ -146,7 +169,7 @@ std::optional<std::string> framework_command(std::string_view name) {
   for (const auto& [variable, value] : subject.variables) {
     command += fmt::format("{}={} ", variable, shell_word(value));
   }
-  if (const auto package = beside_program("python", "subjects/python/src")) {
+  if (const auto package = beside_program("python", "python")) {
     command +=
         fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ", shell_word(package->string()));
   }
@@ -155,13 +178,17 @@ std::optional<std::string> framework_command(std::string_view name) {
 }
 
 std::optional<fs::path> framework_profile(std::string_view name) {
-  if (!known_frameworks().subjects.contains(name)) return std::nullopt;
+  const auto found = known_frameworks().subjects.find(name);
+  if (found == known_frameworks().subjects.end()) return std::nullopt;
   // That of the variant, or of what it is a variant of.
-  for (std::string stem(name);; stem.erase(stem.rfind(':'))) {
-    std::string file = "profiles/" + stem + ".json";
+  const std::size_t colon = name.find(':');
+  std::string variant(colon == std::string_view::npos ? "" : name.substr(colon));
+  for (;; variant.erase(variant.rfind(':'))) {
+    std::string file = "profile" + variant + ".json";
     std::replace(file.begin(), file.end(), ':', '_');
-    if (const auto found = beside_program(file, "subjects/" + file)) return found;
-    if (stem.find(':') == std::string::npos) return std::nullopt;
+    const fs::path profile = found->second.folder / file;
+    if (std::error_code ignored; fs::exists(profile, ignored)) return profile;
+    if (variant.empty()) return std::nullopt;
   }
 }
 

@@ -15,7 +15,7 @@ namespace rematch {
 std::optional<std::filesystem::path> beside_program(std::string_view installed,
                                                     std::string_view in_sources);
 
-/// What the harness knows of frameworks: properties/subjects/frameworks.json.
+/// What the harness knows of frameworks: one folder each in properties/python/rematch/frameworks.
 struct Frameworks {
   /// An adapter that can be judged, and the Python environment that it needs.
   struct Subject {
@@ -24,15 +24,18 @@ struct Frameworks {
     std::string arguments;
     /// What its processes are started with.
     std::map<std::string, std::string> variables;
+    /// Its framework's, where profiles are.
+    std::filesystem::path folder;
   };
   /// By name: "pytorch", "pytorch:reentrant".
   std::map<std::string, Subject, std::less<>> subjects;
 };
 
-/// Throws std::invalid_argument with the file's name, the place and what was expected there.
-Frameworks load_frameworks(const std::filesystem::path& file);
+/// Reads `framework.json` of each folder in `folder`. Throws std::invalid_argument with the file's
+/// name, the place and what was expected there.
+Frameworks load_frameworks(const std::filesystem::path& folder);
 
-/// The list that comes with the program, read once; empty where there is none.
+/// The frameworks that come with the program, read once; empty where there are none.
 const Frameworks& known_frameworks();
 
 /// The variable that chooses the Python of an environment: "REMATCH_PYTHON_MLX".

@@ -16,10 +16,11 @@ using Catch::Matchers::MessageMatches;
 
 Frameworks loaded(const std::string& text) {
   const testing::ScratchFolder folder;
-  return load_frameworks(folder.write("frameworks.json", text));
+  folder.write("one/framework.json", text);
+  return load_frameworks(folder.path());
 }
 
-TEST_CASE("the list of frameworks says how each subject is started") {
+TEST_CASE("the file of a framework says how each subject is started") {
   const Frameworks f = loaded(R"({"format": 1,
     "environments": {"one": {"module": "m", "requires": ["m"], "variables": {"A": "b c"}}},
     "subjects": {"s:t": {"environment": "one", "arguments": "s --t"}}})");
@@ -30,13 +31,27 @@ TEST_CASE("the list of frameworks says how each subject is started") {
   CHECK(subject.variables == std::map<std::string, std::string>{{"A", "b c"}});
 }
 
-TEST_CASE("a list of frameworks that cannot be read is refused with the place") {
+TEST_CASE("a subject may be started with the environment of another framework") {
+  const testing::ScratchFolder folder;
+  folder.write("a/framework.json",
+               R"({"format": 1, "subjects": {"a": {"environment": "e", "arguments": "a"}}})");
+  folder.write(
+      "b/framework.json",
+      R"({"format": 1, "environments": {"e": {"variables": {"A": "b"}}}, "subjects": {}})");
+  folder.write("no_framework/README.md", "");
+  const Frameworks f = load_frameworks(folder.path());
+  REQUIRE(f.subjects.size() == 1);
+  CHECK(f.subjects.at("a").variables.at("A") == "b");
+  CHECK(f.subjects.at("a").folder.filename() == "a");
+}
+
+TEST_CASE("the file of a framework that cannot be read is refused with the place") {
   const auto refused = [](const std::string& text, const std::string& message) {
     INFO(text);
     CHECK_THROWS_MATCHES(loaded(text), std::invalid_argument,
                          MessageMatches(ContainsSubstring(message)));
   };
-  refused("", "frameworks.json");
+  refused("", "framework.json");
   refused(R"({"format": 2, "environments": {}, "subjects": {}})", "format");
   refused(R"({"format": 1, "environments": [], "subjects": {}})", "environments");
   refused(R"({"format": 1, "environments": {},
@@ -64,10 +79,12 @@ TEST_CASE("a subject is started with the Python that was chosen for its environm
 }
 
 TEST_CASE("a variant without a profile has that of its framework") {
-  CHECK(framework_profile("pytorch:fsdp").value().filename() == "pytorch.json");
-  CHECK(framework_profile("pytorch:composable").value().filename() == "pytorch_composable.json");
-  CHECK(framework_profile("keras:tensorflow:scope").value().filename() == "keras_tensorflow.json");
-  CHECK(framework_profile("keras:torch:scope").value().filename() == "keras_torch.json");
+  const std::filesystem::path pytorch = known_frameworks().subjects.at("pytorch").folder;
+  CHECK(framework_profile("pytorch:fsdp").value() == pytorch / "profile.json");
+  CHECK(framework_profile("pytorch:composable").value() == pytorch / "profile_composable.json");
+  CHECK(framework_profile("keras:tensorflow:scope").value().filename() ==
+        "profile_tensorflow.json");
+  CHECK(framework_profile("keras:torch:scope").value().filename() == "profile_torch.json");
   CHECK_FALSE(framework_profile("engine"));
 }
 

@@ -42,7 +42,7 @@ struct KnownDivergence {
   bool promised = true;
 };
 
-/// All of them for one implementation, from a JSON file (properties/subjects/profiles/).
+/// All of them for one implementation, from a JSON file (profile.json of a framework's folder).
 class Profile {
  public:
   Profile() = default;

@@ -1,0 +1,54 @@
+"""Fixtures that the tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from harness import Harness
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Harness]]:
+    """Starts subjects, and ends them with the test."""
+    running: list[Harness] = []
+
+    def begin(*command: str) -> Harness:
+        running.append(Harness(*command))
+        return running[-1]
+
+    yield begin
+    for harness in running:
+        harness.close()
+
+
+@pytest.fixture
+def start_python(start: Callable[..., Harness]) -> Callable[[str], Harness]:
+    """Starts a subject from the text of a program."""
+    return lambda program: start(sys.executable, "-c", program)
+
+
+@pytest.fixture(scope="module")
+def torch_subject() -> Iterator[Harness]:
+    """One process for all tests of a file: a subject must not remember one case in the next."""
+    pytest.importorskip("torch")
+    with Harness(sys.executable, "-m", "rematch", "pytorch") as harness:
+        harness.hello()
+        yield harness
+
+
+@pytest.fixture(scope="module", params=["ddp", "fsdp2"])
+def parallel(request: pytest.FixtureRequest) -> Iterator[tuple[str, Harness]]:
+    """The name of a subject that shares batches among ranks, and the subject."""
+    command = (sys.executable, "-m", "rematch", "pytorch", "--parallel", request.param)
+    with Harness(*command) as harness:
+        harness.hello()
+        yield request.param, harness
+
+
+@pytest.fixture(scope="module")
+def ddp() -> Iterator[Harness]:
+    with Harness(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
+        harness.hello()
+        yield harness

@@ -1,0 +1,1 @@
+"""HIPS autograd as a subject."""

@@ -1,0 +1,1 @@
+"""DeepSpeed's checkpoint() as a subject."""

@@ -1,0 +1,1 @@
+"""Equinox as a subject."""

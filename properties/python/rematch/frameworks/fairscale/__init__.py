@@ -1,0 +1,1 @@
+"""fairscale's checkpoint_wrapper() as a subject."""

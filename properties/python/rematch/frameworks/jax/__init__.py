@@ -1,0 +1,1 @@
+"""JAX, with linen of Flax as a subject."""

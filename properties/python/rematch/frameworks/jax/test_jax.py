@@ -1,0 +1,115 @@
+"""Laws of the subjects in JAX, flax.nnx and Equinox."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cases import observed, run_of
+from harness import Harness
+from tokens import looks_tokens_up
+
+jax = pytest.importorskip("jax")
+
+SUBJECTS = {
+    "jax": ("jax",),
+    "jax:nested": ("jax", "--nested"),
+    "jax:policies": ("jax", "--policies"),
+    "jax:jit": ("jax", "--jit"),
+    "jax:scan": ("jax", "--jit", "--scan"),
+    "nnx": ("nnx",),
+    "equinox": ("equinox",),
+}
+NEEDED = {"nnx": "flax", "equinox": "equinox"}
+SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
+LAYERS = [
+    {"kind": "linear", "features": 4},
+    {"kind": "tanh"},
+    {"kind": "dropout", "p": 0.5},
+    {"kind": "linear", "features": 3},
+    {"kind": "add", "from": [3, 0]},
+]
+BATCH_NORM = {"nnx": "batch_norm_rows", "equinox": "batch_norm_rows"}
+
+
+def case(layers: list[dict[str, Any]], *segments: tuple[int, int], **protocol: Any) -> Any:
+    plan = {"segments": [{"begin": b, "end": e, **SEGMENT} for b, e in segments]}
+    protocol = {"steps": 2, "input_requires_grad": True, **protocol}
+    given = {"format": 1, "seed": 7, "input": [2, 3], "layers": layers, "plan": plan}
+    return {**given, "protocol": protocol}
+
+
+def both(subject: Harness, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    plain = subject.record(**run_of(given), checkpointed=False)
+    assert "error" not in plain, plain["error"]
+    return plain, subject.record(checkpointed=True)
+
+
+def differing(checkpointed: dict[str, Any]) -> set[str]:
+    assert "error" not in checkpointed, checkpointed["error"]
+    return {key[0] for key, value in observed(checkpointed).items() if not value.get("as")}
+
+
+def begin(start: Callable[..., Harness], name: str) -> Harness:
+    pytest.importorskip(NEEDED.get(name.partition(":")[0], "jax"))
+    subject = start(sys.executable, "-m", "rematch", *SUBJECTS[name])
+    subject.hello()
+    return subject
+
+
+@pytest.mark.parametrize("name", [n for n in SUBJECTS if "--jit" not in SUBJECTS[n]])
+def test_a_checkpointed_model_has_the_same_bits(start: Callable[..., Harness], name: str) -> None:
+    layers = [*LAYERS[:4], {"kind": "relu"}]
+    _, checkpointed = both(begin(start, name), case(layers, (0, 3), (3, 5)))
+    assert not differing(checkpointed)
+
+
+@pytest.mark.parametrize("name", ["jax", "jax:jit"])
+def test_tokens_are_looked_up(start: Callable[..., Harness], name: str) -> None:
+    looks_tokens_up(begin(start, name), 0, **SEGMENT)
+
+
+@pytest.mark.parametrize("name", ["jax:jit", "jax:scan"])
+def test_a_compiled_recomputation_draws_the_mask_of_its_forward(
+    start: Callable[..., Harness], name: str
+) -> None:
+    plain, checkpointed = both(begin(start, name), case(LAYERS[:4], (0, 3)))
+    masks = {draw["hash"] for draw in plain["draws"]}
+    assert len(plain["draws"]) == 2 and len(checkpointed["draws"]) == 4
+    assert {draw["hash"] for draw in checkpointed["draws"]} == masks
+
+
+def test_a_reference_is_written_to_twice_by_jax_checkpoint(start: Callable[..., Harness]) -> None:
+    layer = {"kind": "custom", "layer": "running: N C -> N C; state"}
+    _, checkpointed = both(begin(start, "jax"), case([layer], (0, 1)))
+    assert {"buffer", "input_gradient"} <= differing(checkpointed)
+
+
+def test_every_layer_of_its_own_is_differentiated_at_any_width(
+    start: Callable[..., Harness],
+) -> None:
+    """The flags that fix its rounding leave XLA unable to compile some operations."""
+    subject = begin(start, "jax")
+    for own in subject.hello()["layers"]:
+        for width in (1, 2, 3, 21):
+            given = case([{"kind": "custom", "layer": own}], (0, 1), steps=1)
+            both(subject, {**given, "input": [3, width]})
+
+
+@pytest.mark.parametrize("name", ["nnx", "equinox"])
+def test_running_statistics_are_updated_once(start: Callable[..., Harness], name: str) -> None:
+    layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
+    plain, checkpointed = both(begin(start, name), case([layer], (0, 1)))
+    assert "buffer" in {key[0] for key in observed(plain)}
+    assert not differing(checkpointed)
+
+
+def test_jax_checkpoint_loses_what_modules_of_nnx_change(start: Callable[..., Harness]) -> None:
+    pytest.importorskip("flax")
+    subject = start(sys.executable, "-m", "rematch", "nnx", "--plain-checkpoint")
+    subject.hello()
+    layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
+    _, checkpointed = both(subject, case([layer], (0, 1)))
+    assert "buffer" in differing(checkpointed)

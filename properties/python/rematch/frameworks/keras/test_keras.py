@@ -1,0 +1,94 @@
+"""Laws of the adapter of Keras, on each backend that is here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from cases import observed, run_of
+from harness import Harness
+
+BACKENDS = [
+    name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)
+]
+if not BACKENDS:
+    pytest.skip("no Keras, or no backend of it", allow_module_level=True)
+SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
+CASE = {"format": 1, "seed": 7, "input": [2, 4], "plan": {"segments": [{"begin": 0, "end": 2}]}}
+CASE["plan"]["segments"][0].update(SEGMENT)  # type: ignore[index]
+
+
+@pytest.fixture(scope="module", params=[(b, m) for b in BACKENDS for m in (None, "full")])
+def keras(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    backend, scope = request.param
+    options = ["--scope", scope] if scope else []
+    with Harness(
+        sys.executable, "-m", "rematch", "keras", "--backend", backend, *options
+    ) as harness:
+        harness.hello()
+        harness.backend = backend  # type: ignore[attr-defined]
+        yield harness
+
+
+def test_a_segment_has_the_same_gradients_checkpointed(keras: Harness) -> None:
+    given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
+    plain = keras.record(**run_of(given), checkpointed=False)
+    assert "error" not in plain, plain
+    checkpointed = keras.record(checkpointed=True)
+    assert {"output", "loss", "parameter_gradient"} <= {key[0] for key in observed(plain)}
+    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+
+
+def test_a_recomputation_is_seen_to_draw(keras: Harness) -> None:
+    if keras.backend == "jax":  # type: ignore[attr-defined]
+        pytest.skip("JAX hands numbers to nothing that it traces")
+    layers = [{"kind": "dropout", "p": 0.5}, {"kind": "tanh"}]
+    given = {**CASE, "layers": layers, "protocol": {"input_requires_grad": True}}
+    plain = keras.record(**run_of(given), checkpointed=False)
+    checkpointed = keras.record(checkpointed=True)
+    assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
+    assert checkpointed["draws"][0] == plain["draws"][0]
+
+
+def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path: Path) -> None:
+    if "jax" not in BACKENDS:
+        pytest.skip("needs Keras on JAX")
+    given = {**CASE, "layers": [{"kind": "dropout", "p": 0.5}, {"kind": "tanh"}]}
+    with Harness(sys.executable, "-m", "rematch", "keras", "--backend", "jax") as harness:
+        harness.hello()
+        assert "error" not in harness.record(**run_of(given), checkpointed=False)
+        assert "Tracer" in harness.record(checkpointed=True)["error"]["kind"]
+        got = "TracerArrayConversionError: The numpy.ndarray conversion"
+        finding = f"errors: a law\nexpected: no error\ngot: {got}"
+        harness.send({"export": {"id": 9, **run_of(given), "finding": finding}})
+        script = harness.receive()["answer"]["script"]
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "Tracer" in done.stdout
+
+
+def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras: Harness) -> None:
+    given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
+    keras.send({"export": {"id": 9, **run_of(given), "finding": ""}})
+    script = keras.receive()["answer"]["script"]
+    (backend,) = re.findall(r"# keras \S+ on (\w+);", script)
+    assert f'os.environ["KERAS_BACKEND"] = "{backend}"\n' in script
+
+
+def test_what_a_plain_step_assigns_stays(keras: Harness) -> None:
+    norm = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
+    layers = [{"kind": "dropout", "p": 0.5}, norm]
+    given = {**CASE, "layers": layers, "plan": {"segments": []}, "protocol": {"steps": 2}}
+    record = keras.record(**run_of(given), checkpointed=False)
+    assert "error" not in record, record
+    first, second = [o for o in record["observations"] if o["quantity"] == "buffer"]
+    assert first["data"] != second["data"]
+    first, second = [s["seed"] for s in record["streams"] if s["moment"] == "after_step"]
+    assert first != second

@@ -1,0 +1,1 @@
+"""MLX as a subject."""

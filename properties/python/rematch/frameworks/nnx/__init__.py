@@ -1,0 +1,1 @@
+"""NNX of Flax as a subject."""

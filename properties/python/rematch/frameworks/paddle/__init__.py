@@ -1,0 +1,1 @@
+"""PaddlePaddle as a subject."""

@@ -1,0 +1,278 @@
+"""PaddlePaddle: `fleet.utils.recompute()`, in both of its variants."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn as nn  # noqa: F401
+import paddle.nn.functional as F  # noqa: F401
+from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
+from paddle.distributed.fleet.utils import recompute  # noqa: F401
+from paddle.distributed.fleet.utils.log_util import logger
+
+from rematch.case import Case, Choice, Segment, Sequential
+from rematch.forked import forked
+from rematch.frameworks.paddle.layers import (
+    KINDS,
+    MODULES,
+    Jitter,
+    add,
+    concat,
+    from_stream,
+    mul,
+    twice,
+)
+from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
+from rematch.protocol import Request, Unsupported
+from rematch.record import Record
+from rematch.tape import Tape
+
+
+def seed_all(seed: int) -> None:
+    paddle.seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def seed_streams(streams: int) -> None:
+    """Those of the tracker that parallel layers draw from, which the default one is no part of."""
+    tracker, known = get_rng_state_tracker(), vars(seed_streams)
+    for stream in range(1, streams):
+        if str(stream) not in known:
+            tracker.add(str(stream), stream)
+            known |= tracker.states_
+        tracker.states_[str(stream)] = known[str(stream)]
+        with tracker.rng_state(str(stream)):
+            paddle.seed(stream)
+
+
+def stream_state(stream: int) -> int:
+    """The second word is an address."""
+    if stream == 0:
+        state = paddle.get_rng_state()
+    else:
+        with get_rng_state_tracker().rng_state(str(stream)):
+            state = paddle.get_rng_state()
+    return zlib.crc32(str(state[0]).split(maxsplit=4)[4].encode())
+
+
+def clear(tensors: Any, prior: bool) -> None:
+    for t in tensors:
+        for part in t if isinstance(t, list) else [t]:
+            part.grad = paddle.ones_like(part) if prior else None
+
+
+def differentiate(objective: Any, arguments: Any, trained: Any, backwards: int = 1) -> Any:
+    for i, a in enumerate(arguments):
+        for t in a if isinstance(a, list) else [a]:
+            t.stop_gradient = i not in trained
+    loss, outputs = objective(*arguments)
+    for left in range(backwards - 1, -1, -1):
+        if not loss.stop_gradient:
+            loss.backward(retain_graph=left > 0)
+    found = [arguments[i] for i in trained]
+    gradients = [[t.grad for t in a] if isinstance(a, list) else a.grad for a in found]
+    return loss, outputs, gradients
+
+
+def parameters_of(m: Any) -> list[Any]:
+    return [p for p in m.parameters() if p.trainable]
+
+
+def state_of(m: Any) -> list[Any]:
+    buffers = [b for b in m.buffers() if b._is_initialized()]
+    return [*buffers, *(p for p in m.parameters() if not p.trainable)]
+
+
+def set_mode(m: Any, train: bool) -> None:
+    m.train() if train else m.eval()
+
+
+RARELY = 8
+"""Of so many cases that may end in a segmentation fault, one is run."""
+
+
+class Paddle(Tape):
+    versions = {"paddlepaddle": paddle.__version__, "numpy": np.__version__}
+    imports = (
+        "import random\nimport zlib\nimport paddle\nimport paddle.nn as nn\n"
+        "import paddle.incubate.nn as inn\nimport paddle.nn.functional as F\n"
+        "from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker\n"
+        "from paddle.distributed.fleet.utils import recompute\n"
+        "from paddle.incubate.distributed.fleet import recompute_sequential"
+    )
+    helpers = (
+        seed_all,
+        seed_streams,
+        stream_state,
+        from_stream,
+        clear,
+        differentiate,
+        parameters_of,
+        state_of,
+        set_mode,
+        twice,
+        add,
+        mul,
+        concat,
+        Jitter,
+    )
+    kinds = KINDS
+    modules = MODULES
+    losses = {
+        "mse": "F.mse_loss(y.reshape(target.shape), target)",
+        "cross_entropy": "F.cross_entropy(y.flatten(1), target)",
+    }
+    features = Tape.features | {
+        "in_place",
+        "in_place_at_segment_end",
+        "named_stream",
+        "float64",
+        "sequences",
+    }
+    script_array = "paddle.to_tensor({array})"
+    script_random_state = "stream_state(0)"
+
+    def __init__(self, variant: str = "") -> None:
+        other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
+        self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
+        by_layer = variant != "non_reentrant"
+        self.promises = [p for p in PROMISES if not (by_layer and p in RETAINED)]
+        self.promise_helpers = (reentrant if by_layer else non_reentrant,)
+        self.checkpoint_function = self.promise_helpers[0].__name__
+        if other:
+            self.features = self.features - {other, "mixed_variants"}
+        paddle.set_device("cpu")
+        # Every segment that needs no gradient is warned of.
+        logger.setLevel("ERROR")
+        warnings.simplefilter("ignore")
+        paddle.disable_signal_handler()
+        super().__init__()
+
+    def run(self, request: Request, record: Record) -> None:
+        # Paddle restores all streams that there are, which takes time for those of earlier cases.
+        get_rng_state_tracker().reset()
+        paddle.set_default_dtype(request.case.dtype)
+        if not _may_kill(request.case):
+            return super().run(request, record)
+        if request.case.seed % RARELY:
+            raise Unsupported("a segmentation fault takes long; few of these cases are run")
+        run = super().run
+        return forked(run, request, record) if request.checkpointed else run(request, record)
+
+    def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
+        options = [f"use_reentrant={choice.reentrant}"]
+        if not choice.preserve_rng:
+            options.append("preserve_rng_state=False")
+        return f"recompute({', '.join([function, *arguments, *options])})"
+
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+        # It fails from two segments on, so it is called in few of the cases.
+        if seed % RARELY or not plan.last_stored:
+            return ""
+        options = {"segments": plan.segments, "preserve_rng_state": plan.choice.preserve_rng}
+        return (
+            f"recompute_sequential({options}, [{', '.join(functions)}], x, "
+            f"use_reentrant={plan.choice.reentrant})"
+        )
+
+    def seed(self, seed: int) -> str:
+        return f"seed_all({seed})"
+
+    def setup(self, request: Request) -> Sequence[str]:
+        streams = 1 + max(layer.stream for layer in request.case.layers)
+        more = [f"seed_streams({streams})"] if streams > 1 else []
+        return [*super().setup(request), *more]
+
+    def array(self, a: np.ndarray) -> Any:
+        return paddle.to_tensor(a)
+
+    def numpy(self, a: Any) -> np.ndarray:
+        return a if isinstance(a, np.ndarray) else a.numpy()
+
+    def leaf(self, a: np.ndarray, trained: bool) -> Any:
+        return paddle.to_tensor(a, stop_gradient=not trained)
+
+    def set_trained(self, t: Any, trained: bool) -> None:
+        t.stop_gradient = not trained
+
+    def requires_grad(self, a: Any) -> bool:
+        return not a.stop_gradient
+
+    def hook(self, t: Any, called: Callable[[Any], None]) -> None:
+        t.register_hook(called)
+
+    def gradient(self, t: Any) -> Any:
+        return t.grad
+
+    def set_gradient(self, t: Any, a: np.ndarray | None) -> None:
+        t.grad = None if a is None else paddle.to_tensor(a)
+
+    def write(self, t: Any, a: np.ndarray) -> None:
+        t.set_value(a)
+
+    def spoil(self, t: Any) -> None:
+        with paddle.no_grad():
+            t.scale_(-1.5)
+
+    def memory(self, t: Any) -> int:
+        return t.data_ptr()
+
+    def size(self, t: Any) -> int:
+        return t.size * t.element_size()
+
+    def saving(self, called: Callable[[Any], None]) -> AbstractContextManager[Any]:
+        def pack(t: Any) -> tuple[Any, int]:
+            called(t)
+            return t, t.inplace_version
+
+        def unpack(packed: tuple[Any, int]) -> Any:
+            # Behind a hook, Paddle does not look.
+            if packed[0].inplace_version != packed[1]:
+                raise RuntimeError("a saved tensor has been modified by an inplace operation")
+            return packed[0]
+
+        return paddle.autograd.saved_tensors_hooks(pack, unpack)
+
+    def message(self, error: Exception) -> str:
+        """Of the many lines of an error, the one that says something."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        inner = [line for line in lines if re.match(r"\w*(Error|Exception): ", line)]
+        inner = [line for line in inner if not line.endswith("(External)")]
+        return re.sub(r"0x[0-9a-f]+|_\d+", "", [*inner, *lines, ""][0])
+
+    def handed_on(self, segment: Segment) -> str:
+        # The reentrant variant refuses it as it is; behind a copy, other things come to light.
+        return "{x}.clone()" if segment.choice.reentrant and segment.begin % 2 == 0 else "{x}"
+
+    def propagate(self, loss: Any, retain: bool) -> None:
+        loss.backward(retain_graph=retain)
+
+    def stream_state(self, stream: int) -> bytes:
+        return stream_state(stream).to_bytes(4, "little")
+
+    def put_back(self) -> str:
+        if paddle.is_grad_enabled():
+            return ""
+        paddle.set_grad_enabled(True)
+        return "grad mode"
+
+
+def _may_kill(case: Case) -> bool:
+    """A second backward through a reentrant segment is a segmentation fault."""
+    return case.protocol.backwards > 1 and any(choice.reentrant for choice in case.choices())
+
+
+def subject(arguments: list[str]) -> Paddle:
+    parser = argparse.ArgumentParser(prog="python -m rematch paddle")
+    parser.add_argument("--variant", choices=("reentrant", "non_reentrant"), default="")
+    return Paddle(parser.parse_args(arguments).variant)

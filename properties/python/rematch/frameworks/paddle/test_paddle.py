@@ -1,0 +1,108 @@
+"""Laws of adapters with a tape, tried with PaddlePaddle: what it accumulates itself is judged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cases import chain, observed, run_of, segment
+from harness import Harness
+from tokens import looks_tokens_up
+
+pytest.importorskip("paddle")
+
+TRAINED = {"input_requires_grad": True}
+WHOLE: dict[str, Any] = {"early_stop": False, "determinism": "none"}
+VARIANTS = ["reentrant", "non_reentrant"]
+
+
+@pytest.fixture(scope="module")
+def paddle() -> Iterator[Harness]:
+    with Harness(sys.executable, "-m", "rematch", "paddle") as harness:
+        harness.hello()
+        yield harness
+
+
+def both(
+    paddle: Harness, variant: str, *kinds: Any, end: int = 2, **protocol: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    plan = {"segments": [segment(0, end, variant, **(WHOLE if variant != "reentrant" else {}))]}
+    given = chain(*kinds, plan=plan, protocol={**TRAINED, **protocol})
+    plain = paddle.record(**run_of(given), checkpointed=False)
+    return plain, paddle.record(checkpointed=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_checkpointed_run_has_the_bits_of_the_plain_one(paddle: Harness, variant: str) -> None:
+    kinds = ["linear", "dropout", "gelu", "layer_norm", "group_norm", "tanh", "softmax"]
+    plain, checkpointed = both(
+        paddle, variant, *kinds, end=6, steps=2, microbatches=2, forwards_first=True
+    )
+    assert "error" not in plain and "error" not in checkpointed
+    assert all(value.get("as") for value in observed(checkpointed).values())
+    assert {d.get("execution", 0) for d in checkpointed["draws"]} == {0, 1}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tokens_are_looked_up(paddle: Harness, variant: str) -> None:
+    looks_tokens_up(paddle, variant=variant, **(WHOLE if variant != "reentrant" else {}))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_accumulate_from_step_to_step(paddle: Harness, variant: str) -> None:
+    once, _ = both(paddle, variant, "linear", "tanh")
+    kept, checkpointed = both(
+        paddle, variant, "linear", "tanh", steps=2, zero_grad=False, prior_gradients=True
+    )
+    gradient = ("parameter_gradient", 0, 0, 0)
+    assert observed(once)[gradient]["data"] != observed(kept)[gradient]["data"]
+    assert all(value.get("as") for value in observed(checkpointed).values())
+    assert {h["count"] for h in checkpointed["hooks"]} == {1}
+
+
+def test_a_reentrant_segment_of_a_frozen_input_has_absent_gradients(paddle: Harness) -> None:
+    plain, checkpointed = both(paddle, "reentrant", "linear", "tanh", input_requires_grad=False)
+    gradient = ("parameter_gradient", 0, 0, 0)
+    assert observed(plain)[gradient].get("present", True)
+    assert not observed(checkpointed)[gradient].get("present", True)
+
+
+def test_a_run_that_kills_its_process_is_an_error_of_that_run(paddle: Harness) -> None:
+    plan = {"segments": [segment(0, 1, "reentrant")]}
+    given = chain("tanh", plan=plan, seed=8, protocol={**TRAINED, "backwards": 2})
+    assert "error" not in paddle.record(**run_of(given), checkpointed=False)
+    assert "signal" in paddle.record(checkpointed=True)["error"]["message"]
+    assert "error" not in paddle.record(checkpointed=False)
+
+
+def test_a_failed_recomputation_is_put_right_before_the_steps(paddle: Harness) -> None:
+    given = chain(
+        "linear",
+        "tanh",
+        plan={"segments": [segment(0, 2, **WHOLE)]},
+        protocol={**TRAINED, "inject": "recomputation_throws", "inject_layer": 1},
+    )
+    asked = run_of(given)
+    asked["arrays"] |= {
+        "trial_input": asked["arrays"]["inputs"][0],
+        "trial_target": asked["arrays"]["targets"][0],
+    }
+    plain = paddle.record(**asked, checkpointed=False)
+    checkpointed = paddle.record(checkpointed=True)
+    assert not plain["trial"].get("failed", False)
+    assert checkpointed["trial"]["failed"] and checkpointed["trial"]["left_behind"] == "grad mode"
+    assert all(value.get("as") for value in observed(checkpointed).values())
+
+
+def test_a_script_shows_statistics_that_are_updated_twice(paddle: Harness, tmp_path: Any) -> None:
+    norm = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
+    given = chain(norm, plan={"segments": [segment(0, 1, "reentrant")]}, protocol=TRAINED)
+    paddle.send({"export": {"id": 9, **run_of(given), "finding": "buffers-after-step: differ"}})
+    script = paddle.receive()["answer"]["script"]
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    ended = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True)
+    assert "DIFFERENT: state of m0" in ended.stdout

@@ -1,0 +1,128 @@
+"""Records of data-parallel runs: in what ranks must agree, and what they show together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from rematch.arrays import bits_of
+from rematch.record import Record
+
+JOINED = ("output", "input_gradient", "reevaluation")
+"""Quantities of which each rank has its rows."""
+ALIKE = ("hooks", "grad_flags")
+"""Lists that every rank shows alike."""
+
+
+class Shown(Record):
+    """What one rank shows, its arrays as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrays: dict[tuple[str, int, int, int], tuple[np.ndarray | None, dict[str, Any]]] = {}
+
+    def observe(
+        self,
+        quantity: str,
+        array: np.ndarray | None,
+        *,
+        step: int = 0,
+        microbatch: int = 0,
+        index: int = 0,
+        **rest: Any,
+    ) -> None:
+        place = quantity, step, microbatch, index
+        self.arrays[place] = (None if array is None else array.copy(), rest)
+
+
+@dataclass
+class Answer:
+    """Of one rank."""
+
+    shown: Shown = field(default_factory=Shown)
+    collectives: list[str] = field(default_factory=list)
+    error: tuple[str, str] | None = None
+    unsupported: str = ""
+
+    @property
+    def failed(self) -> str:
+        return ": ".join(self.error) if self.error else ""
+
+
+def difference(answers: Sequence[Answer]) -> str:
+    """What ranks do not agree in, though they should; "" if they agree."""
+    first = answers[0]
+    for rank, other in enumerate(answers):
+        if other.error != first.error:
+            told = [a.failed or "no error" for a in (first, other)]
+            return f"rank 0: {told[0]}; rank {rank}: {told[1]}"
+        if other.collectives != first.collectives:
+            return (
+                f"collectives of rank 0: {', '.join(first.collectives)}; of rank {rank}: "
+                f"{', '.join(other.collectives)}"
+            )
+        if first.error:
+            continue
+        ours, its = first.shown.arrays, other.shown.arrays
+        for place in (*ours, *(place for place in its if place not in ours)):
+            quantity, step, microbatch, index = place
+            if _alike(quantity, ours.get(place)) != _alike(quantity, its.get(place)):
+                return (
+                    f"{quantity} {index}, step {step}, microbatch {microbatch}: rank 0 has "
+                    f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
+                )
+        for name in ALIKE:
+            for mine, theirs in zip_longest(first.shown.entries(name), other.shown.entries(name)):
+                if mine != theirs:
+                    return f"{name}: rank 0 has {mine}, rank {rank} has {theirs}"
+    return ""
+
+
+def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> Any:
+    """What all ranks must have of an array."""
+    if shown is None or shown[0] is None:
+        return shown
+    array, rest = shown
+    if quantity in JOINED:
+        return array.dtype, array.shape[1:], rest
+    return array.dtype, array.shape, rest, b"" if quantity == "loss" else bits_of(array)
+
+
+def _told(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> str:
+    if shown is None:
+        return "nothing"
+    array, rest = shown
+    numbers = "none" if array is None else np.array2string(array.ravel(), threshold=8)
+    return " ".join([numbers, *(f"{name}={value}" for name, value in rest.items() if value)])
+
+
+def strayed(plain: Sequence[list[dict[str, Any]]], answers: Sequence[Answer]) -> str:
+    """Where a rank's random state is not that of its plain run, though that of rank 0, which laws
+    judge, is. Of unequal rows ranks draw unequally much: each is compared with itself."""
+    for rank, (wanted, answer) in enumerate(zip(plain, answers, strict=True)):
+        for was, got in zip_longest(wanted, answer.shown.entries("streams")):
+            if was != got:
+                return f"random state of rank {rank}: {was} in the plain run, {got}" if rank else ""
+    return ""
+
+
+def join(answers: Sequence[Answer], record: Record) -> None:
+    """Notes what the ranks show together; what one of them lacks, they do not."""
+    record.take_over(answers[0].shown)
+    for place, (array, rest) in answers[0].shown.arrays.items():
+        quantity, step, microbatch, index = place
+        if any(place not in answer.shown.arrays for answer in answers):
+            continue
+        parts = [answer.shown.arrays[place][0] for answer in answers]
+        if array is not None and all(part is not None for part in parts):
+            if quantity in JOINED:
+                array = np.concatenate(parts)
+            elif quantity == "loss":
+                array = np.sum(parts, axis=0, dtype=array.dtype) / array.dtype.type(len(parts))
+            if quantity == "input_gradient":
+                array = array / array.dtype.type(len(parts))
+        record.observe(quantity, array, step=step, microbatch=microbatch, index=index, **rest)

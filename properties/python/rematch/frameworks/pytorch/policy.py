@@ -1,0 +1,76 @@
+"""Selective checkpointing: policies that keep the results of single ops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from rematch.case import Choice
+from rematch.frameworks.pytorch.layers import ops_of
+from rematch.protocol import Unsupported
+
+if TYPE_CHECKING:
+    from rematch.frameworks.pytorch.model import TorchModel
+
+_ANSWERS = (
+    (CheckpointPolicy.PREFER_RECOMPUTE, CheckpointPolicy.MUST_RECOMPUTE, False),
+    (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE, True),
+)
+"""All ways of a policy to say that a result is computed again, and that it is kept. In eager runs
+they mean the same; layers take turns."""
+FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+NOT_KEPT = {
+    "attention": "is several operators, one of which draws into what another made",
+    "gru": "is many operators, step by step",
+    "lstm": "is many operators, step by step, or one that writes to what another made",
+    "moe": "is several operators for each expert",
+    "rrelu": "is written in place",
+    "rms_norm": "is computed by several operators, one of which writes to what another made",
+}
+"""Ops whose results a policy cannot keep in PyTorch, and why."""
+_HOOKS_OPTION = "respect_saved_tensors_hooks"
+_HAS_HOOKS_OPTION = _HOOKS_OPTION in signature(checkpoint).parameters
+
+
+def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
+    """Those of the layers [begin, end) whose results the policy keeps.
+
+    Raises Unsupported where PyTorch's operator cannot be kept.
+    """
+    seen: Counter[str] = Counter()
+    kept = set()
+    for index in range(begin, end):
+        layer = model.request.case.layers[index]
+        for op in ops_of(layer, model.train):
+            if any(k.op == op and k.index in (-1, seen[op]) for k in choice.keep):
+                if op in NOT_KEPT:
+                    raise Unsupported(f"a policy keeps {op}, which in PyTorch {NOT_KEPT[op]}")
+                kept.add(index)
+            seen[op] += 1
+    return frozenset(kept)
+
+
+def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dict[str, Any]:
+    """The option of checkpoint() that keeps what `choice` says of the layers [begin, end)."""
+    kept = kept_layers(model, choice, begin, end)
+
+    def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy | bool:
+        final = not (op.is_view or op._schema.is_mutable or op in FACTORIES)
+        place = model.watch.place
+        keeps = place is not None and place.layer in kept and final
+        return _ANSWERS[keeps][place.layer % 3 if place is not None else 0]
+
+    options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
+    if model.checkpoint is checkpoint and _HAS_HOOKS_OPTION:
+        # Hooks around the checkpoint, offloading ones too, shall see what is kept.
+        options[_HOOKS_OPTION] = True
+    return options

@@ -1,0 +1,158 @@
+"""PyTorch as a subject: torch.utils.checkpoint, or any function that is called like it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+
+import numpy
+import torch
+from torch.utils import checkpoint as torch_checkpoint
+
+from rematch.case import Case
+from rematch.frameworks.pytorch import arguments, contract
+from rematch.frameworks.pytorch.custom import CustomLayer
+from rematch.frameworks.pytorch.memory import Memory
+from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
+from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.run import Run
+from rematch.frameworks.pytorch.trial import put_back
+from rematch.frameworks.pytorch.watch import Eye, Watch
+from rematch.protocol import Request, Subject, Unsupported
+from rematch.record import Record
+
+CANNOT = {
+    "values_check": "its check of determinism compares shapes, dtypes and devices",
+    "last_checkpointed": "checkpoint_sequential() never checkpoints the last segment",
+}
+"""Features that PyTorch does not have, and why."""
+
+CHEAP = (
+    "outputs",
+    "losses",
+    "input_gradients",
+    "parameter_gradients",
+    "absent_gradients",
+    "parameters",
+    "buffers",
+    "reevaluation",
+    "grad_flags",
+    "rng_state",
+    "hooks",
+    "injected_failures",
+)
+"""What a run shows by itself."""
+
+ALL = (*CHEAP, "draws", "executions", "recomputed_values", "saved_bytes", "saved_tensors")
+"""And what needs every operator and every saved tensor to be looked at. How often early stop lets a
+layer run can be foreseen only from what layers save."""
+
+VARIANTS = ("reentrant", "non_reentrant", "both")
+
+
+class TorchSubject(Subject):
+    """PyTorch on the CPU, eager, on one thread.
+
+    `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
+    from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
+    `observe` is "cheap" or "all". `imported`: the lines by which scripts import `checkpoint`
+    under that name. `layers` are put among those that the harness knows. `lacks`: features that
+    `checkpoint` does not have; `unseen`: observables that do not show what it does.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        checkpoint: Checkpoint = torch_checkpoint.checkpoint,
+        variant: str = "both",
+        observe: str = "all",
+        layers: Sequence[CustomLayer] = MODULES,
+        imported: str = "",
+        lacks: Collection[str] = (),
+        unseen: Collection[str] = (),
+    ) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
+        if observe not in ("cheap", "all"):
+            raise ValueError(f"observe: cheap or all expected, got {observe!r}")
+        self.name = name or f"torch {torch.__version__.split('+')[0]}"
+        self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
+        self._own = checkpoint is torch_checkpoint.checkpoint
+        # A script has PyTorch's, or imports the user's.
+        self.exports = self._own or bool(imported)
+        self._imported = imported
+        self._checkpoint = checkpoint
+        self._variant = variant
+        self._observe = observe
+        self.lacks = set(lacks) | set(CANNOT)
+        self._unseen = set(unseen)
+        self._custom = {layer.declaration: layer for layer in layers}
+        self.layers = list(self._custom)
+        self._wired: tuple[Case, list[Wiring]] | None = None
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        # They are told by what the run shows.
+        warnings.filterwarnings("ignore", module="torch")
+
+    def implements(self, features: Sequence[str]) -> list[str]:
+        lacking = set(self.lacks)
+        if not self._own:
+            # A checkpoint of a user's own takes a function and tensors, and may be a function of
+            # autograd, which refuses backwards to some tensors.
+            lacking |= {*arguments.FEATURES, "partial_backwards"}
+        if self._variant != "both":
+            other = "non_reentrant" if self._variant == "reentrant" else "reentrant"
+            lacking |= {other, "mixed_variants"}
+        return [feature for feature in features if feature not in lacking]
+
+    def observes(self, observables: Sequence[str]) -> list[str]:
+        seen = CHEAP if self._observe == "cheap" else ALL
+        return [o for o in observables if o in seen and o not in self._unseen]
+
+    def export(self, request: Request, finding: str) -> str:
+        from rematch.frameworks.pytorch.export import export
+
+        return export(request, finding, self._imported, self._custom)
+
+    def run(self, request: Request, record: Record) -> None:
+        if self._wired is None or self._wired[0] is not request.case:
+            self._wired = (request.case, wire(request.case, request.model))
+        policies = request.checkpointed and any(c.keep for c in request.case.choices())
+        if policies and request.case.plan.offload and self._observe == "all":
+            raise Unsupported(
+                "a policy within save_on_cpu(): what it keeps is hidden from hooks, or moved to "
+                "the host with the rest, so its bytes cannot be told apart"
+            )
+        memory = Memory()
+        watch = Watch(record)
+        if self._observe == "all":
+            watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
+        model = self._model(request, self._wired[1], watch)
+        memory.belongs_to_model(model.all_tensors())
+        failed = False
+        try:
+            Run(request, model, record).go()
+        except Unsupported:
+            raise
+        except Exception as error:
+            record.error(type(error).__name__, str(error))
+            failed = True
+        # Errors are let go of first, and with them the generators in their frames.
+        changed = put_back()
+        if failed:
+            return
+        if changed:
+            record.error("LeftBehind", f"the run changed PyTorch's settings: {changed}")
+            return
+        # Only PyTorch's own keeps what its documentation promises.
+        if self._own and request.checkpointed:
+            self._keep_promise(request.case, record)
+
+    def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
+        return TorchModel(request, wirings, watch, self._checkpoint, custom=self._custom)
+
+    def _keep_promise(self, case: Case, record: Record) -> None:
+        kept = contract.promise_of(case.seed, often=self._observe == "all")
+        wrong = kept and contract.broken(kept)
+        if wrong:
+            record.error("BrokenPromise", wrong)

@@ -1,0 +1,124 @@
+"""Compiled PyTorch as subjects: what is judged is compiled, and is recomputed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from cases import chain, observed, run_of, segment
+from harness import Harness
+
+pytest.importorskip("torch")
+
+AVERAGE = {"kind": "custom", "layer": "moving_average_in_place: N C -> N C; state"}
+TRAINABLE = {"input_requires_grad": True}
+
+
+def plan(*segments):
+    return {"segments": list(segments)}
+
+
+MODEL = chain("linear", "dropout", "tanh", "linear", plan=plan(segment(0, 3)), protocol=TRAINABLE)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Starts a subject by the words after `pytorch`, once for all tests."""
+    running = {}
+
+    def begin(words="--compile aot_eager"):
+        if words not in running:
+            command = (sys.executable, "-m", "rematch", "pytorch", *words.split())
+            running[words] = Harness(*command)
+            running[words].hello()
+        return running[words]
+
+    yield begin
+    for harness in running.values():
+        harness.close()
+
+
+def differing(subject, case):
+    """What the checkpointed run has other bits of than the plain run."""
+    plain = subject.record(**run_of(case))
+    checkpointed = subject.record(checkpointed=True)
+    assert "error" not in plain and "error" not in checkpointed
+    found = observed(checkpointed).values()
+    differs = {o["quantity"] for o in found if o.get("present", True) and not o.get("as")}
+    return differs | ({"random state"} if plain["streams"] != checkpointed["streams"] else set())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        MODEL,
+        chain("dropout", "tanh", "dropout", plan=plan(segment(0, 3)), protocol=TRAINABLE),
+        chain("linear", "batch_norm", "tanh", plan=plan(segment(0, 3)), protocol={"steps": 2}),
+        chain("linear", "tanh", plan=plan(segment(0, 2)), protocol={"autocast": "both"}),
+        chain("tanh", "linear", plan=plan(segment(0, 2, nested=[segment(1, 2)]))),
+        chain("linear", "tanh", "dropout", plan=plan(segment(0, 3, keep=[{"op": "dropout"}]))),
+    ],
+    ids=lambda case: "-".join(layer["kind"] for layer in case["layers"]),
+)
+def test_a_checkpointed_run_within_a_compiled_function_has_the_bits_of_the_plain_one(
+    compiled, case
+):
+    assert differing(compiled(), case) == set()
+
+
+def test_running_statistics_are_updated_once_in_a_graph_and_twice_around_one(compiled):
+    case = chain("linear", "batch_norm", "tanh", plan=plan(segment(0, 3)))
+    assert differing(compiled(), case) == set()
+    assert differing(compiled("--compile aot_eager --around"), case) == {"buffer"}
+
+
+def test_a_segment_that_reads_state_that_it_wrote_has_another_gradient(compiled):
+    case = chain(AVERAGE, "tanh", plan=plan(segment(0, 2)), protocol=TRAINABLE)
+    assert differing(compiled(), case) == {"input_gradient"}
+
+
+def test_with_a_budget_the_backward_draws_another_mask(compiled):
+    case = chain("dropout", "tanh", "linear", input=(9, 9), protocol=TRAINABLE)
+    found = differing(compiled("--compile aot_eager --budget 0"), case)
+    assert {"input_gradient", "random state"} <= found
+
+
+def test_a_case_of_a_known_structure_has_its_own_numbers(compiled):
+    records = [compiled().record(**run_of({**MODEL, "seed": seed})) for seed in (1, 2)]
+    with Harness(sys.executable, "-m", "rematch", "pytorch", "--compile", "aot_eager") as fresh:
+        fresh.hello()
+        assert fresh.record(**run_of({**MODEL, "seed": 2})) == records[1] != records[0]
+
+
+PROGRAM = """
+import sys
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+from rematch import serve
+from rematch.frameworks.pytorch.compiled import CompiledSubject, Compilation
+
+def told(name):
+    def compile(graph, inputs):
+        ops = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
+        print(name, *ops, file=sys.stderr)
+        return make_boxed_func(graph.forward)
+    return compile
+
+partition = min_cut_rematerialization_partition
+backend = aot_autograd(fw_compiler=told("forward"), bw_compiler=told("backward"),
+                       partition_fn=partition)
+serve(CompiledSubject(Compilation(backend)))
+"""
+
+
+def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_drops(start_python):
+    subject = start_python(PROGRAM)
+    subject.hello()
+    for seed in (1, 2):
+        more = {"steps": seed, "microbatches": seed, "optimizer": ("sgd", "adam")[seed - 1]}
+        given = {**MODEL, "seed": seed, "protocol": {**MODEL.get("protocol", {}), **more}}
+        subject.record(**run_of(given), checkpointed=True)
+    _, _, printed = subject.close()
+    graphs = [line.split() for line in printed.splitlines() if line.startswith(("forw", "backw"))]
+    assert [name for name, *_ in graphs] == ["forward", "backward"]
+    assert {"aten.tanh.default", "run_with_rng_state"} <= set(graphs[1])

@@ -1,0 +1,383 @@
+"""PyTorch's data parallelism as subjects: ranks show together what one process shows, and what goes
+wrong between them is told, also where nobody answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from cases import chain, observed, run_of, segment
+from harness import Harness
+
+pytest.importorskip("torch")
+if sys.platform != "linux":
+    pytest.skip("ranks are copies of a process", allow_module_level=True)
+
+from rematch.arrays import decode, encode  # noqa: E402
+from rematch.case import case_from_json  # noqa: E402
+from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E402
+from rematch.frameworks.pytorch.agreement import Answer, difference  # noqa: E402
+from rematch.frameworks.pytorch.data_parallel import LAYERS, MODES, setup_of  # noqa: E402
+from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
+from rematch.protocol import Unsupported  # noqa: E402
+
+KINDS = tuple(MODES)
+VARIANTS = ("non_reentrant", "reentrant")
+TRAINABLE = {"input_requires_grad": True}
+FOUR = {"kind": "linear", "features": 4}
+TIED = {**FOUR, "tied_to": 0}
+
+
+def plan(*segments):
+    return {"segments": list(segments)}
+
+
+def of(kind, case, mode, ranks=2, **rest):
+    """The case, with a seed that draws that setup."""
+    for seed in range(4000):
+        case = {**case, "seed": seed}
+        setup = setup_of(kind, case_from_json(case))
+        wanted = {"mode": mode, "ranks": ranks, "no_sync": True, **rest}
+        if all(getattr(setup, name) == value for name, value in wanted.items()):
+            return case
+    raise AssertionError(f"no seed draws {mode} on {ranks} ranks")
+
+
+def differing(subject, case, **plain_run):
+    """What the checkpointed run has other bits of than the plain run; errors are not expected."""
+    plain = subject.record(**run_of(case), **plain_run)
+    checkpointed = subject.record(checkpointed=True)
+    assert "error" not in plain and "error" not in checkpointed, checkpointed["error"]
+    found = observed(checkpointed).values()
+    return {o["quantity"] for o in found if o.get("present", True) and not o.get("as")}
+
+
+def error_of(subject, case):
+    """That of the checkpointed run, as one text."""
+    assert "error" not in subject.record(**run_of(case))
+    error = subject.record(checkpointed=True).get("error", {"kind": "none", "message": ""})
+    return f"{error['kind']}: {error['message']}"
+
+
+MODELS = {
+    "dropout": (["linear", "tanh", "dropout", "linear"], plan(segment(0, 3))),
+    "nested": (["linear", "tanh", "linear", "tanh"], plan(segment(0, 4, nested=[segment(1, 2)]))),
+    "tied": ([FOUR, "tanh", {**FOUR, "features": 4}, TIED], plan(segment(2, 4))),
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_checkpointed_run_on_ranks_has_the_bits_of_the_plain_one(parallel, model, ranks):
+    kind, subject = parallel
+    protocol = {**TRAINABLE, "steps": 2, "microbatches": 2, "optimizer": "adam", "clip": 0.1}
+    layers, plan = MODELS[model]
+    for mode in MODES[kind]:
+        case = chain(*layers, input=(5, 4), plan=plan, protocol=protocol)
+        assert differing(subject, of(kind, case, mode, ranks)) == set()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_ranks_show_together_is_what_one_process_shows(parallel, torch_subject, variant):
+    kind, subject = parallel
+    # Sums of small integers are exact in every order, and so are means of 16 numbers and products
+    # with a sixteenth.
+    case = chain(FOUR, input=(4, 4), data="small_integers", plan=plan(segment(0, 1, variant)))
+    case["protocol"] = {**TRAINABLE, "microbatches": 2, "learning_rate": 2**-4, "reevaluate": True}
+    mode = {"ddp": "static_graph", "fsdp2": "checkpoint around"}[kind]
+    for ranks in (2, 4):
+        run = run_of(of(kind, case, mode, ranks))
+        run["arrays"]["targets"] = [encode(np.ones((4, 4), np.float32))] * 2
+        together, alone = observed(subject.record(**run)), observed(torch_subject.record(**run))
+        assert together.keys() == alone.keys()
+        for place, got in together.items():
+            np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+
+
+def test_rows_may_be_shared_unevenly_but_not_a_single_one(parallel, torch_subject):
+    kind, subject = parallel
+    case = chain(FOUR, "tanh", input=(3, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
+    run = run_of(of(kind, case, MODES[kind][0]))
+    together, alone = observed(subject.record(**run)), observed(torch_subject.record(**run))
+    for place, got in together.items():
+        # Of three rows and four features, gradients are sums of few numbers, each below 4: rounding
+        # takes less than 2^-18 from them.
+        np.testing.assert_allclose(decode(got), decode(alone[place]), rtol=0, atol=2**-18)
+    assert "unsupported" in subject.ask(**run_of(chain(FOUR, input=(1, 4))))
+
+
+def test_cases_that_cannot_be_shared_are_not_asked_for():
+    features = ["one_row", "nothing_trains", "linear"]
+    assert subject_of(["--parallel", "ddp"]).implements(features) == ["linear"]
+    assert subject_of(["--parallel", "fsdp2"]).implements(features) == ["nothing_trains", "linear"]
+
+
+def test_seeds_draw_every_way_to_run_a_case():
+    for kind in KINDS:
+        drawn = Counter()
+        for i in range(600):
+            case = case_from_json(chain("tanh", input=(4, 2), seed=i * 2654435761 % 2**32))
+            drawn[setup_of(kind, case)] += 1
+        assert len(drawn) == len(MODES[kind]) * 2 * 3 and min(drawn.values()) >= 5
+    with pytest.raises(Unsupported):
+        setup_of("ddp", case_from_json(chain("tanh", input=(1, 2))))
+
+
+TWICE = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE)
+TWICE["plan"] = plan(segment(0, 2, "reentrant"), segment(2, 3, "reentrant"))
+
+
+def test_a_weight_that_reentrant_segments_share_is_marked_ready_twice_unless_the_graph_is_static(
+    ddp,
+):
+    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
+    text = error_of(ddp, of("ddp", within, "find_unused_parameters"))
+    assert "RuntimeError: Expected to mark a variable ready only once" in text
+    assert differing(ddp, of("ddp", TWICE, "static_graph")) == set()
+
+
+def test_a_layer_that_reentrant_segments_share_is_reduced_too_early_silently(ddp):
+    text = error_of(ddp, of("ddp", TWICE, "default", buckets=True))
+    assert text.startswith("RanksDiffer: parameter_gradient 0")
+    assert "rank 0 has" in text and "rank 1 has" in text
+
+
+def test_where_a_parameter_has_no_gradient_ddp_is_told_to_look_for_it(ddp):
+    frozen = chain(FOUR, "tanh", FOUR, input=(4, 4), plan=plan(segment(0, 1, "reentrant")))
+    for prior in (False, True):
+        protocol = {"steps": 2, "prior_gradients": prior}
+        case = of("ddp", {**frozen, "protocol": protocol}, "default")
+        assert differing(ddp, case, detached_layers=[0]) == set()
+
+
+def test_a_module_that_a_reentrant_segment_freezes_takes_part_as_a_constant(parallel):
+    kind, subject = parallel
+    cell = next(layer.declaration for layer in LAYERS if layer.name == "gru_cell")
+    layers = [{"kind": "custom", "layer": cell}, "tanh", {**FOUR, "features": 3}]
+    case = chain(*layers, input=(4, 4), plan=plan(segment(0, 1, "reentrant")))
+    case["protocol"] = {"steps": 2, "microbatches": 2, "reevaluate": True}
+    for mode in MODES[kind]:
+        run = run_of(of(kind, case, mode))
+        # What the module returns has three features.
+        run["arrays"]["parameters"][1] = encode(np.ones((3, 3), np.float32))
+        run["arrays"]["targets"] = [encode(np.ones((4, 3), np.float32))] * 4
+        plain = observed(subject.record(**run, detached_layers=[0]))
+        assert plain["parameter_gradient", 0, 0, 0]["present"] is False
+        found = observed(subject.record(checkpointed=True)).values()
+        assert {o["quantity"] for o in found if o.get("present", True) and not o.get("as")} == set()
+
+
+def test_a_forward_without_a_backward_does_not_hide_an_update_of_shards(parallel, torch_subject):
+    kind, subject = parallel
+    # Nothing requires a gradient, and the prior ones, a sixteenth of which is exact, are applied.
+    case = chain(FOUR, input=(4, 4), data="small_integers")
+    case["protocol"] = {"prior_gradients": True, "learning_rate": 2**-4, "reevaluate": True}
+    run = {**run_of(of(kind, case, MODES[kind][-1])), "detached_layers": [0]}
+    together, alone = (observed(s.record(**run)) for s in (subject, torch_subject))
+    place = "reevaluation", 0, 0, 0
+    np.testing.assert_array_equal(decode(together[place]), decode(alone[place]))
+
+
+PROGRAM = """
+import os
+import torch
+import torch.distributed as dist
+from rematch import serve
+from rematch.frameworks.pytorch import data_parallel as parallel
+
+own = []
+
+def more(model):
+    # All ranks make the groups, and one of them has one more collective in its own.
+    own[:] = own or [dist.new_group([rank]) for rank in range(4)]
+    if dist.get_rank() == 1:
+        dist.all_reduce(torch.ones(3), group=own[1])
+
+def raises(model):
+    raise ValueError("no such row")
+
+def on_one(fault):
+    return lambda model: fault(model) if dist.get_rank() == 1 else None
+
+FAULTS = {
+    2: on_one(lambda model: model._root.no_sync()),
+    3: lambda model: model._root.no_sync(),
+    4: on_one(lambda model: os._exit(3)),
+    5: on_one(raises),
+    6: more,
+    7: lambda model: model._root.no_sync(),
+}
+real = parallel.DdpModel.microbatch
+
+def microbatch(model, last):
+    layers = len(model.request.case.layers)
+    wrong = layers in FAULTS and (model.request.checkpointed or layers == 7)
+    return (FAULTS[layers](model) if wrong else None) or real(model, last)
+
+parallel.DdpModel.microbatch = microbatch
+serve(parallel.DataParallelSubject("ddp", limit=8))
+"""
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    """Ranks that go wrong in checkpointed runs, by the number of layers in which way; with seven
+    layers in plain runs, too."""
+    with Harness(sys.executable, "-c", PROGRAM) as harness:
+        harness.hello()
+        yield harness
+
+
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        (2, ["Hang: of its ranks, 0 does not answer", "rank 0: ", "_run_backward (run.py:"]),
+        (3, ["RanksDiffer: parameter_gradient 0, step 0"]),
+        (4, ["Hang: of its ranks, 1 died", "rank 0: ", "rank 1: exit status 3"]),
+        (5, ["rank 0: ", "(run.py:", "rank 1: ValueError: no such row"]),
+        (6, ["RanksDiffer: collectives of rank 0", "allreduce float32[3]"]),
+        (7, ["RanksDiffer: parameter_gradient 0, step 0"]),
+    ],
+    ids=["hangs", "never reduces", "dies", "raises", "one collective more", "plain, too"],
+)
+def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, layers, told):
+    def case(layers):
+        layers = [FOUR, *[{"kind": "tanh"}] * (layers - 1)]
+        made = chain(*layers, input=(4, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
+        return of("ddp", made, "find_unused_parameters", buckets=True)
+
+    text = error_of(faulty, case(layers))
+    assert all(words in text for words in told), text
+    assert differing(faulty, case(8)) == set()
+
+
+HALVES = """
+import torch
+from rematch import serve
+from rematch.frameworks.pytorch.data_parallel import DataParallelSubject
+from torch.utils.checkpoint import checkpoint
+
+class Half(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient / 2
+
+def halves(function, *values, **options):
+    return checkpoint(function, *(Half.apply(v) for v in values), **options)
+
+serve(DataParallelSubject("KIND", checkpoint=halves))
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_that_breaks_a_gradient_on_every_rank_is_seen(start_python, kind):
+    subject = start_python(HALVES.replace("KIND", kind))
+    subject.hello()
+    case = chain(FOUR, "tanh", FOUR, input=(4, 4), plan=plan(segment(2, 3)), protocol=TRAINABLE)
+    found = differing(subject, of(kind, case, MODES[kind][0]))
+    assert found == {"input_gradient", "parameter_gradient", "parameter"}
+
+
+def answer(array=(1.0, 2.0), **rest):
+    made = Answer(**rest)
+    given = None if array is None else np.array(array, np.float32)
+    made.shown.observe("parameter_gradient", given, step=1)
+    return made
+
+
+def test_ranks_agree_to_the_bit_in_arrays_errors_and_the_order_of_collectives():
+    assert difference([answer(), answer()]) == ""
+    assert "rank 1 has [1. 3.]" in difference([answer(), answer((1.0, 3.0))])
+    assert "rank 1 has none" in difference([answer(), answer(None)])
+    assert difference([answer((0.0,)), answer((-0.0,))])
+    assert "ValueError: no" in difference([answer(), answer(error=("ValueError", "no"))])
+    orders = [answer(collectives=list(names)) for names in ("ab", "ab", "ba")]
+    assert difference(orders) == "collectives of rank 0: a, b; of rank 2: b, a"
+
+
+def test_ranks_agree_in_which_arrays_there_are_and_in_what_is_said_of_them():
+    one_more = answer()
+    one_more.shown.observe("buffer", np.zeros(1, np.float32))
+    assert "buffer 0" in difference([answer(), one_more])
+    assert "rank 1 has nothing" in difference([one_more, answer()])
+    marked = Answer()
+    marked.shown.observe("parameter_gradient", np.float32([1, 2]), step=1, requires_grad=True)
+    assert "rank 1 has [1. 2.] requires_grad=True" in difference([answer(), marked])
+
+
+def test_ranks_agree_in_hooks_and_grad_flags():
+    hooked, flagged = answer(), answer()
+    hooked.shown.hooks([1])
+    flagged.shown.grad_flag(0, 0, True)
+    assert difference([answer(), hooked]).startswith("hooks: rank 0 has None, rank 1 has ")
+    assert difference([flagged, answer()]).startswith("grad_flags: rank 0 has ")
+
+
+DRAWS_ON_RANK_1 = HALVES.replace(
+    "return gradient / 2",
+    "return gradient + (0 * torch.rand(1) if torch.distributed.get_rank() else 0)",
+)
+
+
+def test_a_checkpoint_that_draws_on_one_rank_only_is_seen(start_python):
+    subject = start_python(DRAWS_ON_RANK_1.replace("KIND", "ddp"))
+    subject.hello()
+    case = chain(FOUR, "tanh", FOUR, input=(3, 4), plan=plan(segment(2, 3)), protocol=TRAINABLE)
+    text = error_of(subject, of("ddp", case, MODES["ddp"][0]))
+    assert text.startswith("RanksDiffer: random state of rank 1")
+
+
+def test_a_rank_that_died_between_two_jobs_is_told_and_leaves_no_files(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ranks = Ranks(lambda job, rank, group: Answer(), limit=20)
+    try:
+        ranks.ask("job", 2, seconds=20)
+        assert not list(tmp_path.iterdir())
+        os.kill(ranks._processes[1].pid, signal.SIGKILL)
+        ranks._processes[1].join()
+        with pytest.raises(Lost, match="1 died\nrank 0: .+\nrank 1: killed by signal 9"):
+            ranks.ask("job", 2, seconds=20)
+        assert len(ranks.ask("job", 2, seconds=20)) == 2
+    finally:
+        ranks.stop()
+
+
+def test_a_rank_that_cannot_say_where_it_is_is_told_as_well(monkeypatch):
+    monkeypatch.setattr("rematch.frameworks.pytorch.ranks.GRACE", 0.5)
+    ranks = Ranks(lambda job, rank, group: Answer(), limit=20)
+    try:
+        ranks.ask("job", 2, seconds=20)
+        os.kill(ranks._processes[1].pid, signal.SIGSTOP)
+        with pytest.raises(
+            Lost, match="1 does not answer.*\nrank 0: has answered\nrank 1: does not say"
+        ):
+            ranks.ask("job", 2, seconds=1)
+        assert len(ranks.ask("job", 2, seconds=20)) == 2
+    finally:
+        ranks.stop()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--parallel ddp --layers x.py:Y",
+        "--parallel ddp --no-modules",
+        "--parallel ddp --observe cheap",
+        "--parallel fsdp2 --wrapper fsdp",
+        "--parallel ddp --compile inductor",
+        "--parallel ddp --around",
+        "--parallel ddp --budget 0.5",
+        "--rank-limit 5",
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(arguments):
+    with pytest.raises(SystemExit):
+        subject_of(arguments.split())

@@ -1,0 +1,150 @@
+"""Scripts that show what goes wrong between ranks, run by an interpreter with PyTorch alone."""
+
+from __future__ import annotations
+
+import pytest
+from cases import chain, segment
+
+from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.test_data_parallel import (
+    FOUR,
+    MODES,
+    TIED,
+    TRAINABLE,
+    TWICE,
+    VARIANTS,
+    of,
+    plan,
+)
+from rematch.frameworks.pytorch.test_export import ask, finding, run
+
+MARKED = "RuntimeError: Expected to mark a variable ready only once. This error is caused by"
+DIFFER = "RanksDiffer: parameter_gradient 0, step 0, microbatch 0: rank 0 has [0.], rank 1 has [1.]"
+
+
+def shown(subject, case, found, **rest):
+    """The script of a finding, and the last line that it prints, which must be the finding."""
+    answer = ask(subject, case, found, **rest)
+    assert "script" in answer, answer
+    status, out = run(answer["script"])
+    last = out.splitlines()[-1]
+    assert status == 1 and last.startswith("DIFFERENT"), out
+    return answer["script"], out, last
+
+
+def why(subject, case, found, **rest):
+    return ask(subject, case, found, **rest)["unsupported"]
+
+
+def test_a_weight_that_is_marked_ready_twice_shows_by_the_error_of_each_rank(ddp):
+    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
+    case = of("ddp", within, "find_unused_parameters")
+    script, out, last = shown(ddp, case, finding("errors", "no error", MARKED))
+    assert last == "DIFFERENT: error of rank 0, error of rank 1"
+    assert out.count("plain         none") == out.count(MARKED) == 2
+    assert "find_unused_parameters=True" in script and "rematch" not in script
+    assert "expected no error, got RuntimeError: Expected to mark a variable ready only" in script
+
+
+def test_a_gradient_that_stays_on_its_rank_shows_by_the_numbers_of_each(ddp):
+    case = of("ddp", TWICE, "default", buckets=True)
+    _, _, last = shown(ddp, case, finding("errors", "no error", DIFFER))
+    assert "weight.grad differs between ranks of the checkpointed run" in last
+    assert "of the plain run" not in last
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_agrees_on_all_ranks_is_said_to_be_the_same(parallel, variant, ranks):
+    kind, subject = parallel
+    protocol = {**TRAINABLE, "steps": 2, "microbatches": 2, "optimizer": "adam", "clip": 0.1}
+    layers = [FOUR, "tanh", "dropout", {"kind": "split", "features": 2}, FOUR]
+    whole = plan(segment(0, 2, variant), segment(2, 5, variant))
+    case = chain(*layers, input=(5, 4), plan=whole, protocol={**protocol, "prior_gradients": True})
+    for mode in MODES[kind]:
+        if variant == "reentrant" and mode == "find_unused_parameters":
+            continue  # It refuses what it finds in no graph.
+        script = ask(subject, of(kind, case, mode, ranks), "")["script"]
+        status, out = run(script)
+        assert (status, out.splitlines()[-1]) == (0, "same"), f"{mode}: {out}"
+        assert out.count(", error\n  plain         none\n  checkpointed  none") == ranks
+
+
+def test_a_checkpoint_is_within_the_sharded_module_of_its_segment_or_around_it(parallel):
+    kind, subject = parallel
+    case = chain(FOUR, "tanh", input=(4, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
+    called = {
+        "checkpoint within": "segment0(checkpoint, block, x, ",
+        "checkpoint around": "checkpoint(partial(segment0, block), x, ",
+    }
+    for mode in MODES[kind]:
+        script = ask(subject, of(kind, case, mode), "")["script"]
+        assert called.get(mode, "= checkpoint(block, x, ") in script
+
+
+def test_a_module_of_the_subject_s_own_belongs_to_what_is_parallel(parallel):
+    kind, subject = parallel
+    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
+    layers = [{"kind": "custom", "layer": own}, "tanh"]
+    case = chain(*layers, input=(4, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
+    script = ask(subject, of(kind, case, MODES[kind][0]), "")["script"]
+    assert {"ddp": "net.m0 = m0", "fsdp2": "segment0.m0 = m0"}[kind] in script
+    assert run(script)[1].splitlines()[-1] == "same"
+
+
+def test_a_finding_that_ranks_do_not_show_is_unsupported(ddp):
+    healthy = chain(FOUR, "tanh", input=(4, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
+    case = of("ddp", healthy, "static_graph")
+    for law, got in (("errors", MARKED), ("errors", DIFFER), ("parameter-gradients", "2")):
+        assert "no script was found" in why(ddp, case, finding(law, "1", got))
+
+
+@pytest.mark.parametrize(
+    ("law", "got", "reason"),
+    [
+        ("hooks", "2", "no script counts on several ranks what hooks compares"),
+        ("errors", "RanksDiffer: collectives of rank 0: a; of rank 1: b", "collectives of rank 0"),
+        ("repeatable", "2", "two equal runs differ"),
+    ],
+)
+def test_what_no_script_of_ranks_can_show_is_unsupported_and_says_why(ddp, law, got, reason):
+    case = chain(FOUR, "tanh", input=(4, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
+    assert reason in why(ddp, of("ddp", case, "default"), finding(law, "1", got))
+
+
+def test_another_error_than_that_of_the_finding_is_not_taken_for_it(ddp):
+    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
+    case = of("ddp", within, "find_unused_parameters")
+    other = finding("errors", "no error", "RuntimeError: something else")
+    assert "no script was found" in why(ddp, case, other)
+    assert "no script was found" in why(ddp, case, finding("errors", "no error", DIFFER))
+    assert "no script was found" in why(ddp, case, finding("parameter-gradients"))
+
+
+def test_a_hang_shows_by_the_error_of_the_rank_for_which_others_wait(ddp):
+    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
+    case = of("ddp", within, "find_unused_parameters")
+    hang = "Hang: of its ranks, 1 does not answer within 30 s\nrank 0: {}\nrank 1: step (run.py:1)"
+    shown(ddp, case, finding("errors", "no error", hang.format(MARKED)))
+    for where in ("ValueError: something else", "wait (run.py:1)"):
+        assert "no script was found" in why(
+            ddp, case, finding("errors", "no error", hang.format(where))
+        )
+
+
+def test_a_checkpoint_of_the_user_s_own_exports_nothing_on_ranks(start_python):
+    subject = start_python(
+        "from rematch import serve\n"
+        "from rematch.frameworks.pytorch.data_parallel import DataParallelSubject\n"
+        "serve(DataParallelSubject('ddp', checkpoint=lambda f, *a, **o: f(*a)))\n"
+    )
+    assert subject.hello()["exports"] is False
+
+
+def test_tied_layers_of_two_segments_belong_to_the_root(parallel):
+    kind, subject = parallel
+    case = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE)
+    case["plan"] = plan(segment(0, 1), segment(2, 3))
+    script = ask(subject, of(kind, case, MODES[kind][-1]), "")["script"]
+    assert {"ddp": "net.weight = ", "fsdp2": "model.weight = "}[kind] in script
+    assert run(script)[1].splitlines()[-1] == "same"

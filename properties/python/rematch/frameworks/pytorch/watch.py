@@ -1,0 +1,372 @@
+"""Looking at a run from outside: nothing of PyTorch is patched."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rematch.arrays import bits_of
+from rematch.frameworks.pytorch.layers import OUTPUTS
+from rematch.frameworks.pytorch.memory import Kept, Memory
+from rematch.record import Record, hash64, value_entry
+
+
+def to_numpy(t: Tensor) -> np.ndarray:
+    """The elements of a tensor; those of bfloat16 as 16-bit integers with the same bits."""
+    if t.dtype == torch.bfloat16:
+        t = t.detach().view(torch.int16)
+    return t.numpy(force=True)
+
+
+@dataclass(slots=True)
+class Place:
+    """An execution of a layer. Execution 0 is the forward, 1 and above are recomputations."""
+
+    layer: int
+    kind: str
+    execution: int
+    step: int
+    microbatch: int
+    stream: int = 0
+    saves: int = 0
+    draws: list[tuple[int, str]] = field(default_factory=list)
+    """What was drawn: how many numbers each time, and their hash."""
+    complete: bool = False
+    """The layer has returned."""
+    runs: dict[str, int] = field(default_factory=dict)
+    """How often each operator has run."""
+    made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    """Results of operators, by the name of their memory, that are noted when the layer returns."""
+
+
+class Watch:
+    """Sees the layers run, and which of their outputs require grad."""
+
+    def __init__(self, record: Record | None = None) -> None:
+        self.record = record
+        self.place: Place | None = None
+        self._inputs: Sequence[Tensor] = ()
+
+    def enter(self, place: Place) -> Place | None:
+        """A layer begins. What is returned is given to leave()."""
+        outer, self.place = self.place, place
+        return outer
+
+    def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """The layer has returned what it made of `operands`."""
+        place = self.place
+        if self.record is None or place is None:
+            return
+        place.complete = True
+        if place.execution != 0:
+            return
+        for k, output in enumerate(outputs):
+            flag = output.requires_grad
+            if flag and not torch.is_grad_enabled():
+                # A view that was made without recording reports the flag of its base, but has no
+                # history.
+                flag = output.grad_fn is not None or any(output is i for i in self._inputs)
+            self.record.grad_flag(
+                place.layer, k, flag, step=place.step, microbatch=place.microbatch
+            )
+
+    def leave(self, outer: Place | None) -> None:
+        """The layer is over, perhaps because early stop or an error ended it."""
+        self.place = outer
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        """These are buffers of the model, perhaps others than before."""
+
+    def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
+        """A forward begins, on these."""
+        self._inputs = inputs
+
+    def forward(self) -> AbstractContextManager[Any]:
+        """Surrounds a forward and its loss."""
+        return nullcontext()
+
+    def model(self, offload: bool) -> AbstractContextManager[Any]:
+        """Surrounds the model, within a forward. `offload`: what is saved waits on the host."""
+        return save_on_cpu() if offload else nullcontext()
+
+    def backward(self) -> AbstractContextManager[Any]:
+        """Surrounds a backward."""
+        return nullcontext()
+
+    def note_executions(self, counts: list[int], **place: Any) -> None:
+        """Notes how often each layer ran for a forward."""
+
+    def note_bytes(self, moment: str, **place: Any) -> None:
+        """Notes what is live now."""
+
+
+class _Operators(TorchDispatchMode):
+    """Shows every operator that runs to an Eye, on its way below autograd."""
+
+    def __init__(self, eye: Eye) -> None:
+        super().__init__()
+        self._eye = eye
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled here, and what guards against that is slow.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        if self._eye.place is not None:
+            self._eye.saw(func, args, result)
+        return result
+
+
+def _results_of(func: Any, result: Any) -> Sequence[Any]:
+    if not isinstance(result, (tuple, list)):
+        return (result,)
+    # The workspace at the end has a value only where something is recorded.
+    return result[:3] if func is _RNN else result
+
+
+_RNN = torch.ops.aten.mkldnn_rnn_layer.default
+_CAST = torch.ops.aten._to_copy.default
+_RRELU = torch.ops.aten.rrelu_with_noise.default
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """What is to be known of an operator."""
+
+    name: str
+    makes: bool
+    """Whether its results are values. A view is none, and what was not written yet has none."""
+    draws: bool
+
+
+_unseen = torch._C._DisableTorchDispatch
+"""A scope: what the eye itself does to tensors is not to be seen."""
+
+_KNOWN: dict[Any, _Operator] = {}
+"""The operators that were met."""
+
+
+def _meet(func: Any) -> _Operator:
+    name = func._schema.name
+    makes = not (func.is_view or name.startswith("aten::empty"))
+    # Fused attention has no dropout on a CPU.
+    draws = torch.Tag.nondeterministic_seeded in func.tags and "attention" not in name
+    _KNOWN[func] = _Operator(name, makes, draws)
+    return _KNOWN[func]
+
+
+class Draws:
+    """What layers draw, each execution as one."""
+
+    def __init__(self, record: Record | None) -> None:
+        self._record = record
+        self._forwards: dict[tuple[int, int, int], list[tuple[int, str]]] = {}
+
+    def add(self, place: Place, drawn: np.ndarray) -> None:
+        place.draws.append((drawn.size, hash64(bits_of(drawn))))
+
+    def note(self, place: Place) -> None:
+        """An execution is over."""
+        where = (place.step, place.microbatch, place.layer)
+        draws = place.draws
+        if place.execution == 0 and draws:
+            self._forwards[where] = draws
+        forward = self._forwards.get(where, [])
+        # Early stop may end a layer between two draws: what it drew until then is to be the same.
+        if place.kind == "custom" and not place.complete and draws == forward[: len(draws)]:
+            draws = forward
+        if draws and self._record is not None:
+            elements = sum(size for size, _ in draws)
+            hashed = draws[0][1] if len(draws) == 1 else hash64(repr(draws).encode())
+            self._record.draw(
+                place.layer,
+                elements,
+                hashed,
+                execution=place.execution,
+                stream=place.stream,
+                step=place.step,
+                microbatch=place.microbatch,
+            )
+
+
+class Eye(Watch):
+    """Sees masks, results of operators, saved tensors and bytes as well."""
+
+    def __init__(
+        self, record: Record, memory: Memory, checkpointed: bool, values: bool, policies: bool
+    ) -> None:
+        """`memory` knows the model's own memory. `values`: saved tensors and outputs are noted in
+        a plain run, too. `policies`: some decide what is kept."""
+        super().__init__(record)
+        self._memory = memory
+        self._results = checkpointed
+        self._saves = values and not checkpointed
+        self._operators = _Operators(self)
+        self._policies = policies
+        self._shown = False
+        """Whether every operator is shown, and not those of layers only."""
+        self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
+        self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
+        self._draws = Draws(record)
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        self._memory.belongs_to_model(state)
+
+    def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
+        super().starts(inputs, target)
+        self._memory.belongs_to_model([*inputs, target])
+
+    def enter(self, place: Place) -> Place | None:
+        if not self._shown and self.place is None:
+            self._operators.__enter__()
+        return super().enter(place)
+
+    def leave(self, outer: Place | None) -> None:
+        if self.place is not None:
+            self._draws.note(self.place)
+        super().leave(outer)
+        if not self._shown and outer is None:
+            self._operators.__exit__(None, None, None)
+
+    def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        super().returned(operands, outputs)
+        if self._results or self._saves:
+            with _unseen():
+                place = self.place
+                for index, output in enumerate(outputs):
+                    self._note(output, index, place.kind)
+                # In a plain run, what the layer makes beside its outputs tells what it needs.
+                others = {self._memory.name(t)[0] for t in (*operands, *outputs)}
+                for entry in place.made:
+                    if entry.get("memory", 0) not in others:
+                        self.record.append_value(entry)
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        with self._show_all(), saved_tensors_hooks(self._pack, Kept.unpack):
+            yield
+
+    def model(self, offload: bool) -> AbstractContextManager[Any]:
+        if not offload:
+            return nullcontext()
+        hooks = save_on_cpu()
+
+        def pack(t: Tensor) -> Kept:
+            return self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
+
+        def unpack(kept: Kept) -> Tensor:
+            return hooks.unpack_hook(kept.value)
+
+        return saved_tensors_hooks(pack, unpack)
+
+    def backward(self) -> AbstractContextManager[Any]:
+        # A policy's own mode answers for operators whose results it kept: it must come first.
+        return self._show_all() if self._policies else nullcontext()
+
+    @contextmanager
+    def _show_all(self) -> Iterator[None]:
+        self._shown = True
+        try:
+            with self._operators:
+                yield
+        finally:
+            self._shown = False
+
+    def note_executions(self, counts: list[int], **place: Any) -> None:
+        self.record.executions(counts, **place)
+
+    def note_bytes(self, moment: str, **place: Any) -> None:
+        memory = self._memory
+        # What a layer saved on a way that its output does not depend on is gone by now.
+        for kept, entry in self._kept:
+            if kept() is not None:
+                self.record.append_value(entry)
+        self._kept.clear()
+        temporaries = memory.temporaries() if moment == "after_backward" else 0
+        if place.get("retained"):
+            temporaries = 0
+        self.record.bytes(
+            moment,
+            saved=memory.saved(),
+            offloaded=memory.saved(offloaded=True),
+            temporaries=temporaries,
+            **place,
+        )
+
+    def saw(self, func: Any, args: Any, result: Any) -> None:
+        """An operator has run within a layer."""
+        operator = _KNOWN.get(func) or _meet(func)
+        if not operator.makes:
+            return
+        if operator.draws:
+            self._note_draw(args[1] if func is _RRELU else result)
+        noted = self._results or self._saves
+        for t in _results_of(func, result):
+            if not isinstance(t, Tensor):
+                continue
+            # Whether autocast casts or finds a cast in its cache is no matter.
+            if not noted or func is _CAST:
+                self._memory.name(t)
+                continue
+            place = self.place
+            entry = self._entry(t, self._index_of(place, operator.name), operator.name)
+            if self._results:
+                self.record.append_value(entry)
+            else:
+                place.made.append(entry)
+
+    def _note_draw(self, result: Any) -> None:
+        """`result`: what was drawn, or that of dropout and its mask."""
+        place = self.place
+        result = result if isinstance(result, Tensor) else result[1]
+        self._draws.add(place, to_numpy(result))
+
+    def _index_of(self, place: Place, op: str) -> int:
+        """The number of the next result of `op`: that which it had in earlier executions of the
+        layer, though a policy may keep results of other operators from being computed again."""
+        run = place.runs[op] = place.runs.get(op, -1) + 1
+        known = self._index.setdefault((place.step, place.microbatch, place.layer), {})
+        return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))
+
+    def _pack(self, t: Tensor) -> Kept:
+        # A node that kept its own result would hold itself.
+        with _unseen():
+            kept = self._memory.keep(t, t.detach())
+        place = self.place
+        if self._saves and place is not None:
+            with _unseen():
+                entry = self._entry(t, place.saves, saved=True)
+            self._kept.append((weakref.ref(kept), entry))
+            place.saves += 1
+        return kept
+
+    def _note(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> None:
+        self.record.append_value(self._entry(t, index, op, saved))
+
+    def _entry(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> dict[str, Any]:
+        name, size = self._memory.name(t)
+        place = self.place
+        assert place is not None
+        return value_entry(
+            place.layer,
+            index,
+            hash64(bits_of(to_numpy(t))),
+            op=op,
+            saved=saved,
+            memory=name,
+            size=size,
+            execution=place.execution,
+            step=place.step,
+            microbatch=place.microbatch,
+        )

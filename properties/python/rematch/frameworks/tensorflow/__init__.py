@@ -1,0 +1,1 @@
+"""TensorFlow as a subject."""

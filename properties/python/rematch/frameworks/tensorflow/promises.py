@@ -1,0 +1,304 @@
+"""What users of `tf.recompute_grad()` rely on beside equal gradients of float tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rematch.frameworks.tensorflow import promises_arguments, promises_traced
+from rematch.frameworks.tensorflow.promises_arguments import gradient
+
+
+def unused_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument that nothing uses has no gradient."""
+    x, w = tf.constant(2.0), tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch([x, w])
+        y = checkpoint(lambda x, w: x * x)(x, w)
+    return [tape.gradient(y, w) is None]
+
+
+def unused_output(checkpoint: Callable[..., Any]) -> Any:
+    """An output that nothing uses adds nothing, even where its gradient is no number."""
+    x = tf.constant(0.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y, _ = checkpoint(lambda x: (x * 2, tf.sqrt(x)))(x)
+    return tape.gradient(y, x)
+
+
+def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of a gradient is right."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: x * x * x)(x)
+        slope = tape.gradient(y, x)
+    return outer.gradient(slope, x)
+
+
+def second_derivative_by_variable(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of a gradient by a variable is right."""
+    v = tf.Variable(2.0)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as tape:
+            y = checkpoint(lambda x: x * v * v * v)(tf.constant(1.0))
+        slope = tape.gradient(y, v)
+    return outer.gradient(slope, v)
+
+
+def gradient_penalty(checkpoint: Callable[..., Any]) -> Any:
+    """A gradient by the input is differentiated by a variable."""
+    x, v = tf.constant(2.0), tf.Variable(3.0)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: x * x * v * v)(x)
+        slope = tape.gradient(y, x)
+    return outer.gradient(slope, v)
+
+
+def forward_derivative(checkpoint: Callable[..., Any]) -> Any:
+    """A tf.autodiff.ForwardAccumulator goes through a function."""
+    x = tf.constant(2.0)
+    with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)) as accumulator:
+        y = checkpoint(lambda x: x * x * x)(x)
+    return accumulator.jvp(y)
+
+
+def persistent_tape(checkpoint: Callable[..., Any]) -> Any:
+    """A persistent tape differentiates a function twice."""
+    x, v = tf.constant(2.0), tf.Variable(3.0)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = checkpoint(lambda x: x * x * v)(x)
+    return [float(tape.gradient(y, x)), float(tape.gradient(y, v)), float(tape.gradient(y, x))]
+
+
+def jacobian(checkpoint: Callable[..., Any]) -> Any:
+    """tape.jacobian() goes through a function."""
+    x = tf.constant([2.0, 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = checkpoint(lambda x: x * tf.reduce_sum(x))(x)
+    return tape.jacobian(y, x)
+
+
+def stop_recording(checkpoint: Callable[..., Any]) -> Any:
+    """What a function computes while its tape is stopped is constant."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        with tape.stop_recording():
+            y = checkpoint(lambda x: x * x)(x)
+        z = x * y
+    return tape.gradient(z, x)
+
+
+def stopped_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A function may stop the tape around it for a part."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+
+        def half(x):
+            with tape.stop_recording():
+                constant = x * x
+            return constant * x
+
+        y = checkpoint(half)(x)
+    return tape.gradient(y, x)
+
+
+def drawn_with_seed(checkpoint: Callable[..., Any]) -> Any:
+    """An op with a seed draws the same in the recomputation."""
+    tf.random.set_seed(3)
+    x, seen = tf.constant(2.0), []
+
+    def noisy(x):
+        seen.append(float(tf.random.uniform([], seed=5)))
+        return x * x * seen[-1]
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = checkpoint(noisy)(x)
+    tape.gradient(y, x)
+    return [seen[0] == seen[-1]]
+
+
+def counted(checkpoint: Callable[..., Any]) -> Any:
+    """What a function assigns to a variable is assigned once."""
+    x, v = tf.constant(2.0), tf.Variable(0.0, trainable=False)
+
+    def count(x):
+        v.assign_add(1.0)
+        return x * x
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = checkpoint(count)(x)
+    tape.gradient(y, x)
+    return v.numpy()
+
+
+def assigned_before_the_backward(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that is assigned to before the backward has the gradient of the forward."""
+    x, v = tf.constant(2.0), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = checkpoint(lambda x: x * v)(x)
+    v.assign(30.0)
+    return tape.gradient(y, x)
+
+
+def variables_made_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A layer may make its variables in the first call, and they train."""
+    layer = tf.keras.layers.Dense(1, kernel_initializer="ones")
+    x = tf.ones([1, 2])
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda x: layer(x) ** 2)(x)
+    return tape.gradient(y, layer.kernel.value)
+
+
+def model(checkpoint: Callable[..., Any]) -> Any:
+    """A model of Keras may be checkpointed as it is, and trains."""
+    made = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+    made.build([1, 2])
+    x = tf.ones([1, 2])
+    with tf.GradientTape() as tape:
+        y = checkpoint(made)(x) ** 2
+    return tape.gradient(y, made.trainable_variables[0].value)
+
+
+def dense_in_half(checkpoint: Callable[..., Any]) -> Any:
+    """A layer of mixed precision has gradients of float32."""
+    layer = tf.keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
+    layer.build([1, 2])
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda x: layer(x) ** 2)(tf.ones([1, 2]))
+    gradient = tape.gradient(y, layer.kernel.value)
+    return [gradient.dtype == tf.float32, *gradient.numpy().ravel().tolist()]
+
+
+def nested(checkpoint: Callable[..., Any]) -> Any:
+    """A checkpointed function may call another, and all variables train."""
+    v, w = tf.Variable(2.0), tf.Variable(3.0)
+    inner = checkpoint(lambda x: x * x * v)
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda x: inner(x) * w)(tf.constant(2.0))
+    return [float(g) for g in tape.gradient(y, [v, w])]
+
+
+def mapped(checkpoint: Callable[..., Any]) -> Any:
+    """A function may be mapped over rows."""
+    x, v = tf.constant([[1.0], [2.0]]), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = tf.map_fn(checkpoint(lambda row: row * row * v), x)
+    return tape.gradient(y, v)
+
+
+def vectorized(checkpoint: Callable[..., Any]) -> Any:
+    """A function may be vectorized."""
+    x, v = tf.constant([[1.0], [2.0]]), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = tf.vectorized_map(checkpoint(lambda row: row * row * v), x)
+    return tape.gradient(y, v)
+
+
+def error_passes(checkpoint: Callable[..., Any]) -> Any:
+    """An error comes through as it is, and the tape still records."""
+    x = tf.constant(2.0)
+
+    def fails(x):
+        raise KeyError("mine")
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        try:
+            checkpoint(fails)(x)
+        except KeyError as error:
+            said = str(error) == "'mine'"
+        y = x * x
+    return [said, float(tape.gradient(y, x))]
+
+
+def custom_gradient(checkpoint: Callable[..., Any]) -> Any:
+    """A tf.custom_gradient within a function counts."""
+
+    @tf.custom_gradient
+    def tenfold(x):
+        return x * x, lambda g: g * 10
+
+    return gradient(lambda x: checkpoint(lambda x: tenfold(x * x))(x), tf.constant(2.0))
+
+
+def numpy_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be an array of NumPy."""
+    v = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda x: x * v * v)(np.float32(2.0))
+    return tape.gradient(y, v)
+
+
+def ragged_argument(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be a ragged tensor."""
+    x = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    v = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(checkpoint(lambda x: x * v * v)(x).flat_values)
+    return tape.gradient(y, v)
+
+
+def runs_twice(checkpoint: Callable[..., Any]) -> Any:
+    """A function runs once in the forward, and once more in the backward."""
+    x, runs = tf.constant(2.0), []
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = checkpoint(lambda x: runs.append(1) or x * x)(x)
+    forward = len(runs)
+    tape.gradient(y, x)
+    return ([1, 2], [forward, len(runs)])
+
+
+def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that is an argument, and closed over as well, gets both gradients."""
+    v = tf.Variable([2.0, 3.0])
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda w: w * v)(v)
+    return tape.gradient(y, v)
+
+
+PROMISES = (
+    variable_given_and_closed_over,
+    *promises_arguments.PROMISES,
+    *promises_traced.PROMISES,
+    unused_argument,
+    unused_output,
+    second_derivative,
+    second_derivative_by_variable,
+    gradient_penalty,
+    forward_derivative,
+    persistent_tape,
+    jacobian,
+    stop_recording,
+    stopped_inside,
+    drawn_with_seed,
+    counted,
+    assigned_before_the_backward,
+    variables_made_inside,
+    model,
+    dense_in_half,
+    nested,
+    mapped,
+    vectorized,
+    error_passes,
+    custom_gradient,
+    numpy_argument,
+    ragged_argument,
+    runs_twice,
+)

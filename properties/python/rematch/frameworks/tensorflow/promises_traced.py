@@ -1,0 +1,304 @@
+"""What users of `tf.recompute_grad()` rely on in `tf.function`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from rematch.frameworks.tensorflow.promises_arguments import gradient
+
+
+def keyword_option_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """A keyword may be an option also in a tf.function."""
+
+    @tf.function
+    def step(x):
+        return gradient(
+            lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True), x
+        )
+
+    return step(tf.constant(2.0))
+
+
+def number_that_counts_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """A number that is an argument may say how often a loop runs, also in a tf.function."""
+
+    @tf.function(autograph=False)
+    def step(x):
+        return gradient(lambda x: checkpoint(lambda x, n: x * sum(x for _ in range(n)))(x, 3), x)
+
+    return step(tf.constant(2.0))
+
+
+def flag_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be True or False, also in a tf.function."""
+
+    @tf.function(autograph=False)
+    def step(x):
+        return gradient(
+            lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), x
+        )
+
+    return step(tf.constant(2.0))
+
+
+def mask_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """An argument may be a mask of booleans, also in a tf.function."""
+
+    @tf.function(autograph=False)
+    def step(x, mask):
+        return gradient(lambda x: checkpoint(lambda x, mask: tf.where(mask, x * x, x))(x, mask), x)
+
+    return step(tf.constant([2.0, 3.0]), tf.constant([True, False]))
+
+
+def integer_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """A function may take integers, also in a tf.function."""
+    table = tf.Variable([[1.0], [2.0], [3.0]])
+
+    @tf.function
+    def step(tokens):
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(checkpoint(lambda i: tf.gather(table, i) ** 2)(tokens))
+        return tf.convert_to_tensor(tape.gradient(y, table))
+
+    return step(tf.constant([2, 0, 2]))
+
+
+def drawn_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """In a tf.function, gradients belong to what the forward drew."""
+    tf.random.set_seed(3)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: tf.nn.dropout(x, 0.5, seed=5))(x)
+        return y, tape.gradient(y, x)
+
+    y, gradient = step(tf.ones([64]))
+    return [bool(tf.reduce_all(y == gradient))]
+
+
+def variables_made_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """A layer may make its variables in the first call, also in a tf.function."""
+    layer = tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = checkpoint(lambda x: layer(x) ** 2)(x)
+        return tape.gradient(y, layer.trainable_variables[0].value)
+
+    return step(tf.ones([1, 2]))
+
+
+def function_inside(checkpoint: Callable[..., Any]) -> Any:
+    """Variables of a tf.function that a function calls train, also in the second step."""
+    v = tf.Variable(3.0)
+    traced, gradients = tf.function(lambda x: x * v * v), []
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            y = checkpoint(lambda x: traced(x))(tf.constant(2.0))
+        gradient = tape.gradient(y, v)
+        gradients.append(None if gradient is None else float(gradient))
+    return gradients
+
+
+def function_itself(checkpoint: Callable[..., Any]) -> Any:
+    """A tf.function may be checkpointed as it is."""
+    return gradient(lambda x: checkpoint(tf.function(lambda x: x * x * x))(x), tf.constant(2.0))
+
+
+def around_of_functions(checkpoint: Callable[..., Any]) -> Any:
+    """A checkpointed function may be a tf.function."""
+    x, v = tf.constant(2.0), tf.Variable(3.0)
+    made = tf.function(checkpoint(lambda x: x * x * v))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = made(x)
+    return [float(g) for g in tape.gradient(y, [x, v])]
+
+
+def traced_once(checkpoint: Callable[..., Any]) -> Any:
+    """A tf.function is not traced again for each step."""
+    traces, v = [], tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        traces.append(1)
+        with tf.GradientTape() as tape:
+            y = checkpoint(lambda x: x * v * v)(x)
+        return tape.gradient(y, v)
+
+    return [*[float(step(tf.constant(float(i)))) for i in range(3)], len(traces)]
+
+
+def compiled(checkpoint: Callable[..., Any]) -> Any:
+    """A step may be compiled by XLA."""
+    v = tf.Variable(3.0)
+
+    @tf.function(jit_compile=True)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: x * x * v)(x)
+        return tape.gradient(y, [x, v])
+
+    return [float(g) for g in step(tf.constant(2.0))]
+
+
+def in_loop(checkpoint: Callable[..., Any]) -> Any:
+    """A function may run in a loop of a tf.function."""
+    v = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = x
+            for _ in tf.range(3):
+                y = checkpoint(lambda y: y * v)(y)
+        return tape.gradient(y, v)
+
+    return step(tf.constant(1.0))
+
+
+def loop_over_tensors(checkpoint: Callable[..., Any]) -> Any:
+    """A function of arguments alone may run in a loop of a tf.function."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in tf.range(3):
+                y = checkpoint(lambda y: y * y)(y)
+        return tape.gradient(y, x)
+
+    return step(tf.constant(2.0))
+
+
+def mapped_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """A function may be mapped over rows in a tf.function."""
+    v = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = tf.map_fn(checkpoint(lambda row: row * row * v), x)
+        return tape.gradient(y, v)
+
+    return step(tf.constant([[1.0], [2.0]]))
+
+
+def loop_inside(checkpoint: Callable[..., Any]) -> Any:
+    """A loop may run within a function, also in a tf.function."""
+    v = tf.Variable(3.0)
+
+    def power(x):
+        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * v), [0, x])[1]
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = checkpoint(power)(x)
+        return tape.gradient(y, v)
+
+    return step(tf.constant(1.0))
+
+
+def in_condition(checkpoint: Callable[..., Any]) -> Any:
+    """A function may run in a branch of a tf.function."""
+    v = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = tf.cond(x > 0, lambda: checkpoint(lambda x: x * v * v)(x), lambda: x)
+        return tape.gradient(y, v)
+
+    return step(tf.constant(1.0))
+
+
+def not_a_number(checkpoint: Callable[..., Any]) -> Any:
+    """A gradient that is no number for one element leaves the others as they are."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: x * x)(x)
+            z = y * tf.constant([float("nan"), 1.0])
+        return tf.math.is_nan(tape.gradient(z, x))
+
+    return step(tf.constant([2.0, 3.0]))
+
+
+def infinite(checkpoint: Callable[..., Any]) -> Any:
+    """A gradient that overflows is infinite, as a loss scale relies on."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: x * x)(x)
+            z = y * tf.constant([float("inf"), 1.0])
+        return tape.gradient(z, x)
+
+    return step(tf.constant([2.0, 3.0]))
+
+
+def distributed(checkpoint: Callable[..., Any]) -> Any:
+    """Under a distribution strategy variables train."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        v = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = checkpoint(lambda x: x * v * v)(x)
+        return tape.gradient(y, v)
+
+    return strategy.run(step, [tf.constant(2.0)])
+
+
+def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of an unseeded dropout belongs to its own mask."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: tf.nn.dropout(x, 0.5))(x)
+        return y - tape.gradient(y, x)
+
+    tf.random.set_seed(0)
+    return step(tf.ones([64]))
+
+
+PROMISES = (
+    dropout_in_function,
+    keyword_option_in_function,
+    number_that_counts_in_function,
+    flag_argument_in_function,
+    mask_argument_in_function,
+    integer_argument_in_function,
+    drawn_in_function,
+    variables_made_in_function,
+    function_inside,
+    function_itself,
+    around_of_functions,
+    traced_once,
+    compiled,
+    in_loop,
+    loop_over_tensors,
+    mapped_in_function,
+    loop_inside,
+    in_condition,
+    not_a_number,
+    infinite,
+    distributed,
+)

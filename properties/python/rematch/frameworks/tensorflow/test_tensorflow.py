@@ -1,0 +1,113 @@
+"""Laws of the adapter of TensorFlow, eager and in tf.function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cases import observed, run_of
+from harness import Harness
+from tokens import looks_tokens_up
+
+pytest.importorskip("tensorflow")
+
+SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
+LINEAR = {"kind": "linear", "features": 4}
+TRAINED = {"protocol": {"input_requires_grad": True}}
+
+
+def case(layers: list[dict[str, Any]], begin: int, end: int, **rest: Any) -> dict[str, Any]:
+    plan = {"segments": [{"begin": begin, "end": end, **SEGMENT}]}
+    return {"format": 1, "seed": 7, "input": [2, 4], "layers": layers, "plan": plan, **rest}
+
+
+def both(subject: Harness, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    plain = subject.record(**run_of(given), checkpointed=False)
+    return plain, subject.record(checkpointed=True)
+
+
+def start(*options: str) -> Iterator[Harness]:
+    with Harness(sys.executable, "-m", "rematch", "tensorflow", *options) as harness:
+        harness.hello()
+        yield harness
+
+
+@pytest.fixture(scope="module")
+def eager() -> Iterator[Harness]:
+    yield from start()
+
+
+@pytest.fixture(scope="module")
+def closure() -> Iterator[Harness]:
+    yield from start("--parameters", "closure")
+
+
+@pytest.fixture(scope="module", params=["step", "forward"])
+def in_function(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    yield from start("--function", request.param)
+
+
+def test_layers_of_a_segment_run_twice_and_others_once(eager: Harness) -> None:
+    plain, checkpointed = both(eager, case([LINEAR, {"kind": "tanh"}, {"kind": "relu"}], 0, 2))
+    assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
+    assert [e["count"] for e in checkpointed["executions"]] == [2, 2, 1]
+
+
+def test_gradients_of_tokens_name_their_rows(eager: Harness) -> None:
+    looks_tokens_up(eager, 0, **SEGMENT)
+
+
+def test_a_recomputed_mask_is_seen(eager: Harness) -> None:
+    plain, checkpointed = both(eager, case([{"kind": "dropout", "p": 0.5}], 0, 1, **TRAINED))
+    assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
+    assert checkpointed["draws"][0] == plain["draws"][0]
+
+
+def test_gradients_of_two_backwards_are_added(eager: Harness) -> None:
+    once, _ = both(eager, case([LINEAR], 0, 1))
+    twice, checkpointed = both(eager, case([LINEAR], 0, 1, protocol={"backwards": 2}))
+    assert [e["count"] for e in checkpointed["executions"]] == [3]
+    key = next(k for k in observed(once) if k[0] == "parameter_gradient")
+    assert observed(once)[key] != observed(twice)[key]
+    assert observed(checkpointed)[key].get("as")
+
+
+def test_the_gradient_of_a_tensor_closed_over_is_absent_not_zero(closure: Harness) -> None:
+    plain, checkpointed = both(closure, case([LINEAR], 0, 1))
+    key = next(k for k in observed(plain) if k[0] == "parameter_gradient")
+    assert observed(plain)[key].get("present", True)
+    assert observed(checkpointed)[key]["present"] is False
+
+
+def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_function: Harness) -> None:
+    layers = [LINEAR, {"kind": "tanh"}]
+    found = []
+    for seed in (7, 8):
+        steps = {**TRAINED["protocol"], "steps": seed - 6}
+        given = {**case(layers, 0, 2, protocol=steps), "seed": seed}
+        plain, checkpointed = both(in_function, given)
+        assert "error" not in plain, plain
+        assert observed(checkpointed).keys() == observed(plain).keys()
+        assert next(o for k, o in observed(checkpointed).items() if k[0] == "output").get("as")
+        found.append(observed(plain))
+    output = next(k for k in found[0] if k[0] == "output")
+    assert found[0][output] != found[1][output]
+
+
+def test_a_step_is_compiled_once_for_all_cases_of_one_shape() -> None:
+    from rematch.frameworks.tensorflow.adapter import subject
+    from rematch.protocol import _Session
+
+    in_function = subject(["--function", "step"])
+    made = []
+    compiled = in_function._compiled
+    in_function._compiled = lambda run: made.append(run) or compiled(run)
+    session = _Session(in_function)
+    for seed, more in ((7, {}), (8, {"steps": 2, "microbatches": 2, "optimizer": "adam"})):
+        protocol = {**TRAINED["protocol"], **more}
+        given = {**case([LINEAR], 0, 1, protocol=protocol), "seed": seed}
+        answer = session.answer({"run": {**run_of(given), "checkpointed": False}})
+        assert "record" in answer["answer"], answer
+    assert len(made) == 1

@@ -1,0 +1,1 @@
+"""The gradient checkpointing of Hugging Face's transformers as a subject."""

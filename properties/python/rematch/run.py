@@ -1,0 +1,304 @@
+"""One run of a case by an adapter: the training steps around what the framework does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rematch.case import Case
+from rematch.protocol import Request
+from rematch.record import Record, hash64
+from rematch.source import Source, evaluation, parameter_names
+
+if TYPE_CHECKING:
+    from rematch.framework import Framework
+
+
+@dataclass
+class Place:
+    """A forward that is running, or being differentiated: what its layers do is noted here."""
+
+    step: int
+    microbatch: int
+    executions: list[int]
+    draws: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+@dataclass
+class Pending:
+    """A forward whose backward has not run."""
+
+    place: Place
+    outputs: Sequence[Any]
+    loss: Any
+    input: Any = None
+    gradients: list[Any] = field(default_factory=list)
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<model>", "exec")
+
+
+class Run:
+    """One run of a case; the protocol is that of PROTOCOL.md."""
+
+    def __init__(self, framework: Framework, request: Request, record: Record) -> None:
+        self.framework, self.request, self.record = framework, request, record
+        case, model, arrays = request.case, request.model, request.arrays
+        self.names: dict[str, Any] = {**framework.names, "enter": self._enter, "drew": self._drew}
+        source = Source(
+            framework,
+            case,
+            model,
+            request.checkpointed,
+            case.protocol.train,
+            detached=request.detached_layers,
+        )
+        self.source = source.text()
+        self._evaluated = evaluation(source)
+        self.modules = self._make(source.modules())
+        for info, buffer in zip(model.buffers, arrays.buffers, strict=True):
+            if f"m{info.layer}" not in self.modules:
+                self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
+        self.parameter_names = parameter_names(case, model)
+        self.arguments, self._signature = source.arguments(), source.signature()
+        self.values: list[list[np.ndarray]] = []
+        for info, array in zip(model.parameters, arrays.parameters, strict=True):
+            own = self.modules.get(f"m{info.layer}")
+            parts = [array] if own is None else framework.names["parameters_of"](own)
+            self.values.append([np.array(framework.numpy(p)) if own else p.copy() for p in parts])
+        self.is_module = [case.layers[p.layer].kind == "custom" for p in model.parameters]
+        self.parameters = [self._to_framework(i) for i in range(len(self.values))]
+        self.gradients: list[list[np.ndarray] | None] = [None] * len(self.values)
+        self.model = self._function(self.source, "model")
+        self._set_modes(case.protocol.train)
+        self._optimizer = _Optimizer(case)
+
+    @property
+    def key(self) -> str:
+        """The same in all runs that may share what was compiled."""
+        case = self.request.case
+        modes = case.protocol.train, [layer.eval for layer in case.layers]
+        return repr((self.source, case.protocol.loss, self.trained, modes))
+
+    def go(self) -> None:
+        """Runs all steps. Whatever the framework raises comes through."""
+        protocol = self.request.case.protocol
+        self.seed()
+        for step in range(protocol.steps):
+            self._step(step)
+        if protocol.reevaluate:
+            self._reevaluate(protocol.steps - 1)
+
+    def seed(self) -> None:
+        """Random states as they are before the first step."""
+        lines = [self.framework.seed(self.request.case.seed % 2**31)]
+        exec("\n".join([*lines, *self.framework.setup(self.request)]), self.names)
+
+    def add_gradient(self, index: int, gradient: Any) -> None:
+        """`gradient`: an array, of a module a list of them."""
+        parts = list(gradient) if self.is_module[index] else [gradient]
+        # Where a whole segment is differentiated, an output that nothing uses brings zeros, and the
+        # sum of two zeros has another sign than the one alone.
+        new = [self.framework.numpy(part) + 0 for part in parts]
+        old = self.gradients[index]
+        self.gradients[index] = (
+            new if old is None else [a + b for a, b in zip(old, new, strict=True)]
+        )
+
+    @property
+    def trained(self) -> list[int]:
+        """The arguments of the objective to differentiate by: 0 is the input, 1 the first
+        parameter."""
+        request = self.request
+        trained = [0] if request.case.protocol.input_requires_grad else []
+        return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
+
+    def objective(self, target: Any, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The loss of a forward, and its outputs."""
+        outputs = self.call(extras, *arguments)
+        return self.loss(outputs[0], target), outputs
+
+    def call(self, extras: Sequence[Any], *arguments: Any) -> Any:
+        """The model's outputs."""
+        values = dict(zip(self.framework.extras, extras, strict=True))
+        values.update(zip(self.arguments, arguments, strict=True))
+        if self.framework.closes_over_parameters:
+            self.names.update(zip(self.parameter_names, arguments[1:], strict=True))
+        return self.model(*(values[name] for name in self._signature))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        """The loss of the model's first output."""
+        return self._loss(output, target)
+
+    def _make(self, expressions: Mapping[str, str]) -> dict[str, Any]:
+        made = {}
+        case = self.request.case
+        for name, expression in expressions.items():
+            # The weights of a layer depend on the case's seed alone.
+            exec(self.framework.seed((case.seed + int(name[1:])) % 2**31), self.names)
+            made[name] = self.names[name] = eval(expression, self.names)
+        return made
+
+    def _function(self, source: str, name: str) -> Callable[..., Any]:
+        loss = self.framework.losses[self.request.case.protocol.loss]
+        whole = f"{source}\n\ndef loss_of(y, target):\n    return {loss}\n"
+        exec(_compiled(whole), self.names)
+        self._loss = self.names["loss_of"]
+        return self.names[name]
+
+    def _set_modes(self, train: bool) -> None:
+        for name, module in self.modules.items():
+            layer = self.request.case.layers[int(name[1:])]
+            self.names["set_mode"](module, layer.trains(train))
+
+    def _to_framework(self, index: int) -> Any:
+        info = self.request.model.parameters[index]
+        if self.is_module[index]:
+            return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
+        return self.framework.parameter(self.values[index][0], info.frozen)
+
+    def _update(self, index: int) -> None:
+        """After the optimizer has changed the values of a parameter."""
+        self.parameters[index] = self._to_framework(index)
+
+    def _step(self, step: int) -> None:
+        protocol, arrays, record = self.request.case.protocol, self.request.arrays, self.record
+        framework = self.framework
+        layers = len(self.request.case.layers)
+        waiting: list[Pending] = []
+        for microbatch in range(protocol.microbatches):
+            at = step * protocol.microbatches + microbatch
+            framework.place = Place(step, microbatch, [0] * layers)
+            pending = framework.forward(
+                self, arrays.inputs[at], arrays.targets[at], framework.place
+            )
+            where = {"step": step, "microbatch": microbatch}
+            for index, output in enumerate(pending.outputs):
+                flag = framework.requires_grad(output)
+                found = framework.numpy(output)
+                record.observe("output", found, index=index, requires_grad=flag, **where)
+            record.observe("loss", np.asarray(framework.numpy(pending.loss)), **where)
+            self._note_random_state("after_forward", **where)
+            waiting.append(pending)
+            if not protocol.forwards_first:
+                self._backward(waiting.pop())
+        while waiting:
+            self._backward(waiting.pop())
+        for index, gradient in enumerate(self.gradients):
+            whole = None if gradient is None else _to_one(gradient, self.is_module[index])
+            record.observe("parameter_gradient", whole, step=step, index=index)
+        self._train()
+        for index, parts in enumerate(self.values):
+            record.observe(
+                "parameter", _to_one(parts, self.is_module[index]), step=step, index=index
+            )
+        for index, info in enumerate(self.request.model.buffers):
+            record.observe("buffer", self._state(info.layer, info.role), step=step, index=index)
+        self._note_random_state("after_step", step=step)
+
+    def _backward(self, pending: Pending) -> None:
+        place = pending.place
+        where = {"step": place.step, "microbatch": place.microbatch}
+        self.framework.place = place
+        gradient = self.framework.backward(self, pending)
+        self._note_random_state("after_backward", **where)
+        found = None if gradient is None else self.framework.numpy(gradient) + 0
+        self.record.observe("input_gradient", found, **where)
+        if "executions" in self.framework.observed:
+            self.record.executions(place.executions, **where)
+        self._note_draws(place)
+
+    def _note_draws(self, place: Place) -> None:
+        where = {"step": place.step, "microbatch": place.microbatch}
+        for layer, execution, operand, output in place.draws:
+            y = self.framework.numpy(output)
+            spec = self.request.case.layers[layer]
+            # y is x + noise rounded once, so the difference is the noise within half an ulp of y,
+            # less than 0.0001 for |y| < 1024. Three decimals hide that an operand differs in its
+            # last bits, which other laws judge, and tell any two draws apart.
+            noise = np.round(y - self.framework.numpy(operand), 3) + 0
+            drawn = y != 0 if spec.kind == "dropout" else noise
+            more = {"execution": execution, "stream": spec.stream, **where}
+            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
+        place.draws.clear()
+
+    def _train(self) -> None:
+        for index, gradient in enumerate(self.gradients):
+            if gradient is not None:
+                self._optimizer.step(index, self.values[index], gradient)
+                self._update(index)
+        self._optimizer.count += 1
+        self.gradients = [None] * len(self.gradients)
+
+    def _reevaluate(self, step: int) -> None:
+        x = self.request.arrays.reevaluation
+        assert x is not None, "reevaluate without an input for it"
+        self.model = self._function(self._evaluated.text(), "model")
+        self._set_modes(False)
+        extras = [self.names[e] for e in self.framework.extras]
+        output = self.call(extras, *self.framework.given(self, x))[0]
+        self.record.observe("reevaluation", self.framework.numpy(output), step=step)
+
+    def _state(self, layer: int, role: str) -> np.ndarray:
+        own = self.modules.get(f"m{layer}")
+        if own is None:
+            return self.framework.numpy(self.names[f"{role}{layer}"])
+        return _to_one([self.framework.numpy(a) for a in self.names["state_of"](own)], True).astype(
+            np.float64
+        )
+
+    def _note_random_state(self, moment: str, **where: int) -> None:
+        if "rng_state" in self.framework.observed:
+            self.record.stream(moment, self.framework.random_state(), **where)
+
+    def _enter(self, layer: int) -> None:
+        place = self.framework.place
+        if place is not None:
+            place.executions[layer] += 1
+
+    def _drew(self, layer: int, operand: Any, output: Any) -> None:
+        place = self.framework.place
+        if place is not None:
+            place.draws.append((layer, place.executions[layer] - 1, operand, output))
+
+
+def _to_one(parts: Sequence[np.ndarray], is_module: bool) -> np.ndarray:
+    """All elements, one array after the other; an array that is alone keeps its shape."""
+    if not is_module:
+        return parts[0]
+    return np.concatenate([p.reshape(-1) for p in parts]) if parts else np.zeros(0, np.float32)
+
+
+class _Optimizer:
+    """SGD or Adam, as torch.optim defines them."""
+
+    def __init__(self, case: Case) -> None:
+        self._protocol = case.protocol
+        self._state: dict[int, list[list[np.ndarray]]] = {}
+        self.count = 1
+
+    def step(self, index: int, values: list[np.ndarray], gradients: list[np.ndarray]) -> None:
+        """Changes `values` in place."""
+        rate, momentum = self._protocol.learning_rate, self._protocol.momentum
+        for part, (value, gradient) in enumerate(zip(values, gradients, strict=True)):
+            g = gradient.astype(value.dtype)
+            state = self._state.setdefault((index, part), [])  # type: ignore[arg-type]
+            if self._protocol.optimizer == "adam":
+                if not state:
+                    state += [np.zeros_like(value), np.zeros_like(value)]
+                state[0] = 0.9 * state[0] + 0.1 * g
+                state[1] = 0.999 * state[1] + 0.001 * g * g
+                root = np.sqrt(state[1]) / np.sqrt(1 - 0.999**self.count) + 1e-8
+                value -= (rate / (1 - 0.9**self.count) * state[0] / root).astype(value.dtype)
+                continue
+            if momentum:
+                state[:] = [g.copy() if not state else momentum * state[0] + g]
+                g = state[0]
+            value -= (rate * g).astype(value.dtype)

@@ -1,0 +1,306 @@
+"""The model of a case as source code: what a subject runs is what an exported script shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rematch.case import Case, Layer, Model, Segment, ValueRef
+from rematch.protocol import Unsupported
+
+if TYPE_CHECKING:
+    from rematch.framework import Framework
+
+Template = str | Callable[[Layer, bool], str]
+"""An expression of `{x}`, the operand, and `{y}`, the second one; of the parameters `{weight}` and
+`{bias}`; of the buffers `{running_mean}` and `{running_var}`; and of the layer's fields, such as
+`{p}`. Where it depends on the layer, or on whether it trains, a function of both."""
+
+OUTPUTS = {"split": 2, "duplicate": 2}
+"""How many outputs kinds have that have not one."""
+
+# Scripts have none.
+ANNOTATION = re.compile(
+    r"(?<=\w): (Any|bool|int|str|list\[Any\]|Callable\[\.\.\., Any\])(?=[,)]| =)"
+    r"| -> [\w.\[\], ]+(?=:\n)"
+)
+_EXTENT = re.compile(r"(\d*)([A-Z]?)$")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A layer of the framework's library.
+
+    `shapes` and `traits` are those of its declaration (PROTOCOL.md): "N C -> N 2C", "parameters,
+    draws". `make` is an expression of the letters, `call` one of the module `m`, its operand `x`
+    and its number in the model, `LAYER`.
+    """
+
+    name: str
+    shapes: str
+    make: str
+    traits: str = ""
+    call: str = "m(x)"
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.name}: {self.shapes}" + (f"; {self.traits}" if self.traits else "")
+
+    def made_for(self, operand: Sequence[int]) -> str:
+        """`make` with numbers for letters, for an operand of that shape."""
+        words = self.shapes.partition("->")[0].split()
+        text = self.make
+        for word, extent in zip(words, operand, strict=True):
+            factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]
+            if letter:
+                text = re.sub(rf"\b{letter}\b", str(extent // int(factor or 1)), text)
+        return text
+
+
+def modules_of(table: str) -> tuple[Module, ...]:
+    """Of lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. What
+    begins with `|` belongs to the line above."""
+    lines = re.sub(r"\n\s*\|", " |", table).strip().splitlines()
+    rows = [[word.strip() for word in line.split(" | ")] for line in lines]
+    return tuple(Module(n, shapes, make, traits, *call) for n, shapes, traits, make, *call in rows)
+
+
+def name_of(value: ValueRef) -> str:
+    """How source calls a value: the model's input, or an output of a layer."""
+    layer, output = value
+    if layer < 0:
+        return "x"
+    return f"v{layer}_{output}" if output else f"v{layer}"
+
+
+def parameter_names(case: Case, model: Model) -> list[str]:
+    """How source calls the parameters. All those of a module are one."""
+    return [
+        f"w{p.layer}" if case.layers[p.layer].kind == "custom" else f"{p.role}{p.layer}"
+        for p in model.parameters
+    ]
+
+
+def where_drawn(expression: str) -> Template:
+    """The expression where the layer draws, and its operand elsewhere."""
+    return lambda layer, train: expression if train and layer.p else "{x}"
+
+
+def draws(layer: Layer, train: bool) -> bool:
+    """Whether the layer, if it is none of the library's, draws random numbers."""
+    if not layer.trains(train):
+        return False
+    return layer.kind == "rrelu" or (layer.kind in ("dropout", "gaussian_noise") and layer.p > 0)
+
+
+@dataclass
+class Source:
+    """Writes the functions of one model.
+
+    `observed`: with calls of `enter(layer)` before each layer, and of `drew(layer, operand,
+    output)` behind those that draw.
+    """
+
+    framework: Framework
+    case: Case
+    model: Model
+    checkpointed: bool = False
+    train: bool = True
+    observed: bool = True
+    detached: frozenset[int] = frozenset()
+    name: str = "model"
+
+    def __post_init__(self) -> None:
+        self._names = parameter_names(self.case, self.model)
+        if self.framework.modules_are_arguments:
+            self._names = [re.sub("^w(?=[0-9])", "m", name) for name in self._names]
+        self._functions: list[list[str]] = []
+        self._segments: set[str] = set()
+        self._operands = dict(self.model.custom_operands)
+        self._state = self.framework.state if self._operands else ""
+
+    def text(self) -> str:
+        """The functions, the model's last: `model(x, ...)` takes the input and, unless the
+        framework closes over them, all parameters; it returns a tuple of the outputs."""
+        plan = self.case.plan
+        segments: Sequence[Segment] = plan.segments if self.checkpointed else ()
+        if self.checkpointed and plan.sequential is not None:
+            segments = self._cut(len(self.case.layers))
+        layers = len(self.case.layers)
+        whole = self._whole_call() if self.checkpointed else ""
+        lines = [whole] if whole else self._range(0, layers, segments)
+        given = self.signature()
+        outputs = "".join(f"{name_of(v)}, " for v in self.model.live[layers])
+        if self._state:
+            made = ", ".join(f"{m[1:]}: {m}.state" for m in self.modules())
+            lines.insert(0, f"{self._state} = {{{made}}}")
+            outputs += self._state
+        self._functions.append(self._define(self.name, given, lines, f"({outputs.rstrip()})"))
+        return "\n\n\n".join("\n".join(lines) for lines in self._functions) + "\n"
+
+    def signature(self) -> list[str]:
+        """The names of what the model takes."""
+        return ["x", *self.framework.extras, *self._taken(range(len(self.case.layers)))]
+
+    def arguments(self) -> list[str]:
+        """The names of what a loss is a function of: the input, all parameters and, where modules
+        are arguments, what else may change."""
+        names = ["x", *self._names]
+        if self.framework.modules_are_arguments:
+            names += [*self.modules(), *self.framework.extras]
+        return list(dict.fromkeys(names))
+
+    def modules(self) -> dict[str, str]:
+        """The names of the library's layers in the source, and the expressions that make them."""
+        return {
+            f"m{index}": self._module(index).made_for(operand)
+            for index, operand in self.model.custom_operands
+        }
+
+    def _whole_call(self) -> str:
+        """The line that has the framework cut a chain of layers, or nothing where it cannot."""
+        plan, live = self.case.plan.sequential, self.model.live
+        if plan is None or any(len(values) > 1 for values in live):
+            return ""
+        names = [f"{self._prefix()}layer_{index}" for index in range(len(self.case.layers))]
+        call = self.framework.sequential_call(plan, names, self.case.seed)
+        for index, name in enumerate(names) if call else ():
+            given, made = name_of(live[index][0]), name_of(live[index + 1][0])
+            self._functions.append(self._define(name, [given], self._layer(index), made))
+        return f"{name_of(live[-1][0])} = {call}" if call else ""
+
+    def _cut(self, layers: int) -> list[Segment]:
+        plan = self.case.plan.sequential
+        assert plan is not None
+        size = layers // plan.segments
+        stored = size * (plan.segments - 1) if plan.last_stored else layers
+        begins = list(range(0, size * plan.segments, size))
+        ends = [*begins[1:], layers]
+        return [
+            Segment(b, e, plan.choice) for b, e in zip(begins, ends, strict=True) if e <= stored
+        ]
+
+    def _define(
+        self, name: str, given: Iterable[str], lines: list[str], returned: str
+    ) -> list[str]:
+        """The lines of a function."""
+        body = [f"    {line}" for line in [*lines, f"return {returned}"]]
+        return [f"def {name}({', '.join(given)}):", *body]
+
+    def _taken(self, layers: Iterable[int]) -> list[str]:
+        """The parameters that a function of these layers takes, each once."""
+        if self.framework.closes_over_parameters:
+            return []
+        used = []
+        for layer in layers:
+            used += [self._names[p] for p in self.model.layer_parameters[layer]]
+            if self.framework.modules_are_arguments and layer in self._operands:
+                used.append(f"m{layer}")
+        return list(dict.fromkeys(used))
+
+    def _range(self, begin: int, end: int, segments: Sequence[Segment]) -> list[str]:
+        lines, layer = [], begin
+        for segment in segments:
+            for index in range(layer, segment.begin):
+                lines += self._layer(index)
+            lines += self._segment(segment)
+            layer = segment.end
+        for index in range(layer, end):
+            lines += self._layer(index)
+        return lines
+
+    def _segment(self, segment: Segment) -> list[str]:
+        """Defines the segment's function, and returns the lines that call it."""
+        begin, end = segment.begin, segment.end
+        inside = self._range(begin, end, segment.nested)
+        name = f"{self._prefix()}segment_{begin}_{end}"
+        while name in self._segments:
+            name += "_"  # What is nested may be as long as what it is nested in.
+        self._segments.add(name)
+        live = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
+        given = list(live)
+        if not self.framework.nested_functions:
+            given += [*self.framework.extras, *self._taken(range(begin, end))]
+        # What is handed on comes first: where it comes back in a backward, too.
+        made = sorted(
+            dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live
+        )
+        handed_on = self.framework.handed_on(segment)
+        returned = [handed_on.format(x=n) if n in live else n for n in made]
+        if self._state:
+            given.append(self._state)
+            returned.append(self._state)
+            made.append(self._state)
+        definition = self._define(name, given, inside, ", ".join(returned))
+        call = self.framework.checkpoint_call(name, given, segment.choice)
+        call = f"{', '.join(made)} = {call}"
+        if self.framework.nested_functions:
+            return [*definition, call]
+        self._functions.append(definition)
+        return [call]
+
+    def _prefix(self) -> str:
+        return "" if self.name == "model" else f"{self.name}_"
+
+    def _module(self, index: int) -> Module:
+        declared = self.case.layers[index].layer
+        found = self.framework.modules_by_declaration.get(declared)
+        if found is None:
+            raise Unsupported(f"layer {index}: no such layer is declared: {declared}")
+        return found
+
+    def _layer(self, index: int) -> list[str]:
+        layer = self.case.layers[index]
+        live = self.model.live[index]
+        operands = [name_of(live[0]), *(name_of(v) for v in layer.operands)]
+        outputs = [name_of((index, i)) for i in range(OUTPUTS.get(layer.kind, 1))]
+        if self._state and layer.kind == "custom":
+            outputs.append(self._state)
+        expression = self._expression(index, layer, operands)
+        lines = [f"{', '.join(outputs)} = {expression}"]
+        if self.observed:
+            if self.framework.enter_line:
+                lines.insert(0, self.framework.enter_line.format(layer=index))
+            if self.framework.sees_draws and draws(layer, self.train):
+                names = {"layer": index, "x": operands[0], "y": outputs[0]}
+                lines.append(self.framework.drew_line.format_map(names))
+            if self.framework.made_line:
+                names = ", ".join(outputs)
+                lines.append(self.framework.made_line.format(layer=index, outputs=names))
+        return lines
+
+    def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
+        used = self.model.layer_parameters[index]
+        names = {self.model.parameters[p].role: self._names[p] for p in used}
+        if index in self.detached:
+            names = {role: self.framework.detach.format(x=n) for role, n in names.items()}
+        if layer.kind == "custom":
+            weights = next(iter(names.values()), "[]")
+            module = self.framework.bind.format(m=f"m{index}", w=weights)
+            words = {"m": module, "x": operands[0], "LAYER": str(index)}
+            return re.sub(r"\b(m|x|LAYER)\b", lambda w: words[w[0]], self._module(index).call)
+        template = self.framework.kinds[layer.kind]
+        text = template if isinstance(template, str) else template(layer, layer.trains(self.train))
+        protocol = self.case.protocol
+        if self.observed and protocol.inject == "op_exchanged" and protocol.inject_layer == index:
+            other = self.framework.kinds["sigmoid" if layer.kind == "tanh" else "tanh"]
+            text = f"{other} if exchanged({index}) else {text}"
+        buffers = {b.role: f"{b.role}{index}" for b in self.model.buffers if b.layer == index}
+        return text.format_map(
+            {**_fields(layer), **names, **buffers, "x": operands[0], "y": operands[-1]}
+            | {"layer": index, "axis": self.case.features_axis(index)}
+        )
+
+
+def _fields(layer: Layer) -> Mapping[str, object]:
+    return {
+        name: getattr(layer, name)
+        for name in ("features", "kernel", "stride", "padding", "groups", "p")
+    }
+
+
+def evaluation(source: Source) -> Source:
+    """The same model without a plan, in evaluation mode, unobserved."""
+    return replace(source, checkpointed=False, train=False, observed=False)

@@ -1,0 +1,337 @@
+"""Frameworks with a tape, whose tensors have gradients as attributes: what they accumulate
+themselves is judged, retained graphs, hooks, absent gradients and injected failures included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+from rematch.case import Parameter
+from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
+from rematch.protocol import Request
+from rematch.record import Record, hash64
+from rematch.source import parameter_names
+
+
+class TrialError(RuntimeError):
+    """What a layer throws in a trial."""
+
+
+class Tape(Framework):
+    """Derive from it, and define what raises NotImplementedError. Of the helpers, differentiate()
+    takes how many backwards there are, and `clear(tensors, prior)` is for scripts: it sets the
+    gradients to None, or to ones."""
+
+    closes_over_parameters = True
+    made_line = "made({layer}, {outputs})"
+    detach = "{x}.detach()"
+    sees_draws = True
+    features = COMMON | {
+        *("reentrant", "mixed_variants", "frozen_first_block", "preserve_rng_off", "fresh_draws"),
+        *("forwards_first", "prior_gradients", "gradients_kept", "retain_graph"),
+        *("injected_failure", "failure_in_segment"),
+    }
+    observed = SEEN | {
+        *("absent_gradients", "grad_flags", "rng_state", "recomputed_values", "executions"),
+        *("hooks", "saved_tensors", "injected_failures"),
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_type = TapeRun
+
+    def script_lines(self, request: Request) -> Sequence[str]:
+        names = parameter_names(request.case, request.model)
+        infos = request.model.parameters
+        trained = [n for n, info in zip(names, infos, strict=True) if not info.frozen]
+        prior = request.case.protocol.prior_gradients
+        lines = [f"clear([{', '.join(trained)}], {prior})"] if trained else []
+        return [*super().script_lines(request), "clear([x], False)", *lines]
+
+    def run(self, request: Request, record: Record) -> None:
+        super().run(request, record)
+        left = self.put_back()
+        if left and "error" not in record.to_json():
+            record.error("LeftBehind", f"the run leaves settings changed: {left}")
+
+    def leaf(self, a: np.ndarray, trained: bool) -> Any:
+        """A tensor that has a gradient after a backward, if it is trained."""
+        raise NotImplementedError
+
+    def set_trained(self, t: Any, trained: bool) -> None:
+        raise NotImplementedError
+
+    def hook(self, t: Any, called: Callable[[Any], None]) -> None:
+        """With the gradient of a leaf, whenever there is one."""
+        raise NotImplementedError
+
+    def gradient(self, t: Any) -> Any:
+        """None where it is absent."""
+        raise NotImplementedError
+
+    def set_gradient(self, t: Any, a: np.ndarray | None) -> None:
+        raise NotImplementedError
+
+    def write(self, t: Any, a: np.ndarray) -> None:
+        """Between steps, when no graph is left."""
+        raise NotImplementedError
+
+    def spoil(self, t: Any) -> None:
+        """Changes a tensor in place, with a graph that may need it."""
+        raise NotImplementedError
+
+    def memory(self, t: Any) -> int:
+        """An address; tensors that share it have the same."""
+        raise NotImplementedError
+
+    def size(self, t: Any) -> int:
+        """In bytes."""
+        raise NotImplementedError
+
+    def saving(self, called: Callable[[Any], None]) -> AbstractContextManager[Any]:
+        """A scope in which `called` is told of every tensor that is saved for the backward."""
+        raise NotImplementedError
+
+    def propagate(self, loss: Any, retain: bool) -> None:
+        raise NotImplementedError
+
+    def stream_state(self, stream: int) -> bytes:
+        raise NotImplementedError
+
+    def put_back(self) -> str:
+        """Sets settings as a run finds them, and names those that were not so."""
+        raise NotImplementedError
+
+    def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
+        given = self.leaf(x, run.request.case.protocol.input_requires_grad)
+        assert isinstance(run, TapeRun)
+        with run.watched(given):
+            outputs = run.model(given)
+        return Pending(place, outputs, run.loss(outputs[0], self.array(target)), given)
+
+    def backward(self, run: Run, pending: Pending) -> Any:
+        loss, pending.loss = pending.loss, None
+        backwards = run.request.case.protocol.backwards
+        if self.requires_grad(loss):
+            for left in range(backwards - 1, -1, -1):
+                self.propagate(loss, retain=left > 0)
+        return self.gradient(pending.input)
+
+
+class TapeRun(Run):
+    """A run whose parameters are the same tensors from beginning to end."""
+
+    framework: Tape
+
+    def __init__(self, framework: Tape, request: Request, record: Record) -> None:
+        super().__init__(framework, request, record)
+        self.names |= {"made": self._made, "exchanged": self._exchanged}
+        self._entered = -1
+        self._saves = -1
+        self._states = {
+            int(name[1:]): list(self.names["state_of"](m)) for name, m in self.modules.items()
+        }
+        self._seen: dict[int, tuple[int, Any]] = {}
+        """Memory that tensors lie in: its number, and what keeps it from being used again."""
+        train = request.case.protocol.train
+        self._drawing = {
+            at
+            for at, layer in enumerate(request.case.layers)
+            if layer.trains(train) and re.search(r"draws(?! elsewhere)", layer.layer)
+        }
+        self._trial = ""
+        """What is wrong in the trial that is running."""
+        self._streams = range(1 + max((layer.stream for layer in request.case.layers), default=0))
+        self._tensors = [
+            list(parts) if whole else [parts]
+            for parts, whole in zip(self.parameters, self.is_module, strict=True)
+        ]
+        self._fired = [[0] * len(parts) for parts in self._tensors]
+        for index, info in enumerate(request.model.parameters):
+            self.names[self.parameter_names[index]] = self.parameters[index]
+            # Of the library's layers, what they compute with cannot be exchanged.
+            constant = self.is_module[index] and info.layer in request.detached_layers
+            for at, tensor in enumerate(self._tensors[index]):
+                framework.set_trained(tensor, not info.frozen and not constant)
+                if not info.frozen and not constant:
+                    framework.hook(tensor, _counter(self._fired[index], at))
+        self._clear()
+
+    def go(self) -> None:
+        if self.request.case.protocol.inject != "none":
+            self.seed()
+            self._try()
+        super().go()
+
+    @contextmanager
+    def watched(self, given: Any) -> Iterator[None]:
+        """The first forward of a plain run shows what layers save."""
+        place = self.framework.place
+        first = place is not None and place.step == place.microbatch == 0 and not self._trial
+        if not (self.request.layer_values and first):
+            yield
+            return
+        own = [given, *(t for tensors in self._tensors for t in tensors)]
+        own += [t for state in self._states.values() for t in state]
+        own += [self.names[f"{b.role}{b.layer}"] for b in self._own_buffers()]
+        self._seen = {self.framework.memory(t): (0, t) for t in own}
+        with self.framework.saving(self._saved):
+            yield
+        self._seen = {}
+
+    def collect(self) -> None:
+        """Takes the gradients as they have accumulated."""
+        for index, tensors in enumerate(self._tensors):
+            found = [self.framework.gradient(t) for t in tensors]
+            if all(g is None for g in found):
+                self.gradients[index] = None
+                continue
+            # A reentrant segment's unused output brings zeros, which change the sign of others.
+            self.gradients[index] = [
+                np.full_like(value, np.nan) if g is None else self.framework.numpy(g) + 0
+                for g, value in zip(found, self.values[index], strict=True)
+            ]
+
+    def _state(self, layer: int, role: str) -> np.ndarray:
+        if layer not in self._states:
+            return super()._state(layer, role)
+        parts = [self.framework.numpy(t).reshape(-1) for t in self._states[layer]]
+        return np.concatenate(parts).astype(np.float64)
+
+    def _own_buffers(self) -> list[Parameter]:
+        infos = self.request.model.buffers
+        return [b for b in infos if f"m{b.layer}" not in self.modules]
+
+    def _to_framework(self, index: int) -> Any:
+        info = self.request.model.parameters[index]
+        if self.is_module[index]:
+            return self.names["parameters_of"](self.modules[f"m{info.layer}"])
+        return self.framework.leaf(self.values[index][0], not info.frozen)
+
+    def _update(self, index: int) -> None:
+        for tensor, value in zip(self._tensors[index], self.values[index], strict=True):
+            self.framework.write(tensor, value)
+
+    def _train(self) -> None:
+        super()._train()
+        if self.request.case.protocol.zero_grad:
+            for tensors in self._tensors:
+                for tensor in tensors:
+                    self.framework.set_gradient(tensor, None)
+
+    def _clear(self) -> None:
+        """Gradients as they are before the first step."""
+        prior = self.request.case.protocol.prior_gradients
+        for info, tensors, values in zip(
+            self.request.model.parameters, self._tensors, self.values, strict=True
+        ):
+            for tensor, value in zip(tensors, values, strict=True):
+                given = np.ones_like(value) if prior and not info.frozen else None
+                self.framework.set_gradient(tensor, given)
+
+    def _backward(self, pending: Pending) -> None:
+        for fired in self._fired:
+            fired[:] = [0] * len(fired)
+        super()._backward(pending)
+        self.collect()
+        place = pending.place
+        counts = [max(fired, default=0) for fired in self._fired]
+        self.record.hooks(counts, step=place.step, microbatch=place.microbatch)
+
+    def _note_random_state(self, moment: str, **where: int) -> None:
+        for stream in self._streams:
+            state = self.framework.stream_state(stream)
+            self.record.stream(moment, state, stream=stream, **where)
+
+    def _enter(self, layer: int) -> None:
+        super()._enter(layer)
+        self._entered, self._saves = layer, -1
+        due = "recomputation_throws" if self._recomputes(layer) else "forward_throws"
+        if self._trial == due and layer == self.request.case.protocol.inject_layer:
+            raise TrialError(f"[trial] layer {layer} fails")
+
+    def _recomputes(self, layer: int) -> bool:
+        return self.framework.place is not None and self.framework.place.executions[layer] > 1
+
+    def _exchanged(self, layer: int) -> bool:
+        return self._trial == "op_exchanged" and self._recomputes(layer)
+
+    def _made(self, layer: int, *outputs: Any) -> None:
+        place = self.framework.place
+        if place is None or self._trial:
+            return
+        where = {"step": place.step, "microbatch": place.microbatch}
+        execution = place.executions[layer] - 1
+        op = self.request.case.layers[layer].kind
+        for index, y in enumerate(outputs):
+            if execution == 0:
+                self.record.grad_flag(layer, index, self.framework.requires_grad(y), **where)
+            hashed = self._hash(y)
+            more = {"op": op, "execution": execution, **self._memory_of(y), **where}
+            self.record.value(layer, index, hashed, **more)
+            if layer in self._drawing:
+                # Of the library's layers, masks are not seen but in what they make of them.
+                self.record.draw(layer, int(y.size), hashed, execution=execution, **where)
+
+    def _saved(self, t: Any) -> None:
+        self._saves += 1
+        more = self._memory_of(t)
+        self.record.value(self._entered, self._saves, self._hash(t), saved=True, **more)
+
+    def _memory_of(self, t: Any) -> dict[str, int]:
+        if not self._seen:
+            return {}
+        found = self._seen.setdefault(self.framework.memory(t), (len(self._seen), t))
+        return {"memory": found[0], "size": self.framework.size(t)}
+
+    def _hash(self, t: Any) -> str:
+        return hash64(self.framework.numpy(t).tobytes())
+
+    def _drew(self, layer: int, operand: Any, output: Any) -> None:
+        # Now, since a later layer may write to the output.
+        super()._drew(layer, operand, output)
+        if self.framework.place is not None:
+            self._note_draws(self.framework.place)
+
+    def _try(self) -> None:
+        """The trial: only how it ends is of concern, and what it leaves behind."""
+        protocol = self.request.case.protocol
+        record, self.record = self.record, Record()
+        failed, message = False, ""
+        self._trial = protocol.inject
+        try:
+            self._fail()
+        except Exception as error:
+            failed, message = True, self.framework.message(error)
+        left = self.framework.put_back()
+        self._trial, self.record = "", record
+        for index in range(len(self._tensors)):
+            self._update(index)
+        self._clear()
+        record.trial(failed, message, left)
+
+    def _fail(self) -> None:
+        framework, arrays = self.framework, self.request.arrays
+        framework.place = Place(0, 0, [0] * len(self.request.case.layers))
+        assert arrays.trial_input is not None
+        target = np.zeros(0) if arrays.trial_target is None else arrays.trial_target
+        pending = framework.forward(self, arrays.trial_input, target, framework.place)
+        if self._trial == "graph_dropped":
+            return
+        if self._trial == "input_changed":
+            framework.spoil(pending.input)
+        if self._trial == "weight_changed":
+            used = self.request.model.layer_parameters[self.request.case.protocol.inject_layer]
+            framework.spoil(self._tensors[used[0]][0])
+        framework.backward(self, pending)
+
+
+def _counter(fired: list[int], at: int) -> Callable[[Any], None]:
+    def count(_: Any) -> None:
+        fired[at] += 1
+
+    return count

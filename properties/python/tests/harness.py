@@ -1,0 +1,87 @@
+"""The harness's side of the protocol, for tests: starts a subject and talks to it over pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parent
+FEATURES = ["linear", "dropout", "reentrant", "non_reentrant", "mixed_variants", "named_stream"]
+OBSERVABLES = ["outputs", "losses", "draws", "live_bytes"]
+
+
+class Harness:
+    """A running subject. Its messages come back as they are."""
+
+    def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        # Descriptors 3 and 4 of the child, wherever the pipes happen to lie here.
+        fixed = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
+        self.process = subprocess.Popen(
+            ["bash", "-c", fixed, str(requests), str(answers), *(command or (sys.executable,))],
+            pass_fds=(requests, answers),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=HERE,
+            env={**os.environ, "PYTHONPATH": str(SOURCES), **(env or {})},
+        )
+        os.close(requests)
+        os.close(answers)
+        self._incoming = os.fdopen(self._answers, "rb")
+        self._id = 0
+
+    @staticmethod
+    def sources() -> Path:
+        """Where the package lies."""
+        return SOURCES
+
+    def __enter__(self) -> Harness:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> tuple[int, str, str]:
+        """Ends the subject as the harness does. Returns its status, stdout and stderr."""
+        if self._requests >= 0:
+            os.close(self._requests)
+            self._requests = -1
+            out, err = self.process.communicate(timeout=60)
+            self._incoming.close()
+            self.ended = (self.process.returncode, out.decode(), err.decode())
+        return self.ended
+
+    def send(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        while data:
+            data = data[os.write(self._requests, data) :]
+
+    def receive(self) -> dict[str, Any]:
+        """Raises EOFError when the subject is gone."""
+        line = self._incoming.readline()
+        if not line:
+            raise EOFError
+        return json.loads(line)
+
+    def hello(self) -> dict[str, Any]:
+        self.send({"hello": {"protocol": 1, "features": FEATURES, "observables": OBSERVABLES}})
+        return self.receive()["hello"]
+
+    def ask(self, **run: Any) -> dict[str, Any]:
+        """The answer to one run, its id taken off."""
+        self._id += 1
+        self.send({"run": {"id": self._id, **run}})
+        answer = self.receive()["answer"]
+        assert answer.pop("id") == self._id
+        return answer
+
+    def record(self, **run: Any) -> dict[str, Any]:
+        answer = self.ask(**run)
+        assert "record" in answer, answer
+        return answer["record"]
