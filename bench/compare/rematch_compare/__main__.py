@@ -21,7 +21,7 @@ def report(o: Namespace) -> int:
         history = History(read_history(Path(o.history)), o)
         print(history.text(), end="")
         return history.exit_status
-    from .comparison import compare
+    from .compare import compare
     from .reports import json_report, markdown_report, text_report
 
     c = compare(read_sides(o.base or o.files[:1], o.new or o.files[1:], o.labels), o)

@@ -1,14 +1,12 @@
 """A comparison of two sides: counters exactly, times by rematch_compare.judging."""
 
-import re
 from argparse import Namespace
 from dataclasses import dataclass, field
 
-from .environment import Failure
 from .judging import Time, judge
 from .measuring import EXACT, fewest_pairs
 from .results import Run
-from .sides import Sides, choose_clock, log_ratios, median_time
+from .sides import Sides, log_ratios, median_time
 
 
 @dataclass
@@ -138,19 +136,3 @@ def judge_times(c: Comparison) -> None:
             # The median of the new side by itself could contradict the pairs.
             t.new_ns = t.base_ns * t.ratio
         b.time = t
-
-
-def compare(sides: Sides, options: Namespace) -> Comparison:
-    from .findings import findings_of, notes_of
-
-    # In the order in which the base has them.
-    names = list({name: None for f in sides.base.files + sides.new.files for name in f.runs})
-    names = [name for name in names if re.search(options.filter, name)]
-    if not names:
-        raise Failure(f'--filter: no benchmark\'s name matches "{options.filter}"')
-    clock, share = choose_clock(sides)
-    clock = clock if options.clock == "auto" else options.clock
-    c = Comparison(options, sides, clock, [benchmark_of(sides, name) for name in names])
-    judge_times(c)
-    c.findings, c.notes = ordered(findings_of(c)), notes_of(c, share)
-    return c

@@ -10,7 +10,7 @@ COMPARE = Path(__file__).resolve().parent.parent
 GOLDEN = COMPARE / "golden"
 sys.path.insert(0, str(COMPARE))
 from rematch_compare import options, sides  # noqa: E402
-from rematch_compare.comparison import compare  # noqa: E402
+from rematch_compare.compare import compare  # noqa: E402
 
 
 def run(command, folder=None, **variables):

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rematch.description import Description
 from rematch.protocol import Unsupported
 from rematch.source import ANNOTATION
-
-if TYPE_CHECKING:
-    from rematch.framework import Framework
 
 Promise = Callable[[Callable[..., Any]], Any]
 
@@ -51,14 +49,14 @@ raise SystemExit(0 if same else 1)
 """
 
 
-def promise_for(framework: Framework, seed: int) -> Promise | None:
+def promise_for(framework: Description, seed: int) -> Promise | None:
     """The promise that the case of that seed tries."""
     if not framework.promises or seed % _ONE_OF:
         return None
     return framework.promises[seed // _ONE_OF % len(framework.promises)]
 
 
-def broken(framework: Framework, promise: Promise) -> str:
+def broken(framework: Description, promise: Promise) -> str:
     """What became of it, "" if it was kept."""
     checkpoint = eval(framework.checkpoint_function, framework.names)
     plain = _outcome(framework, promise, lambda function, **options: function)
@@ -73,7 +71,7 @@ def broken(framework: Framework, promise: Promise) -> str:
     )
 
 
-def script_of(framework: Framework, finding: str) -> str:
+def script_of(framework: Description, finding: str) -> str:
     """The script for a finding that quotes broken(). Raises Unsupported for any other."""
     for promise in framework.promises:
         if f"({promise.__name__})" in finding:
@@ -89,7 +87,7 @@ def script_of(framework: Framework, finding: str) -> str:
     raise Unsupported("the finding names no promise that the adapter knows")
 
 
-def _outcome(framework: Framework, promise: Promise, checkpoint: Callable[..., Any]) -> Any:
+def _outcome(framework: Description, promise: Promise, checkpoint: Callable[..., Any]) -> Any:
     try:
         found = promise(checkpoint)
         return found if isinstance(found, tuple) else np.array(found)

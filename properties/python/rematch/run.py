@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rematch.case import Case
+from rematch.description import Description, Pending, Place
 from rematch.protocol import Request
 from rematch.record import Record, hash64
 from rematch.source import Source, evaluation, parameter_names
-
-if TYPE_CHECKING:
-    from rematch.framework import Framework
-
-
-@dataclass
-class Place:
-    """A forward that is running, or being differentiated: what its layers do is noted here."""
-
-    step: int
-    microbatch: int
-    executions: list[int]
-    draws: list[tuple[Any, ...]] = field(default_factory=list)
-
-
-@dataclass
-class Pending:
-    """A forward whose backward has not run."""
-
-    place: Place
-    outputs: Sequence[Any]
-    loss: Any
-    input: Any = None
-    gradients: list[Any] = field(default_factory=list)
 
 
 @lru_cache(maxsize=256)
@@ -48,7 +24,7 @@ def _compiled(source: str) -> CodeType:
 class Run:
     """One run of a case; the protocol is that of PROTOCOL.md."""
 
-    def __init__(self, framework: Framework, request: Request, record: Record) -> None:
+    def __init__(self, framework: Description, request: Request, record: Record) -> None:
         self.framework, self.request, self.record = framework, request, record
         case, model, arrays = request.case, request.model, request.arrays
         self.names: dict[str, Any] = {**framework.names, "enter": self._enter, "drew": self._drew}

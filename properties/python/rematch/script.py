@@ -24,7 +24,7 @@ from rematch.protocol import Request, Unsupported
 from rematch.source import ANNOTATION, Source, parameter_names
 
 if TYPE_CHECKING:
-    from rematch.framework import Framework
+    from rematch.description import Description
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
@@ -88,7 +88,7 @@ class Style:
     counts: bool = False
 
 
-def export(framework: Framework, request: Request, finding: str) -> str:
+def export(framework: Description, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
     if "BrokenPromise" in finding:
         return script_of(framework, finding)
@@ -158,7 +158,7 @@ def _shown(script: str, law: str, parts: dict[str, str], deadline: float) -> int
 
 
 class _Script:
-    def __init__(self, framework: Framework, request: Request, style: Style) -> None:
+    def __init__(self, framework: Description, request: Request, style: Style) -> None:
         self._framework, self._request, self._style = framework, request, style
         case, model = request.case, request.model
         train = case.protocol.train

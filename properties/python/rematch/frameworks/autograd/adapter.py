@@ -13,7 +13,7 @@ from autograd.extend import vspace
 from autograd.tracer import getval, trace_primitives_map
 
 from rematch.framework import COMMON, SEEN, Framework
-from rematch.source import where_drawn
+from rematch.layers import where_drawn
 
 _TABLES = [(table, len(table)) for table in (trace_primitives_map, primitive_vjps)]
 """Where checkpoint() enters every function that it wraps, for good, and what is there before."""

@@ -14,7 +14,7 @@ import numpy as np
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.frameworks.equinox.promises import PROMISES
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, LOSSES, SAME_ROUNDING, Steps, kinds
-from rematch.source import Module
+from rematch.layers import Module
 
 
 class Made:

@@ -12,7 +12,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 from rematch.case import Layer
-from rematch.source import Module, Template, where_drawn
+from rematch.layers import Module, Template, where_drawn
 
 SAME_ROUNDING = """\
 import os

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from rematch.case import Layer
-from rematch.source import Module, where_drawn
+from rematch.layers import Module, where_drawn
 
 
 def built(layer: Any, *shape: int, operands: int = 1) -> Any:

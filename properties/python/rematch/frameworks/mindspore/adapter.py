@@ -19,7 +19,7 @@ from mindspore import nn  # noqa: E402
 from rematch.case import Choice, Layer  # noqa: E402
 from rematch.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.frameworks.mindspore.promises import HELPERS, PROMISES  # noqa: E402
-from rematch.source import Module, where_drawn  # noqa: E402
+from rematch.layers import Module, where_drawn  # noqa: E402
 
 
 class Segment(nn.Cell):

@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from rematch.case import Layer
 from rematch.framework import COMMON, SEEN, Framework
 from rematch.frameworks.mlx.promises import PROMISES
-from rematch.source import Module, where_drawn
+from rematch.layers import Module, where_drawn
 
 
 def bound(module: Any, parameters: Any) -> Any:

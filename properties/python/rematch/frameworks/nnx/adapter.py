@@ -16,7 +16,7 @@ from rematch.framework import COMMON, SEEN, Framework, Run
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, LOSSES, SAME_ROUNDING, Steps, kinds
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
 from rematch.frameworks.nnx.promises import PROMISES
-from rematch.source import Module
+from rematch.layers import Module
 
 
 def parameters_of(m: Any) -> Any:

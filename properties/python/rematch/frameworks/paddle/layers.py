@@ -11,7 +11,7 @@ import paddle.nn as nn
 from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 
 from rematch.case import Layer
-from rematch.source import modules_of
+from rematch.layers import modules_of
 
 
 def from_stream(stream: int, draw: Any) -> Any:

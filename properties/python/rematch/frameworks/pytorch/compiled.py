@@ -206,7 +206,7 @@ class CompiledModel(TorchModel):
             check = "none" if choice.determinism == "none" else "default"
             options |= {"early_stop": choice.early_stop, "determinism_check": check}
             if choice.keep:
-                kept = kept_layers(self, choice, segment.begin, segment.end)
+                kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
                 options["context_fn"] = partial(contexts_of, partial(_policy, kept))
         nested = map(self._with_options, segment.nested)
         return _Segment(segment.begin, segment.end, options, tuple(nested))

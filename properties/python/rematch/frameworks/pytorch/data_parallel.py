@@ -29,10 +29,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.case import Case, Model, Segment
 from rematch.frameworks.pytorch.agreement import Answer, difference, join, strayed
+from rematch.frameworks.pytorch.export_parallel import export_parallel
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import Run
+from rematch.frameworks.pytorch.setup import Setup, setup_of
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Watch
@@ -58,35 +60,6 @@ LAYERS = tuple(
     # A forward that normalizes the rows that it reads changes parameters by its rank's.
     if "state" not in layer.declaration.partition(";")[2] and layer.name != "embedding_max_norm"
 )
-
-MODES = {
-    "ddp": ("default", "find_unused_parameters", "static_graph"),
-    "fsdp2": ("checkpoint within", "checkpoint around"),
-}
-
-
-@dataclass(frozen=True)
-class Setup:
-    """How a case is run in parallel, which its seed decides."""
-
-    kind: str
-    ranks: int
-    mode: str
-    no_sync: bool
-    """Gradients are reduced in the last microbatch of a step only."""
-    buckets: bool
-    """DDP puts several parameters into a bucket."""
-
-
-def setup_of(kind: str, case: Case) -> Setup:
-    """Raises Unsupported for a batch that cannot be shared."""
-    rows, drawn = case.input[0], (case.seed + 1) * 0x9E3779B97F4A7C15 >> 20
-    if rows < 2:
-        raise Unsupported("a batch of one row: there is nothing to share")
-    ranks = 4 if rows >= 4 and drawn % 2 else 2
-    mode = MODES[kind][(drawn >> 1) % len(MODES[kind])]
-    # Where in a bucket it lies decides in which order four gradients are added up.
-    return Setup(kind, ranks, mode, bool((drawn >> 8) % 4), ranks == 2 and bool((drawn >> 16) % 2))
 
 
 class Collectives(TorchDispatchMode):
@@ -312,8 +285,6 @@ class DataParallelSubject(TorchSubject):
         return [o for o in super().observes(observables) if o not in unseen]
 
     def export(self, request: Request, finding: str) -> str:
-        from rematch.frameworks.pytorch.export_parallel import export_parallel
-
         self._begin(request.case)
         try:
             # Which tells what DDP is to look for.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.export import (
@@ -25,10 +24,8 @@ from rematch.frameworks.pytorch.export import (
 from rematch.frameworks.pytorch.script_custom import customs_of
 from rematch.frameworks.pytorch.script_layers import Style
 from rematch.frameworks.pytorch.script_parallel import ParallelScript
+from rematch.frameworks.pytorch.setup import Setup
 from rematch.protocol import Request, Unsupported
-
-if TYPE_CHECKING:
-    from rematch.frameworks.pytorch.data_parallel import Setup
 
 _OF_RANKS = {
     "parameter_gradient": "gradients",

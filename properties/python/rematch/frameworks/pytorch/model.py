@@ -17,7 +17,7 @@ from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.frameworks.pytorch.arguments import Values, flat, handed, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.frameworks.pytorch.layers import LAYERS, native_dropout
-from rematch.frameworks.pytorch.policy import contexts_for
+from rematch.frameworks.pytorch.policy import contexts_for, kept_layers
 from rematch.frameworks.pytorch.streams import DRAWS, draws_elsewhere, generators_of
 from rematch.frameworks.pytorch.watch import Place, Watch
 from rematch.protocol import Request
@@ -265,7 +265,8 @@ class TorchModel:
         if not choice.reentrant and choice.determinism == "none":
             options["determinism_check"] = "none"
         if not choice.reentrant and choice.keep:
-            options |= contexts_for(self, choice, segment.begin, segment.end)
+            kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
+            options |= contexts_for(kept, self.watch, self._own)
         with self._early_stop(choice, options):
             if not self._own:
                 block = Block(self, segment, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import (
@@ -14,12 +14,10 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from rematch.case import Choice
+from rematch.case import Case, Choice
 from rematch.frameworks.pytorch.layers import ops_of
+from rematch.frameworks.pytorch.watch import Watch
 from rematch.protocol import Unsupported
-
-if TYPE_CHECKING:
-    from rematch.frameworks.pytorch.model import TorchModel
 
 _ANSWERS = (
     (CheckpointPolicy.PREFER_RECOMPUTE, CheckpointPolicy.MUST_RECOMPUTE, False),
@@ -41,7 +39,7 @@ _HOOKS_OPTION = "respect_saved_tensors_hooks"
 _HAS_HOOKS_OPTION = _HOOKS_OPTION in signature(checkpoint).parameters
 
 
-def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> frozenset[int]:
+def kept_layers(case: Case, choice: Choice, begin: int, end: int) -> frozenset[int]:
     """Those of the layers [begin, end) whose results the policy keeps.
 
     Raises Unsupported where PyTorch's operator cannot be kept.
@@ -49,8 +47,7 @@ def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> froz
     seen: Counter[str] = Counter()
     kept = set()
     for index in range(begin, end):
-        layer = model.request.case.layers[index]
-        for op in ops_of(layer, model.train):
+        for op in ops_of(case.layers[index], case.protocol.train):
             if any(k.op == op and k.index in (-1, seen[op]) for k in choice.keep):
                 if op in NOT_KEPT:
                     raise Unsupported(f"a policy keeps {op}, which in PyTorch {NOT_KEPT[op]}")
@@ -59,18 +56,18 @@ def kept_layers(model: TorchModel, choice: Choice, begin: int, end: int) -> froz
     return frozenset(kept)
 
 
-def contexts_for(model: TorchModel, choice: Choice, begin: int, end: int) -> dict[str, Any]:
-    """The option of checkpoint() that keeps what `choice` says of the layers [begin, end)."""
-    kept = kept_layers(model, choice, begin, end)
+def contexts_for(kept: frozenset[int], watch: Watch, own: bool) -> dict[str, Any]:
+    """The option of checkpoint() that keeps what the layers `kept` compute. `own`: it is that of
+    PyTorch."""
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy | bool:
         final = not (op.is_view or op._schema.is_mutable or op in FACTORIES)
-        place = model.watch.place
+        place = watch.place
         keeps = place is not None and place.layer in kept and final
         return _ANSWERS[keeps][place.layer % 3 if place is not None else 0]
 
     options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
-    if model.checkpoint is checkpoint and _HAS_HOOKS_OPTION:
+    if own and _HAS_HOOKS_OPTION:
         # Hooks around the checkpoint, offloading ones too, shall see what is kept.
         options[_HOOKS_OPTION] = True
     return options

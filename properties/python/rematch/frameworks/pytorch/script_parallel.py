@@ -4,17 +4,15 @@ fully_shard(), as data_parallel.py runs it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rematch.case import Segment
 from rematch.frameworks.pytorch.script import Script
 from rematch.frameworks.pytorch.script_custom import CustomText
 from rematch.frameworks.pytorch.script_layers import Layers, call
 from rematch.frameworks.pytorch.script_model import INDENT, indented
+from rematch.frameworks.pytorch.setup import Setup
 from rematch.protocol import Unsupported
-
-if TYPE_CHECKING:
-    from rematch.frameworks.pytorch.data_parallel import Setup
 
 _HELPERS = """\
 RANKS = {ranks}

@@ -21,8 +21,9 @@ from rematch.arrays import decode, encode  # noqa: E402
 from rematch.case import case_from_json  # noqa: E402
 from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E402
 from rematch.frameworks.pytorch.agreement import Answer, difference  # noqa: E402
-from rematch.frameworks.pytorch.data_parallel import LAYERS, MODES, setup_of  # noqa: E402
+from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
+from rematch.frameworks.pytorch.setup import MODES, setup_of  # noqa: E402
 from rematch.protocol import Unsupported  # noqa: E402
 
 KINDS = tuple(MODES)

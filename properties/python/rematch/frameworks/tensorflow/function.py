@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from rematch.case import shape_of
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.frameworks.tensorflow.adapter import (
+from rematch.frameworks.tensorflow.framework import (
     KINDS,
     MODULES,
     TensorFlow,
     differentiate,
     state_of,
 )
-from rematch.source import where_drawn
+from rematch.layers import where_drawn
 
 
 def of_step(objective: Any, arguments: Any, trained: Any) -> Any:

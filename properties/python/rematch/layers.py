@@ -1,0 +1,60 @@
+"""Layers as adapters describe them: expressions for the kinds that the harness knows, and modules
+of the framework's library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rematch.case import Layer
+
+Template = str | Callable[[Layer, bool], str]
+"""An expression of `{x}`, the operand, and `{y}`, the second one; of the parameters `{weight}` and
+`{bias}`; of the buffers `{running_mean}` and `{running_var}`; and of the layer's fields, such as
+`{p}`. Where it depends on the layer, or on whether it trains, a function of both."""
+
+_EXTENT = re.compile(r"(\d*)([A-Z]?)$")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A layer of the framework's library.
+
+    `shapes` and `traits` are those of its declaration (PROTOCOL.md): "N C -> N 2C", "parameters,
+    draws". `make` is an expression of the letters, `call` one of the module `m`, its operand `x`
+    and its number in the model, `LAYER`.
+    """
+
+    name: str
+    shapes: str
+    make: str
+    traits: str = ""
+    call: str = "m(x)"
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.name}: {self.shapes}" + (f"; {self.traits}" if self.traits else "")
+
+    def made_for(self, operand: Sequence[int]) -> str:
+        """`make` with numbers for letters, for an operand of that shape."""
+        words = self.shapes.partition("->")[0].split()
+        text = self.make
+        for word, extent in zip(words, operand, strict=True):
+            factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]
+            if letter:
+                text = re.sub(rf"\b{letter}\b", str(extent // int(factor or 1)), text)
+        return text
+
+
+def modules_of(table: str) -> tuple[Module, ...]:
+    """Of lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. What
+    begins with `|` belongs to the line above."""
+    lines = re.sub(r"\n\s*\|", " |", table).strip().splitlines()
+    rows = [[word.strip() for word in line.split(" | ")] for line in lines]
+    return tuple(Module(n, shapes, make, traits, *call) for n, shapes, traits, make, *call in rows)
+
+
+def where_drawn(expression: str) -> Template:
+    """The expression where the layer draws, and its operand elsewhere."""
+    return lambda layer, train: expression if train and layer.p else "{x}"
