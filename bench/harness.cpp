@@ -1,5 +1,5 @@
-// Where the time of a hunt goes: each stage of a case by itself, over the first cases of a mix, and
-// what comes behind a finding: shrinking it, recomputing a case.
+// Times the stages of a hunt: each stage of a case by itself, over the first cases of a mix, and
+// the work after a finding: shrinking it, recomputing a case.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

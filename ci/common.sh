@@ -20,7 +20,7 @@ as_root() {
   if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
 }
 
-# What python3 -m venv needs.
+# Installs what python3 -m venv needs.
 need_venv() {
   python3 -c "import ensurepip" 2>/dev/null ||
     as_root apt-get install -y -qq --no-install-recommends python3-venv >/dev/null

@@ -8,8 +8,8 @@
 
 namespace rematch::bench {
 
-/// What decides times beside the program's own text, and which text it was: pairs of name and
-/// value for the context of a result file.
+/// Everything that decides times beside the program's own text, and which text it was: pairs of
+/// name and value for the context of a result file.
 std::vector<std::pair<std::string, std::string>> fingerprint(Device device, int threads);
 
 }  // namespace rematch::bench

@@ -1,5 +1,5 @@
-"""What the tests hypothesis_*.py share: random small models, run plain and checkpointed with
-Hypothesis. Only losses and gradients are compared.
+"""Random small models, run plain and checkpointed with Hypothesis, for the tests hypothesis_*.py.
+Only losses and gradients are compared.
 
 A model is what `rematch check --mix standard` draws: half small perceptrons, half small
 convolutional networks, cut into checkpointed segments.
@@ -38,7 +38,7 @@ class Case:
     seed: int
     layers: list[Layer]
     shape: tuple[int, ...]
-    """Of the input: rows, or images with their channels second."""
+    """Shape of the input: rows, or images with their channels second."""
     segments: list[tuple[int, int]]
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass
 class Meeting:
-    """What a test draws in addition, so that it meets a known divergence."""
+    """Additional draws, with which a test meets a known divergence."""
 
     layers: Sequence[str] = ()
     options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -67,12 +67,12 @@ class Peer:
     options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Values of every option; the first is the usual one."""
     meets: Mapping[str, Meeting] = field(default_factory=dict)
-    """By the entry of the framework's profile."""
+    """Aims of a test, by the entry of the framework's profile."""
     tolerance: float = 0
     """Relative to the largest number of a run. Runs that are compiled may round differently."""
 
     def differs(self, case: Case) -> bool:
-        """What the plain run raises comes through."""
+        """Lets through what the plain run raises."""
         plain = self.run(case, False)
         try:
             again = self.run(case, True)
@@ -192,7 +192,7 @@ def main(peer: Peer) -> None:
     )
     words = parser.parse_args()
     warnings.filterwarnings("ignore")
-    # What is loaded when it is first used is no part of the test.
+    # Loading on first use is no part of the test.
     _hunt(peer, 20, words.limit, 0, None)
     report: dict[str, Any] = {"versions": peer.versions}
     if words.meet is None:

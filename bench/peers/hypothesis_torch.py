@@ -13,7 +13,7 @@ torch.set_num_threads(1)
 
 
 class Last(nn.Module):
-    """Of what a recurrent module returns, the output."""
+    """Output among what a recurrent module returns."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()

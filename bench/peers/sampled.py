@@ -23,7 +23,7 @@ PACKAGE = str(Path(rematch.__main__.__file__).parent)
 LIBRARIES = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
 MESSAGES = ("protocol.py", "arrays.py", "case.py")
 CALLS = ("model.py", "modules.py", "custom.py", "policy.py", "wrappers.py", "layers.py")
-"""Of the adapter of PyTorch: where layers, checkpoints and their functions are called."""
+"""Files of the adapter of PyTorch that call layers, checkpoints and their functions."""
 
 
 def part_of(file: str) -> str | None:
@@ -73,7 +73,7 @@ def main() -> None:
         begin = processor_seconds()
         signal.signal(signal.SIGPROF, sample)
         signal.siginterrupt(signal.SIGPROF, False)
-        # What it interrupts is in proportion to processor time, of all threads.
+        # Interrupts in proportion to the processor time of all threads.
         signal.setitimer(signal.ITIMER_PROF, 0.002, 0.002)
 
     spare_the_collector, protocol._spare_the_collector = protocol._spare_the_collector, warm
@@ -83,7 +83,7 @@ def main() -> None:
     start = end if begin is None else begin
     with open(file, "a") as lines:
         lines.write(json.dumps({"start": start, "used": end - start, **samples}) + "\n")
-    # What an interpreter does on its way out is not timed.
+    # Ends here, so that the exit of the interpreter is not timed.
     os._exit(0)
 
 

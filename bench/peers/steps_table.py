@@ -10,7 +10,7 @@ def ratio(over, under):
 
 
 def due(fact):
-    """What a checkpointed step should cost, in plain ones."""
+    """Cost that a checkpointed step should have, in plain ones."""
     return fact["flops"] / (fact["flops"] - fact["recomputed_flops"])
 
 

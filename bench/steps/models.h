@@ -14,7 +14,7 @@ namespace rematch::bench {
 /// A network with an input and a target of the mean squared error.
 struct Model {
   nn::Sequential net;
-  std::vector<std::string> names;  ///< Of the layers: "conv2d".
+  std::vector<std::string> names;  ///< Names of the layers: "conv2d".
   Tensor input;
   Tensor target;
 };

@@ -11,14 +11,14 @@
 
 namespace rematch::bench {
 
-/// What was alive when most bytes were.
+/// Everything that was alive at the peak.
 struct Peak {
   std::int64_t bytes = 0;
   std::array<std::int64_t, kTagCount> by_tag{};
   /// The allocation that made it the peak, and what that was for at first.
   std::int64_t allocated = 0;
   Tag allocated_for = Tag::temporaries;
-  /// Where it was made: "backward of layer 3 (conv2d)".
+  /// Place at which it was made: "backward of layer 3 (conv2d)".
   std::string place;
 };
 
@@ -59,7 +59,7 @@ class PeakWatch {
   std::array<std::int64_t, kTagCount> before_{};
   std::int64_t live_before_ = 0;
   bool is_backward_ = false;
-  /// Of the backward that goes on when a recomputation has ended.
+  /// Layer of the backward that continues after a recomputation.
   std::int32_t backward_label_ = 0;
 };
 

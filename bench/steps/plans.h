@@ -9,7 +9,7 @@
 
 namespace rematch::bench {
 
-/// How a step is checkpointed.
+/// Plan of a step: what it checkpoints.
 struct Plan {
   enum class Cut : std::uint8_t { plain, two, four, root, every, nested };
   std::string_view name;
@@ -18,7 +18,7 @@ struct Plan {
   LastSegment last = LastSegment::stored;
   /// A policy keeps the results of products.
   bool keeps_products = false;
-  /// What is saved goes to the host: all of it, or with segments their inputs.
+  /// Saved tensors go to the host: all of them, or with segments their inputs.
   bool offload = false;
 };
 

@@ -67,7 +67,7 @@ Step::Step(const StepSpec& spec)
 Function Step::counted(std::size_t layer) {
   return [this, layer](const Tensors& in) -> Tensors {
     ++work_.runs;
-    // Of the run before. A recomputation may end inside the layer, by an exception.
+    // Counts the run before. A recomputation may end inside the layer, by an exception.
     work_.flops += layer_flops_[layer];
     const bool is_first = layer_flops_[layer] == 0;
     nn::Module& module = *model_.net.modules()[layer];
@@ -95,7 +95,7 @@ void Step::run() {
     if (offload_) offload.emplace(*offload_);
     const Tensor y = bench::run(spec_.plan, functions_, model_.input);
     if (watch_ != nullptr) watch_->enter_loss();
-    // As PyTorch's autocast does, which runs losses in float32.
+    // Follows PyTorch's autocast, which runs losses in float32.
     loss = mse_loss(cast(y, model_.target.dtype()), model_.target);
   }
   saved_ = ambient().ledger->live(Tag::saved);
@@ -107,7 +107,7 @@ void Step::run() {
 
 Counted Step::count() {
   Ledger& ledger = *ambient().ledger;
-  // What an earlier step left is not of this one.
+  // Drops what an earlier step left.
   drop_gradients();
   ledger.reset_peak();
   const std::int64_t allocations = ledger.allocations();

@@ -16,7 +16,7 @@
 
 namespace rematch::bench {
 
-/// What a step computes in: all in one dtype, or float32 with a forward under autocast.
+/// Numbers that a step computes in: all in one dtype, or float32 with a forward under autocast.
 enum class Numbers : std::uint8_t { float32, float64, autocast };
 /// "float32", "float64", "bfloat16-autocast".
 std::string_view to_string(Numbers numbers);
@@ -59,8 +59,8 @@ class Step {
   Counted count();
 
  private:
-  /// What the layers of one step were entered for. A recomputation may end inside a layer, which
-  /// counts.
+  /// Work for which the layers of one step were entered. A recomputation may end inside a layer,
+  /// which counts.
   struct Work {
     std::int64_t runs = 0;
     std::int64_t flops = 0;
@@ -82,8 +82,8 @@ class Step {
   PeakWatch* watch_ = nullptr;
 };
 
-/// What rematch-bench runs of a model at its usual batch: every plan in float32, plain and sqrt in
-/// the other numbers.
+/// Steps of a model that rematch-bench runs at its usual batch: every plan in float32, plain and
+/// sqrt in the other numbers.
 std::vector<StepSpec> usual_steps(const NamedModel& model, Device device);
 
 }  // namespace rematch::bench

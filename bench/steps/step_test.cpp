@@ -1,4 +1,4 @@
-// What a step counts, against what must hold of it.
+// Counts of a step, against what must hold of them.
 #include "bench/steps/step.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST_CASE("every plan runs each layer once, and those again that it recomputes")
     CHECK(value_of(counted, "flops") == plain_flops + value_of(counted, "recomputed_flops"));
     CHECK((again == 0) == (plan.cut == Plan::Cut::plain));
   }
-  // All but the last segment, which is stored; each layer in two levels.
+  // Excludes the last segment, which is stored; each layer is in two levels.
   CHECK(value_of(count("k2"), "recomputed_layers") == 4);
   CHECK(value_of(count("every"), "recomputed_layers") == 7);
   CHECK(value_of(count("sqrt-last"), "recomputed_layers") == 8);

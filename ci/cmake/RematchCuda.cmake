@@ -55,7 +55,7 @@ set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 set(REMATCH_HAS_CUDA ON)
 message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, cuDNN ${cuDNN_VERSION}, "
   "architectures ${CMAKE_CUDA_ARCHITECTURES}")
-# Where ci/setup puts it, for most compilers come without. Tests read machine code with it.
+# Place in which ci/setup puts it, since most compilers come without. Tests read machine code with it.
 set(cache "$ENV{XDG_CACHE_HOME}")
 if(NOT cache)
   set(cache "$ENV{HOME}/.cache")

@@ -58,7 +58,7 @@ run_for(1 ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/none
   -DCMAKE_PREFIX_PATH=${WORK_DIR}/development -DBACKEND=cuda
   -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON ${flags})
 
-# What a wheel holds is enough for the program.
+# The program needs no more than a wheel holds.
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --component program --prefix ${WORK_DIR}/program)
 run(${WORK_DIR}/program/bin/rematch check --cases 50)
 if(NOT EXISTS ${WORK_DIR}/program/share/rematch/python/rematch OR EXISTS ${WORK_DIR}/program/include)

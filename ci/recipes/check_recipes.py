@@ -42,7 +42,7 @@ def commands_of(node):
 def check_command(where, command):
     shell = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True)
     need(shell.returncode == 0, f"{where}: no shell command: {shell.stderr.strip()}")
-    # What comes from outside reaches a shell through the environment alone.
+    # Text from outside reaches a shell through the environment alone.
     need("${{" not in command, f"{where}: an expression in a command: {command}")
     for script, arguments in re.findall(r"(?<!\S)(ci/[a-z_-]+)((?: (?![|>&])\S+)*)", command):
         path = ROOT / script

@@ -11,7 +11,7 @@ if(TARGET rematch-bench)
   rematch_emulated(emulated_rematch-bench)
   target_link_libraries(emulated_rematch-bench PRIVATE rematch_fingerprint rematch_steps CUDA::cudart
     benchmark::benchmark nlohmann_json::nlohmann_json)
-  # Of the time nothing is asked; a step that cannot be captured would be skipped.
+  # Times do not matter here; a step that cannot be captured would be skipped.
   rematch_test("emulated: a step is measured eager and captured, under names that pair"
     COMMAND emulated_rematch-bench --device cuda --benchmark_filter=^tiny/ --benchmark_min_time=0.001
     PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off
@@ -30,7 +30,7 @@ add_executable(emulated_gpu_tests $<TARGET_OBJECTS:gpu_test_objects>)
 rematch_emulated(emulated_gpu_tests)
 target_link_libraries(emulated_gpu_tests PRIVATE rematch::engine CUDA::cudart Catch2::Catch2WithMain)
 
-# What a hunt asks of the device, without the lock: it is a hunt of its own.
+# Counts what a hunt asks of the device, without the lock: it is a separate hunt.
 add_executable(emulated_device_tests ${PROJECT_SOURCE_DIR}/properties/subjects/device_work_test.cpp)
 target_compile_options(emulated_device_tests PRIVATE
   $<$<CONFIG:Release,Mutants>:${REMATCH_TEST_FLAGS}>)
@@ -53,7 +53,7 @@ emulated_tests(emulated_program_tests "emulated" "" REMATCH_EMULATOR_LOCK=off)
 
 # A test each, as those of a real device are; the ones that need no device run there alone.
 emulated_tests(emulated_gpu_tests "emulated" "[gpu]")
-# Those that could depend on who comes first, with others first.
+# Tests that could depend on an order, in another order.
 emulated_tests(emulated_gpu_tests "emulated, copies early" "[offload]" REMATCH_EMULATOR_STREAMS=mixed)
 emulated_tests(emulated_gpu_tests "emulated, last threads first" "[sums]" REMATCH_EMULATOR_ORDER=descending)
 # A device that is lost stays so until the process ends.
@@ -69,7 +69,7 @@ rematch_test("emulated: a profiler sees layers, recomputations and nodes as nest
   COMMAND emulated_gpu_tests "[nvtx]"
   PROPERTIES LABELS emulated TIMEOUT 60 PASS_REGULAR_EXPRESSION "${seen}"
     ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
-# As ci/test-gpu runs them under compute-sanitizer.
+# Runs them as ci/test-gpu does under compute-sanitizer.
 rematch_test("emulated: tests of the GPU pass where no block is kept for reuse"
   COMMAND emulated_gpu_tests "[gpu]~[sums]"
   PROPERTIES LABELS emulated COST 500 TIMEOUT 1200

@@ -90,7 +90,7 @@ TEST_CASE("an interrupted hunt of worker processes keeps what it judged") {
 TEST_CASE("where no case in flight loses the device alone, nothing is found and the check fails") {
   // More kernels than a case alone has.
   const Outcome o = run("REMATCH_EMULATOR_LOSE_AT=12000", kCheck + std::string("100 --jobs 2"));
-  // What was judged before stands.
+  // Earlier verdicts stand.
   check(o, 2, {"innocent", "none of them does it alone", "record hash "});
   CHECK_FALSE(contains(o.out, "VIOLATED"));
   CHECK_FALSE(contains(o.out, "all laws kept"));

@@ -83,7 +83,7 @@ class ProtocolSchema(unittest.TestCase):
         self.folder = Path(scratch.name)
 
     def messages(self, arguments, subject, export=False):
-        """What is said while the program judges a subject, by pipe."""
+        """Messages on each pipe while the program judges a subject."""
         for name in ("request", "answer"):
             (self.folder / name).unlink(missing_ok=True)
         listening = f"tee -a request <&3 | {subject} 3<&0 4>&1 >/dev/null | tee -a answer >&4"

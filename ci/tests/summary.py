@@ -10,7 +10,7 @@ import xml.etree.ElementTree as xml
 from collections import Counter
 
 SLOWEST = 3
-# What tests print when they skip themselves, in the order in which it is looked for.
+# Texts that tests print when they skip themselves, in the order in which they are looked for.
 REASONS = (
     (r"no CUDA device was found", "no CUDA device was found"),
     (r"no Python (?:with it was found|for (\S+))", "a framework is not set up; ci/setup --frameworks all"),

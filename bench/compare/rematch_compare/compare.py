@@ -10,7 +10,7 @@ from .sides import Sides, choose_clock
 
 
 def compare(sides: Sides, options: Namespace) -> Comparison:
-    # In the order in which the base has them.
+    # Keeps the order of the base.
     names = list({name: None for f in sides.base.files + sides.new.files for name in f.runs})
     names = [name for name in names if re.search(options.filter, name)]
     if not names:

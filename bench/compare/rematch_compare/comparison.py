@@ -82,7 +82,7 @@ class Comparison:
         return [b.time for b in self.benchmarks if b.time.verdict != "-"]
 
     def count(self, what: str) -> int:
-        """Of a verdict of times, or of a kind of findings."""
+        """Presentation of a verdict of times, or of a kind of findings."""
         found = [t.verdict for t in self.judged()] + [f.kind for f in self.findings]
         return found.count(what)
 

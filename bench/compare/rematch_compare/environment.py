@@ -29,10 +29,16 @@ def failures(program: str) -> Iterator[None]:
         sys.exit(2 if isinstance(e, Failure) else 130)
 
 
+def pins(requirements: Path) -> list[str]:
+    """Requirements without comments, whose change installs nothing."""
+    lines = (line.partition("#")[0].strip() for line in requirements.read_text().splitlines())
+    return [line for line in lines if line]
+
+
 def is_ready() -> bool:
     """The stamp is written last, so that an installation that was interrupted does not count."""
     stamp = FOLDER / "stamp"
-    return PYTHON.exists() and stamp.exists() and stamp.read_text() == REQUIREMENTS.read_text()
+    return PYTHON.exists() and stamp.exists() and pins(stamp) == pins(REQUIREMENTS)
 
 
 def make() -> Path:

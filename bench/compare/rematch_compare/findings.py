@@ -1,4 +1,4 @@
-"""What a person should read of a comparison: one finding for each cause.
+"""Findings of a comparison, for a person to read: one for each cause.
 
 One change of the source moves the counters of many benchmarks, by other amounts in each. So those
 of which the same counters rose, or fell, are one finding. A peak follows from what is saved and
@@ -14,7 +14,7 @@ SHOWN = 3
 
 
 def size(before: float | None, after: float | None) -> float:
-    """Of an effect: comparable between bytes and times, up or down."""
+    """Size of an effect: comparable between bytes and times, up or down."""
     if not before or not after:
         return 0 if before == after else math.inf
     return abs(math.log(after / before))
@@ -46,7 +46,7 @@ def presence_findings(c: Comparison) -> list[Finding]:
 
 
 def odd_findings(c: Comparison) -> list[Finding]:
-    """Of counters that one side lacks, or that differ between repetitions."""
+    """Findings about counters that one side lacks, or that differ between repetitions."""
     groups, found = defaultdict(list), []
     for b in c.benchmarks:
         for x in b.changed:
@@ -133,7 +133,7 @@ def findings_of(c: Comparison) -> list[Finding]:
 
 
 def notes_of(c: Comparison, share: float) -> list[str]:
-    """What limits the comparison as a whole."""
+    """Limits of the comparison as a whole."""
     notes, times = [], c.judged()
     if c.options.no_time:
         return []

@@ -70,7 +70,7 @@ class Entry(BaseModel):
 
 
 def entry_of(files: list[ResultFile]) -> dict[str, Any]:
-    """Of one commit: medians over all files, and their exact counters."""
+    """Entry for one commit: medians over all files, and their exact counters."""
     for f in files:
         if not f.commit or f.dirty:
             raise Failure(f"{f.path}: expected results of a commit without uncommitted changes")
@@ -116,7 +116,7 @@ def read_history(path: Path) -> list[Entry]:
 
 
 class History:
-    """Of the machine and the benchmarks of the last entry, from the commit asked for on."""
+    """Entries of the machine and benchmarks of the last one, from the commit asked for on."""
 
     def __init__(self, entries: list[Entry], o: Namespace) -> None:
         at = [i for i, e in enumerate(entries) if e.commit.startswith(o.since)]

@@ -25,7 +25,7 @@ LEVEL = 0.95
 
 @dataclass
 class Time:
-    """How the times of a benchmark compare; ratios are new over base."""
+    """Comparison of the times of a benchmark; ratios are new over base."""
 
     verdict: str = "-"  # SLOWER, FASTER, SAME, UNSURE; "-": not compared.
     certain: bool = True
@@ -54,7 +54,7 @@ def left_out(n: int, tail: float) -> int:
 
 
 def centre(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each row: estimate, lower and upper end of its interval."""
+    """Estimate, lower and upper end of the interval of each row."""
     n = values.shape[1]
     i, j = np.triu_indices(n)
     averages = np.sort((values[:, i] + values[:, j]) / 2, axis=1)
@@ -65,7 +65,7 @@ def centre(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np
 
 
 def p_above(values: np.ndarray, edge: float) -> np.ndarray:
-    """Of each row the p-value of "its centre is at most `edge`"."""
+    """P-value of "its centre is at most `edge`" for each row."""
     how = {"alternative": "greater", "zero_method": "zsplit", "correction": True, "axis": 1}
     method = "exact" if values.shape[1] <= EXACT_PAIRS else "asymptotic"
     return stats.wilcoxon(values - edge, method=method, **how).pvalue

@@ -18,17 +18,17 @@ from .environment import Failure
 EXACT = ["peak_bytes", "saved_bytes", "offloaded_bytes", "allocations", "layer_runs"]
 EXACT += ["recomputed_layers", "flops", "recomputed_flops"]
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-# What is timed, where a program has such benchmarks; else all are. In the order of importance.
+# Timed where a program has such benchmarks, in the order of importance; else all are.
 PLANS = ("plain", "sqrt", "every-reentrant")
 TIMED = rf"^[^/]+/({'|'.join(PLANS)})/float32/"
 MIN_TIME = 0.02
-# How often measurements are judged at most; rematch-compare divides the false alarms among them.
+# Limit of looks at the measurements; rematch-compare divides the false alarms among them.
 LOOKS = 3
 ALPHA = 0.01
 
 
 def plain(name: str) -> str:
-    """Without what says how a benchmark ran."""
+    """Name without the parts that say how a benchmark ran."""
     return re.sub(r"(/real_time|/manual_time|/repeats:\d+)+$", "", name)
 
 
@@ -58,7 +58,7 @@ def fresh_copy(program: Path, folder: Path) -> Iterator[Path]:
 
 
 def fewest_pairs(benchmarks: int, looks: int = LOOKS) -> int:
-    """With fewer, no benchmark can pass the corrected test: 2^-n <= alpha/(2 benchmarks looks)."""
+    """Fewest pairs that can pass the corrected test: 2^-n <= alpha/(2 benchmarks looks)."""
     return math.ceil(math.log2(2 * max(1, benchmarks) * looks / ALPHA))
 
 

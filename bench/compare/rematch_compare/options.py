@@ -1,5 +1,5 @@
-"""What the command line of rematch-compare may say, read without any library, and the kinds of
-values that ci/compare has in common with it."""
+"""Command line of rematch-compare, read without any library, and the kinds of values that
+ci/compare has in common with it."""
 
 import argparse
 import os

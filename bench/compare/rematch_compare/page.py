@@ -38,7 +38,7 @@ def svg(figure: Figure, label: str) -> Markup:
 
 
 class Step(BaseModel):
-    """Of what `rematch-bench --timelines` writes: the fields of a point, and the points."""
+    """Fields of a point, and the points, as `rematch-bench --timelines` writes them."""
 
     timeline_fields: list[str]
     timeline: list[list[Whole | str]]
@@ -71,7 +71,7 @@ def timeline(name: str, sides: dict[str, list[int]]) -> Markup:
 
 
 def timelines(c: Comparison) -> list[Markup]:
-    """Of steps whose bytes differ."""
+    """Charts of steps whose bytes differ."""
     sides = (c.sides.base, c.sides.new)
     files = [next((f.timelines for f in s.files if f.timelines), "") for s in sides]
     base, new = map(live_bytes, files) if all(files) else ({}, {})

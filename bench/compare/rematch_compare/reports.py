@@ -8,7 +8,7 @@ from . import words
 from .comparison import Benchmark, Comparison
 from .measuring import ALPHA
 
-# What a comment on a pull request may hold.
+# Limit of a comment on a pull request.
 LONGEST_COMMENT = 60000
 TITLES = {"regression": "regressions", "improvement": "improvements", "note": "also changed"}
 ORDER = ("SLOWER", "UNSURE", "FASTER", "SAME", "-")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, creat
 from .environment import Failure
 from .measuring import EXACT, UNITS, plain
 
-# Without control characters, for it is printed.
+# Excludes control characters, because it is printed.
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 Whole = Annotated[int, Field(ge=0, le=2**53)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -19,7 +19,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], name: str, text: bytes | None = None) -> Model:
-    """Of a file, or of text that has this name."""
+    """Results of a file, or of text that has this name."""
     try:
         return model.model_validate_json(Path(name).read_bytes() if text is None else text)
     except OSError as e:
@@ -95,7 +95,7 @@ class ResultFile:
         timeline = context.rematch_timeline
         self.timelines = str(Path(path).parent / timeline) if timeline else ""
         said = {name: str(value) for name, value in (context.model_extra or {}).items()}
-        # What must agree for times to be comparable.
+        # Fields that must agree for times to be comparable.
         self.fingerprint = {n: v for n, v in said.items() if n.startswith("rematch_")}
         if not self.fingerprint:
             theirs = ("host_name", "num_cpus", "library_build_type")

@@ -92,7 +92,7 @@ def summary(c: Comparison) -> str:
     return f"{counted(len(c.benchmarks), 'benchmark')}: {', '.join(told)}"
 
 
-# Of the terminal, or what $COLUMNS says.
+# Width of the terminal, or $COLUMNS.
 COLUMNS = max(40, shutil.get_terminal_size((100, 24)).columns)
 
 

@@ -82,13 +82,13 @@ def test_two_commits_are_built_measured_in_turn_and_judged(repository):
         assert b["time"]["verdict"] == "SLOWER" and b["counters"]["peak_bytes"]["change"] == "rose"
         assert b["time"]["pairs"] == fewest_pairs(2) + 4
     assert "building rematch-bench of HEAD~1" in errors
-    # What is unsure is measured again.
+    # Unsure benchmarks are measured again.
     repository.commit(108, 1004)
     status, out, errors = repository.compare("HEAD~1", "HEAD", "--json", "--filter", "plain")
     [b] = json.loads(out)["benchmarks"]
     assert status == 3 and b["time"]["pairs"] == 6 * (fewest_pairs(1) + 4), errors
     assert "1 of 1 are unsure; measuring them again" in errors
-    # What is built is kept; a commit against itself is the same, and so is the checkout.
+    # Builds are kept; a commit against itself is the same, and so is the checkout.
     for new in ("HEAD", "."):
         status, out, errors = repository.compare("HEAD", new, "--filter", "plain", "--html", "page")
         assert status == 0 and out.startswith("NO REGRESSION"), errors
@@ -127,7 +127,7 @@ def test_a_budget_that_cannot_decide_is_refused_before_anything_is_measured(repo
     assert (status, out) == (2, "") and "timing" not in errors
     assert "--budget 120s: it has time for 0 pairs of each of 1 benchmarks" in errors
     assert "--budget 25m would do, or --budget 25m --time '^a/sqrt/float32/cpu$'" in errors
-    # With time for one of them, that is timed, and its regression is none that passes.
+    # Time is left for one of them: it is timed, and its regression does not pass.
     status, out, errors = repository.compare("HEAD~1", "HEAD", "--budget", "30m", "--markdown")
     assert status == 1 and "has time for 1 of 2 benchmarks" in errors and "a/plain" in out, errors
 

@@ -13,7 +13,7 @@ THRESHOLD = 0.01 / 30
 
 
 def scatter(draw, n):
-    """What a nightly measurement scatters by: 0.7 %, with a bad night now and then."""
+    """Scatter of a nightly measurement: 0.7 %, with a bad night now and then."""
     return 0.007 * draw.normal(size=n) + 0.15 * (draw.random(n) < 0.03)
 
 
@@ -45,7 +45,7 @@ def test_a_history_is_judged_as_it_was_approved():
     status, out, _ = run_compare("--history", history)
     assert status == 1
     assert_approved("history.txt", out)
-    # What happened before is accepted.
+    # Earlier changes are accepted.
     assert run_compare("--history", history, "--since", f"{0xABC00000 + 36 * 7919:x}")[0] == 0
 
 

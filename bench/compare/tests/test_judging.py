@@ -33,7 +33,7 @@ def noise(draw, runs, processes, rough):
 
 
 def campaigns(seed, runs, rough=1.0, factor=1.0, changed=0):
-    """What ci/compare does: the times of each run, measured again while they are open."""
+    """Simulates ci/compare: the times of each run, measured again while they are open."""
     print(f"seed {seed}")
     draw = np.random.default_rng(seed)
     shape = (runs, 6 * FIRST, BENCHMARKS, 2)

@@ -22,7 +22,7 @@ def test_reports_are_those_that_were_approved(recorded):
     assert_approved("report.txt", text_report(recorded, 100))
     assert_approved("report.md", markdown_report(recorded))
     assert_approved("report.json", json_report(recorded))
-    # Of pictures their text, for the last digits of places differ between processors.
+    # Compares the text of pictures: last digits of places differ between processors.
     words = lambda svg: "\n".join(re.findall(r"<(?:text|title)[^>]*>([^<]*)<", svg[0]))  # noqa: E731
     assert_approved(
         "report.html", re.sub(r"<svg.*?</svg>", words, html_report(recorded), flags=re.S)

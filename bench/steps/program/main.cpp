@@ -30,7 +30,7 @@ struct Arguments {
   int threads = 1;
   bool tf32 = false;
   cpu::Vectors vectors = cpu::best_vectors();
-  /// Where the bytes over each step go; empty: nowhere.
+  /// File for the bytes over each step; empty: none.
   std::string timelines;
 };
 
@@ -57,11 +57,11 @@ class Timelines {
   nlohmann::json steps_ = nlohmann::json::object();
 };
 
-/// How a device is given a step's work: call by call, or captured once and launched as a whole.
+/// Way to give a device a step's work: call by call, or captured once and launched as a whole.
 enum class Launch : std::uint8_t { eager, captured };
 
 void measure_captured(benchmark::State& state, Step& step) {
-  // What is allocated and chosen when a step runs first cannot be captured.
+  // Allocations and choices of a first run cannot be captured.
   step.run();
   std::optional<cuda::Graph> graph;
   try {
@@ -143,7 +143,7 @@ void add_all(const Arguments& arguments, Timelines* timelines) {
       add(step, arguments, timelines);
     }
     if (arguments.device == Device::cpu || model.name == "tiny") continue;
-    // What fills a device.
+    // Batches that fill a device.
     const std::int64_t large = model.name == "transformer"                           ? 64
                                : model.name == "cifar" || model.name == "residual32" ? 1024
                                                                                      : 4096;

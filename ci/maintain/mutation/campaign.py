@@ -124,7 +124,7 @@ def parse(p):
 
 
 def choose(mutants, options):
-    """Those that --only and --sample leave."""
+    """Mutants that --only and --sample leave."""
     if missing := set(options.only or []) - {m.id for m in mutants}:
         raise Failure(f"--only {' '.join(sorted(missing))}: not among the mutants of this choice")
     chosen = [m for m in mutants if not options.only or m.id in options.only]
@@ -134,7 +134,7 @@ def choose(mutants, options):
 
 
 def show(mutants, options):
-    """What --list prints."""
+    """Prints the list of --list."""
     if options.json:
         print(json.dumps([dataclasses.asdict(m) for m in mutants], indent=1))
     for m in mutants if not options.json else []:
@@ -237,7 +237,7 @@ def show_report(result, options, *notes):
 
 def main(body):
     """Runs a script's `body` and ends it with the status that it returns."""
-    # As Ctrl-C, which those in the background do not get.
+    # Counts as Ctrl-C, which processes in the background do not get.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with environment.failures(PROGRAM):
         sys.exit(body())

@@ -46,7 +46,7 @@ def deletions(node):
     if ".reserve(" in text:
         return
     if node.type == "declaration":
-        # Where its name is used later, it would not compile.
+        # Keeps a declaration whose name is used later: it would not compile.
         name = next(n for n in below(node.child_by_field_name("declarator")) if n.type == "identifier")
         if re.search(rf"\b{text_of(name)}\b", text_of(owner)[node.end_byte - owner.start_byte:]):
             return
@@ -62,7 +62,7 @@ def conditions(node):
         yield from negation(value)
         if node.type == "if_statement" and node.child(1).type != "constexpr":
             yield value, "true", "condition made true"
-            # Without its one statement it is the same.
+            # Leaves out a block of one statement, whose deletion is the same.
             guarded = node.child_by_field_name("consequence").type
             if guarded in ("compound_statement", "return_statement", "throw_statement"):
                 yield value, "false", "condition made false"

@@ -86,7 +86,7 @@ class Changes(ast.NodeVisitor):
 
     def visit_Assign(self, node):
         names = [getattr(t, "id", getattr(t, "attr", None)) for t in node.targets]
-        # What is bound nowhere else would fail by its name alone.
+        # Names that are bound nowhere else would fail by themselves.
         if all(n is None and not isinstance(t, ast.Tuple) or n is not None and self.bound[n] > 1
                for n, t in zip(names, node.targets)):
             self.deleted(node)
