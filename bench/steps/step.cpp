@@ -6,7 +6,7 @@
 #include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/backend/device.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/loss.h"
 

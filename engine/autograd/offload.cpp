@@ -11,7 +11,7 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/backend/device.h"
-#include "engine/cuda/offload.h"
+#include "engine/cuda/runtime/offload.h"
 
 namespace rematch {
 

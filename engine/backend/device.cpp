@@ -3,8 +3,8 @@
 #include <stdexcept>
 
 #include "engine/build/build_info.h"
-#include "engine/cuda/device.h"
-#include "engine/cuda/offload.h"
+#include "engine/cuda/runtime/device.h"
+#include "engine/cuda/runtime/offload.h"
 
 namespace rematch {
 

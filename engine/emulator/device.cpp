@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/cuda/driver.h"
+#include "engine/cuda/runtime/driver.h"
 #include "engine/emulator/stream.h"
 
 // One device, whose name says what it is. What is not here comes from the real runtime.

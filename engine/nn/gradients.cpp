@@ -8,8 +8,8 @@
 
 #include "engine/cpu/elementwise.h"
 #include "engine/cpu/spectral_norm.h"
-#include "engine/cuda/elementwise.h"
-#include "engine/cuda/spectral_norm.h"
+#include "engine/cuda/kernels/elementwise.h"
+#include "engine/cuda/kernels/spectral_norm.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/kernel.h"

@@ -4,7 +4,7 @@
 
 #include "engine/autograd/node.h"
 #include "engine/cpu/random.h"
-#include "engine/cuda/random.h"
+#include "engine/cuda/kernels/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"

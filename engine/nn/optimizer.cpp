@@ -8,7 +8,7 @@
 
 #include "engine/autograd/node.h"
 #include "engine/cpu/optimizer.h"
-#include "engine/cuda/optimizer.h"
+#include "engine/cuda/kernels/optimizer.h"
 #include "engine/math/update.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/kernel.h"

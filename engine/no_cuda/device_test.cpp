@@ -1,11 +1,11 @@
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
 
-#include "engine/cuda/offload.h"
+#include "engine/cuda/runtime/offload.h"
 
 namespace rematch::cuda {
 namespace {

@@ -1,6 +1,6 @@
-#include "engine/cuda/graph.h"
+#include "engine/cuda/runtime/graph.h"
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 
 namespace rematch::cuda {
 

@@ -1,6 +1,6 @@
-#include "engine/cuda/offload.h"
+#include "engine/cuda/runtime/offload.h"
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 
 namespace rematch::cuda {
 

@@ -2,8 +2,8 @@
 
 #include "engine/cpu/elementwise.h"
 #include "engine/cpu/random.h"
-#include "engine/cuda/elementwise.h"
-#include "engine/cuda/random.h"
+#include "engine/cuda/kernels/elementwise.h"
+#include "engine/cuda/kernels/random.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/accumulate.h"
 #include "engine/tensor/kernel.h"

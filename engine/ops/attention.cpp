@@ -4,7 +4,7 @@
 
 #include "engine/cpu/attention.h"
 #include "engine/cpu/random.h"
-#include "engine/cuda/attention.h"
+#include "engine/cuda/kernels/attention.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

@@ -4,7 +4,7 @@
 
 #include "engine/autograd/autocast.h"
 #include "engine/cpu/cast.h"
-#include "engine/cuda/cast.h"
+#include "engine/cuda/kernels/cast.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

@@ -1,7 +1,7 @@
 #include "engine/ops/conv2d.h"
 
 #include "engine/cpu/conv2d.h"
-#include "engine/cuda/conv2d.h"
+#include "engine/cuda/kernels/conv2d.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

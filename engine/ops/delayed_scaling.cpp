@@ -2,7 +2,7 @@
 
 #include "engine/ambient/state_reader.h"
 #include "engine/cpu/delayed_scaling.h"
-#include "engine/cuda/delayed_scaling.h"
+#include "engine/cuda/kernels/delayed_scaling.h"
 #include "engine/math/delayed_scaling.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

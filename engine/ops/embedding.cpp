@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/cpu/embedding.h"
-#include "engine/cuda/embedding.h"
+#include "engine/cuda/kernels/embedding.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

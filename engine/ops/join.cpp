@@ -1,7 +1,7 @@
 #include "engine/ops/join.h"
 
 #include "engine/cpu/concat.h"
-#include "engine/cuda/concat.h"
+#include "engine/cuda/kernels/concat.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

@@ -3,8 +3,8 @@
 #include "engine/ambient/state_reader.h"
 #include "engine/cpu/concat.h"
 #include "engine/cpu/kv_cache.h"
-#include "engine/cuda/concat.h"
-#include "engine/cuda/kv_cache.h"
+#include "engine/cuda/kernels/concat.h"
+#include "engine/cuda/kernels/kv_cache.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

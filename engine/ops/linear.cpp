@@ -1,8 +1,8 @@
 #include "engine/ops/linear.h"
 
 #include "engine/cpu/linear.h"
-#include "engine/cuda/linear.h"
-#include "engine/cuda/sum_rows.h"
+#include "engine/cuda/kernels/linear.h"
+#include "engine/cuda/kernels/sum_rows.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

@@ -1,7 +1,7 @@
 #include "engine/ops/loss.h"
 
 #include "engine/cpu/loss.h"
-#include "engine/cuda/loss.h"
+#include "engine/cuda/kernels/loss.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

@@ -4,8 +4,8 @@
 
 #include "engine/cpu/moe.h"
 #include "engine/cpu/random.h"
-#include "engine/cuda/moe.h"
-#include "engine/cuda/random.h"
+#include "engine/cuda/kernels/moe.h"
+#include "engine/cuda/kernels/random.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

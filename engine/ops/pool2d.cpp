@@ -1,7 +1,7 @@
 #include "engine/ops/pool2d.h"
 
 #include "engine/cpu/pool2d.h"
-#include "engine/cuda/pool2d.h"
+#include "engine/cuda/kernels/pool2d.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

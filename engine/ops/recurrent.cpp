@@ -1,7 +1,7 @@
 #include "engine/ops/recurrent.h"
 
 #include "engine/cpu/recurrent.h"
-#include "engine/cuda/recurrent.h"
+#include "engine/cuda/kernels/recurrent.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

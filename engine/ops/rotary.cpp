@@ -1,7 +1,7 @@
 #include "engine/ops/rotary.h"
 
 #include "engine/cpu/rotary.h"
-#include "engine/cuda/rotary.h"
+#include "engine/cuda/kernels/rotary.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

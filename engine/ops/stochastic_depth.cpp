@@ -2,8 +2,8 @@
 
 #include "engine/cpu/random.h"
 #include "engine/cpu/stochastic_depth.h"
-#include "engine/cuda/random.h"
-#include "engine/cuda/stochastic_depth.h"
+#include "engine/cuda/kernels/random.h"
+#include "engine/cuda/kernels/stochastic_depth.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

@@ -13,7 +13,7 @@
 #include "engine/ambient/op_watcher.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "engine/ops/cast.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/tensor.h"

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "engine/cpu/elementwise.h"
-#include "engine/cuda/elementwise.h"
+#include "engine/cuda/kernels/elementwise.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/kernel.h"
 

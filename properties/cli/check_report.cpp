@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/build/build_info.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/output/terminal.h"

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "properties/cli/testing/program.h"
 #include "properties/laws/law.h"
 #include "properties/testing/shell.h"

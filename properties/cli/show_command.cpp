@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/cli/commands.h"

@@ -1,6 +1,6 @@
 #include "properties/hunt/replay.h"
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 
 namespace rematch {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
 #include "properties/layers/feature.h"

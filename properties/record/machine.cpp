@@ -9,7 +9,7 @@
 #include <optional>
 #include <system_error>
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "engine/memory/ledger.h"
 
 namespace rematch {

@@ -7,7 +7,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <memory>
 
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "properties/case/geometry.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"

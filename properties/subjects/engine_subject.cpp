@@ -6,7 +6,7 @@
 #include "engine/ambient/ambient_scope.h"
 #include "engine/backend/device.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "engine/memory/ledger.h"
 #include "properties/forecast/engine_facts.h"
 #include "properties/record/machine.h"

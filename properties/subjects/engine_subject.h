@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "properties/record/subject.h"
 
 namespace rematch {

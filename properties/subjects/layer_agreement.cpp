@@ -10,7 +10,7 @@
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/tensor/dispatch.h"
 #include "properties/layers/layer.h"
@@ -199,7 +199,7 @@ std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::s
 
 /// What cuDNN may add to a sum of `terms` products: F(2x2, 3x3) of Winograd forms other products
 /// than the direct sum, so its error is not relative to the direct sum's terms, but to the largest
-/// operands (the derivation is in engine/cuda/conv2d.h). Operands and gradients are in (-1, 1).
+/// operands (derived in engine/cuda/kernels/conv2d.h). Operands and gradients are in (-1, 1).
 double of_transforms(const Case& c, const Geometry& geometry, int layer, std::int64_t terms,
                      double u, Device device) {
   const LayerSpec& spec = c.layers[static_cast<std::size_t>(layer)];

@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "bench/steps/program/device_clock.h"
-#include "engine/cuda/context.h"
+#include "engine/cuda/runtime/context.h"
 
 namespace rematch::bench {
 

@@ -1,5 +1,5 @@
 #include "bench/steps/program/device_clock.h"
-#include "engine/cuda/device.h"
+#include "engine/cuda/runtime/device.h"
 
 namespace rematch::bench {
 

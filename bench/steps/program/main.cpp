@@ -19,8 +19,8 @@
 #include "engine/ambient/ambient.h"
 #include "engine/cpu/chain.h"
 #include "engine/cpu/threads.h"
-#include "engine/cuda/device.h"
-#include "engine/cuda/graph.h"
+#include "engine/cuda/runtime/device.h"
+#include "engine/cuda/runtime/graph.h"
 
 namespace rematch::bench {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/cpu/testing/values.h"
-#include "engine/cuda/context.h"
-#include "engine/cuda/device.h"
-#include "engine/cuda/driver.h"
+#include "engine/cuda/runtime/context.h"
+#include "engine/cuda/runtime/device.h"
+#include "engine/cuda/runtime/driver.h"
 
 namespace rematch::cuda::testing {
 

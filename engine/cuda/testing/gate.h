@@ -6,7 +6,7 @@
 #include <chrono>
 #include <future>
 
-#include "engine/cuda/context.h"
+#include "engine/cuda/runtime/context.h"
 
 namespace rematch::cuda::testing {
 

@@ -1,0 +1,103 @@
+#include "engine/cuda/kernels/optimizer.h"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <memory>
+#include <vector>
+
+#include "engine/cpu/optimizer.h"
+#include "engine/cuda/testing/device.h"
+
+namespace rematch::cuda {
+namespace {
+
+using testing::DeviceArray;
+using testing::for_each_layout;
+using testing::holds;
+using testing::need_device;
+using testing::values;
+
+using math::AdamItem;
+using math::SgdItem;
+
+TEMPLATE_TEST_CASE("optimizer steps give the CPU's bits on the device", "[gpu]", float, double) {
+  using T = TestType;
+  need_device();
+  for_each_layout([](std::int64_t n, std::int64_t shift) {
+    const auto g = values<T>(n, 1);
+    auto w = values<T>(n, 2);
+    std::vector<T> first(w.size());
+    std::vector<T> second(w.size());
+    const DeviceArray<T> dg(g, shift);
+    const DeviceArray<T> dw(w, shift);
+    const DeviceArray<T> dfirst(first, shift);
+    const DeviceArray<T> dsecond(second, shift);
+    const auto sgd = [&](T momentum, bool start, bool buffered) {
+      cpu::sgd_step(n, T(0.1), momentum, start, g.data(), buffered ? first.data() : nullptr,
+                    w.data());
+      const SgdItem<T> item{n, start, dg.data(), buffered ? dfirst.data() : nullptr, dw.data()};
+      sgd_steps<T>({&item, 1}, T(0.1), momentum);
+      CHECK(holds(dw, w));
+      CHECK(holds(dfirst, first));
+    };
+    sgd(T(0), true, false);
+    for (const bool start : {true, false, false}) sgd(T(0.9), start, true);
+    const DeviceArray<std::int64_t> steps(std::vector<std::int64_t>{0});
+    for (std::int64_t t = 1; t <= 3; ++t) {
+      cpu::adam_step(n, 1e-3, 0.9, 0.999, 1e-8, t, g.data(), first.data(), second.data(), w.data());
+      const AdamItem<T> item{n, steps.data(), dg.data(), dfirst.data(), dsecond.data(), dw.data()};
+      adam_steps<T>({&item, 1}, 1e-3, 0.9, 0.999, 1e-8);
+      CHECK(holds(dw, w));
+      CHECK(holds(dfirst, first));
+      CHECK(holds(dsecond, second));
+      CHECK(holds(steps, {t}));
+    }
+  });
+}
+
+TEST_CASE("a step of many parameters takes one launch for 64 of them, Adam's two", "[gpu]") {
+  need_device();
+  constexpr std::size_t kCount = 70;
+  std::vector<std::vector<float>> w;
+  std::vector<std::unique_ptr<DeviceArray<float>>> dw;
+  std::vector<std::unique_ptr<DeviceArray<float>>> dm;
+  std::vector<std::unique_ptr<DeviceArray<float>>> dv;
+  std::vector<std::unique_ptr<DeviceArray<std::int64_t>>> dt;
+  std::vector<SgdItem<float>> sgd;
+  std::vector<AdamItem<float>> adam;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const auto n = static_cast<std::int64_t>(i * i);
+    const auto shift = static_cast<std::int64_t>(i % 4);
+    const std::vector<float> zeros(i * i);
+    w.push_back(values<float>(n, i));
+    dw.push_back(std::make_unique<DeviceArray<float>>(w[i], shift));
+    dm.push_back(std::make_unique<DeviceArray<float>>(zeros, shift));
+    dv.push_back(std::make_unique<DeviceArray<float>>(zeros, shift));
+    // Each has made another number of steps.
+    dt.push_back(std::make_unique<DeviceArray<std::int64_t>>(
+        std::vector<std::int64_t>{static_cast<std::int64_t>(i)}));
+    sgd.push_back({n, false, dw[i]->data(), nullptr, dw[i]->data()});
+    adam.push_back({n, dt[i]->data(), dw[i]->data(), dm[i]->data(), dv[i]->data(), dw[i]->data()});
+  }
+  const std::int64_t before = backend_calls(Backend::kernels);
+  sgd_steps<float>(sgd, 0.5F, 0);
+  CHECK(backend_calls(Backend::kernels) - before == 2);
+  adam_steps<float>(adam, 1e-3, 0.9, 0.999, 1e-8);
+  CHECK(backend_calls(Backend::kernels) - before == 6);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    CAPTURE(i);
+    const auto n = static_cast<std::int64_t>(i * i);
+    const std::vector<float> start = w[i];
+    cpu::sgd_step<float>(n, 0.5F, 0, false, start.data(), nullptr, w[i].data());
+    std::vector<float> m(i * i);
+    std::vector<float> v(i * i);
+    const std::vector<float> g = w[i];
+    cpu::adam_step<float>(n, 1e-3, 0.9, 0.999, 1e-8, static_cast<std::int64_t>(i) + 1, g.data(),
+                          m.data(), v.data(), w[i].data());
+    CHECK(holds(*dw[i], w[i]));
+    CHECK(holds(*dm[i], m));
+    CHECK(holds(*dv[i], v));
+  }
+}
+
+}  // namespace
+}  // namespace rematch::cuda

@@ -1,0 +1,76 @@
+#include "engine/cuda/kernels/pool2d.h"
+
+#include <catch2/catch_template_test_macros.hpp>
+
+#include "engine/cuda/testing/device.h"
+
+namespace rematch::cuda {
+namespace {
+
+using testing::DeviceArray;
+using testing::holds;
+using testing::need_device;
+using testing::values;
+
+//                                   n  c  h   w   kh kw sh sw ph pw
+constexpr Pool2dShape kPoolShapes[] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 0, 0},   {2, 3, 4, 4, 2, 2, 2, 2, 0, 0},
+    {2, 3, 5, 7, 2, 2, 2, 2, 0, 0},   {3, 2, 7, 5, 3, 3, 2, 2, 1, 1},
+    {1, 2, 9, 9, 3, 2, 1, 1, 1, 0},   {2, 1, 6, 8, 2, 3, 3, 4, 1, 1},
+    {1, 4, 40, 37, 5, 4, 1, 3, 2, 2}, {8, 16, 56, 56, 3, 3, 2, 2, 1, 1},
+    {0, 3, 4, 4, 2, 2, 2, 2, 0, 0}};
+
+TEMPLATE_TEST_CASE("pooling gives the CPU's bits on the device", "[gpu]", float, double) {
+  using T = TestType;
+  need_device();
+  for (const Pool2dShape& s : kPoolShapes) {
+    // Few distinct values, so that windows hold ties.
+    for (const bool ties : {false, true}) {
+      CAPTURE(s.n, s.c, s.h, s.w, s.kh, s.kw, s.stride_h, s.stride_w, ties);
+      const std::int64_t inputs = s.n * s.c * s.h * s.w;
+      const std::int64_t outputs = s.n * s.c * s.out_h() * s.out_w();
+      auto x = values<T>(inputs, 1);
+      if (ties) {
+        for (T& value : x) value = value < T(0) ? T(-1) : T(1);
+      }
+      const auto gy = values<T>(outputs, 2);
+      std::vector<T> y(gy.size());
+      std::vector<T> gx(x.size());
+      std::vector<std::int32_t> indices(gy.size());
+      const DeviceArray<T> dx(x, 1);
+      const DeviceArray<T> dgy(gy, 1);
+      const DeviceArray<T> dy(outputs, 1);
+      const DeviceArray<T> dgx(inputs, 1);
+      const DeviceArray<std::int32_t> dindices(outputs, 1);
+
+      cpu::max_pool2d_forward(s, x.data(), y.data(), indices.data());
+      cpu::max_pool2d_backward(s, gy.data(), indices.data(), gx.data());
+      cuda::max_pool2d_forward(s, dx.data(), dy.data(), dindices.data());
+      cuda::max_pool2d_backward(s, dgy.data(), dindices.data(), dgx.data());
+      CHECK(holds(dy, y));
+      CHECK(holds(dindices, indices));
+      CHECK(holds(dgx, gx));
+
+      cpu::avg_pool2d_forward(s, x.data(), y.data());
+      cpu::avg_pool2d_backward(s, gy.data(), gx.data());
+      cuda::avg_pool2d_forward(s, dx.data(), dy.data());
+      cuda::avg_pool2d_backward(s, dgy.data(), dgx.data());
+      CHECK(holds(dy, y));
+      CHECK(holds(dgx, gx));
+    }
+  }
+}
+
+TEST_CASE("the last NaN of a window is the one reported on the device", "[gpu]") {
+  need_device();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const DeviceArray<float> x(std::vector<float>{nan, 5, nan, 7});
+  const DeviceArray<float> y(1);
+  const DeviceArray<std::int32_t> index(1);
+  cuda::max_pool2d_forward({1, 1, 2, 2, 2, 2, 2, 2, 0, 0}, x.data(), y.data(), index.data());
+  CHECK(y.host()[0] != y.host()[0]);
+  CHECK(index.host()[0] == 2);
+}
+
+}  // namespace
+}  // namespace rematch::cuda
