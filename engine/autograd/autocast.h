@@ -14,8 +14,8 @@ namespace rematch {
 /// same with or without a cache hit.
 class CastCache {
  public:
-  /// What was put for the storage of `t` at its present version, in the shape of `t` and without
-  /// history; undefined when there is none.
+  /// The cast that was put for the storage of `t` at its present version, in the shape of `t` and
+  /// without history; undefined when there is none.
   Tensor find(const Tensor& t) const;
   /// In place of what was there for an earlier version.
   void put(const Tensor& t, const Tensor& values);

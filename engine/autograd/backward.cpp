@@ -242,7 +242,7 @@ void GraphTask::visit(int index) {
   const GradMode no_grad(false);
   if (needed || slot.captured) node->run_hooks(grads_out);
   for (Capture& c : captures_) {
-    // What a leaf accumulates is its own: a second handle would force a copy.
+    // A leaf owns what it accumulates: a second handle would force a copy.
     if (c.slot == index && !c.accumulate) c.gradient = grads_out[static_cast<std::size_t>(c.input)];
   }
   std::vector<Tensor> grads_in(node->edges.size());

@@ -34,7 +34,7 @@ std::vector<int> counting(int n) {
 
 int sizes() { return GENERATE(2, 5, 17, 65, 257, 65537); }
 
-/// Any value that hooks pass on, one after the other: what came modulo a prime, times 3, plus i.
+/// Hook i passes on its argument modulo a prime, times 3, plus i: no two hooks commute.
 double passed_on(double value, int i) {
   return static_cast<double>((static_cast<std::int64_t>(value) * 3 + i) % 65521);
 }

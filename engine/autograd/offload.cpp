@@ -101,7 +101,7 @@ class Offload::OnHost final : public PackedTensor {
     ahead_ = std::move(t);
   }
 
-  /// What was fetched, for use by the computation.
+  /// Hands the fetched tensor to the computation.
   Tensor take() noexcept {
     if (ahead_.defined() && ahead_.device() == Device::cuda) cuda::finish_copy(ahead_.raw());
     std::erase(copies_->ahead, this);

@@ -71,7 +71,7 @@ class Offload final : public SavedTensorHooks {
   std::deque<std::shared_ptr<Storage>> sources_;
 };
 
-/// What the graph saves while this is the innermost scope of hooks is offloaded. The graph may be
+/// Offloads all that the graph saves while this is the innermost scope of hooks. The graph may be
 /// used after the scope. Around a checkpoint() it offloads the segment's inputs; inside, what the
 /// function saves, in its forward and in its recomputations.
 class OffloadScope {

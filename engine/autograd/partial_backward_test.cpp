@@ -85,7 +85,7 @@ TEST_CASE_METHOD(LedgerScope, "grad() walks only what leads to its inputs") {
   CHECK(grad_of(mul(left, right), {x})[0].item() == 20);
   CHECK(left_count == 1);
   CHECK(right_count == 0);
-  // What was not walked was not freed, either.
+  // Nodes that were not walked were not freed, either.
   CHECK_NOTHROW(backward(right));
 }
 

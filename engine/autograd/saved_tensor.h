@@ -9,7 +9,7 @@
 
 namespace rematch {
 
-/// What a pack hook leaves in place of a saved tensor.
+/// The object that a pack hook leaves in place of a saved tensor.
 class PackedTensor {
  public:
   virtual ~PackedTensor() = default;

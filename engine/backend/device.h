@@ -19,7 +19,7 @@ std::unique_ptr<MemoryResource> memory_of(Device device);
 /// computation. Throws cuda::DeviceError when there is no such device.
 std::unique_ptr<MemoryResource> offload_memory_of(Device device);
 
-/// What the kernels run on and with which libraries, for records of measurements.
+/// The device and the libraries that kernels run on, for records of measurements.
 std::string device_description(Device device);
 
 }  // namespace rematch

@@ -1,4 +1,4 @@
-// What a region, a recomputation, or an error in either leaves of the ambient state: all of it.
+// A region, a recomputation, or an error in either leaves the ambient state as it was.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -330,7 +330,7 @@ TEST_CASE_METHOD(LedgerScope, "a function may handle the error of a region insid
   const auto plain = [](const Tensor& x, std::size_t levels) {
     Tensor h = x;
     for (std::size_t i = 0; i <= levels; ++i) h = rrelu(tanh(h), 0.75, 1.25);
-    // What failed has drawn.
+    // The layer that fails has drawn.
     rrelu(tanh(h), 0.75, 1.25);
     h = tanh(rrelu(h, 0.75, 1.25));
     for (std::size_t i = 0; i < levels; ++i) h = tanh(h);

@@ -1,5 +1,5 @@
-// What a cache of casts must not do to a recomputation, which may find it warmer or colder than the
-// forward did: add or drop an op, save another tensor, keep memory.
+// A cache of casts must not change a recomputation, which may find it warmer or colder than the
+// forward did: no op is added or dropped, no other tensor is saved, no memory is kept.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

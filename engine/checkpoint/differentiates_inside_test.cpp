@@ -46,7 +46,7 @@ Tensor call(Call how, const Function& f, const Tensor& x, const CheckpointOption
   return checkpoint(around, {x}, here)[0];
 }
 
-/// What a function does with the graph inside of it.
+/// Ways in which a function differentiates the graph inside it.
 enum class Inside { grad, backward, twice, several_passes };
 
 int number_of(Inside passes) {

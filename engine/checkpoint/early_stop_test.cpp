@@ -93,7 +93,7 @@ TEST_CASE_METHOD(LedgerScope,
 }
 
 TEST_CASE_METHOD(LedgerScope, "a recomputation runs no op after the one that saves last") {
-  // What a layer does in the forward after its last save, and what in the recomputation.
+  // Work of a layer after its last save, in the forward or in the recomputation.
   enum class Tail { nothing, op, clone };
   const Tail forward = GENERATE(Tail::nothing, Tail::op, Tail::clone);
   const Tail recomputation = GENERATE(Tail::op, Tail::clone);

@@ -1,4 +1,4 @@
-// What fails inside of a region, op, function or policy, leaves no trace in what comes after.
+// A failure inside a region, of an op, function or policy, leaves no trace in what comes after.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -50,7 +50,7 @@ TEST_CASE_METHOD(LedgerScope, "an op that failed is none of its region's, nor of
       CHECK_THROWS_AS(tanh(a), OutOfMemory);
     }
     const Tensor h = tanh(a);
-    // What was kept needs no memory.
+    // A kept result needs no memory.
     const bool recalled = keeps && ambient().recomputing && (around == 0 || runs == 3);
     if (fails && !recalled) {
       ledger().fail_allocation(1);
@@ -128,7 +128,7 @@ TEST_CASE_METHOD(LedgerScope,
   // In the recomputation of what lies around, or of the region itself.
   const int failing = nested ? GENERATE(2, 3) : 2;
   const std::size_t n = GENERATE(1U, 2U, 5U);
-  // What is saved belongs to the caller, who holds it all the while.
+  // Saved tensors belong to the caller, who holds them all the while.
   Tensors held;
   for (std::size_t i = 0; i < n; ++i) held.push_back(values_off_zero({3, 4}, 7 + i));
   for (std::size_t at = 0; at <= n; ++at) {

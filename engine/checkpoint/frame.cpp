@@ -103,7 +103,7 @@ class RecomputationHooks final : public SavedTensorHooks {
   Region::Recomputation& ops_;
   int count_ = 0;
   LaterHashes later_hashes_;
-  /// Of what was saved, by index; readers may outlive this.
+  /// Hashes of the saved tensors, by index; readers may outlive this.
   using Hashes = std::vector<std::pair<int, std::uint64_t>>;
   std::shared_ptr<Hashes> hashes_ = std::make_shared<Hashes>();
 };
@@ -213,7 +213,7 @@ void Frame::drop_cache(std::uint64_t backward) {
 }
 
 Tensor Frame::fetch(int index) {
-  // What is saved later in the forward would be missing from a recomputation that the group shares.
+  // Tensors saved later in the forward would be missing from a recomputation that the group shares.
   BackwardGroup* group = forward_is_over_ ? BackwardGroup::current() : nullptr;
   const std::uint64_t backward =
       mechanics_.key_of_recomputation(group != nullptr ? group->id() : current_backward());
@@ -270,7 +270,7 @@ void Frame::recompute(BackwardCache& cache) {
       throw;
     }
   } catch (...) {
-    // What changed before is nearer to the cause.
+    // An earlier change is nearer to the cause.
     hooks.finish_checks();
     throw;
   }

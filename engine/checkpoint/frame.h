@@ -62,7 +62,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<bool> requires_grad_;
   bool forward_is_over_ = false;
   std::vector<Saved> saved_;
-  /// Of what was saved.
+  /// Hashes of saved tensors.
   LaterHashes later_hashes_;
   /// Ops of the forward until it last saved; none are counted where the region is not watched.
   std::size_t ops_at_last_save_ = 0;

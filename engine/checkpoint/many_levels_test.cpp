@@ -37,7 +37,7 @@ class Nesting {
     }
   }
 
-  /// Of the region at level i; by default all alike.
+  /// Options of the region at level i; by default all alike.
   std::function<CheckpointOptions(std::size_t)> options = [](std::size_t) {
     return CheckpointOptions{};
   };
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(nested.after == nested.before);
   CHECK(nested.after == plain.after);
   CHECK(plain.runs == 1);
-  // What comes after the inner region saves, so that early stop spares no level.
+  // The ops after the inner region save, so that early stop spares no level.
   CHECK(nested.runs == depth + 1);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE_METHOD(LedgerScope, "a changed weight is noticed by any of many levels
   // -1: all of them look.
   for (int looks = -1; looks < depth; looks += looks < 0 ? 1 : step) {
     CAPTURE(depth, looks);
-    // What is inside a reentrant region records in its recomputation, and sees the weight as it is
+    // Regions inside a reentrant one record in its recomputation, and see the weight as it is
     // then.
     Nesting net(depth, LevelKinds::non_reentrant);
     net.options = [&](std::size_t i) {

@@ -115,7 +115,7 @@ TEST_CASE_METHOD(LedgerScope, "a saved tensor that differs is noticed wherever i
     return {in[0]};
   };
   checkpoint(f, {variable({0.5}, {1})}, {.determinism = DeterminismCheck::values});
-  // Of these alone the recomputation is asked; it compares all.
+  // The recomputation is asked for these alone, and compares all.
   for (const std::size_t p : positions(n)) {
     differs = p;
     CAPTURE(static_cast<int>(way), n, p);

@@ -113,7 +113,7 @@ TEST_CASE_METHOD(LedgerScope, "each result of an op in a region has its own grad
         return scale(g, 10);
       });
     }
-    // Of one alone, then of all that are left.
+    // First one alone, then all that are left.
     backward(y[used], {.retain_graph = true});
     const double sign = used % 2 == 0 ? 1 : -1;
     CHECK(seen == std::vector<std::size_t>{used});

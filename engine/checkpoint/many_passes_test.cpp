@@ -118,7 +118,7 @@ TEST_CASE_METHOD(LedgerScope,
   int depth = 0;
   middle.register_hook([&](const Tensor&) -> Tensor {
     ++depth;
-    // Of each pass around, the results of the first two are still to be read.
+    // In each pass around, the results of the first two are still to be read.
     CHECK(ledger().live(Tag::saved) == before + 2 * bytes * depth);
     if (depth < n) backward(loss, {.retain_graph = true});
     CHECK(ledger().live(Tag::saved) == before + 2 * bytes * depth);
@@ -202,7 +202,7 @@ TEST_CASE_METHOD(LedgerScope, "a group lets go of what many checkpoints recomput
     // Retained, so that the checkpoints live on.
     for (const Tensors& y : outputs) backward(sum(y[0]), {.retain_graph = true});
     CHECK(runs == 2 * n);
-    // What was recomputed for each second output.
+    // Tensors recomputed for each second output.
     CHECK(ledger().live(Tag::saved) == before + n * x.bytes());
   }
   CHECK(ledger().live(Tag::saved) == before);

@@ -1,4 +1,4 @@
-// What users do that checkpointing must survive, or refuse with words.
+// Misuse that checkpointing must survive, or refuse with a message.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -167,7 +167,7 @@ TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten b
     CHECK_THROWS_WITH(scale_(seen_from, 5), ContainsSubstring("shares its memory"));
   }
   CHECK(w.to_vector() == std::vector<double>{3, 4});
-  // What the function made by itself may be overwritten.
+  // A tensor that the function made may be overwritten.
   Tensor own = checkpoint(
       [](const Tensors& in) -> Tensors {
         return {reshape(tanh(in[0]), {2, 2})};

@@ -91,8 +91,8 @@ Tensor forward(Net& net, Plan plan, bool reentrant) {
   return t[0];
 }
 
-/// What a plan leaves on the host: what is handed from segment to segment or layer (the model's
-/// input stays where it is), and of a plain layer tanh's output and a mask of a byte an element.
+/// Bytes that a plan leaves on the host: tensors handed from segment to segment or layer (the
+/// model's input stays where it is), and of a plain layer tanh's output and a mask, a byte each.
 std::int64_t offloaded_bytes(Plan plan) {
   switch (plan) {
     case Plan::each:

@@ -125,7 +125,7 @@ ProgramOutcome run(const std::vector<ProgramSegment>& program, bool checkpointed
     };
     for (std::size_t i = checkpointed ? s.levels.size() : 0; i-- > 0;) {
       CheckpointOptions options{.reentrant = s.levels[i], .early_stop = !s.runs_on};
-      // What was kept must not be written, and serves one pass.
+      // A kept result must not be written, and serves one pass.
       if (s.keeps && !s.levels[i] && passes == 1) {
         options.policy = [](const OpInstance& op) {
           return op.op != "scale" && op.index % 2 == 0 ? Keep::must_save : Keep::must_recompute;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is kept and what is compared: README.md, sections 7 and 8.
+// README.md, sections 7 and 8, says what is kept and what is compared.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace rematch {
 
-/// What a recomputation is compared by.
+/// How closely a recomputation is compared with the forward.
 enum class DeterminismCheck : std::uint8_t {
   none,      ///< Nothing but what the graph reads: its shape and dtype.
   metadata,  ///< The sequence of ops, the versions of captured tensors, and of every saved tensor
@@ -167,7 +167,7 @@ class Region {
   std::size_t seen_ = 0;
   std::vector<Step> steps_;
   std::vector<Operand> operands_;
-  /// What no op of the region made and was read by what is no op.
+  /// Tensors that no op of the region made, and that something other than an op read.
   std::vector<Operand> reads_;
   /// Input i of a recomputation is this input of the forward: the first with the same storage.
   std::vector<std::int64_t> canonical_;

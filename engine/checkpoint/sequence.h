@@ -7,7 +7,7 @@
 
 namespace rematch {
 
-/// What compose() returns: functions one after the other, as a Function that can be left between
+/// The result of compose(): functions one after the other, as a Function that can be left between
 /// two of them.
 class Sequence {
  public:

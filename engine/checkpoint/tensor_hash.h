@@ -28,7 +28,7 @@ class LaterHashes {
   void finish();
 
  private:
-  /// What some are still to come from.
+  /// Ledger of those that are still to come.
   std::shared_ptr<Ledger> ledger_;
 };
 

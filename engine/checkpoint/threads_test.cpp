@@ -33,7 +33,7 @@ using testing::LedgerScope;
 using testing::same_bits;
 using testing::variable;
 
-/// What one thread saw. Catch2's macros belong to the thread of the test.
+/// Observations of one thread. Catch2's macros belong to the thread of the test.
 struct Seen {
   std::vector<std::uint64_t> hashes;
   std::vector<Generator> streams;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What everything dense is made of: many sums of products, each one fma chain in a fixed order. A
+// Dense kernels are made of many sums of products, each one fma chain in a fixed order. A
 // chain does not depend on its neighbours, so vector width, tiling, packing and threads only move
 // work around; the bits are the same for any of them.
 
@@ -15,8 +15,8 @@ std::string_view to_string(Vectors vectors);
 
 /// The widest that this CPU has.
 Vectors best_vectors();
-/// What kernels called from this thread use: best_vectors(), unless set. Results do not depend on
-/// it.
+/// Vectors that kernels called from this thread use: best_vectors(), unless set. Results do not
+/// depend on it.
 Vectors vectors();
 /// Throws std::invalid_argument for vectors that this CPU lacks.
 void set_vectors(Vectors vectors);
@@ -33,7 +33,7 @@ class VectorsScope {
   Vectors before_;
 };
 
-/// What a chain begins with: zero, a value of its row, or what stands in c. kSum begins with zero
+/// The start of a chain: zero, a value of its row, or what stands in c. kSum begins with zero
 /// and adds the chain to what stands in c.
 enum class ChainStart : std::uint8_t { kZero, kRowValue, kResume, kSum };
 

@@ -45,7 +45,7 @@ inline constexpr std::int64_t kSharesPerThread = 2;
 
 /// Calls body(begin, end) for shares of [0, count) that cover it, at once on threads(). Each begins
 /// at a multiple of `multiple`, and none but a single one is smaller than `grain`, rounding apart.
-/// What `body` throws is the caller's on one thread, and the end of the program on several.
+/// An exception from `body` reaches the caller on one thread, and ends the program on several.
 template <class Body>
 void parallel(std::int64_t count, std::int64_t grain, std::int64_t multiple, const Body& body) {
   const std::int64_t most = threads() == 1 ? 1 : count / std::max<std::int64_t>(grain, 1);

@@ -75,7 +75,7 @@ class Block {
     std::unique_ptr<std::byte[]> stack;
     void* top = nullptr;
     State state = State::fresh;
-    // What it gives and wants in a shuffle.
+    // Bytes that it offers and reads in a shuffle.
     std::array<std::byte, kMostExchanged> offered{};
     unsigned source = 0;
     void* theirs = nullptr;
@@ -84,7 +84,7 @@ class Block {
   struct Meeting {
     unsigned warp;
     unsigned lanes;
-    /// Of what they shuffle; 0 if they just meet.
+    /// Size of what they shuffle; 0 if they just meet.
     std::size_t bytes;
     unsigned arrived;
   };

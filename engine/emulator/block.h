@@ -37,7 +37,7 @@ void run_grid(unsigned blocks, unsigned threads, const std::function<void()>& bo
 void sync_threads();
 void sync_warp(unsigned mask);
 
-/// What lane `source` of the running thread's warp gave for `mine`; all lanes of `mask` call it.
+/// Reads what lane `source` of the running thread's warp gave as `mine`; lanes of `mask` call it.
 void exchange(unsigned mask, unsigned source, const void* mine, void* theirs, std::size_t bytes);
 
 }  // namespace rematch::emulator

@@ -49,7 +49,7 @@ struct Algorithm {
   std::uint64_t scratch;
   /// Proposed in good faith, and refused when it is run.
   bool fails;
-  /// Of the problem that it was proposed for.
+  /// Hash of the problem that it was proposed for.
   std::uint64_t problem;
 };
 
@@ -362,7 +362,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     return CUBLAS_STATUS_SUCCESS;
   }
   if (chosen.scratch > 0) {
-    // What is not the caller's would be overwritten, and what is left there is of no use.
+    // Overwrites workspace that is not the caller's; what is left in the caller's is of no use.
     rematch::emulator::enqueue(stream,
                                [scratch, chosen] { std::memset(scratch, 0xff, chosen.scratch); });
   }

@@ -24,7 +24,7 @@ struct cudnnContext {
 
 namespace {
 
-/// What was set on a descriptor, by attribute: numbers as bytes, descriptors as their records, for
+/// Values set on a descriptor, by attribute: numbers as bytes, descriptors as their records, since
 /// a descriptor may be destroyed as soon as another one holds it.
 struct Record {
   cudnnBackendDescriptorType_t type{};

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a .cu file takes from nvcc, for a C++ compiler: it is included before everything else.
+// Stands in for what a .cu file takes from nvcc; a C++ compiler includes it before everything else.
 
 #include <cuda_runtime_api.h>
 // With its overloads in the global namespace, as nvcc has them.

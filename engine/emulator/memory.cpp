@@ -40,7 +40,7 @@ constexpr std::size_t kKeepsPages = std::size_t{1} << 16;
 constexpr int kUnwritten = 0xff;
 
 struct Block {
-  /// What was asked for; an access beyond is out of bounds.
+  /// Size that was asked for; an access beyond is out of bounds.
   std::size_t bytes = 0;
   std::size_t size = 0;
   cudaMemPool_t pool = nullptr;
@@ -81,7 +81,7 @@ Device& device() {
 
 /// Eight sizes from one power of two to the next, so that blocks find another use.
 std::size_t size_class(std::size_t bytes) {
-  // Of whole pages where pages are given back.
+  // Whole pages where pages are given back.
   const std::size_t least = bytes >= kKeepsPages ? kPage : kGrain;
   const std::size_t grain = std::max(least, std::bit_floor(bytes) / 8);
   return (std::max<std::size_t>(bytes, 1) + grain - 1) / grain * grain;
@@ -90,7 +90,7 @@ std::size_t size_class(std::size_t bytes) {
 /// On a stream in its order, or at once.
 void fill_unwritten(cudaStream_t s, std::byte* block, std::size_t size) {
   enqueue(s, [=] {
-    // Of a library's workspace, which may be huge, both ends.
+    // Both ends of a library's workspace, which may be huge.
     constexpr std::size_t kEnd = std::size_t{16} << 20;
     std::memset(block, kUnwritten, std::min(size, kEnd));
     if (size > kEnd) std::memset(block + size - kEnd, kUnwritten, kEnd);
@@ -346,7 +346,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   // The device can read pageable memory (cudaDevAttrPageableMemoryAccess), so nothing is staged:
   // the source is read when the copy runs.
   enqueue(s, [=] { std::memcpy(to, from, bytes); });
-  // What cannot be written by the device is there when the call returns.
+  // Memory that the device cannot write is filled when the call returns.
   if (s->capture == nullptr && !e.to_device && !is_pinned(to, bytes)) drain(s);
   return outcome();
 }

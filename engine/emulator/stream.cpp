@@ -16,7 +16,7 @@ namespace rematch::emulator {
 namespace {
 
 thread_local cudaError_t last = cudaSuccess;
-/// Of the process.
+/// The process's error.
 std::atomic<cudaError_t> lost{cudaSuccess};
 std::array<std::atomic<std::int64_t>, kAskedCount> asked;
 /// Those that the calling thread has begun and not ended.

@@ -39,7 +39,7 @@ void lose(cudaError_t status);
 /// text; with CUDA_LAUNCH_BLOCKING=1 a launch waits for it.
 void launch_kernel(cudaStream_t stream, std::string_view name, Task task);
 
-/// What the calls of all threads have asked of the device, be it run or captured, as programs can
+/// Work that the calls of all threads have asked of the device, run or captured, as programs can
 /// see it: rematch_emulator_asked().
 enum class Asked : std::uint8_t { kernel, product, fill, upload, download, copy, wait };
 inline constexpr int kAskedCount = 7;

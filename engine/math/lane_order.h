@@ -70,7 +70,7 @@ REMATCH_HD inline T lane_chain(T sum, std::int64_t begin, std::int64_t end, std:
   return sum;
 }
 
-/// What `lane` holds at the end of block `block` of a LaneSum over `total` elements in runs of
+/// The sum in `lane` at the end of block `block` of a LaneSum over `total` elements in runs of
 /// `run` (>= 1) elements each; value(r, i) is element i of run r.
 template <typename T, typename Value>
 REMATCH_HD inline T lane_of_block(std::int64_t total, std::int64_t run, std::int64_t block,

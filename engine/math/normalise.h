@@ -54,7 +54,7 @@ REMATCH_HD inline T layer_norm_weight_term(T gy, T x, T mean, T rstd) {
   return gy * ((x - mean) * rstd);
 }
 
-/// What each x of a row needs for its gradient, with h = gy * w.
+/// A row's constants in the gradient of each x, with h = gy * w.
 template <typename T>
 struct LayerNormRow {
   T mean;
@@ -72,7 +72,7 @@ struct LayerNormRow {
   }
 };
 
-/// What batch normalisation multiplies x - mean by.
+/// The factor of x - mean in batch normalisation.
 template <typename T>
 REMATCH_HD inline T batch_norm_factor(T invstd, const T* w, std::int64_t channel) {
   return w == nullptr ? invstd : invstd * w[channel];
@@ -90,7 +90,7 @@ REMATCH_HD inline T running_blend(T old, double now, T momentum) {
                         static_cast<double>(momentum) * now);
 }
 
-/// What each x of a channel needs for its gradient.
+/// A channel's constants in the gradient of each x.
 template <typename T>
 struct BatchNormChannel {
   T constant = 0;

@@ -13,7 +13,7 @@ namespace rematch::math {
 
 enum class Cell : std::uint8_t { gru, lstm };
 
-/// What a recurrent layer works on: x[batch, steps, width], and states of `features` units.
+/// Operands of a recurrent layer: x[batch, steps, width], and states of `features` units.
 struct RecurrentShape {
   Cell cell = Cell::gru;
   std::int64_t batch = 1;
@@ -32,7 +32,7 @@ struct RecurrentShape {
   REMATCH_HD constexpr std::int64_t hidden_part(std::int64_t g) const {
     return cell == Cell::gru && g == 2 ? 3 * features : g * features;
   }
-  /// What the sum over a step's gates begins with, from the step's carry.
+  /// The start of the sum over a step's gates, from the step's carry.
   template <typename T>
   REMATCH_HD constexpr T start(T carry) const {
     return cell == Cell::gru ? carry : T(0);
@@ -48,7 +48,7 @@ struct RecurrentWeights {
   const T* hidden_bias = nullptr;
 };
 
-/// What one forward leaves to its backward: kept() numbers a step, and an LSTM's cells.
+/// Results that a forward leaves to its backward: kept() numbers a step, and an LSTM's cells.
 template <typename T>
 struct RecurrentState {
   T* gates = nullptr;

@@ -7,7 +7,7 @@
 
 namespace rematch::math {
 
-/// What rotary positions work on: x[batch, positions, width], whose first `features` are those of
+/// Operand of rotary positions: x[batch, positions, width], whose first `features` are those of
 /// `heads` heads, each of an even number.
 struct RotaryShape {
   std::int64_t batch = 1;
@@ -24,7 +24,7 @@ struct RotaryShape {
   }
 };
 
-/// Of position * 10000^(-2 pair / size) radians (Su et al. 2021, RoFormer, section 3.4.2).
+/// Cosine and sine of position * 10000^(-2 pair / size) (Su et al. 2021, RoFormer, section 3.4.2).
 REMATCH_HD inline CosSin rotation(std::int64_t position, std::int64_t pair, std::int64_t size) {
   constexpr double kLog10000 = 0x1.26bb1bbb55516p+3;
   constexpr double kTurn = 0x1.921fb54442d18p+2;

@@ -8,7 +8,7 @@
 
 namespace rematch::math {
 
-/// What a vector whose squares add up to that is divided by, so that its length becomes 1, or less
+/// The divisor that gives a vector with this sum of squares the length 1, or less
 /// if it is below `eps`.
 template <typename T>
 REMATCH_HD inline T length_of(double squares, T eps) {

@@ -27,7 +27,7 @@ REMATCH_HD inline T exit_factor(const DepthShape& s, std::int64_t n, const T* x)
   return values > 0 && x[n * values] > 0 ? T(0) : T(1);
 }
 
-/// What a row's branch is multiplied by; 0: its sample skips it. Null factors are all 1.
+/// The factor of a row's branch; 0: its sample skips it. Null factors are all 1.
 template <typename T>
 REMATCH_HD inline T depth_factor(const DepthShape& s, std::int64_t row, const T* factors) {
   return factors == nullptr ? T(1) : factors[row / s.rows_of_sample];

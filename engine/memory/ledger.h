@@ -14,7 +14,7 @@
 
 namespace rematch {
 
-/// What a byte is for. A storage carries one tag at a time; a temporary that the autograd graph
+/// The purpose of a byte. A storage carries one tag at a time; a temporary that the autograd graph
 /// saves is tagged `saved` for as long as a node holds it.
 enum class Tag : std::uint8_t { parameters, state, inputs, gradients, saved, temporaries };
 inline constexpr int kTagCount = 6;
@@ -51,7 +51,7 @@ struct LedgerEvent {
 /// and the tensors made from it belong to one thread at a time.
 class Ledger {
  public:
-  /// Of host memory.
+  /// Counts host memory.
   Ledger();
   explicit Ledger(std::unique_ptr<MemoryResource> memory);
   Ledger(const Ledger&) = delete;

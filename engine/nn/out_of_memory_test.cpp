@@ -96,7 +96,7 @@ TEST_CASE_METHOD(LedgerScope, "a step that ran out of memory anywhere can be mad
     CHECK(ambient().grad_enabled);
     CHECK(ambient().hooks == nullptr);
     CHECK(ambient().backward_id == 0);
-    // What a failed backward has accumulated is the caller's to drop.
+    // The caller drops what a failed backward has accumulated.
     training.forget_gradients();
     CHECK(ledger().live() == live);
     check_same(training.weights(), before);

@@ -13,7 +13,7 @@ struct AttentionOptions {
   /// Saves the output and the log-sum-exp of each row of scores instead of the probabilities and
   /// the mask; the backward computes and draws them again.
   bool fused = false;
-  /// Of dropout on the probabilities.
+  /// Probability of dropout on the attention probabilities.
   double p = 0;
   RandomOptions random = {};
 };

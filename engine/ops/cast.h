@@ -15,7 +15,7 @@ Tensor cast(const Tensor& x, DType to);
 /// The same without recording, whatever grad mode says.
 Tensor cast_values(Tensor x, DType to);
 
-/// What kernels can read: float32 instead of bfloat16, anything else (undefined, too) as it is.
+/// Values that kernels can read: float32 for bfloat16, anything else (undefined, too) as it is.
 /// Records nothing.
 Tensor wide_values(Tensor x);
 

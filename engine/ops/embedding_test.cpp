@@ -120,7 +120,7 @@ TEST_CASE_METHOD(LedgerScope, "a head that is tied to an embedding adds to the s
   const Tensor scores = linear(rows, weight);
   CHECK(scores.shape() == Shape{2, 3});
   backward(sum(scores));
-  // Of the rows: the sum of all rows, 9 and 12, for tokens 2 and 0; of the head: the sum of both
+  // The rows get the sum of all rows, 9 and 12, for tokens 2 and 0; the head gets the sum of both
   // rows, 6 and 8, for each class.
   CHECK(weight.grad().to_vector() == Values{15, 20, 6, 8, 15, 20});
 }

@@ -206,7 +206,7 @@ TEST_CASE_METHOD(LedgerScope, "spectral_norm's gradients are its differences in 
   const auto [n, k, m] =
       GENERATE(std::array<std::int64_t, 3>{1, 1, 1}, std::array<std::int64_t, 3>{2, 3, 4},
                std::array<std::int64_t, 3>{5, 4, 2});
-  // Of one sign, so that sigma is the sum of magnitudes.
+  // All have one sign, so that sigma is the sum of magnitudes.
   std::vector<double> positive = values_off_zero({m, k}, 23).to_vector();
   for (double& value : positive) value = std::fabs(value);
   Tensor u = Tensor::full({m}, DType::float64, 0.5);

@@ -45,7 +45,7 @@ TEST_CASE_METHOD(LedgerScope, "dropout keeps an element exactly when its word is
 TEST_CASE_METHOD(LedgerScope, "dropout's gradient goes through its own mask") {
   const Tensor x = Tensor::ones({64}, DType::float64).set_requires_grad(true);
   const Tensor y = dropout(x, 0.5);
-  // What is drawn in between must not matter.
+  // Draws in between must not matter.
   dropout(x.detach(), 0.5);
   backward(sum(y));
   CHECK(same_bits(x.grad(), y.detach()));

@@ -1,4 +1,4 @@
-// What ops save, and that they give the same bits in a checkpoint.
+// Ops save what they should, and give the same bits in a checkpoint.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
@@ -28,7 +28,7 @@ struct Op {
   std::function<Tensor(const Tensors&)> run;
   /// x, and its parameters.
   std::vector<Shape> operands;
-  /// What it saves for itself beside x and its weight: see saved_shapes().
+  /// Shapes that it saves for itself beside x and its weight: see saved_shapes().
   std::vector<Shape> statistics;
 };
 
@@ -75,7 +75,7 @@ struct Step {
 };
 
 Step step(const Op& op, const Tensors& in, const CheckpointOptions* options) {
-  // What the op reads is made inside, so that it has to be made again.
+  // The op's operand is made inside, so that it has to be made again.
   const Function f = [&op](const Tensors& given) -> Tensors {
     Tensors scaled;
     for (const Tensor& t : given) scaled.push_back(scale(t, 2));

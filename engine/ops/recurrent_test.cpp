@@ -127,7 +127,7 @@ Jet function(const Jet& f, const Jet& x) {
 constexpr Jet kSigmoid{1, 0.25, 0.1, 0.125};
 constexpr Jet kTanh{1, 1, 0.77, 2};
 
-/// Of the states that a layer ends with. Every element counts as if it were the one that changes.
+/// The states that a layer ends with. Each element counts as if it were the one that changes.
 Jet last_state(bool lstm, std::int64_t steps, double width, double features) {
   constexpr Jet kElement{1.5, 1, 0, 0};
   Jet h{};

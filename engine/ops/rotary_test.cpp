@@ -43,7 +43,7 @@ TEST_CASE_METHOD(LedgerScope, "the features of a head turn in pairs, by their po
       for (const std::size_t pair : {0U, 1U}) {
         CAPTURE(row, head, pair);
         const std::size_t at = row * 8 + head + pair;
-        // Of a head of four features, the second pair is a hundred times slower.
+        // The second pair of a head of four features is a hundred times slower.
         const double radians = position * (pair == 0 ? 1 : 0.01);
         const Pair expected = rotated(in[at], in[at + 2], radians);
         // Sine and cosine are within 2^-52, x is below 3/2, and each of the three roundings adds

@@ -229,7 +229,7 @@ SkippingStep step_of(bool exits, const CheckpointOptions* options) {
     const AutocastScope autocast;
     step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
   }
-  // What is drawn in between must not matter.
+  // Draws in between must not matter.
   ambient().streams.at(0).draw(7);
   backward(sum(step.y));
   for (const Tensor& t : leaves) step.gradients.push_back(t.grad());

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the random kernels make of a Philox word, for every backend.
+// Draws that the random kernels make of a Philox word, for every backend.
 
 #include <cmath>
 #include <cstdint>
@@ -22,7 +22,7 @@ REMATCH_HD inline T uniform(std::uint32_t word) {
   }
 }
 
-/// What dropout multiplies the kept elements by.
+/// The factor of the elements that dropout keeps.
 template <typename T>
 REMATCH_HD inline T dropout_factor(double p) {
   return static_cast<T>(1.0 / (1.0 - p));

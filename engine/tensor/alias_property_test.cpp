@@ -34,7 +34,7 @@ TEST_CASE_METHOD(testing::LedgerScope, "aliases share values and versions, views
     std::size_t memory;
     std::uint64_t version;
   };
-  // What is done, and to which tensor.
+  // An action, and the tensor that it is done to.
   using Steps = std::vector<std::pair<std::uint8_t, std::uint8_t>>;
   const auto property = [](const Steps& steps) {
     const Tensor x = testing::variable({2}, {1});

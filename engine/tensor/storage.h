@@ -26,8 +26,8 @@ class Storage {
   MemoryResource& memory() const { return ledger_->memory(); }
   Tag tag() const { return saves_ > 0 && tag_ == Tag::temporaries ? Tag::saved : tag_; }
   void set_tag(Tag tag) noexcept;
-  /// Of Tag::temporaries, be it that the graph holds it: then tag() says saved. No other owner is
-  /// known.
+  /// True for Tag::temporaries, even while the graph holds it and tag() says saved. No other owner
+  /// is known.
   bool temporary() const { return tag_ == Tag::temporaries; }
 
   /// No other storage of the process has it.

@@ -10,7 +10,7 @@ namespace rematch::testing {
 
 using Operation = std::function<Tensors(const Tensors&)>;
 
-/// What a central difference of an operation can be trusted to.
+/// The accuracy of a central difference of an operation.
 struct Accuracy {
   /// Largest |third derivative| of one output along one input element.
   double third_derivative = 0;

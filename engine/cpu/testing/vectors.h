@@ -6,7 +6,7 @@
 
 namespace rematch::cpu::testing {
 
-/// What this CPU has.
+/// Vector widths of this CPU.
 inline std::vector<Vectors> all_vectors() {
   if (best_vectors() == Vectors::avx512) return {Vectors::avx2, Vectors::avx512};
   return {Vectors::avx2};

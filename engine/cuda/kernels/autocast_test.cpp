@@ -88,7 +88,7 @@ std::array<Values, 4> run(Device device, const CastLayer& layer, bool autocast, 
   const auto leaf = [&](const Shape& shape, std::uint64_t seed) {
     const std::vector<float> v = make(shape.elements(), seed);
     Values in(v.begin(), v.end());
-    // What autocast does to its operands, so that the two sides are given the same.
+    // Rounds as autocast does with its operands, so that the two sides are given the same.
     for (double& value : in) {
       if (!autocast) value = static_cast<double>(BFloat16(value));
     }

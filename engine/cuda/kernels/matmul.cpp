@@ -46,7 +46,7 @@ struct Problem {
     if (aligned) return 16;
     return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
   }
-  /// Of bfloat16 results partial sums are not to be rounded.
+  /// Allowed reduction schemes: none that rounds partial sums to bfloat16.
   [[nodiscard]] std::uint32_t reductions() const {
     const std::uint32_t unrounded = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     return type == CUDA_R_16BF ? unrounded : unrounded | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
@@ -60,7 +60,7 @@ struct Problem {
   }
 };
 
-/// What was chosen for a problem; every thread reads it.
+/// The algorithm chosen for a problem; every thread reads it.
 struct Choice {
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t scratch = 0;

@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Of `count` terms an item, each `stride` after the other.
+/// Adds `count` terms an item, each `stride` after the other.
 template <typename Finish>
 __global__ void __launch_bounds__(kThreads)
     totals_kernel(std::int64_t items, std::int64_t count, std::int64_t stride,

@@ -106,7 +106,7 @@ Idle& idle() {
   return *instance;
 }
 
-// Of trivial type, so that it can still be read when a thread's other objects are being destroyed,
+// Has a trivial type, so that it can be read while a thread's other objects are being destroyed,
 // a ledger's last blocks among them.
 thread_local Context* current = nullptr;
 

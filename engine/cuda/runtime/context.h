@@ -1,7 +1,8 @@
 #pragma once
 
-// What a worker thread owns on the device. Everything goes to device 0 (CUDA_VISIBLE_DEVICES
-// chooses which that is) and to the thread's own stream, so threads do not wait for each other.
+// A context is all that a worker thread owns on the device. Everything goes to device 0
+// (CUDA_VISIBLE_DEVICES chooses it) and to the thread's own stream, so threads never wait for
+// others.
 
 #include <array>
 #include <cstddef>

@@ -47,7 +47,7 @@ class Deferred {
   void start_all();
 
   std::vector<Move> moves_;
-  /// Of the moves that are uploads: from where in staged_.
+  /// Places of uploads in staged_.
   struct Upload {
     std::size_t move;
     std::size_t at;

@@ -38,7 +38,7 @@ std::int64_t bytes_of(const std::vector<int>& v) {
 
 Tensor ones(std::int64_t n) { return Tensor::ones({n}, DType::float32); }
 
-/// What memory().read() hands over.
+/// Bytes that memory().read() hands over.
 struct Taken {
   std::vector<float> values;
   void from(const Tensor& t) {

@@ -49,7 +49,7 @@ std::string library_variables() {
   return list;
 }
 
-/// Of the SMs that this process may use, which under MPS may be fewer than the device has.
+/// Attribute of the SMs that this process may use; under MPS they may be fewer than the device has.
 int visible(cudaDeviceAttr attribute) {
   int value = 0;
   // One that the driver does not know is as good as not set.
@@ -153,7 +153,7 @@ bool reads_pageable_memory() {
   return reads;
 }
 
-/// What a captured copy is to read: bytes that live as long as the graph.
+/// Keeps what a captured copy is to read: bytes that live as long as the graph.
 const void* kept_for_capture(const void* from, std::size_t bytes) {
   auto* const kept = context().captured_sources;
   if (kept == nullptr) {

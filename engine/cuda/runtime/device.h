@@ -79,7 +79,7 @@ std::string_view to_string(Backend backend);
 /// How often the calling thread has handed work to the backend since its first use of CUDA.
 std::int64_t backend_calls(Backend backend);
 
-/// What a thread has asked of the device, be it run or captured. A launch of a graph is not counted
+/// Work that a thread has asked of the device, run or captured. A launch of a graph is not counted
 /// with what is in it.
 struct Operations {
   /// The engine's own kernels, and calls of cuBLASLt and cuDNN.
@@ -119,7 +119,7 @@ struct Operations {
     return *this;
   }
 };
-/// What to tell the user when there were slow convolutions.
+/// The text for the user when there were slow convolutions.
 inline constexpr std::string_view kSlowConvolutionWarning =
     "cuDNN could not run some convolutions deterministically; they ran on slow kernels of the "
     "engine";

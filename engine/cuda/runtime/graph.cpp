@@ -22,7 +22,7 @@ class Capture {
  public:
   Capture(const std::uint64_t* table, std::vector<std::vector<std::byte>>& sources)
       : outer_(context().draw_advances) {
-    // What was begun outside cannot be waited for inside.
+    // A copy that was begun outside cannot be waited for inside.
     finish_copies();
     check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
@@ -89,7 +89,7 @@ struct Graph::State {
   Streams& streams;
   std::vector<Generator> began;
   std::vector<Generator> ended;
-  /// What the graph's copies from the host read.
+  /// Bytes that the graph's copies from the host read.
   std::vector<std::vector<std::byte>> sources;
   std::uint64_t* table = nullptr;
   cudaGraphExec_t executable = nullptr;

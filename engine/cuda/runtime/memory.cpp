@@ -35,7 +35,7 @@ class DeviceMemory final : public MemoryResource {
     forbid_capture("allocation of device memory");
     void* block = from_pool(c.bytes);
     if (block != nullptr) return block;
-    // What is kept in other size classes may add up to enough, once its last use is over.
+    // Blocks kept in other size classes may add up to enough, once their last use is over.
     trim();
     check(wait_for(stream()), "cudaStreamSynchronize before a second attempt");
     check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");
@@ -132,7 +132,7 @@ class DeviceMemory final : public MemoryResource {
   /// nullptr when the device has no more.
   void* from_pool(std::int64_t bytes) {
     void* block = nullptr;
-    // What is deferred can go on waiting: it is about other blocks.
+    // Deferred writes can go on waiting: they are about other blocks.
     const cudaError_t status =
         cudaMallocFromPoolAsync(&block, static_cast<std::size_t>(bytes), pool_, context().stream);
     if (status == cudaErrorMemoryAllocation) {

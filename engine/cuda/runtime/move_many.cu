@@ -11,7 +11,7 @@ namespace {
 
 /// Most moves are of a few hundred bytes.
 constexpr int kMoveThreads = 32;
-/// What a thread block writes before another one is worth its start.
+/// Bytes that a thread block writes before another one is worth its start.
 constexpr std::int64_t kShare = std::int64_t{16} * 16 * kMoveThreads;
 
 struct Moves {

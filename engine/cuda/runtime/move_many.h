@@ -17,7 +17,7 @@ enum class MoveKind : std::uint8_t { fill, copy, upcast, downcast, add };
 /// types' sizes.
 struct Move {
   MoveKind kind = MoveKind::fill;
-  /// Of sums.
+  /// Type of the terms of sums.
   DType dtype = DType::float32;
   void* to = nullptr;
   const void* from = nullptr;
@@ -31,7 +31,7 @@ struct Move {
   }
 };
 
-/// Of one launch: its arguments are limited to 4 KiB.
+/// Moves of one launch: its arguments are limited to 4 KiB.
 inline constexpr std::size_t kMoves = 96;
 
 /// Makes at most kMoves moves in one launch. None may write what another one writes or reads. An

@@ -70,7 +70,7 @@ class PinnedMemory final : public MemoryResource {
     forbid_capture("allocation of pinned memory");
     void* block = from_system(c.bytes);
     if (block != nullptr) return block;
-    // What is kept in other size classes may add up to enough.
+    // Blocks kept in other size classes may add up to enough.
     trim();
     return from_system(c.bytes);
   }

@@ -169,7 +169,7 @@ TEST_CASE("several copies out are under way at a time, and each is waited for al
   CHECK(context().copying.size() == 3);
   finish_copy(copies[0].first);
   CHECK(context().copying.size() == 2);
-  // Of one that is not under way there is nothing to wait for.
+  // Waiting for a copy that is not under way does nothing.
   finish_copy(copies[0].first);
   device.memory().before_write(copies[2].first);
   CHECK(context().copying.size() == 1);
@@ -190,7 +190,7 @@ TEST_CASE("a copy back runs beside later work until it is finished", "[gpu][offl
   void* const block = device.allocate(4096, Tag::temporaries);
   void* const pinned = host.allocate(4096, Tag::saved);
   std::memset(pinned, 9, 4096);
-  // What is queued before would overwrite it.
+  // Work queued before would overwrite it.
   check(cudaMemsetAsync(block, 1, 4096, stream()), "memset");
   begin_copy_back(block, pinned, 4096);
   {

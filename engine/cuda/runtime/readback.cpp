@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kReadAlignment = 64;
 constexpr std::int64_t kLeast = std::int64_t{1} << 18;
-/// What is larger costs more than a wait, and pinned memory is scarce.
+/// A larger copy costs more than a wait, and pinned memory is scarce.
 constexpr std::int64_t kMost = std::int64_t{1} << 26;
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels ask of the thread that launches them. A header of its own, and a light one: nvcc
+// Kernels need this of the thread that launches them. The header is light, because nvcc
 // reads all that a .cu file includes four times.
 
 #include <cuda_runtime_api.h>

@@ -4,7 +4,7 @@
 
 namespace rematch::cuda::testing {
 
-// What a handle would ask the device for, in the keys that cuDNN reads. Clocks and sizes guide the
+// Properties that a handle would ask the device for, in cuDNN's keys. Clocks and sizes guide the
 // choice among engines; whether an engine can be used follows from the architecture.
 inline constexpr std::string_view kH200 =
     R"({"deviceName": "H200", "deviceVer": 900, "driverVer": 13000,
