@@ -2,10 +2,10 @@
 #include <functional>
 #include <vector>
 
-#include "engine/ambient/state_reader.h"
 #include "engine/autograd/autocast.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/backward_group.h"
+#include "engine/tensor/state_reader.h"
 #include "engine/testing/ambient_snapshot.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/passing_watcher.h"

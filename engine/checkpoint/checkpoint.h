@@ -1,9 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <stdexcept>
 #include <string_view>
 
+#include "engine/checkpoint/error.h"
 #include "engine/checkpoint/mechanics.h"
 #include "engine/checkpoint/region.h"
 #include "engine/tensor/tensor.h"
@@ -13,12 +13,6 @@ namespace rematch {
 /// Any function of tensors; it may capture parameters. Every call with the same inputs must compute
 /// the same results.
 using Function = std::function<Tensors(const Tensors&)>;
-
-/// A recomputation differed from its forward.
-class CheckpointError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 struct CheckpointOptions {
   /// true: the function runs with grad mode off inside a single graph node, whose backward
@@ -30,7 +24,7 @@ struct CheckpointOptions {
   /// Non-reentrant: a recomputation stops once the last saved tensor has been recomputed; see
   /// compose(). An EarlyStop scope overrides this option.
   bool early_stop = true;
-  /// What to compare between forward and recomputation; a difference throws CheckpointError.
+  /// Chooses what forward and recomputation must agree in; a difference throws CheckpointError.
   DeterminismCheck determinism = DeterminismCheck::metadata;
   /// Non-reentrant: selects the ops whose results are kept for the recomputation. Kept results
   /// serve one backward only.

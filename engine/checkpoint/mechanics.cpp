@@ -27,7 +27,7 @@ void Mechanics::restore_autocast(Ambient& state, const Autocast& captured) const
   state.autocast = std::move(restored);
 }
 
-Tensor Mechanics::replay_state(std::span<const Tensor> read, std::size_t index,
+Tensor Mechanics::recall_state(std::span<const Tensor> read, std::size_t index,
                                const Tensor& /*now*/) const {
   return read[index];
 }

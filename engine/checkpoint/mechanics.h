@@ -42,9 +42,9 @@ class Mechanics {
   /// recomputation is put back by itself. When this throws, nothing has changed.
   virtual void restore_autocast(Ambient& state, const Autocast& captured) const;
 
-  /// What a recomputation reads of a layer's state: `index` of those that its forward read, where
-  /// the state is `now` meanwhile.
-  virtual Tensor replay_state(std::span<const Tensor> read, std::size_t index,
+  /// The value that a recomputation reads of a layer's state, the one at `index` of those that its
+  /// forward read; the state is `now` meanwhile.
+  virtual Tensor recall_state(std::span<const Tensor> read, std::size_t index,
                               const Tensor& now) const;
 
   /// Cuts n layers into k segments. PyTorch's rule: every segment but the last has floor(n / k)

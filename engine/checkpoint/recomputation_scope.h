@@ -10,7 +10,7 @@
 
 namespace rematch {
 
-/// What a recomputation begins with, as the region did, and what it finds on its way.
+/// State that a recomputation begins with, as the region did, and finds on its way.
 struct EntryState {
   Autocast autocast;
   /// Absent when it is not to be preserved.
@@ -92,7 +92,7 @@ class RecomputationScope {
   Mark mark_;
   Watch watch_;
   Cast cast_;
-  StateReplay states_;
+  StateRecall states_;
   std::optional<Streams> surrounding_;
 };
 

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "engine/ambient/ambient.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/state_log.h"
+#include "engine/checkpoint/error.h"
 
 namespace rematch {
 namespace {
@@ -161,7 +160,7 @@ void Region::Forward::read(const Tensor& t) {
   ++region_.seen_;
   if (outer_ != nullptr) outer_->read(t);
   const Operand operand = sources_.of(t);
-  // What an op of the region made is made again by each recomputation; all else may have been kept.
+  // Each recomputation makes the results of the region's ops again; all else may have been kept.
   if (operand.origin != Operand::Origin::result) region_.reads_.push_back(operand);
 }
 
@@ -245,7 +244,7 @@ void Region::Recomputation::check_operands(const OpCall& call) {
     if (now.origin == Origin::input) {
       now.place = region_.canonical_[static_cast<std::size_t>(now.place)];
     }
-    // What is no input and no result of an op comes from outside, or is made again each time.
+    // Other tensors than inputs and results of ops come from outside, or are made again each time.
     const bool same_place = was.origin == now.origin && was.place == now.place &&
                             (was.origin != Origin::other || (!was.outside && !now.outside));
     if (was.storage != now.storage && !same_place) {

@@ -1,12 +1,10 @@
 #include "engine/checkpoint/state_log.h"
 
-#include "engine/checkpoint/checkpoint.h"
+#include <string>
+
+#include "engine/checkpoint/error.h"
 
 namespace rematch {
-
-std::string text_of(const Tensor& t) {
-  return std::string(to_string(t.dtype())) + " " + to_string(t.shape());
-}
 
 void StateLog::add(Tensor value) {
   values_.push_back(std::move(value));
@@ -24,7 +22,7 @@ Tensor StateRecording::read(const Tensor& state) {
   return value;
 }
 
-Tensor StateReplay::read(const Tensor& state) {
+Tensor StateRecall::read(const Tensor& state) {
   const std::size_t index = next_++;
   const std::vector<Tensor>& values = log_.values();
   if (index >= values.size() && !log_.closed()) return copy_of_state(state);
@@ -36,7 +34,7 @@ Tensor StateReplay::read(const Tensor& state) {
   if (index >= values.size()) fail(std::to_string(values.size()));
   const Tensor& value = values[index];
   if (!(value.shape() == state.shape()) || value.dtype() != state.dtype()) fail(text_of(value));
-  return mechanics_.replay_state(values, index, state);
+  return mechanics_.recall_state(values, index, state);
 }
 
 }  // namespace rematch

@@ -1,20 +1,16 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/ambient/state_reader.h"
 #include "engine/checkpoint/mechanics.h"
+#include "engine/tensor/state_reader.h"
 
 namespace rematch {
 
-/// `float32 [4, 3]`, as errors tell a tensor.
-std::string text_of(const Tensor& t);
-
-/// What the layers of a region read of their states, in the order of its forward.
+/// Values that the layers of a region read of their states, in the order of its forward.
 class StateLog {
  public:
   StateLog() = default;
@@ -53,13 +49,13 @@ class StateRecording final : public StateReader {
 /// For the time of a recomputation: what is read comes from the log. Where a function
 /// differentiates inside, it is recomputed before its forward has read everything; what no gradient
 /// can need yet is read as it is.
-class StateReplay final : public StateReader {
+class StateRecall final : public StateReader {
  public:
-  StateReplay(const StateLog& log, const Mechanics& mechanics)
+  StateRecall(const StateLog& log, const Mechanics& mechanics)
       : log_(log), mechanics_(mechanics), outer_(std::exchange(ambient().states, this)) {}
-  ~StateReplay() override { ambient().states = outer_; }
-  StateReplay(const StateReplay&) = delete;
-  StateReplay& operator=(const StateReplay&) = delete;
+  ~StateRecall() override { ambient().states = outer_; }
+  StateRecall(const StateRecall&) = delete;
+  StateRecall& operator=(const StateRecall&) = delete;
   /// Throws CheckpointError where the forward read none, or one of another shape or dtype.
   Tensor read(const Tensor& state) override;
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/ambient/state_reader.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/delayed_scaling.h"
+#include "engine/tensor/state_reader.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "engine/ambient/ambient_scope.h"
-#include "engine/ambient/state_reader.h"
 #include "engine/autograd/node.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/tensor/state_reader.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"
 
@@ -50,7 +50,7 @@ Tensor written_over(const Tensor& kept, const Tensor& by) {
 /// S3
 class StateAsItIsNow final : public Mechanics {
  public:
-  Tensor replay_state(std::span<const Tensor> read, std::size_t index,
+  Tensor recall_state(std::span<const Tensor> read, std::size_t index,
                       const Tensor& now) const override {
     return written_over(read[index], now);
   }
@@ -59,7 +59,7 @@ class StateAsItIsNow final : public Mechanics {
 /// S8
 class FirstStateOnly final : public Mechanics {
  public:
-  Tensor replay_state(std::span<const Tensor> read, std::size_t index,
+  Tensor recall_state(std::span<const Tensor> read, std::size_t index,
                       const Tensor& /*now*/) const override {
     return written_over(read[index], read.front());
   }

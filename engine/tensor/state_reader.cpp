@@ -1,4 +1,4 @@
-#include "engine/ambient/state_reader.h"
+#include "engine/tensor/state_reader.h"
 
 #include "engine/ambient/ambient.h"
 
