@@ -7,8 +7,8 @@
 #include <chrono>
 #include <vector>
 
-#include "engine/cpu/linear.h"
-#include "engine/cpu/random.h"
+#include "engine/kernels/linear.h"
+#include "engine/kernels/random.h"
 
 namespace rematch {
 namespace {

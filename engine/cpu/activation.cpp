@@ -1,4 +1,4 @@
-#include "engine/cpu/activation.h"
+#include "engine/kernels/activation.h"
 
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/row_max.h"
@@ -111,23 +111,6 @@ void softmax_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                \
-  template void relu_forward(std::int64_t, const T*, T*);                     \
-  template void relu_backward(std::int64_t, const T*, const T*, T*);          \
-  template void leaky_relu_forward(std::int64_t, const T*, T, T*);            \
-  template void leaky_relu_backward(std::int64_t, const T*, const T*, T, T*); \
-  template void gelu_forward(std::int64_t, const T*, T*);                     \
-  template void gelu_backward(std::int64_t, const T*, const T*, T*);          \
-  template void silu_forward(std::int64_t, const T*, T*);                     \
-  template void silu_backward(std::int64_t, const T*, const T*, T*);          \
-  template void tanh_forward(std::int64_t, const T*, T*);                     \
-  template void tanh_backward(std::int64_t, const T*, const T*, T*);          \
-  template void sigmoid_forward(std::int64_t, const T*, T*);                  \
-  template void sigmoid_backward(std::int64_t, const T*, const T*, T*);       \
-  template void softmax_forward(std::int64_t, std::int64_t, const T*, T*);    \
-  template void softmax_backward(std::int64_t, std::int64_t, const T*, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_ACTIVATION_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

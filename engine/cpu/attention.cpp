@@ -1,19 +1,20 @@
-#include "engine/cpu/attention.h"
+#include "engine/kernels/attention.h"
 
 #include <algorithm>
 
 #include "engine/cpu/product.h"
-#include "engine/cpu/random.h"
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/row_max.h"
 #include "engine/cpu/scratch.h"
 #include "engine/cpu/threads.h"
+#include "engine/kernels/random.h"
 
 namespace rematch::cpu {
 
 namespace {
 
 using math::AttentionShape;
+using math::AttentionState;
 
 /// Scores that are worked on at a time, of one head.
 constexpr std::int64_t kScores = 1 << 17;
@@ -214,13 +215,6 @@ void attention_backward(const AttentionShape& s, const T* gy, const T* q, const 
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void attention_forward(const AttentionShape&, const T*, const T*,                      \
-                                  const AttentionDropout&, const AttentionState<T>&, T*);         \
-  template void attention_backward(const AttentionShape&, const T*, const T*, const T*, const T*, \
-                                   const AttentionDropout&, const AttentionState<T>&, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_ATTENTION_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

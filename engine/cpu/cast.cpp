@@ -1,4 +1,4 @@
-#include "engine/cpu/cast.h"
+#include "engine/kernels/cast.h"
 
 namespace rematch::cpu {
 

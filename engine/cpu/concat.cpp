@@ -1,4 +1,4 @@
-#include "engine/cpu/concat.h"
+#include "engine/kernels/concat.h"
 
 #include <algorithm>
 
@@ -22,11 +22,6 @@ void split2(std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b, cons
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                             \
-  template void concat2(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, T*); \
-  template void split2(std::int64_t, std::int64_t, std::int64_t, const T*, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_CONCAT_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

@@ -1,4 +1,4 @@
-#include "engine/cpu/conv2d.h"
+#include "engine/kernels/conv2d.h"
 
 #include <algorithm>
 
@@ -302,13 +302,7 @@ void conv2d_grad_bias(const Conv2dShape& s, const T* gy, T* gb) {
   });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                            \
-  template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, T*); \
-  template void conv2d_grad_input(const Conv2dShape&, const T*, const T*, T*, T*);        \
-  template void conv2d_grad_weight(const Conv2dShape&, const T*, const T*, T*, T*);       \
-  template void conv2d_grad_bias(const Conv2dShape&, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_CONV2D_KERNELS(REMATCH_INSTANTIATE);
+REMATCH_INSTANTIATE(conv2d_grad_bias);
 
 }  // namespace rematch::cpu

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/cpu/conv2d.h"
+#include "engine/kernels/conv2d.h"
 
 namespace rematch::cpu::detail {
 

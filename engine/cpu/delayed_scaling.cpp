@@ -1,4 +1,4 @@
-#include "engine/cpu/delayed_scaling.h"
+#include "engine/kernels/delayed_scaling.h"
 
 #include "engine/cpu/threads.h"
 #include "engine/math/delayed_scaling.h"
@@ -53,13 +53,6 @@ void remember_magnitude(std::int64_t n, const T* x, T* history) {
   math::remember(history, largest_magnitude(n, x));
 }
 
-#define REMATCH_INSTANTIATE(T)                                         \
-  template void divide_by(std::int64_t, const T*, const T*, T*);       \
-  template void average_magnitude(std::int64_t, const T*, T*);         \
-  template void round_to_float8(std::int64_t, const T*, const T*, T*); \
-  template void remember_magnitude(std::int64_t, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_DELAYED_SCALING_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

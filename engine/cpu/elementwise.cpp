@@ -1,7 +1,6 @@
-#include "engine/cpu/elementwise.h"
+#include "engine/kernels/elementwise.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/threads.h"
@@ -24,13 +23,6 @@ void add_inplace(std::int64_t n, const T* x, T* y) {
 }
 
 template <typename T>
-void sub(std::int64_t n, const T* a, const T* b, T* out) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] - b[i];
-  });
-}
-
-template <typename T>
 void scale(std::int64_t n, const T* a, T s, T* out) {
   parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] * s;
@@ -41,13 +33,6 @@ template <typename T>
 void scale_inplace(std::int64_t n, T s, T* x) {
   parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) x[i] *= s;
-  });
-}
-
-template <typename T>
-void axpy_inplace(std::int64_t n, T s, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = std::fma(s, x[i], y[i]);
   });
 }
 
@@ -64,41 +49,11 @@ void fill_from(std::int64_t n, const T* value, T* out) {
 }
 
 template <typename T>
-void square(std::int64_t n, const T* x, T* out) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = x[i] * x[i];
-  });
+void sum(std::int64_t n, const T* x, T* out) {
+  *out = static_cast<T>(lane_sum<T>(n, [=](std::int64_t i) { return x[i]; }));
 }
 
-template <typename T>
-T sum(std::int64_t n, const T* x) {
-  return static_cast<T>(lane_sum<T>(n, [=](std::int64_t i) { return x[i]; }));
-}
-
-template <typename T>
-T sum_squares(std::int64_t n, const T* x) {
-  return static_cast<T>(lane_sum<T>(n, [=](std::int64_t i) { return x[i] * x[i]; }));
-}
-
-#define REMATCH_INSTANTIATE(T)                               \
-  template void add(std::int64_t, const T*, const T*, T*);   \
-  template void add_inplace(std::int64_t, const T*, T*);     \
-  template void sub(std::int64_t, const T*, const T*, T*);   \
-  template void scale(std::int64_t, const T*, T, T*);        \
-  template void scale_inplace(std::int64_t, T, T*);          \
-  template void axpy_inplace(std::int64_t, T, const T*, T*); \
-  template void fill(std::int64_t, T, T*);                   \
-  template void fill_from(std::int64_t, const T*, T*);       \
-  template void square(std::int64_t, const T*, T*);          \
-  template T sum(std::int64_t, const T*);                    \
-  template T sum_squares(std::int64_t, const T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
-
-using math::BFloat16;
-template void add(std::int64_t, const BFloat16*, const BFloat16*, BFloat16*);
-template void add_inplace(std::int64_t, const BFloat16*, BFloat16*);
-template void fill(std::int64_t, BFloat16, BFloat16*);
+REMATCH_ELEMENTWISE_KERNELS(REMATCH_INSTANTIATE);
+REMATCH_ELEMENTWISE_BFLOAT16_KERNELS(REMATCH_INSTANTIATE_BFLOAT16);
 
 }  // namespace rematch::cpu

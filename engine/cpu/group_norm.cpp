@@ -1,4 +1,4 @@
-#include "engine/cpu/group_norm.h"
+#include "engine/kernels/group_norm.h"
 
 #include "engine/cpu/channels.h"
 #include "engine/cpu/row_norm.h"
@@ -35,13 +35,6 @@ void group_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, std::in
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                              \
-  template void group_norm_forward(std::int64_t, std::int64_t, std::int64_t, std::int64_t,  \
-                                   const T*, const T*, const T*, T, T*, T*, T*);            \
-  template void group_norm_backward(std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
-                                    const T*, const T*, const T*, const T*, const T*, T*, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_GROUP_NORM_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

@@ -1,4 +1,4 @@
-#include "engine/cpu/kv_cache.h"
+#include "engine/kernels/kv_cache.h"
 
 #include <algorithm>
 
@@ -13,10 +13,6 @@ void prepend(std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b, con
   }
 }
 
-#define REMATCH_INSTANTIATE(T) \
-  template void prepend(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_KV_CACHE_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

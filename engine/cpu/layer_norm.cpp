@@ -1,4 +1,4 @@
-#include "engine/cpu/layer_norm.h"
+#include "engine/kernels/layer_norm.h"
 
 #include "engine/cpu/row_norm.h"
 
@@ -32,13 +32,6 @@ void layer_norm_backward(std::int64_t rows, std::int64_t cols, const T* gy, cons
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                  \
-  template void layer_norm_forward(std::int64_t, std::int64_t, const T*, const T*, const T*, T, \
-                                   T*, T*, T*);                                                 \
-  template void layer_norm_backward(std::int64_t, std::int64_t, const T*, const T*, const T*,   \
-                                    const T*, const T*, T*, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_LAYER_NORM_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

@@ -1,4 +1,4 @@
-#include "engine/cpu/linear.h"
+#include "engine/kernels/linear.h"
 
 #include <algorithm>
 
@@ -48,16 +48,7 @@ void sum_rows(const T* gy, T* gb, std::int64_t n, std::int64_t m) {
       });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                               \
-  template void linear_forward(const T*, const T*, const T*, T*, std::int64_t, std::int64_t, \
-                               std::int64_t);                                                \
-  template void linear_grad_input(const T*, const T*, T*, std::int64_t, std::int64_t,        \
-                                  std::int64_t);                                             \
-  template void linear_grad_weight(const T*, const T*, T*, std::int64_t, std::int64_t,       \
-                                   std::int64_t);                                            \
-  template void sum_rows(const T*, T*, std::int64_t, std::int64_t);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_LINEAR_KERNELS(REMATCH_INSTANTIATE);
+REMATCH_INSTANTIATE(sum_rows);
 
 }  // namespace rematch::cpu

@@ -1,4 +1,4 @@
-#include "engine/cpu/linear.h"
+#include "engine/kernels/linear.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

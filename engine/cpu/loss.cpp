@@ -1,4 +1,4 @@
-#include "engine/cpu/loss.h"
+#include "engine/kernels/loss.h"
 
 #include "engine/cpu/reduce.h"
 #include "engine/cpu/row_max.h"
@@ -8,10 +8,10 @@
 namespace rematch::cpu {
 
 template <typename T>
-T mse_forward(std::int64_t n, const T* x, const T* target) {
+void mse_forward(std::int64_t n, const T* x, const T* target, T* out) {
   const double total =
       lane_sum<T>(n, [=](std::int64_t i) { return math::squared_difference(x[i], target[i]); });
-  return static_cast<T>(total / static_cast<double>(n));
+  *out = static_cast<T>(total / static_cast<double>(n));
 }
 
 template <typename T>
@@ -21,8 +21,8 @@ void mse_backward(std::int64_t n, const T* g, const T* x, const T* target, T* gx
 }
 
 template <typename T>
-T cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
-                        const std::int32_t* target, T* log_probs) {
+void cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
+                           const std::int32_t* target, T* log_probs, T* out) {
   math::GroupedSum<double> total;
   for (std::int64_t r = 0; r < rows; ++r, x += cols, log_probs += cols) {
     const T top = row_max(cols, x);
@@ -32,7 +32,7 @@ T cross_entropy_forward(std::int64_t rows, std::int64_t cols, const T* x,
     for (std::int64_t i = 0; i < cols; ++i) log_probs[i] = (x[i] - top) - log_sum;
     total.add(-static_cast<double>(log_probs[target[r]]));
   }
-  return static_cast<T>(total.total() / static_cast<double>(rows));
+  *out = static_cast<T>(total.total() / static_cast<double>(rows));
 }
 
 template <typename T>
@@ -46,14 +46,6 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t cols, const T* g, co
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                     \
-  template T mse_forward(std::int64_t, const T*, const T*);                                        \
-  template void mse_backward(std::int64_t, const T*, const T*, const T*, T*);                      \
-  template T cross_entropy_forward(std::int64_t, std::int64_t, const T*, const std::int32_t*, T*); \
-  template void cross_entropy_backward(std::int64_t, std::int64_t, const T*, const T*,             \
-                                       const std::int32_t*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_LOSS_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

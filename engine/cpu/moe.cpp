@@ -1,4 +1,4 @@
-#include "engine/cpu/moe.h"
+#include "engine/kernels/moe.h"
 
 #include <algorithm>
 
@@ -122,14 +122,6 @@ void count_rows_of_experts(std::int64_t n, std::int64_t experts, const std::int3
   for (std::int64_t e = 0; e < experts; ++e) load[e] = math::moe_load(n, e, chosen, load[e]);
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template void moe_forward(const MoeShape&, const T*, const T*, const T*, T, T*, std::int32_t*, \
-                            T*, T*);                                                             \
-  template void moe_backward(const MoeShape&, const T*, const T*, const T*, const T*, const T*,  \
-                             const std::int32_t*, const T*, T*, T*, T*);                         \
-  template void count_rows_of_experts(std::int64_t, std::int64_t, const std::int32_t*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_MOE_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

@@ -3,10 +3,10 @@
 #include <limits>
 #include <utility>
 
-#include "engine/cpu/batch_norm.h"
-#include "engine/cpu/group_norm.h"
-#include "engine/cpu/layer_norm.h"
 #include "engine/cpu/testing/values.h"
+#include "engine/kernels/batch_norm.h"
+#include "engine/kernels/group_norm.h"
+#include "engine/kernels/layer_norm.h"
 
 namespace rematch::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/cpu/pool2d.h"
+#include "engine/kernels/pool2d.h"
 
 #include <algorithm>
 #include <limits>
@@ -251,13 +251,6 @@ void avg_pool2d_backward(const Pool2dShape& s, const T* gy, T* gx) {
   });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                              \
-  template void max_pool2d_forward(const Pool2dShape&, const T*, T*, std::int32_t*);        \
-  template void max_pool2d_backward(const Pool2dShape&, const T*, const std::int32_t*, T*); \
-  template void avg_pool2d_forward(const Pool2dShape&, const T*, T*);                       \
-  template void avg_pool2d_backward(const Pool2dShape&, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_POOL2D_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

@@ -1,4 +1,4 @@
-#include "engine/cpu/pool2d.h"
+#include "engine/kernels/pool2d.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

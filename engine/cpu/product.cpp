@@ -7,6 +7,7 @@
 #include "engine/cpu/scratch.h"
 #include "engine/cpu/threads.h"
 #include "engine/cpu/transpose.h"
+#include "engine/kernels/declare.h"
 
 namespace rematch::cpu {
 
@@ -19,7 +20,7 @@ constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kPacked = 1 << 16;
 /// Products with less than this in b run on it as it is.
 constexpr std::int64_t kSmall = 1 << 13;
-/// Of product_transposed, before they are transposed.
+/// A block of product_transposed before it is transposed.
 constexpr std::int64_t kBlockRows = 384;
 constexpr std::int64_t kBlockCols = 128;
 
@@ -48,7 +49,7 @@ void pack(std::int64_t depth, std::int64_t cols, const Strided<T>& b, std::int64
   }
 }
 
-/// What one thread computes of a product.
+/// One thread's part of a product.
 template <typename T>
 struct Part {
   std::int64_t rows;
@@ -185,13 +186,7 @@ void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth
   });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                  \
-  template void product(std::int64_t, std::int64_t, std::int64_t, const Strided<T>&,            \
-                        const Strided<T>&, bool, T*, std::int64_t);                             \
-  template void product_transposed(std::int64_t, std::int64_t, std::int64_t, const Strided<T>&, \
-                                   const Strided<T>&, const T*, T*, std::int64_t);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_INSTANTIATE(product);
+REMATCH_INSTANTIATE(product_transposed);
 
 }  // namespace rematch::cpu

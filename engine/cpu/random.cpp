@@ -1,4 +1,4 @@
-#include "engine/cpu/random.h"
+#include "engine/kernels/random.h"
 
 #include <algorithm>
 
@@ -168,21 +168,6 @@ void fill_uniform(std::int64_t n, std::uint64_t seed, std::uint64_t subsequence,
                  });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                     \
-  template void dropout_forward(std::int64_t, const T*, double, std::uint64_t, std::uint64_t,      \
-                                std::uint64_t, std::uint8_t*, T*);                                 \
-  template void dropout_backward(std::int64_t, const T*, const std::uint8_t*, double, T*);         \
-  template void dropout_factors(std::int64_t, double, std::uint64_t, std::uint64_t, std::uint64_t, \
-                                T*);                                                               \
-  template void rrelu_forward(std::int64_t, const T*, T, T, std::uint64_t, std::uint64_t,          \
-                              std::uint64_t, T*, T*);                                              \
-  template void multiply(std::int64_t, const T*, const T*, T*);                                    \
-  template void gaussian_noise_forward(std::int64_t, const T*, T, std::uint64_t, std::uint64_t,    \
-                                       std::uint64_t, T*);                                         \
-  template void fill_normal(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);  \
-  template void fill_uniform(std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t, T, T, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_RANDOM_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

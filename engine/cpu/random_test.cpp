@@ -1,4 +1,4 @@
-#include "engine/cpu/random.h"
+#include "engine/kernels/random.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/cpu/recurrent.h"
+#include "engine/kernels/recurrent.h"
 
 #include <algorithm>
 
@@ -123,7 +123,7 @@ struct BlockBackward {
     }
   }
 
-  /// What a sample's steps after its first add: its first state is zero.
+  /// Adds the products of a sample's steps after its first, whose state before is zero.
   void add_to_hidden(std::int64_t b, const T* gates) const {
     for (std::int64_t g = 0; g < s.gates(); ++g) {
       product<T>(s.features, s.features, s.steps - 1,
@@ -178,14 +178,6 @@ void recurrent_backward(const RecurrentShape& s, const T* gy, const T* x,
                  [&](std::int64_t first, std::int64_t samples) { backward.run(first, samples); });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                     \
-  template void recurrent_forward(const RecurrentShape&, const T*, const RecurrentWeights<T>&,     \
-                                  const RecurrentState<T>&, T*);                                   \
-  template void recurrent_backward(const RecurrentShape&, const T*, const T*,                      \
-                                   const RecurrentWeights<T>&, const T*, const RecurrentState<T>&, \
-                                   const RecurrentGradients<T>&);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_RECURRENT_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

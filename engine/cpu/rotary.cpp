@@ -1,4 +1,4 @@
-#include "engine/cpu/rotary.h"
+#include "engine/kernels/rotary.h"
 
 #include <algorithm>
 
@@ -37,7 +37,6 @@ void rotary(const math::RotaryShape& s, double direction, const T* x, T* y) {
   });
 }
 
-template void rotary(const math::RotaryShape&, double, const float*, float*);
-template void rotary(const math::RotaryShape&, double, const double*, double*);
+REMATCH_ROTARY_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

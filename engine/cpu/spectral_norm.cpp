@@ -1,4 +1,4 @@
-#include "engine/cpu/spectral_norm.h"
+#include "engine/kernels/spectral_norm.h"
 
 #include <algorithm>
 
@@ -63,15 +63,6 @@ void spectral_norm_backward(std::int64_t rows, std::int64_t cols, const T* norma
            });
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template void column_products(std::int64_t, std::int64_t, const T*, const T*, T*);             \
-  template void row_products(std::int64_t, std::int64_t, const T*, const T*, T*);                \
-  template void normalise_vector(std::int64_t, T, T*, T*);                                       \
-  template void inner_product(std::int64_t, const T*, const T*, T*);                             \
-  template void spectral_norm_backward(std::int64_t, std::int64_t, const T*, const T*, const T*, \
-                                       const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_SPECTRAL_NORM_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cpu

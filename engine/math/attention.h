@@ -5,11 +5,10 @@
 
 #include "engine/math/elementary.h"
 #include "engine/math/host_device.h"
-#include "engine/random/generator.h"
 
 namespace rematch::math {
 
-/// What attention works on: queries[batch, queries, heads * size], and keys and values side by
+/// Operands of attention: queries[batch, queries, heads * size], and keys and values side by
 /// side in memory[batch, keys, 2 * memory_heads * size]. Head h reads the keys and values of head
 /// h / (heads / memory_heads).
 struct AttentionShape {
@@ -46,16 +45,9 @@ struct AttentionShape {
   }
 };
 
-/// Dropout of probabilities: element i of the scores takes word offset + i, as dropout_forward()
-/// does. p = 0: none.
-struct AttentionDropout {
-  double p = 0;
-  Generator generator;
-};
-
-/// What one forward leaves to its backward. Either all probabilities, before dropout, and its mask
-/// if there is one; or, where `logs` is given, the log-sum-exp of each row of scores, from which
-/// the backward computes the probabilities again, and draws the mask again.
+/// Results that a forward leaves to its backward: either all probabilities, before dropout, and its
+/// mask if there is one; or, where `logs` is given, the log-sum-exp of each row of scores, from
+/// which the backward computes the probabilities again, and draws the mask again.
 template <typename T>
 struct AttentionState {
   T* probabilities = nullptr;

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "engine/cpu/cast.h"
+#include "engine/kernels/cast.h"
 #include "engine/random/philox.h"
 
 namespace rematch::math {

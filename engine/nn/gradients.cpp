@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/cpu/elementwise.h"
-#include "engine/cpu/spectral_norm.h"
-#include "engine/cuda/kernels/elementwise.h"
-#include "engine/cuda/kernels/spectral_norm.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/spectral_norm.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/kernel.h"

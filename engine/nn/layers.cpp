@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "engine/autograd/node.h"
-#include "engine/cpu/random.h"
-#include "engine/cuda/kernels/random.h"
+#include "engine/kernels/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"

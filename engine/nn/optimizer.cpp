@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "engine/autograd/node.h"
-#include "engine/cpu/optimizer.h"
-#include "engine/cuda/kernels/optimizer.h"
+#include "engine/kernels/optimizer.h"
 #include "engine/math/update.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/kernel.h"

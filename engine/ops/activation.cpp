@@ -1,7 +1,6 @@
 #include "engine/ops/activation.h"
 
-#include "engine/cpu/activation.h"
-#include "engine/cuda/kernels/activation.h"
+#include "engine/kernels/activation.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

@@ -1,9 +1,7 @@
 #include "engine/ops/arithmetic.h"
 
-#include "engine/cpu/elementwise.h"
-#include "engine/cpu/random.h"
-#include "engine/cuda/kernels/elementwise.h"
-#include "engine/cuda/kernels/random.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/random.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/accumulate.h"
 #include "engine/tensor/kernel.h"
@@ -157,7 +155,7 @@ Tensor sum(const Tensor& x) {
   Tensor y = compute_one({"sum", {&x}}, [&] {
     Tensor out = Tensor::empty({}, x.dtype());
     for_floating(x.dtype(), "sum", [&]<class T>() {
-      REMATCH_VALUE_KERNEL(x, out.data<T>(), sum<T>, x.elements(), x.data<T>());
+      REMATCH_KERNEL(x, sum<T>, x.elements(), x.data<T>(), out.data<T>());
     });
     return out;
   });

@@ -2,9 +2,8 @@
 
 #include <vector>
 
-#include "engine/cpu/attention.h"
-#include "engine/cpu/random.h"
-#include "engine/cuda/kernels/attention.h"
+#include "engine/kernels/attention.h"
+#include "engine/kernels/random.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
@@ -13,11 +12,10 @@ namespace rematch {
 namespace {
 
 constexpr std::string_view kAttention = "attention";
-using math::AttentionDropout;
 using math::AttentionShape;
 using math::AttentionState;
 
-/// What the backward needs beside the operands: probabilities and a mask, or log-sum-exps; those
+/// Kept for the backward beside the operands: probabilities and a mask, or log-sum-exps; those
 /// that are not there are undefined.
 struct Kept {
   Tensor probabilities;

@@ -1,7 +1,6 @@
 #include "engine/ops/batch_norm.h"
 
-#include "engine/cpu/batch_norm.h"
-#include "engine/cuda/kernels/batch_norm.h"
+#include "engine/kernels/batch_norm.h"
 #include "engine/ops/norm_node.h"
 #include "engine/tensor/kernel.h"
 

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "engine/autograd/autocast.h"
-#include "engine/cpu/cast.h"
-#include "engine/cuda/kernels/cast.h"
+#include "engine/kernels/cast.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

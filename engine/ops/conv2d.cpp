@@ -1,29 +1,26 @@
 #include "engine/ops/conv2d.h"
 
-#include "engine/cpu/conv2d.h"
-#include "engine/cuda/kernels/conv2d.h"
+#include "engine/kernels/conv2d.h"
+#include "engine/ops/device_products.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {
 
-// Scratch is the kernel's own business: it is not a tensor of the program, but its bytes count. On
-// a device it is the thread's workspace.
-Tensor scratch_for(const cpu::Conv2dShape& shape, const Tensor& x) {
-  const bool on_host = x.device() == Device::cpu;
-  return Tensor::empty({on_host ? cpu::conv2d_scratch_elements(shape) : 0}, x.dtype());
+// Scratch is the kernel's own business: it is not a tensor of the program, but its bytes count.
+Tensor scratch_for(const Conv2dShape& shape, const Tensor& x) {
+  return Tensor::empty({REMATCH_KERNEL(x, conv2d_scratch_elements, shape)}, x.dtype());
 }
 
 using math::BFloat16;
 
-std::int64_t products_of(const cpu::Conv2dShape& s) {
+std::int64_t products_of(const Conv2dShape& s) {
   return s.n * s.out_h() * s.out_w() * s.out_c * s.c * s.kh * s.kw;
 }
 
 // As in linear.cpp: bfloat16 operands are upcast for most kernels, and results rounded.
-Tensor forward(const cpu::Conv2dShape& s, const Tensor& x, const Tensor& weight,
-               const Tensor& bias) {
+Tensor forward(const Conv2dShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (multiplies_as_it_is(x, products_of(s))) {
     Tensor y = Tensor::empty({s.n, s.out_c, s.out_h(), s.out_w()}, x.dtype());
     REMATCH_DEVICE_KERNEL(x, conv2d_forward<BFloat16>, s, x.data<BFloat16>(),
@@ -46,7 +43,7 @@ Tensor forward(const cpu::Conv2dShape& s, const Tensor& x, const Tensor& weight,
 
 class Conv2dBackward final : public Node {
  public:
-  Conv2dBackward(const cpu::Conv2dShape& shape, const Tensor& x, const Tensor& weight,
+  Conv2dBackward(const Conv2dShape& shape, const Tensor& x, const Tensor& weight,
                  const Tensor& bias)
       : Node(1), shape_(shape) {
     connect(*this, {&x, &weight, &bias});
@@ -115,13 +112,13 @@ class Conv2dBackward final : public Node {
     }
   }
 
-  cpu::Conv2dShape shape_;
+  Conv2dShape shape_;
   SavedTensor x_;
   SavedTensor weight_;
 };
 
 /// `call` is of the operands as they were given, x, weight and bias are what autocast made of them.
-Tensor apply(OpCall call, const cpu::Conv2dShape& shape, const Tensor& x, const Tensor& weight,
+Tensor apply(OpCall call, const Conv2dShape& shape, const Tensor& x, const Tensor& weight,
              const Tensor& bias) {
   require_same_dtype(call.op, x, weight);
   if (bias.defined()) require_same_dtype(call.op, x, bias);
@@ -146,17 +143,17 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::in
     return "input with " + std::to_string(weight.shape()[1]) + " channels expected, got " +
            to_string(x.shape());
   });
-  const cpu::Conv2dShape s{x.shape()[0],
-                           x.shape()[1],
-                           x.shape()[2],
-                           x.shape()[3],
-                           weight.shape()[0],
-                           weight.shape()[2],
-                           weight.shape()[3],
-                           stride,
-                           stride,
-                           padding,
-                           padding};
+  const Conv2dShape s{x.shape()[0],
+                      x.shape()[1],
+                      x.shape()[2],
+                      x.shape()[3],
+                      weight.shape()[0],
+                      weight.shape()[2],
+                      weight.shape()[3],
+                      stride,
+                      stride,
+                      padding,
+                      padding};
   require(s.h + 2 * padding >= s.kh && s.w + 2 * padding >= s.kw, op, [&] {
     return "kernel " + std::to_string(s.kh) + " x " + std::to_string(s.kw) +
            " does not fit the input " + to_string(x.shape()) + " padded by " +

@@ -1,11 +1,10 @@
 #include "engine/ops/delayed_scaling.h"
 
-#include "engine/ambient/state_reader.h"
-#include "engine/cpu/delayed_scaling.h"
-#include "engine/cuda/kernels/delayed_scaling.h"
+#include "engine/kernels/delayed_scaling.h"
 #include "engine/math/delayed_scaling.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
+#include "engine/tensor/state_reader.h"
 
 namespace rematch {
 namespace {

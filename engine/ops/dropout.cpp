@@ -1,7 +1,6 @@
 #include "engine/ops/dropout.h"
 
-#include "engine/cpu/random.h"
-#include "engine/cuda/kernels/random.h"
+#include "engine/kernels/random.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "engine/cpu/embedding.h"
-#include "engine/cuda/kernels/embedding.h"
+#include "engine/kernels/embedding.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

@@ -1,7 +1,6 @@
 #include "engine/ops/group_norm.h"
 
-#include "engine/cpu/group_norm.h"
-#include "engine/cuda/kernels/group_norm.h"
+#include "engine/kernels/group_norm.h"
 #include "engine/ops/norm_node.h"
 #include "engine/tensor/kernel.h"
 

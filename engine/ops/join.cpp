@@ -1,7 +1,6 @@
 #include "engine/ops/join.h"
 
-#include "engine/cpu/concat.h"
-#include "engine/cuda/kernels/concat.h"
+#include "engine/kernels/concat.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

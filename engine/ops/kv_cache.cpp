@@ -1,12 +1,10 @@
 #include "engine/ops/kv_cache.h"
 
-#include "engine/ambient/state_reader.h"
-#include "engine/cpu/concat.h"
-#include "engine/cpu/kv_cache.h"
-#include "engine/cuda/kernels/concat.h"
-#include "engine/cuda/kernels/kv_cache.h"
+#include "engine/kernels/concat.h"
+#include "engine/kernels/kv_cache.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
+#include "engine/tensor/state_reader.h"
 
 namespace rematch {
 namespace {

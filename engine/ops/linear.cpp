@@ -1,8 +1,7 @@
 #include "engine/ops/linear.h"
 
-#include "engine/cpu/linear.h"
-#include "engine/cuda/kernels/linear.h"
-#include "engine/cuda/kernels/sum_rows.h"
+#include "engine/kernels/linear.h"
+#include "engine/ops/device_products.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

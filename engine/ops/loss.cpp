@@ -1,7 +1,6 @@
 #include "engine/ops/loss.h"
 
-#include "engine/cpu/loss.h"
-#include "engine/cuda/kernels/loss.h"
+#include "engine/kernels/loss.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 
@@ -76,8 +75,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target) {
   Tensor y = compute_one({op, {&x, &target}}, [&] {
     Tensor out = Tensor::empty({}, x.dtype());
     for_floating(x.dtype(), op, [&]<class T>() {
-      REMATCH_VALUE_KERNEL(x, out.data<T>(), mse_forward<T>, x.elements(), x.data<T>(),
-                           target.data<T>());
+      REMATCH_KERNEL(x, mse_forward<T>, x.elements(), x.data<T>(), target.data<T>(), out.data<T>());
     });
     return out;
   });
@@ -106,8 +104,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target) {
   auto [y, log_probs] = compute({op, {&x, &target}}, [&] {
     std::array<Tensor, 2> out{Tensor::empty({}, x.dtype()), Tensor::empty(x.shape(), x.dtype())};
     for_floating(x.dtype(), op, [&]<class T>() {
-      REMATCH_VALUE_KERNEL(x, out[0].data<T>(), cross_entropy_forward<T>, x.shape()[0], classes,
-                           x.data<T>(), target.data<std::int32_t>(), out[1].data<T>());
+      REMATCH_KERNEL(x, cross_entropy_forward<T>, x.shape()[0], classes, x.data<T>(),
+                     target.data<std::int32_t>(), out[1].data<T>(), out[0].data<T>());
     });
     return out;
   });

@@ -2,10 +2,8 @@
 
 #include <array>
 
-#include "engine/cpu/moe.h"
-#include "engine/cpu/random.h"
-#include "engine/cuda/kernels/moe.h"
-#include "engine/cuda/kernels/random.h"
+#include "engine/kernels/moe.h"
+#include "engine/kernels/random.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

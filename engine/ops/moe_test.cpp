@@ -17,7 +17,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/cpu/moe.h"
+#include "engine/kernels/moe.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/linear.h"
@@ -238,7 +238,7 @@ RoutedStep routed_step(const CheckpointOptions* options) {
     const AutocastScope autocast;
     step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
   }
-  // What is drawn in between must not matter.
+  // Draws in between must not matter.
   ambient().streams.at(0).draw(7);
   backward(sum(step.y));
   for (const Tensor& t : leaves) step.gradients.push_back(t.grad());

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "engine/cpu/random.h"
-#include "engine/cuda/kernels/random.h"
+#include "engine/kernels/random.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"

@@ -1,15 +1,14 @@
 #include "engine/ops/pool2d.h"
 
-#include "engine/cpu/pool2d.h"
-#include "engine/cuda/kernels/pool2d.h"
+#include "engine/kernels/pool2d.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 
 namespace rematch {
 namespace {
 
-cpu::Pool2dShape checked_shape(std::string_view op, const Tensor& x, std::int64_t kernel,
-                               std::int64_t stride, std::int64_t padding) {
+Pool2dShape checked_shape(std::string_view op, const Tensor& x, std::int64_t kernel,
+                          std::int64_t stride, std::int64_t padding) {
   require_rank(op, "input", x, 4);
   require(kernel >= 1 && stride >= 1 && padding >= 0 && 2 * padding <= kernel, op, [&] {
     return "kernel >= 1, stride >= 1 and 0 <= padding <= kernel / 2 expected, got " +
@@ -25,7 +24,7 @@ cpu::Pool2dShape checked_shape(std::string_view op, const Tensor& x, std::int64_
 
 class MaxPool2dBackward final : public Node {
  public:
-  MaxPool2dBackward(const cpu::Pool2dShape& shape, const Tensor& x, const Tensor& indices)
+  MaxPool2dBackward(const Pool2dShape& shape, const Tensor& x, const Tensor& indices)
       : Node(1), shape_(shape) {
     connect(*this, {&x});
     indices_.save(indices);
@@ -43,13 +42,13 @@ class MaxPool2dBackward final : public Node {
   }
 
  private:
-  cpu::Pool2dShape shape_;
+  Pool2dShape shape_;
   SavedTensor indices_;
 };
 
 class AvgPool2dBackward final : public Node {
  public:
-  AvgPool2dBackward(const cpu::Pool2dShape& shape, const Tensor& x) : Node(1), shape_(shape) {
+  AvgPool2dBackward(const Pool2dShape& shape, const Tensor& x) : Node(1), shape_(shape) {
     connect(*this, {&x});
   }
   std::string_view name() const override { return "AvgPool2dBackward"; }
@@ -62,14 +61,14 @@ class AvgPool2dBackward final : public Node {
   }
 
  private:
-  cpu::Pool2dShape shape_;
+  Pool2dShape shape_;
 };
 
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   if (is_bfloat16(x)) return max_pool2d(upcast(x), kernel, stride, padding);
-  const cpu::Pool2dShape s = checked_shape("max_pool2d", x, kernel, stride, padding);
+  const Pool2dShape s = checked_shape("max_pool2d", x, kernel, stride, padding);
   const Shape out{s.n, s.c, s.out_h(), s.out_w()};
   const OpCall call{"max_pool2d", {&x}, attributes(kernel, stride, padding)};
   auto [y, indices] = compute(call, [&] {
@@ -86,7 +85,7 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
 
 Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   if (is_bfloat16(x)) return avg_pool2d(upcast(x), kernel, stride, padding);
-  const cpu::Pool2dShape s = checked_shape("avg_pool2d", x, kernel, stride, padding);
+  const Pool2dShape s = checked_shape("avg_pool2d", x, kernel, stride, padding);
   const OpCall call{"avg_pool2d", {&x}, attributes(kernel, stride, padding)};
   Tensor y = compute_one(call, [&] {
     Tensor out = Tensor::empty({s.n, s.c, s.out_h(), s.out_w()}, x.dtype());

@@ -1,7 +1,6 @@
 #include "engine/ops/recurrent.h"
 
-#include "engine/cpu/recurrent.h"
-#include "engine/cuda/kernels/recurrent.h"
+#include "engine/kernels/recurrent.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 
@@ -19,7 +18,7 @@ math::RecurrentWeights<T> weights_of(const RecurrentParameters& p) {
           data_of<T>(p.hidden_bias)};
 }
 
-/// What the backward needs beside operands and states; a GRU has no cells.
+/// Tensors that the backward needs beside operands and states; a GRU has no cells.
 struct RecurrentKept {
   Tensor gates;
   Tensor cells;

@@ -1,7 +1,6 @@
 #include "engine/ops/rms_norm.h"
 
-#include "engine/cpu/layer_norm.h"
-#include "engine/cuda/kernels/layer_norm.h"
+#include "engine/kernels/layer_norm.h"
 #include "engine/ops/norm_node.h"
 #include "engine/tensor/kernel.h"
 

@@ -1,7 +1,6 @@
 #include "engine/ops/rotary.h"
 
-#include "engine/cpu/rotary.h"
-#include "engine/cuda/kernels/rotary.h"
+#include "engine/kernels/rotary.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
 

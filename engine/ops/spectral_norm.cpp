@@ -1,15 +1,11 @@
 #include "engine/ops/spectral_norm.h"
 
-#include "engine/ambient/state_reader.h"
-#include "engine/cpu/delayed_scaling.h"
-#include "engine/cpu/linear.h"
-#include "engine/cpu/spectral_norm.h"
-#include "engine/cuda/kernels/delayed_scaling.h"
-#include "engine/cuda/kernels/linear.h"
-#include "engine/cuda/kernels/spectral_norm.h"
-#include "engine/cuda/kernels/sum_rows.h"
+#include "engine/kernels/delayed_scaling.h"
+#include "engine/kernels/linear.h"
+#include "engine/kernels/spectral_norm.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"
+#include "engine/tensor/state_reader.h"
 
 namespace rematch {
 namespace {
@@ -20,7 +16,7 @@ void copy_values(const Tensor& from, const Tensor& to) {
   to.storage()->memory().copy(to.raw(), from.raw(), from.bytes());
 }
 
-/// What a forward makes.
+/// Results of a forward.
 struct Results {
   Tensor y;
   Tensor normalised;

@@ -1,9 +1,7 @@
 #include "engine/ops/stochastic_depth.h"
 
-#include "engine/cpu/random.h"
-#include "engine/cpu/stochastic_depth.h"
-#include "engine/cuda/kernels/random.h"
-#include "engine/cuda/kernels/stochastic_depth.h"
+#include "engine/kernels/random.h"
+#include "engine/kernels/stochastic_depth.h"
 #include "engine/ops/draw.h"
 #include "engine/ops/support.h"
 #include "engine/tensor/kernel.h"

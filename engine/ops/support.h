@@ -13,14 +13,13 @@
 #include "engine/ambient/op_watcher.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/cuda/runtime/device.h"
 #include "engine/ops/cast.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/tensor.h"
 
 namespace rematch {
 
-// What every op needs: argument checks that say what was expected and what came, and the one line
+// Every op needs this: argument checks that say what was expected and what came, and the one line
 // that records a node.
 
 /// Null for a tensor that is not there.
@@ -105,12 +104,6 @@ inline void require_shape(std::string_view op, std::string_view what, const Tens
   });
 }
 
-/// Whether kernels take `x` as it is for a sum of `products` products: bfloat16 on a device, where
-/// libraries multiply it many times faster than float32. Other kernels know no bfloat16.
-inline bool multiplies_as_it_is(const Tensor& x, std::int64_t products) {
-  return x.dtype() == DType::bfloat16 && x.device() == Device::cuda &&
-         products > cuda::direct_products();
-}
 /// Kernels know no bfloat16. An op other than linear and conv2d that is given some begins again
 /// with its operands upcast: what it announces, saves and returns is then float32.
 inline bool is_bfloat16(const Tensor& t) { return t.defined() && t.dtype() == DType::bfloat16; }

@@ -2,8 +2,7 @@
 
 #include <stdexcept>
 
-#include "engine/cpu/elementwise.h"
-#include "engine/cuda/kernels/elementwise.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/kernel.h"
 

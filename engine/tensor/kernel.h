@@ -8,8 +8,7 @@
 
 namespace rematch {
 
-// Every kernel exists once for each backend, under one name and with one list of arguments:
-// cpu::relu_forward in engine/cpu/, cuda::relu_forward in engine/cuda/. An op names the kernel and
+// Every kernel exists once for each backend (engine/kernels/declare.h). An op names the kernel and
 // a tensor it works on; the tensor's device chooses the backend.
 
 /// The device of `t`, which must be the one that new tensors are made on. Throws
@@ -30,11 +29,6 @@ inline Device kernel_device(const Tensor& t) {
 /// Calls cpu::kernel(...) or cuda::kernel(...).
 #define REMATCH_KERNEL(tensor, kernel, ...) \
   (kernel_device(tensor) == Device::cuda ? cuda::kernel(__VA_ARGS__) : cpu::kernel(__VA_ARGS__))
-/// For kernels with one value as their result: cpu::kernel(...) returns it, cuda::kernel(..., out)
-/// leaves it on the device, so that the host does not wait.
-#define REMATCH_VALUE_KERNEL(tensor, out, kernel, ...)                    \
-  (kernel_device(tensor) == Device::cuda ? cuda::kernel(__VA_ARGS__, out) \
-                                         : static_cast<void>(*(out) = cpu::kernel(__VA_ARGS__)))
 
 /// Calls cuda::kernel(...), for a tensor on the device, where the CPU has no such kernel.
 #define REMATCH_DEVICE_KERNEL(tensor, kernel, ...) \
@@ -45,8 +39,6 @@ inline Device kernel_device(const Tensor& t) {
 #define REMATCH_DEVICE_KERNEL(tensor, kernel, ...) (static_cast<void>(kernel_device(tensor)))
 #define REMATCH_KERNEL(tensor, kernel, ...) \
   (static_cast<void>(kernel_device(tensor)), cpu::kernel(__VA_ARGS__))
-#define REMATCH_VALUE_KERNEL(tensor, out, kernel, ...) \
-  (static_cast<void>(kernel_device(tensor)), static_cast<void>(*(out) = cpu::kernel(__VA_ARGS__)))
 
 #endif
 

@@ -5,8 +5,7 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/ambient/op_watcher.h"
-#include "engine/cpu/elementwise.h"
-#include "engine/cuda/kernels/elementwise.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/tensor/accumulate.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"

@@ -15,10 +15,10 @@ namespace {
 
 /// Everything else promises that each operation rounds by itself.
 const std::vector<FusedFamily> kFused{
-    {"activation", "Gelu", "erf and exp are polynomials in chains of fused multiply-adds"},
-    {"activation", "Silu", "exp"},
-    {"activation", "Tanh", "tanh; its gradient is 1 - y * y in one rounding"},
-    {"activation", "Sigmoid", "exp"},
+    {"activation", "gelu", "erf and exp are polynomials in chains of fused multiply-adds"},
+    {"activation", "silu", "exp"},
+    {"activation", "tanh", "tanh; its gradient is 1 - y * y in one rounding"},
+    {"activation", "sigmoid", "exp"},
     {"activation", "softmax_kernel", "exp"},
     {"attention", "softmax_kernel", "exp and log"},
     {"attention", "pair_kernel", "sums of products are the CPU's chains, and exp"},
@@ -27,7 +27,6 @@ const std::vector<FusedFamily> kFused{
     {"random", "Normals", "log, sin and cos of Box and Muller"},
     {"random", "Uniform", "a draw is scaled and moved in one rounding"},
     {"random", "Rrelu", "its slopes are such draws"},
-    {"elementwise", "Axpy", "y + a * x in one rounding"},
     {"product", "product_kernel", "sums of products are the CPU's chains of fused multiply-adds"},
     {"moe", "moe_kernel", "sums of products are the CPU's chains, and exp"},
     {"recurrent", "_weight_kernel", "sums of products are the CPU's chains"},

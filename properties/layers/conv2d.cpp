@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "engine/cpu/conv2d.h"
+#include "engine/kernels/conv2d.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/cpu/random.h"
+#include "engine/kernels/random.h"
 #include "engine/random/philox.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"

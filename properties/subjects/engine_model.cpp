@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/autograd/node.h"
-#include "engine/cpu/random.h"
+#include "engine/kernels/random.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
 #include "properties/record/direction.h"

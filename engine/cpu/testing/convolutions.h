@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/cpu/conv2d.h"
+#include "engine/kernels/conv2d.h"
 
 namespace rematch::cpu::testing {
 

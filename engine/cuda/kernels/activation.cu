@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/activation.h"
+#include "engine/kernels/activation.h"
 
 #include "engine/cuda/kernels/reduce.h"
 #include "engine/math/pointwise.h"
@@ -7,16 +7,16 @@ namespace rematch::cuda {
 
 namespace {
 
-struct Relu {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
-    y = math::relu(x);
-  }
+/// y = kFunction(x), element by element.
+template <typename T, T (*kFunction)(T)>
+struct Forward {
+  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const { y = kFunction(x); }
 };
-struct ReluGradient {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T gy, T y, T& gx) const {
-    gx = math::relu_gradient(gy, y);
+/// gx = kFunction(gy, what the forward saved).
+template <typename T, T (*kFunction)(T, T)>
+struct Gradient {
+  __device__ void operator()(std::int64_t /*i*/, T gy, T saved, T& gx) const {
+    gx = kFunction(gy, saved);
   }
 };
 template <typename T>
@@ -31,54 +31,6 @@ struct LeakyReluGradient {
   T slope;
   __device__ void operator()(std::int64_t /*i*/, T gy, T x, T& gx) const {
     gx = math::leaky_relu_gradient(gy, x, slope);
-  }
-};
-struct Gelu {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
-    y = math::gelu(x);
-  }
-};
-struct GeluGradient {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T gy, T x, T& gx) const {
-    gx = math::gelu_gradient(gy, x);
-  }
-};
-struct Silu {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
-    y = math::silu(x);
-  }
-};
-struct SiluGradient {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T gy, T x, T& gx) const {
-    gx = math::silu_gradient(gy, x);
-  }
-};
-struct Tanh {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
-    y = math::tanh(x);
-  }
-};
-struct TanhGradient {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T gy, T y, T& gx) const {
-    gx = math::tanh_gradient(gy, y);
-  }
-};
-struct Sigmoid {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
-    y = math::sigmoid(x);
-  }
-};
-struct SigmoidGradient {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T gy, T y, T& gx) const {
-    gx = math::sigmoid_gradient(gy, y);
   }
 };
 
@@ -116,12 +68,13 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
 
 template <typename T>
 void relu_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("relu_forward", n, Relu{}, In<T>{x}, Out<T>{y});
+  visit<kVector<T>>("relu_forward", n, Forward<T, math::relu>{}, In<T>{x}, Out<T>{y});
 }
 
 template <typename T>
 void relu_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  visit<kVector<T>>("relu_backward", n, ReluGradient{}, In<T>{gy}, In<T>{y}, Out<T>{gx});
+  visit<kVector<T>>("relu_backward", n, Gradient<T, math::relu_gradient>{}, In<T>{gy}, In<T>{y},
+                    Out<T>{gx});
 }
 
 template <typename T>
@@ -137,42 +90,46 @@ void leaky_relu_backward(std::int64_t n, const T* gy, const T* x, T slope, T* gx
 
 template <typename T>
 void gelu_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("gelu_forward", n, Gelu{}, In<T>{x}, Out<T>{y});
+  visit<kVector<T>>("gelu_forward", n, Forward<T, math::gelu>{}, In<T>{x}, Out<T>{y});
 }
 
 template <typename T>
 void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  visit<kVector<T>>("gelu_backward", n, GeluGradient{}, In<T>{gy}, In<T>{x}, Out<T>{gx});
+  visit<kVector<T>>("gelu_backward", n, Gradient<T, math::gelu_gradient>{}, In<T>{gy}, In<T>{x},
+                    Out<T>{gx});
 }
 
 template <typename T>
 void silu_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("silu_forward", n, Silu{}, In<T>{x}, Out<T>{y});
+  visit<kVector<T>>("silu_forward", n, Forward<T, math::silu>{}, In<T>{x}, Out<T>{y});
 }
 
 template <typename T>
 void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  visit<kVector<T>>("silu_backward", n, SiluGradient{}, In<T>{gy}, In<T>{x}, Out<T>{gx});
+  visit<kVector<T>>("silu_backward", n, Gradient<T, math::silu_gradient>{}, In<T>{gy}, In<T>{x},
+                    Out<T>{gx});
 }
 
 template <typename T>
 void tanh_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("tanh_forward", n, Tanh{}, In<T>{x}, Out<T>{y});
+  visit<kVector<T>>("tanh_forward", n, Forward<T, math::tanh>{}, In<T>{x}, Out<T>{y});
 }
 
 template <typename T>
 void tanh_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  visit<kVector<T>>("tanh_backward", n, TanhGradient{}, In<T>{gy}, In<T>{y}, Out<T>{gx});
+  visit<kVector<T>>("tanh_backward", n, Gradient<T, math::tanh_gradient>{}, In<T>{gy}, In<T>{y},
+                    Out<T>{gx});
 }
 
 template <typename T>
 void sigmoid_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("sigmoid_forward", n, Sigmoid{}, In<T>{x}, Out<T>{y});
+  visit<kVector<T>>("sigmoid_forward", n, Forward<T, math::sigmoid>{}, In<T>{x}, Out<T>{y});
 }
 
 template <typename T>
 void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  visit<kVector<T>>("sigmoid_backward", n, SigmoidGradient{}, In<T>{gy}, In<T>{y}, Out<T>{gx});
+  visit<kVector<T>>("sigmoid_backward", n, Gradient<T, math::sigmoid_gradient>{}, In<T>{gy},
+                    In<T>{y}, Out<T>{gx});
 }
 
 template <typename T>
@@ -193,23 +150,6 @@ void softmax_backward(std::int64_t rows, std::int64_t cols, const T* gy, const T
   check_launch("softmax_backward");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                \
-  template void relu_forward(std::int64_t, const T*, T*);                     \
-  template void relu_backward(std::int64_t, const T*, const T*, T*);          \
-  template void leaky_relu_forward(std::int64_t, const T*, T, T*);            \
-  template void leaky_relu_backward(std::int64_t, const T*, const T*, T, T*); \
-  template void gelu_forward(std::int64_t, const T*, T*);                     \
-  template void gelu_backward(std::int64_t, const T*, const T*, T*);          \
-  template void silu_forward(std::int64_t, const T*, T*);                     \
-  template void silu_backward(std::int64_t, const T*, const T*, T*);          \
-  template void tanh_forward(std::int64_t, const T*, T*);                     \
-  template void tanh_backward(std::int64_t, const T*, const T*, T*);          \
-  template void sigmoid_forward(std::int64_t, const T*, T*);                  \
-  template void sigmoid_backward(std::int64_t, const T*, const T*, T*);       \
-  template void softmax_forward(std::int64_t, std::int64_t, const T*, T*);    \
-  template void softmax_backward(std::int64_t, std::int64_t, const T*, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_ACTIVATION_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/activation.h"
+#include "engine/kernels/activation.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/activation.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

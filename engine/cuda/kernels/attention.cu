@@ -1,10 +1,10 @@
-#include "engine/cuda/kernels/attention.h"
+#include "engine/kernels/attention.h"
 
 #include <algorithm>
 
-#include "engine/cuda/kernels/random.h"
 #include "engine/cuda/kernels/reduce.h"
 #include "engine/cuda/runtime/launch.h"
+#include "engine/kernels/random.h"
 #include "engine/random/draw.h"
 
 namespace rematch::cuda {
@@ -12,6 +12,7 @@ namespace rematch::cuda {
 namespace {
 
 using math::AttentionShape;
+using math::AttentionState;
 
 /// Where a score lies among the heads.
 struct Pair {
@@ -27,7 +28,7 @@ __device__ Pair pair_of(const AttentionShape& s, std::int64_t score) {
   return {b, head - b * s.heads, row - head * s.queries, score - row * s.keys};
 }
 
-/// What becomes of a product of a query with a key or a value.
+/// Use of a product of a query with a key or a value.
 enum class Pairs : std::uint8_t {
   scores,
   probabilities,  ///< Again, from the log-sum-exps of their rows.
@@ -257,13 +258,6 @@ void attention_backward(const AttentionShape& s, const T* gy, const T* q, const 
   if (gmemory != nullptr) sum_over_queries(s, gradients, q, kept, gy, gmemory);
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void attention_forward(const AttentionShape&, const T*, const T*,                      \
-                                  const AttentionDropout&, const AttentionState<T>&, T*);         \
-  template void attention_backward(const AttentionShape&, const T*, const T*, const T*, const T*, \
-                                   const AttentionDropout&, const AttentionState<T>&, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_ATTENTION_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/attention.h"
+#include "engine/kernels/attention.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/attention.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/batch_norm.h"
+#include "engine/kernels/batch_norm.h"
 
 #include "engine/cuda/kernels/whole_channels.h"
 
@@ -178,15 +178,6 @@ void batch_norm_backward(std::int64_t n, std::int64_t c, std::int64_t s, const T
                           In<T>{gy}, In<T>{x}, Out<T>{gx});
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void batch_norm_train(std::int64_t, std::int64_t, std::int64_t, const T*, const T*,    \
-                                 const T*, T, T*, T*, T*, T*, T*, T);                             \
-  template void batch_norm_eval(std::int64_t, std::int64_t, std::int64_t, const T*, const T*,     \
-                                const T*, const T*, const T*, T, T*, T*, T*);                     \
-  template void batch_norm_backward(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, \
-                                    const T*, const T*, const T*, bool, T*, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_BATCH_NORM_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/cast.h"
+#include "engine/kernels/cast.h"
 
 #include "engine/cuda/runtime/deferred.h"
 #include "engine/cuda/runtime/launch.h"

@@ -1,11 +1,9 @@
-#include "engine/cuda/kernels/cast.h"
+#include "engine/kernels/cast.h"
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "engine/cpu/cast.h"
-#include "engine/cpu/elementwise.h"
-#include "engine/cuda/kernels/elementwise.h"
 #include "engine/cuda/testing/device.h"
+#include "engine/kernels/elementwise.h"
 
 namespace rematch::cuda {
 namespace {

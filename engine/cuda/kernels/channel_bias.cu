@@ -1,6 +1,7 @@
 #include "engine/cuda/kernels/channel_bias.h"
 
 #include "engine/cuda/kernels/channels.h"
+#include "engine/kernels/declare.h"
 
 namespace rematch::cuda {
 
@@ -34,11 +35,7 @@ void sum_channels(std::int64_t n, std::int64_t c, std::int64_t s, const T* gy, T
                      StoreSum<T>{gb});
 }
 
-#define REMATCH_INSTANTIATE(T)                                                    \
-  template void add_bias(std::int64_t, std::int64_t, std::int64_t, const T*, T*); \
-  template void sum_channels(std::int64_t, std::int64_t, std::int64_t, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_INSTANTIATE(add_bias);
+REMATCH_INSTANTIATE(sum_channels);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/concat.h"
+#include "engine/kernels/concat.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/concat.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/conv2d.h"
+#include "engine/kernels/conv2d.h"
 
 #include <map>
 #include <memory>
@@ -123,7 +123,7 @@ void conv2d_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T*
   if (s.n == 0 || s.out_c == 0) return;
   if (is_large(s)) {
     if (b != nullptr && on_cudnn<T>(s, ConvolutionPass::forward, {x, w, y, b})) return;
-    // What was rounded to bfloat16 is too late for a bias.
+    // A bias cannot be added after the result was rounded to bfloat16.
     if constexpr (std::is_same_v<T, math::BFloat16>) {
       if (b == nullptr && on_cudnn<T>(s, ConvolutionPass::forward, {x, w, y})) return;
     } else if (on_cudnn<T>(s, ConvolutionPass::forward, {x, w, y})) {
@@ -160,16 +160,10 @@ void conv2d_grad_bias(const Conv2dShape& s, const T* gy, T* gb) {
   sum_channels(s.n, s.out_c, s.out_h() * s.out_w(), gy, gb);
 }
 
-#define REMATCH_INSTANTIATE(T)                                                            \
-  template void conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*, T*); \
-  template void conv2d_grad_input(const Conv2dShape&, const T*, const T*, T*, T*);        \
-  template void conv2d_grad_weight(const Conv2dShape&, const T*, const T*, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-REMATCH_INSTANTIATE(math::BFloat16)
-#undef REMATCH_INSTANTIATE
+std::int64_t conv2d_scratch_elements(const Conv2dShape& /*shape*/) { return 0; }
 
-template void conv2d_grad_bias(const Conv2dShape&, const float*, float*);
-template void conv2d_grad_bias(const Conv2dShape&, const double*, double*);
+REMATCH_CONV2D_KERNELS(REMATCH_INSTANTIATE);
+REMATCH_CONV2D_KERNELS(REMATCH_INSTANTIATE_BFLOAT16);
+REMATCH_INSTANTIATE(conv2d_grad_bias);
 
 }  // namespace rematch::cuda

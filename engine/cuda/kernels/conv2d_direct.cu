@@ -1,6 +1,7 @@
 #include "engine/cuda/kernels/conv2d_direct.h"
 
 #include "engine/cuda/runtime/launch.h"
+#include "engine/kernels/declare.h"
 #include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
@@ -9,7 +10,7 @@ namespace {
 
 /// A Conv2dShape in 32 bits, whose divisions are many times faster; element counts stay in 64.
 struct Window {
-  explicit Window(const cpu::Conv2dShape& s)
+  explicit Window(const Conv2dShape& s)
       : c(static_cast<int>(s.c)),
         h(static_cast<int>(s.h)),
         w(static_cast<int>(s.w)),
@@ -54,7 +55,7 @@ __device__ Place place(std::int64_t at, int channels, int rows, int cols) {
           static_cast<int>(at - line * cols)};
 }
 
-/// What a sum is rounded to first.
+/// The type that a sum is rounded to first.
 template <typename T>
 struct Rounded {
   using type = T;
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <typename T>
-void direct_forward(const cpu::Conv2dShape& s, const T* x, const T* w, const T* b, T* y) {
+void direct_forward(const Conv2dShape& s, const T* x, const T* w, const T* b, T* y) {
   const std::int64_t outputs = s.n * s.out_c * s.out_h() * s.out_w();
   if (outputs <= 0) return;
   forward_kernel<<<grid_for(outputs), kThreads, 0, stream()>>>(outputs, Window(s), x, w, b, y);
@@ -165,7 +166,7 @@ void direct_forward(const cpu::Conv2dShape& s, const T* x, const T* w, const T* 
 }
 
 template <typename T>
-void direct_grad_input(const cpu::Conv2dShape& s, const T* gy, const T* w, T* gx) {
+void direct_grad_input(const Conv2dShape& s, const T* gy, const T* w, T* gx) {
   const std::int64_t inputs = s.n * s.c * s.h * s.w;
   if (inputs <= 0) return;
   grad_input_kernel<<<grid_for(inputs), kThreads, 0, stream()>>>(inputs, Window(s), gy, w, gx);
@@ -173,7 +174,7 @@ void direct_grad_input(const cpu::Conv2dShape& s, const T* gy, const T* w, T* gx
 }
 
 template <typename T>
-void direct_grad_weight(const cpu::Conv2dShape& s, const T* gy, const T* x, T* gw) {
+void direct_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* gw) {
   const std::int64_t weights = s.out_c * s.c * s.kh * s.kw;
   if (weights <= 0) return;
   grad_weight_kernel<<<grid_for(weights, kThreads / 32), kThreads, 0, stream()>>>(
@@ -181,13 +182,11 @@ void direct_grad_weight(const cpu::Conv2dShape& s, const T* gy, const T* x, T* g
   check_launch("direct_grad_weight");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                             \
-  template void direct_forward(const cpu::Conv2dShape&, const T*, const T*, const T*, T*); \
-  template void direct_grad_input(const cpu::Conv2dShape&, const T*, const T*, T*);        \
-  template void direct_grad_weight(const cpu::Conv2dShape&, const T*, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-REMATCH_INSTANTIATE(math::BFloat16)
-#undef REMATCH_INSTANTIATE
+REMATCH_INSTANTIATE(direct_forward);
+REMATCH_INSTANTIATE(direct_grad_input);
+REMATCH_INSTANTIATE(direct_grad_weight);
+REMATCH_INSTANTIATE_BFLOAT16(direct_forward);
+REMATCH_INSTANTIATE_BFLOAT16(direct_grad_input);
+REMATCH_INSTANTIATE_BFLOAT16(direct_grad_weight);
 
 }  // namespace rematch::cuda

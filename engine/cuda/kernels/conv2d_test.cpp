@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/conv2d.h"
+#include "engine/kernels/conv2d.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <limits>

@@ -1,9 +1,8 @@
-#include "engine/cuda/kernels/delayed_scaling.h"
+#include "engine/kernels/delayed_scaling.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <limits>
 
-#include "engine/cpu/delayed_scaling.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

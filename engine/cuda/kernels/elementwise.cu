@@ -1,6 +1,5 @@
-#include "engine/cuda/kernels/elementwise.h"
+#include "engine/kernels/elementwise.h"
 
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 
@@ -18,22 +17,10 @@ struct Add {
     out = a + b;
   }
 };
-struct Sub {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T a, T b, T& out) const {
-    out = a - b;
-  }
-};
 struct AddTo {
   template <typename T>
   __device__ void operator()(std::int64_t /*i*/, T x, T& y) const {
     y += x;
-  }
-};
-struct Square {
-  template <typename T>
-  __device__ void operator()(std::int64_t /*i*/, T x, T& out) const {
-    out = x * x;
   }
 };
 template <typename T>
@@ -41,11 +28,6 @@ struct Scale {
   T s;
   __device__ void operator()(std::int64_t /*i*/, T a, T& out) const { out = a * s; }
   __device__ void operator()(std::int64_t /*i*/, T& x) const { x *= s; }
-};
-template <typename T>
-struct Axpy {
-  T s;
-  __device__ void operator()(std::int64_t /*i*/, T x, T& y) const { y = std::fma(s, x, y); }
 };
 template <typename T>
 struct Fill {
@@ -62,11 +44,6 @@ template <typename T>
 struct Element {
   const T* x;
   __device__ T operator()(std::int64_t i) const { return x[i]; }
-};
-template <typename T>
-struct SquaredElement {
-  const T* x;
-  __device__ T operator()(std::int64_t i) const { return x[i] * x[i]; }
 };
 template <typename T>
 struct Rounded {
@@ -92,11 +69,6 @@ void add_inplace(std::int64_t n, const T* x, T* y) {
 }
 
 template <typename T>
-void sub(std::int64_t n, const T* a, const T* b, T* out) {
-  visit<kVector<T>>("sub", n, Sub{}, In<T>{a}, In<T>{b}, Out<T>{out});
-}
-
-template <typename T>
 void scale(std::int64_t n, const T* a, T s, T* out) {
   visit<kVector<T>>("scale", n, Scale<T>{s}, In<T>{a}, Out<T>{out});
 }
@@ -104,11 +76,6 @@ void scale(std::int64_t n, const T* a, T s, T* out) {
 template <typename T>
 void scale_inplace(std::int64_t n, T s, T* x) {
   visit<kVector<T>>("scale_inplace", n, Scale<T>{s}, InOut<T>{x});
-}
-
-template <typename T>
-void axpy_inplace(std::int64_t n, T s, const T* x, T* y) {
-  visit<kVector<T>>("axpy_inplace", n, Axpy<T>{s}, In<T>{x}, InOut<T>{y});
 }
 
 template <typename T>
@@ -130,39 +97,11 @@ void fill_from(std::int64_t n, const T* value, T* out) {
 }
 
 template <typename T>
-void square(std::int64_t n, const T* x, T* out) {
-  visit<kVector<T>>("square", n, Square{}, In<T>{x}, Out<T>{out});
-}
-
-template <typename T>
 void sum(std::int64_t n, const T* x, T* out) {
   lane_sum<T>("sum", n, Element<T>{x}, Rounded<T>{out});
 }
 
-template <typename T>
-void sum_squares(std::int64_t n, const T* x, T* out) {
-  lane_sum<T>("sum_squares", n, SquaredElement<T>{x}, Rounded<T>{out});
-}
-
-#define REMATCH_INSTANTIATE(T)                               \
-  template void add(std::int64_t, const T*, const T*, T*);   \
-  template void add_inplace(std::int64_t, const T*, T*);     \
-  template void sub(std::int64_t, const T*, const T*, T*);   \
-  template void scale(std::int64_t, const T*, T, T*);        \
-  template void scale_inplace(std::int64_t, T, T*);          \
-  template void axpy_inplace(std::int64_t, T, const T*, T*); \
-  template void fill(std::int64_t, T, T*);                   \
-  template void fill_from(std::int64_t, const T*, T*);       \
-  template void square(std::int64_t, const T*, T*);          \
-  template void sum(std::int64_t, const T*, T*);             \
-  template void sum_squares(std::int64_t, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
-
-using math::BFloat16;
-template void add(std::int64_t, const BFloat16*, const BFloat16*, BFloat16*);
-template void add_inplace(std::int64_t, const BFloat16*, BFloat16*);
-template void fill(std::int64_t, BFloat16, BFloat16*);
+REMATCH_ELEMENTWISE_KERNELS(REMATCH_INSTANTIATE);
+REMATCH_ELEMENTWISE_BFLOAT16_KERNELS(REMATCH_INSTANTIATE_BFLOAT16);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/elementwise.h"
+#include "engine/kernels/elementwise.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/elementwise.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {
@@ -35,16 +34,11 @@ TEMPLATE_TEST_CASE("element-wise kernels give the CPU's bits on the device", "[g
     expect([&](T* y) { cpu::add(n, a.data(), y, y); }, [&](T* y) { add(n, da.data(), y, y); });
     expect([&](T* y) { cpu::add_inplace(n, a.data(), y); },
            [&](T* y) { add_inplace(n, da.data(), y); });
-    expect([&](T* y) { cpu::sub(n, a.data(), b.data(), y); },
-           [&](T* y) { sub(n, da.data(), db.data(), y); });
     expect([&](T* y) { cpu::scale(n, a.data(), T(0.3), y); },
            [&](T* y) { scale(n, da.data(), T(0.3), y); });
     expect([&](T* y) { cpu::scale_inplace(n, T(0.3), y); },
            [&](T* y) { scale_inplace(n, T(0.3), y); });
-    expect([&](T* y) { cpu::axpy_inplace(n, T(0.3), a.data(), y); },
-           [&](T* y) { axpy_inplace(n, T(0.3), da.data(), y); });
     expect([&](T* y) { cpu::fill(n, T(0.3), y); }, [&](T* y) { fill(n, T(0.3), y); });
-    expect([&](T* y) { cpu::square(n, a.data(), y); }, [&](T* y) { square(n, da.data(), y); });
     const DeviceArray<T> value(std::vector<T>{T(0.7)}, shift);
     expect([&](T* y) { cpu::fill(n, T(0.7), y); }, [&](T* y) { fill_from(n, value.data(), y); });
   });
@@ -75,9 +69,9 @@ TEMPLATE_TEST_CASE("sums take the CPU's order on the device", "[gpu][sums]", flo
     const DeviceArray<T> dx(x, shift);
     const DeviceArray<T> total(1, shift);
     sum(n, dx.data(), total.data());
-    CHECK(holds(total, {cpu::sum(n, x.data())}));
-    sum_squares(n, dx.data(), total.data());
-    CHECK(holds(total, {cpu::sum_squares(n, x.data())}));
+    T want = 0;
+    cpu::sum(n, x.data(), &want);
+    CHECK(holds(total, {want}));
   });
 }
 

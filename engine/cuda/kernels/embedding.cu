@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/embedding.h"
+#include "engine/kernels/embedding.h"
 
 #include "engine/cuda/runtime/launch.h"
 #include "engine/math/elementary.h"
@@ -54,13 +54,6 @@ void sum_rows_of_tokens(std::int64_t n, std::int64_t rows, std::int64_t features
   check_launch("sum_rows_of_tokens");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                    \
-  template void rows_of_tokens(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*,     \
-                               const T*, T*);                                                     \
-  template void sum_rows_of_tokens(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*, \
-                                   const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_EMBEDDING_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

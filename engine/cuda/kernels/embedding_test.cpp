@@ -1,9 +1,8 @@
-#include "engine/cuda/kernels/embedding.h"
+#include "engine/kernels/embedding.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 
-#include "engine/cpu/embedding.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/kv_cache.h"
+#include "engine/kernels/kv_cache.h"
 
 #include "engine/cuda/runtime/launch.h"
 #include "engine/math/lane_order.h"
@@ -29,10 +29,6 @@ void prepend(std::int64_t outer, std::int64_t inner_a, std::int64_t inner_b, con
            Out<T>{out});
 }
 
-#define REMATCH_INSTANTIATE(T) \
-  template void prepend(std::int64_t, std::int64_t, std::int64_t, const T*, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_KV_CACHE_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

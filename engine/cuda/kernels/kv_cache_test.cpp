@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/kv_cache.h"
+#include "engine/kernels/kv_cache.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/kv_cache.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

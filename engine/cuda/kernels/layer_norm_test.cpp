@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/layer_norm.h"
+#include "engine/kernels/layer_norm.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/layer_norm.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

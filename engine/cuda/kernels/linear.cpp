@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/linear.h"
+#include "engine/kernels/linear.h"
 
 #include "engine/cuda/kernels/matmul.h"
 #include "engine/cuda/kernels/product.h"
@@ -51,16 +51,7 @@ void linear_grad_weight(const T* gy, const T* x, T* gw, std::int64_t n, std::int
          gw, MatmulShape{.rows = k, .cols = m, .depth = n});
 }
 
-#define REMATCH_INSTANTIATE(T)                                                               \
-  template void linear_forward(const T*, const T*, const T*, T*, std::int64_t, std::int64_t, \
-                               std::int64_t);                                                \
-  template void linear_grad_input(const T*, const T*, T*, std::int64_t, std::int64_t,        \
-                                  std::int64_t);                                             \
-  template void linear_grad_weight(const T*, const T*, T*, std::int64_t, std::int64_t,       \
-                                   std::int64_t);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-REMATCH_INSTANTIATE(math::BFloat16)
-#undef REMATCH_INSTANTIATE
+REMATCH_LINEAR_KERNELS(REMATCH_INSTANTIATE);
+REMATCH_LINEAR_KERNELS(REMATCH_INSTANTIATE_BFLOAT16);
 
 }  // namespace rematch::cuda

@@ -1,11 +1,10 @@
-#include "engine/cuda/kernels/linear.h"
+#include "engine/kernels/linear.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <thread>
 #include <utility>
 
-#include "engine/cpu/linear.h"
 #include "engine/cuda/kernels/matmul.h"
 #include "engine/cuda/testing/device.h"
 #include "engine/cuda/testing/reference.h"

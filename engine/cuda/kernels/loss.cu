@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/loss.h"
+#include "engine/kernels/loss.h"
 
 #include "engine/cuda/kernels/reduce.h"
 #include "engine/math/elementary.h"
@@ -122,15 +122,6 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t cols, const T* g, co
   check_launch("cross_entropy_backward");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template void mse_forward(std::int64_t, const T*, const T*, T*);                               \
-  template void mse_backward(std::int64_t, const T*, const T*, const T*, T*);                    \
-  template void cross_entropy_forward(std::int64_t, std::int64_t, const T*, const std::int32_t*, \
-                                      T*, T*);                                                   \
-  template void cross_entropy_backward(std::int64_t, std::int64_t, const T*, const T*,           \
-                                       const std::int32_t*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_LOSS_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

@@ -1,9 +1,8 @@
-#include "engine/cuda/kernels/loss.h"
+#include "engine/kernels/loss.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 
-#include "engine/cpu/loss.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {
@@ -32,7 +31,9 @@ TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu][sums]", floa
     const DeviceArray<T> dgx(n, shift);
     mse_forward(n, dx.data(), dtarget.data(), loss.data());
     mse_backward(n, g.data(), dx.data(), dtarget.data(), dgx.data());
-    CHECK(holds(loss, {cpu::mse_forward(n, x.data(), target.data())}));
+    T want = 0;
+    cpu::mse_forward(n, x.data(), target.data(), &want);
+    CHECK(holds(loss, {want}));
     CHECK(holds(dgx, gx));
   });
 }
@@ -53,8 +54,8 @@ TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu][su
     }
     std::vector<T> log_probs(x.size());
     std::vector<T> gx(x.size());
-    const T want =
-        cpu::cross_entropy_forward(rows, cols, x.data(), target.data(), log_probs.data());
+    T want = 0;
+    cpu::cross_entropy_forward(rows, cols, x.data(), target.data(), log_probs.data(), &want);
     const T gradient(0.7);
     cpu::cross_entropy_backward(rows, cols, &gradient, log_probs.data(), target.data(), gx.data());
     const DeviceArray<T> dx(x);

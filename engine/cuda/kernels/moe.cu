@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/moe.h"
+#include "engine/kernels/moe.h"
 
 #include "engine/cuda/runtime/launch.h"
 
@@ -52,7 +52,7 @@ struct Mix {
   }
 };
 
-/// What gradients are made of; `glogits` is filled first.
+/// Operands of the gradients; `glogits` is filled first.
 template <typename T>
 struct Rows {
   MoeShape s;
@@ -157,14 +157,6 @@ void count_rows_of_experts(std::int64_t n, std::int64_t experts, const std::int3
   for_each("count_rows_of_experts", experts, Load<T>{n, chosen, load});
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                   \
-  template void moe_forward(const MoeShape&, const T*, const T*, const T*, T, T*, std::int32_t*, \
-                            T*, T*);                                                             \
-  template void moe_backward(const MoeShape&, const T*, const T*, const T*, const T*, const T*,  \
-                             const std::int32_t*, const T*, T*, T*, T*);                         \
-  template void count_rows_of_experts(std::int64_t, std::int64_t, const std::int32_t*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_MOE_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/moe.h"
+#include "engine/kernels/moe.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/moe.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/optimizer.h"
+#include "engine/kernels/optimizer.h"
 
 #include <algorithm>
 
@@ -162,11 +162,6 @@ void adam_steps(std::span<const math::AdamItem<T>> items, double lr, double b1, 
   });
 }
 
-#define REMATCH_INSTANTIATE(T)                                      \
-  template void sgd_steps(std::span<const math::SgdItem<T>>, T, T); \
-  template void adam_steps(std::span<const math::AdamItem<T>>, double, double, double, double);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_OPTIMIZER_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

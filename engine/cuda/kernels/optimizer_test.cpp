@@ -1,10 +1,9 @@
-#include "engine/cuda/kernels/optimizer.h"
+#include "engine/kernels/optimizer.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <memory>
 #include <vector>
 
-#include "engine/cpu/optimizer.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {
@@ -32,8 +31,8 @@ TEMPLATE_TEST_CASE("optimizer steps give the CPU's bits on the device", "[gpu]",
     const DeviceArray<T> dfirst(first, shift);
     const DeviceArray<T> dsecond(second, shift);
     const auto sgd = [&](T momentum, bool start, bool buffered) {
-      cpu::sgd_step(n, T(0.1), momentum, start, g.data(), buffered ? first.data() : nullptr,
-                    w.data());
+      const SgdItem<T> want{n, start, g.data(), buffered ? first.data() : nullptr, w.data()};
+      cpu::sgd_steps<T>({&want, 1}, T(0.1), momentum);
       const SgdItem<T> item{n, start, dg.data(), buffered ? dfirst.data() : nullptr, dw.data()};
       sgd_steps<T>({&item, 1}, T(0.1), momentum);
       CHECK(holds(dw, w));
@@ -42,8 +41,10 @@ TEMPLATE_TEST_CASE("optimizer steps give the CPU's bits on the device", "[gpu]",
     sgd(T(0), true, false);
     for (const bool start : {true, false, false}) sgd(T(0.9), start, true);
     const DeviceArray<std::int64_t> steps(std::vector<std::int64_t>{0});
+    std::int64_t wanted_steps = 0;
     for (std::int64_t t = 1; t <= 3; ++t) {
-      cpu::adam_step(n, 1e-3, 0.9, 0.999, 1e-8, t, g.data(), first.data(), second.data(), w.data());
+      const AdamItem<T> want{n, &wanted_steps, g.data(), first.data(), second.data(), w.data()};
+      cpu::adam_steps<T>({&want, 1}, 1e-3, 0.9, 0.999, 1e-8);
       const AdamItem<T> item{n, steps.data(), dg.data(), dfirst.data(), dsecond.data(), dw.data()};
       adam_steps<T>({&item, 1}, 1e-3, 0.9, 0.999, 1e-8);
       CHECK(holds(dw, w));
@@ -87,12 +88,14 @@ TEST_CASE("a step of many parameters takes one launch for 64 of them, Adam's two
     CAPTURE(i);
     const auto n = static_cast<std::int64_t>(i * i);
     const std::vector<float> start = w[i];
-    cpu::sgd_step<float>(n, 0.5F, 0, false, start.data(), nullptr, w[i].data());
+    const SgdItem<float> sgd_want{n, false, start.data(), nullptr, w[i].data()};
+    cpu::sgd_steps<float>({&sgd_want, 1}, 0.5F, 0);
     std::vector<float> m(i * i);
     std::vector<float> v(i * i);
     const std::vector<float> g = w[i];
-    cpu::adam_step<float>(n, 1e-3, 0.9, 0.999, 1e-8, static_cast<std::int64_t>(i) + 1, g.data(),
-                          m.data(), v.data(), w[i].data());
+    auto t = static_cast<std::int64_t>(i);
+    const AdamItem<float> adam_want{n, &t, g.data(), m.data(), v.data(), w[i].data()};
+    cpu::adam_steps<float>({&adam_want, 1}, 1e-3, 0.9, 0.999, 1e-8);
     CHECK(holds(*dw[i], w[i]));
     CHECK(holds(*dm[i], m));
     CHECK(holds(*dv[i], v));

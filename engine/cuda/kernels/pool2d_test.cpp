@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/pool2d.h"
+#include "engine/kernels/pool2d.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 

@@ -1,6 +1,7 @@
 #include "engine/cuda/kernels/product.h"
 
 #include "engine/cuda/runtime/launch.h"
+#include "engine/kernels/declare.h"
 #include "engine/math/bfloat16.h"
 
 namespace rematch::cuda {
@@ -9,7 +10,7 @@ namespace {
 
 using math::BFloat16;
 
-/// What chains are of.
+/// The type in which chains add.
 template <typename T>
 struct SumOf {
   using type = T;
@@ -113,12 +114,7 @@ void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Str
   check_launch("product");
 }
 
-#define REMATCH_INSTANTIATE(T)                                                       \
-  template void product(std::int64_t, std::int64_t, std::int64_t, const Strided<T>&, \
-                        const Strided<T>&, const T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-REMATCH_INSTANTIATE(BFloat16)
-#undef REMATCH_INSTANTIATE
+REMATCH_INSTANTIATE(product);
+REMATCH_INSTANTIATE_BFLOAT16(product);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/random.h"
+#include "engine/kernels/random.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/random.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/recurrent.h"
+#include "engine/kernels/recurrent.h"
 
 #include "engine/cuda/kernels/product.h"
 #include "engine/cuda/runtime/launch.h"
@@ -158,14 +158,6 @@ void recurrent_backward(const RecurrentShape& s, const T* gy, const T* x,
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                     \
-  template void recurrent_forward(const RecurrentShape&, const T*, const RecurrentWeights<T>&,     \
-                                  const RecurrentState<T>&, T*);                                   \
-  template void recurrent_backward(const RecurrentShape&, const T*, const T*,                      \
-                                   const RecurrentWeights<T>&, const T*, const RecurrentState<T>&, \
-                                   const RecurrentGradients<T>&);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_RECURRENT_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

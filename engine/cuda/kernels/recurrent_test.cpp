@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/recurrent.h"
+#include "engine/kernels/recurrent.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/recurrent.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

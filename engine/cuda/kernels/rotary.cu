@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/rotary.h"
+#include "engine/kernels/rotary.h"
 
 #include "engine/cuda/runtime/launch.h"
 #include "engine/math/lane_order.h"
@@ -42,7 +42,6 @@ void rotary(const math::RotaryShape& s, double direction, const T* x, T* y) {
   check_launch("rotary");
 }
 
-template void rotary(const math::RotaryShape&, double, const float*, float*);
-template void rotary(const math::RotaryShape&, double, const double*, double*);
+REMATCH_ROTARY_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

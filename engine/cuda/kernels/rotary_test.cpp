@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/rotary.h"
+#include "engine/kernels/rotary.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/rotary.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/stochastic_depth.h"
+#include "engine/kernels/stochastic_depth.h"
 
 #include "engine/cuda/runtime/launch.h"
 
@@ -80,13 +80,6 @@ void stochastic_depth_backward(const DepthShape& s, const T* gy, const T* x, con
   }
 }
 
-#define REMATCH_INSTANTIATE(T)                                                                 \
-  template void exit_factors(const DepthShape&, const T*, T*);                                 \
-  template void stochastic_depth_forward(const DepthShape&, const T*, const T*, const T*, T*); \
-  template void stochastic_depth_backward(const DepthShape&, const T*, const T*, const T*,     \
-                                          const T*, T*, T*);
-REMATCH_INSTANTIATE(float)
-REMATCH_INSTANTIATE(double)
-#undef REMATCH_INSTANTIATE
+REMATCH_STOCHASTIC_DEPTH_KERNELS(REMATCH_INSTANTIATE);
 
 }  // namespace rematch::cuda

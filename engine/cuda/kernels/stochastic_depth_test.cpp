@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/stochastic_depth.h"
+#include "engine/kernels/stochastic_depth.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <cstddef>
@@ -6,7 +6,6 @@
 #include <limits>
 #include <vector>
 
-#include "engine/cpu/stochastic_depth.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

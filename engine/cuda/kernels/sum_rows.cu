@@ -1,4 +1,4 @@
-#include "engine/cuda/kernels/sum_rows.h"
+#include "engine/kernels/linear.h"
 
 #include "engine/cuda/kernels/reduce.h"
 
@@ -31,7 +31,6 @@ void sum_rows(const T* gy, T* gb, std::int64_t n, std::int64_t m) {
                     Store<T>{gb});
 }
 
-template void sum_rows(const float*, float*, std::int64_t, std::int64_t);
-template void sum_rows(const double*, double*, std::int64_t, std::int64_t);
+REMATCH_INSTANTIATE(sum_rows);
 
 }  // namespace rematch::cuda

@@ -1,8 +1,7 @@
-#include "engine/cuda/kernels/sum_rows.h"
+#include "engine/kernels/linear.h"
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cpu/linear.h"
 #include "engine/cuda/testing/device.h"
 
 namespace rematch::cuda {

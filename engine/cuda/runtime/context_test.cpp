@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/cuda/kernels/linear.h"
 #include "engine/cuda/runtime/libraries.h"
 #include "engine/cuda/testing/device.h"
+#include "engine/kernels/linear.h"
 #include "engine/memory/ledger.h"
 
 namespace rematch::cuda {

@@ -66,7 +66,7 @@ Descriptor bias_operation(const ConvolutionProblem& p, const Descriptor& sum, co
 
 /// Not finalized yet: cuDNN may not support it.
 Descriptor convolution(const ConvolutionProblem& p) {
-  const cpu::Conv2dShape& s = p.shape;
+  const Conv2dShape& s = p.shape;
   const cudnnDataType_t type = sum_type(p);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   const std::int64_t dimensions = 2;
@@ -128,7 +128,7 @@ PassNames names_of(ConvolutionPass pass) {
 /// The problem as a graph; nullopt if cuDNN does not take it, such as a padding wider than the
 /// kernel.
 std::optional<Descriptor> graph(const ConvolutionProblem& p, bool for_this_device) {
-  const cpu::Conv2dShape& s = p.shape;
+  const Conv2dShape& s = p.shape;
   const PassNames names = names_of(p.pass);
   const Descriptor x = tensor(p, kX, {s.n, s.c, s.h, s.w});
   const Descriptor weight = tensor(p, kWeight, {s.out_c, s.c, s.kh, s.kw});
@@ -266,7 +266,7 @@ std::string_view to_string(ConvolutionPass pass) {
 
 bool operator<(const ConvolutionProblem& a, const ConvolutionProblem& b) {
   const auto tied = [](const ConvolutionProblem& p) {
-    const cpu::Conv2dShape& s = p.shape;
+    const Conv2dShape& s = p.shape;
     return std::tie(s.n, s.c, s.h, s.w, s.out_c, s.kh, s.kw, s.stride_h, s.stride_w, s.pad_h,
                     s.pad_w, p.pass, p.type, p.tf32, p.aligned, p.bias);
   };

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/cpu/conv2d.h"
 #include "engine/cuda/runtime/device.h"
+#include "engine/kernels/conv2d.h"
 
 namespace rematch::cuda {
 
@@ -21,9 +21,9 @@ std::string_view to_string(ConvolutionPass pass);
 
 /// All that a plan may depend on, and so the bits.
 struct ConvolutionProblem {
-  cpu::Conv2dShape shape;
+  Conv2dShape shape;
   ConvolutionPass pass = ConvolutionPass::forward;
-  /// Of all arrays. Sums of bfloat16 products are float32's, and rounded once.
+  /// Type of all arrays. Sums of bfloat16 products are float32's, and rounded once.
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   bool tf32 = false;
   /// All pointers are aligned to 16 bytes, else to an element's size.

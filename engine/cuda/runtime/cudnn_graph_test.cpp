@@ -1,4 +1,4 @@
-// What cuDNN plans for devices that are described to it. No device is needed for that, so these
+// Plans that cuDNN makes for devices described to it. No device is needed for that, so these
 // tests run wherever cuDNN is.
 #include "engine/cuda/runtime/cudnn_graph.h"
 
@@ -15,7 +15,6 @@
 namespace rematch::cuda {
 namespace {
 
-using cpu::Conv2dShape;
 using cpu::testing::kConvolutions;
 using testing::kA100;
 using testing::kH200;
