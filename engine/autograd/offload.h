@@ -22,9 +22,9 @@ struct OffloadOptions {
 /// Keeps what the graph saves in host memory. See OffloadScope for its use.
 ///
 /// A saved tensor is copied out and let go of; each use in a backward copies it into a new tensor
-/// of the ambient ledger. What has an owner besides the graph would stay alive anyway and is kept
-/// as without offload: storage under Tag::parameters, state, inputs or gradients. So the live bytes
-/// of ledger() are those that would be live under Tag::saved without offload.
+/// of the ambient ledger. Storage with an owner besides the graph would stay alive anyway and is
+/// kept as without offload: that under Tag::parameters, state, inputs or gradients. So the live
+/// bytes of ledger() are those that would be live under Tag::saved without offload.
 ///
 /// A storage that is saved again, by another node or through a view, shares the copy that is there,
 /// unless it was written in between: in-place ops count the storage's version up, and a copy holds

@@ -7,8 +7,8 @@
 namespace rematch {
 
 /// All backward passes in its scope share recomputations: each non-reentrant checkpoint is
-/// recomputed at most once in the group, instead of once in each backward. What was recomputed and
-/// not yet used stays until the group ends.
+/// recomputed at most once in the group, instead of once in each backward. A tensor
+/// that was recomputed and not yet used stays until the group ends.
 ///
 /// The passes must not overlap: a saved tensor serves one of them, and asking for it again throws
 /// CheckpointError. Without effect on reentrant checkpoints. Throws std::invalid_argument inside

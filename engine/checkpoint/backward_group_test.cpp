@@ -37,8 +37,8 @@ TEST_CASE_METHOD(LedgerScope,
                  "recomputed tensors that others keep are theirs once they have served") {
   const bool grouped = GENERATE(false, true);
   const Tensor x = variable({0.5, -1}, {2});
-  // The recomputation's results live on. What a node read, what a backward or a group left over,
-  // and what was for a part of the graph that is gone, is not saved any more.
+  // The recomputation's results live on. Tensors that a node read, that a backward or a group
+  // left over, or that were for a part of the graph that is gone, are not saved any more.
   Tensors kept;
   CheckpointOptions options;
   options.early_stop = false;

@@ -38,8 +38,8 @@ class Mechanics {
 
   /// Before the recomputation: the settings that the region began with (its cache is not among
   /// them). The cache of a live scope of the same settings goes on being used; else the
-  /// recomputation gets one of its own, which is emptied when it ends. What surrounded the
-  /// recomputation is put back by itself. When this throws, nothing has changed.
+  /// recomputation gets one of its own, which is emptied when it ends. The settings around
+  /// the recomputation are put back by themselves. When this throws, nothing has changed.
   virtual void restore_autocast(Ambient& state, const Autocast& captured) const;
 
   /// The value that a recomputation reads of a layer's state, the one at `index` of those that its

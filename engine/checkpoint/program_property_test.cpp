@@ -76,8 +76,8 @@ Tensor computed(int op, const Tensor& a, const Tensor& b, int& hooks) {
   return y;
 }
 
-/// The two newest values. What is written was made by a scale here, or is a view of that, since a
-/// function must not write its inputs.
+/// The two newest values. Only results of a scale here, and their views, are written, since
+/// a function must not write its inputs.
 Tensors interpret(const std::vector<Step>& steps, Tensors values, int& hooks) {
   std::vector<bool> own(values.size());
   for (const Step& s : steps) {

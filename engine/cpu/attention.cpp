@@ -26,8 +26,8 @@ std::int64_t block_scores(const AttentionShape& s) { return std::max(kScores, s.
 struct Block {
   std::int64_t first;
   std::int64_t rows;
-  std::int64_t query;  ///< Of the first row.
-  std::int64_t key;    ///< Of key 0.
+  std::int64_t query;  ///< The first row's.
+  std::int64_t key;    ///< Key 0's.
   std::int64_t row;    ///< The first one's number among all rows of scores.
 };
 

@@ -7,7 +7,7 @@
 #include "engine/cuda/runtime/driver.h"
 #include "engine/emulator/stream.h"
 
-// One device, whose name says what it is. What is not here comes from the real runtime.
+// One device, whose name says what it is. The real runtime provides what is not here.
 
 using rematch::emulator::failed;
 

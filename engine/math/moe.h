@@ -42,8 +42,8 @@ REMATCH_HD inline bool is_among(std::int64_t e, std::int64_t n, const std::int32
 }  // namespace detail
 
 /// Routes one row: probabilities[experts] of the experts, and the numbers of the `top` likeliest,
-/// the first of equals. What stood in `probabilities` is added to the logits `jitter` times, unless
-/// that is 0. With NaN among the probabilities some `top` different experts are chosen.
+/// the first of equals. The logits get `jitter` times what stood in `probabilities`, unless that is
+/// 0. With NaN among the probabilities some `top` different experts are chosen.
 template <typename T>
 REMATCH_HD inline void moe_route(const MoeShape& s, const T* x, const T* router, T jitter,
                                  T* probabilities, std::int32_t* chosen) {

@@ -32,7 +32,7 @@ __device__ Pair pair_of(const AttentionShape& s, std::int64_t score) {
 enum class Pairs : std::uint8_t {
   scores,
   probabilities,  ///< Again, from the log-sum-exps of their rows.
-  gradients,      ///< Of probabilities: products of gy with values, where the mask kept them.
+  gradients,      ///< The probabilities': products of gy with values, where the mask kept them.
 };
 
 /// A thread a pair.

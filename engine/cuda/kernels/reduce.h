@@ -95,8 +95,8 @@ struct HalfWarpRow {
     for (std::int64_t i = lane(); i < cols; i += kHalfWarp) f(i);
   }
 
-  /// LaneSum of value(0) .. value(cols - 1), in all threads of the row. What value() writes on the
-  /// way is seen by all of them, too.
+  /// LaneSum of value(0) .. value(cols - 1), in all threads of the row. All of them see what
+  /// value() writes on the way, too.
   template <typename V, typename Value>
   __device__ static Wide<V> sum(std::int64_t cols, const Value& value) {
     const V block = detail::tree_sum(math::lane_chain(V{}, 0, cols, lane(), value));
@@ -118,8 +118,8 @@ struct HalfWarpRow {
   }
 };
 
-/// A longer row in the hands of a thread block: its half-warps take a block of 1024 each. Of the
-/// threads there may be fewer, so that none is left without a block of 1024.
+/// A longer row in the hands of a thread block: its half-warps take a block of 1024 each. There
+/// may be fewer threads, so that none is left without a block of 1024.
 struct BlockRow {
   static constexpr int kBlockThreads = 512;
   static constexpr int kMostHalves = kBlockThreads / kHalfWarp;

@@ -1,7 +1,7 @@
 #pragma once
 
 // Batch normalisation of channels that a thread block holds in shared memory, or, with s = 1, that
-// a thread adds up alone: one launch. What is held is read once. Bits are those of
+// a thread adds up alone: one launch. Each value is read once. Bits are those of
 // channel_sums and channel_map. Included by .cu files alone.
 
 #include <cstdint>

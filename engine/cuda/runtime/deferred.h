@@ -36,7 +36,7 @@ class Deferred {
   void forget_failure() noexcept { failed_ = nullptr; }
 
   [[nodiscard]] bool empty() const { return moves_.empty(); }
-  /// Queues all. What goes wrong is thrown by rethrow().
+  /// Queues all; rethrow() throws what goes wrong.
   void start() noexcept;
   void rethrow() {
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
