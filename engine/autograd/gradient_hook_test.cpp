@@ -27,18 +27,6 @@ GradientHook note(std::string& log, char name) {
   };
 }
 
-TEST_CASE_METHOD(LedgerScope, "hooks of one tensor run in the order they were registered in") {
-  Tensor x = variable({1}, {1});
-  Tensor y = scale(x, 2);
-  std::string log;
-  y.register_hook(note(log, 'a'));
-  y.register_hook(note(log, 'b'));
-  x.register_hook(note(log, 'c'));
-  x.register_hook(note(log, 'd'));
-  backward(y);
-  CHECK(log == "abcd");
-}
-
 TEST_CASE_METHOD(LedgerScope, "hooks run in every backward, from the output to the leaves") {
   Tensor x = variable({1}, {1});
   Tensor y = scale(x, 2);

@@ -156,38 +156,6 @@ TEST_CASE_METHOD(OffloadFixture, "a temporary that the graph holds already is st
 }
 
 TEST_CASE_METHOD(OffloadFixture,
-                 "a storage is copied once, even if several nodes save it in different shapes") {
-  const Tensor x = variable({1, 2, 3, 4}, {4});
-  const OffloadScope scope(offload());
-  const Tensor y = tanh(x);
-  const Tensor square = mul(y, y);
-  const Tensor view = reshape(y, {2, 2});
-  const Tensor z = add(sum(gelu(view)), sum(square));
-  CHECK(host().live() == 32);
-  CHECK(host().allocations() == 1);
-  backward(z);
-  CHECK(host().live() == 0);
-}
-
-TEST_CASE_METHOD(OffloadFixture, "a storage that was written in between is copied again") {
-  const Tensor w = variable({1, 2}, {2});
-  w.storage()->set_tag(Tag::parameters);
-  Tensor c = tensor({3, 4}, {2});
-  Tensor y;
-  {
-    const OffloadScope scope(offload());
-    y = mul(w, c);
-    scale_(c, 10);
-    y = add(y, mul(w, c));
-    CHECK(host().live() == 32);
-    y = add(y, mul(w, reshape(c, {2})));
-    CHECK(host().live() == 32);
-  }
-  backward(sum(y));
-  CHECK(w.grad().to_vector() == Values{63, 84});
-}
-
-TEST_CASE_METHOD(OffloadFixture,
                  "a copy of old values that goes leaves that of the new ones known") {
   const Tensor w = variable({1, 2}, {2});
   w.storage()->set_tag(Tag::parameters);

@@ -30,7 +30,7 @@ using testing::same_bits;
 using testing::tensor;
 using testing::variable;
 
-/// All of 0..n-1, or of thousands the last.
+/// All of 0..n-1, or the last of thousands.
 std::vector<std::size_t> positions(std::size_t n) {
   if (n > 1000) return {n - 1};
   std::vector<std::size_t> all(n);
@@ -43,6 +43,90 @@ std::vector<Tensor> constants(std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) made.push_back(tensor({1}, {1}));
   return made;
 }
+
+/// Ways in which a recomputation may differ from its forward at one of many places.
+enum class Change {
+  arguments,
+  captured_exchanged,
+  captured_written,
+  copied_written,  ///< A captured tensor of which the ops read a copy alone.
+  input_exchanged,
+  input_written,
+};
+
+/// A chain of n ops, each of which reads something of its own.
+class Chain {
+ public:
+  Chain(Change change, std::size_t n)
+      : change_(change), captured_(constants(n)), inputs_(constants(n + 1)), changed_(n) {
+    for (std::size_t i = 0; i < n; ++i) captured_[i].set_name("captured " + std::to_string(i));
+    inputs_[0].set_requires_grad(true);
+  }
+
+  /// A graph whose forward was written over is of no use any more.
+  bool writes() const {
+    return change_ == Change::captured_written || change_ == Change::copied_written ||
+           change_ == Change::input_written;
+  }
+
+  Tensor run(bool reentrant) {
+    return checkpoint([this](const Tensors& in) { return chain(in); }, inputs_,
+                      {.reentrant = reentrant})[0];
+  }
+
+  void change(std::size_t p) {
+    if (change_ == Change::captured_exchanged) std::swap(captured_[p], other_);
+    if (change_ == Change::arguments || change_ == Change::input_exchanged) changed_ = p;
+    if (writes()) scale_(change_ == Change::input_written ? inputs_[p + 1] : captured_[p], 1);
+  }
+  void undo(std::size_t p) {
+    if (change_ == Change::captured_exchanged) std::swap(captured_[p], other_);
+    changed_ = captured_.size();
+    inputs_[p + 1] = tensor({1}, {1});
+  }
+
+  std::string message(std::size_t p) const {
+    const std::string place = std::to_string(p);
+    const std::string name = "\"captured " + place + "\" (float64 [1])";
+    switch (change_) {
+      case Change::arguments:
+        return "op " + place + " was scale, the recomputation runs scale with other arguments";
+      case Change::captured_exchanged:
+      case Change::input_exchanged:
+        return "is another tensor than the one that op " + place + " read there";
+      case Change::captured_written:
+        return name + ", operand 1 of mul, was changed in place since the forward";
+      case Change::copied_written:
+        return name + " was changed in place";
+      case Change::input_written:
+        return "[1] was changed by an in-place operation: version 0 expected, got 1";
+    }
+    return {};
+  }
+
+ private:
+  Tensors chain(const Tensors& in) const {
+    Tensor y = in[0];
+    for (std::size_t i = 0; i < captured_.size(); ++i) {
+      if (change_ == Change::arguments) {
+        y = scale(y, i == changed_ ? 1 : -1);
+      } else if (change_ == Change::copied_written) {
+        y = mul(y, captured_[i].clone());
+      } else if (change_ == Change::input_exchanged || change_ == Change::input_written) {
+        y = mul(y, in[i == changed_ ? (i + 2) % in.size() : i + 1]);
+      } else {
+        y = mul(y, captured_[i]);
+      }
+    }
+    return {tanh(y)};
+  }
+
+  Change change_;
+  Tensors captured_;
+  Tensors inputs_;
+  std::size_t changed_;
+  Tensor other_ = tensor({1}, {1});
+};
 
 }  // namespace
 
@@ -70,28 +154,29 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(same_bits(x.grad(), plain.grad()));
 }
 
-TEST_CASE_METHOD(LedgerScope,
-                 "an op that differs in the recomputation is noticed wherever it stands") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
+TEST_CASE_METHOD(LedgerScope, "a recomputation that differs is noticed wherever it does") {
+  const Change change =
+      GENERATE(Change::arguments, Change::captured_exchanged, Change::captured_written,
+               Change::copied_written, Change::input_exchanged, Change::input_written);
+  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U, 65537U);
   const bool reentrant = GENERATE(false, true);
-  if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
-  std::size_t differs = n;
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (std::size_t i = 0; i < n; ++i) y = scale(y, i == differs ? 1 : -1);
-    return {tanh(y)};
-  };
-  const Tensor x = variable({0.5}, {1});
-  const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
+  // Inputs may come back in other memory; then their place alone tells which is which.
+  const bool copies = GENERATE(false, true);
+  if (copies && change != Change::input_exchanged) return;
+  // Regions of both variants are compared alike, and inputs are looked for one by one.
+  if (n > 1000 && (reentrant || change > Change::captured_written)) return;
+  FunctionHooks copying([](const Tensor& t) { return t.clone(); },
+                        [](const Tensor& t) { return t.clone(); });
+  const HookScope hooks(copies ? &copying : nullptr);
+  Chain chain(change, n);
+  Tensor y = chain.run(reentrant);
   for (const std::size_t p : positions(n)) {
-    differs = p;
-    CAPTURE(n, p);
-    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
-                      ContainsSubstring("op " + std::to_string(p) +
-                                        " was scale, the recomputation runs "
-                                        "scale with other arguments"));
+    CAPTURE(static_cast<int>(change), n, reentrant, copies, p);
+    chain.change(p);
+    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}), ContainsSubstring(chain.message(p)));
+    chain.undo(p);
+    if (chain.writes()) y = chain.run(reentrant);
   }
-  differs = n;
   CHECK_NOTHROW(backward(y));
 }
 
@@ -124,123 +209,6 @@ TEST_CASE_METHOD(LedgerScope, "a saved tensor that differs is noticed wherever i
   }
   differs = n;
   for (const std::size_t p : positions(n)) CHECK(kept[p].get("mine").item() == 1);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a captured tensor that changed is noticed wherever it is read") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
-  const bool reentrant = GENERATE(false, true);
-  if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
-  Tensors captured = constants(n);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (const Tensor& t : captured) y = mul(y, t);
-    return {tanh(y)};
-  };
-  const Tensor x = variable({0.5}, {1});
-  for (const std::size_t p : positions(n)) {
-    CAPTURE(n, reentrant, p);
-    captured[p].set_name("captured " + std::to_string(p));
-    // A recomputation stops at the first operand that changed: a graph of each, for few.
-    const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
-    scale_(captured[p], 2);
-    CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"captured " + std::to_string(p) +
-                                                     "\" (float64 [1]), operand 1 of mul, was "
-                                                     "changed in place since the forward"));
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "a captured tensor that was exchanged is noticed wherever it is read") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 257U, 65537U);
-  const bool reentrant = GENERATE(false, true);
-  if (n > 1000 && reentrant) return;  // Regions of both variants are compared alike.
-  Tensors captured = constants(n);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (const Tensor& t : captured) y = mul(y, t);
-    return {tanh(y)};
-  };
-  const Tensor x = variable({0.5}, {1});
-  const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
-  const Tensor other = tensor({1}, {1});
-  for (const std::size_t p : positions(n)) {
-    CAPTURE(n, reentrant, p);
-    const Tensor before = std::exchange(captured[p], other);
-    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
-                      ContainsSubstring("is another tensor than the one that op " +
-                                        std::to_string(p) + " read there"));
-    captured[p] = before;
-  }
-  CHECK_NOTHROW(backward(y));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a tensor that is copied is held to its version wherever it is") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
-  const bool reentrant = GENERATE(false, true);
-  Tensors captured = constants(n);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (const Tensor& t : captured) y = mul(y, t.clone());
-    return {tanh(y)};
-  };
-  const Tensor x = variable({0.5}, {1});
-  for (std::size_t p = 0; p < n; ++p) {
-    CAPTURE(n, reentrant, p);
-    captured[p].set_name("copied " + std::to_string(p));
-    const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
-    scale_(captured[p], 2);
-    CHECK_THROWS_WITH(backward(y), ContainsSubstring("\"copied " + std::to_string(p) +
-                                                     "\" (float64 [1]) was changed in place"));
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "an input that was exchanged is noticed at every place") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
-  const bool reentrant = GENERATE(false, true);
-  // Inputs may come back in other memory; then their place alone tells which is which.
-  const bool copied = GENERATE(false, true);
-  FunctionHooks copies([](const Tensor& t) { return t.clone(); },
-                       [](const Tensor& t) { return t.clone(); });
-  std::size_t exchanged = n;
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (std::size_t i = 1; i < n; ++i) y = mul(y, in[i == exchanged ? (i + 1) % n : i]);
-    return {tanh(y)};
-  };
-  Tensors inputs = constants(n);
-  inputs[0].set_requires_grad(true);
-  const HookScope hooks(copied ? &copies : nullptr);
-  const Tensor y = checkpoint(f, inputs, {.reentrant = reentrant})[0];
-  for (std::size_t p = 1; p < n; ++p) {
-    CAPTURE(n, reentrant, copied, p);
-    exchanged = p;
-    CHECK_THROWS_WITH(backward(y, {.retain_graph = true}),
-                      ContainsSubstring("is another tensor than the one that op " +
-                                        std::to_string(p - 1) + " read there"));
-  }
-  exchanged = n;
-  CHECK_NOTHROW(backward(y));
-}
-
-TEST_CASE_METHOD(LedgerScope, "an input that changed in place is noticed at every place") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
-  const bool reentrant = GENERATE(false, true);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (std::size_t i = 1; i < n; ++i) y = mul(y, in[i]);
-    return {tanh(y)};
-  };
-  Tensors inputs = constants(n);
-  inputs[0].set_requires_grad(true);
-  for (std::size_t p = 1; p < n; ++p) {
-    CAPTURE(n, reentrant, p);
-    const Tensor y = checkpoint(f, inputs, {.reentrant = reentrant})[0];
-    scale_(inputs[p], 1);
-    CHECK_THROWS_WITH(backward(y),
-                      ContainsSubstring("[1] was changed by an in-place operation: version 0 "
-                                        "expected, got 1"));
-    inputs[p] = tensor({1}, {1});
-  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "each operand of one op is held to what it was in the forward") {

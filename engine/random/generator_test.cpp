@@ -61,53 +61,10 @@ TEST_CASE("streams begin with one, named default") {
   CHECK(&streams["default"] == &streams.at(0));
 }
 
-TEST_CASE("a stream is a subsequence of its own, at the position it was added") {
-  Streams streams(42);
-  CHECK(streams.add("noise") == 1);
-  CHECK(streams.add("masks") == 2);
-  CHECK(streams.add("noise") == 1);
-  CHECK(streams.add("default") == 0);
-  CHECK(streams.size() == 3);
-  CHECK(streams["masks"] == Generator{42, 2, 0});
-  CHECK(streams.name(2) == "masks");
-}
-
 TEST_CASE("an unknown stream is refused by name") {
   Streams streams;
   CHECK_THROWS_MATCHES(streams["noise"], std::invalid_argument,
                        Message("[streams] no random stream named \"noise\"; add() it first"));
-}
-
-TEST_CASE("seeding sets every stream to its beginning") {
-  Streams streams(1);
-  streams.add("noise");
-  streams.at(0).draw(5);
-  streams.at(1).draw(5);
-  streams.seed(9);
-  CHECK(streams.at(0) == Generator{9, 0, 0});
-  CHECK(streams.at(1) == Generator{9, 1, 0});
-}
-
-TEST_CASE("the states of all streams are stored and restored as a value") {
-  Streams streams(1);
-  streams.add("noise");
-  streams.at(1).draw(6);
-  const std::vector<Generator> stored = streams.states();
-  streams.at(0).draw(100);
-  streams.at(1).draw(100);
-  streams.restore(stored);
-  CHECK(streams.states() == stored);
-  CHECK(streams.at(0).offset == 0);
-  CHECK(streams.at(1).offset == 8);
-}
-
-TEST_CASE("states of another number of streams are refused") {
-  Streams streams(1);
-  const std::vector<Generator> stored = streams.states();
-  streams.add("noise");
-  CHECK_THROWS_MATCHES(streams.restore(stored), std::invalid_argument,
-                       Message("[streams] restore expects 2 streams, got 1"));
-  CHECK(streams.size() == 2);
 }
 
 /// Notes the words of every draw, and what was drawn.
@@ -160,12 +117,6 @@ TEST_CASE_METHOD(LedgerScope, "restored streams repeat the same masks, advanced 
   CHECK_FALSE(same_bits(first, second));
   CHECK(recorder.draws[0] == recorder.draws[2]);
   CHECK_FALSE(recorder.draws[0] == recorder.draws[1]);
-}
-
-TEST_CASE_METHOD(LedgerScope, "streams of one seed draw different masks") {
-  const int other = ambient().streams.add("other");
-  const Tensor x = Tensor::ones({64}, DType::float32);
-  CHECK_FALSE(same_bits(dropout(x, 0.5), dropout(x, 0.5, {.stream = other})));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a layer that does not draw leaves its stream alone") {
