@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "properties/case/describe.h"
@@ -52,8 +54,6 @@ Json json_of(const Column& c) {
   for (std::size_t i = 0; i < c.cells.size(); ++i) {
     j["laws"][std::string(laws()[i].name)] = json_of(c.cells[i]);
   }
-  j["divergences"] = Json::array();
-  for (const Divergence& d : c.divergences) j["divergences"].push_back(json_of(d));
   j["known_but_not_seen"] = c.unseen;
   return j;
 }
@@ -63,24 +63,24 @@ std::string on_one_line(const Json& j) {
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// What fits on a line stands on one, so that a line of a difference between two pages is a law or
-/// a divergence.
-void write(const Json& j, std::size_t indent, std::string& out) {
-  constexpr std::size_t kWidth = 100;
-  const std::string line = on_one_line(j);
-  if (!j.is_structured() || indent + line.size() <= kWidth) {
-    out += line;
-    return;
-  }
-  out += j.is_object() ? '{' : '[';
+/// `object` with one more field, a list with one entry a line: so a line of a difference between
+/// two pages is a law or a divergence.
+template <class Entries, class Text>
+std::string with_list(std::string object, std::string_view name, const Entries& entries,
+                      Text text) {
+  object.back() = ',';
+  object += fmt::format("\n\"{}\":[", name);
   const char* before = "\n";
-  for (const auto& [key, value] : j.items()) {
-    out += before + std::string(indent + 1, ' ');
+  for (const auto& entry : entries) {
+    object += before + text(entry);
     before = ",\n";
-    if (j.is_object()) out += on_one_line(key) + ": ";
-    write(value, indent + 1, out);
   }
-  out += '\n' + std::string(indent, ' ') + (j.is_object() ? '}' : ']');
+  return object + "]}";
+}
+
+std::string text_of(const Column& column) {
+  return with_list(on_one_line(json_of(column)), "divergences", column.divergences,
+                   [](const Divergence& d) { return on_one_line(json_of(d)); });
 }
 
 }  // namespace
@@ -98,22 +98,16 @@ std::string_view to_string(Change::Kind kind) {
 }
 
 std::string page_json(const Page& page) {
-  Json j{{"format", 1}, {"seed", page.seed}, {"mix", page.mix}};
-  j["laws"] = Json::array();
-  for (const Law& law : laws()) {
-    j["laws"].push_back({{"name", law.name}, {"statement", law.statement}});
-  }
-  j["subjects"] = Json::array();
-  for (const Column& c : page.columns) j["subjects"].push_back(json_of(c));
+  std::string text = on_one_line({{"format", 1}, {"seed", page.seed}, {"mix", page.mix}});
+  text = with_list(std::move(text), "laws", laws(), [](const Law& law) {
+    return on_one_line({{"name", law.name}, {"statement", law.statement}});
+  });
+  text = with_list(std::move(text), "subjects", page.columns, text_of);
   if (page.changes) {
-    j["changes"] = Json::array();
-    for (const Change& c : *page.changes) {
-      j["changes"].push_back(
-          {{"kind", to_string(c.kind)}, {"subject", c.subject}, {"text", c.text}});
-    }
+    text = with_list(std::move(text), "changes", *page.changes, [](const Change& c) {
+      return on_one_line({{"kind", to_string(c.kind)}, {"subject", c.subject}, {"text", c.text}});
+    });
   }
-  std::string text;
-  write(j, 0, text);
   return text + "\n";
 }
 

@@ -135,6 +135,17 @@ TEST_CASE("every format says what each implementation does with each law") {
   CHECK(json["subjects"][1]["problem"] == page.columns[1].problem);
 }
 
+TEST_CASE("the JSON has one law or divergence a line, and a line for each implementation") {
+  Page page = example_page();
+  page.changes = {{Change::Kind::broken, "one", "two\nlines"}};
+  const std::string json = page_json(page);
+  // The line of the page, and the names of its three lists.
+  CHECK(static_cast<std::size_t>(std::count(json.begin(), json.end(), '\n')) ==
+        4 + laws().size() + 2 * page.columns.size() + page.columns[0].divergences.size() + 1);
+  CHECK(contains(json, "\n{\"id\":\"slow\",\"mark\":\"known\",\"cases\":60,"));
+  CHECK(nlohmann::json::parse(json)["changes"][0]["text"] == "two\nlines");
+}
+
 TEST_CASE("a page loads nothing, and a law that no implementation shows has no row") {
   const std::string html = page_html(example_page());
   for (const char* loads : {"<script", "<link", "<img", "@import", "url(", "<iframe"}) {
