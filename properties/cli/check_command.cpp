@@ -22,11 +22,6 @@ namespace {
 
 constexpr std::uint64_t kDefaultCases = 20000;
 
-std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint64_t index) {
-  return again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(), a.mix,
-                           seed, index));
-}
-
 /// The hunt, with its results in a file where that is asked for; or what was hunted elsewhere.
 HuntResult run(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged) {
   if (merged) return conclude(o, *merged);
@@ -59,18 +54,7 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, const std::optional<Tall
   status.clear();
   if (!outcome.hunt.error.empty()) outcome.errors.push_back(outcome.hunt.error);
   for (const Finding& f : outcome.hunt.findings) {
-    const std::filesystem::path file =
-        std::filesystem::path(a.save) / file_name(a.subject.name, f, o.seed);
-    outcome.reports.push_back({f.violation,
-                               f.smallest,
-                               f.count,
-                               file,
-                               {},
-                               false,
-                               replay_line(a, file),
-                               numbered_line(a, o.seed, f.index),
-                               outcome.hunt.versions});
-    reserve_file(outcome.reports.back());
+    outcome.reports.push_back(report_of(a, o.seed, f, outcome.hunt.versions));
   }
 }
 
@@ -84,8 +68,8 @@ void check_results_options(const CheckArguments& a) {
   if (!a.shard.empty() && !a.junit.empty()) {
     throw UsageError("--junit is for `rematch merge`, which reports all parts");
   }
-  if (!a.shard.empty() && !a.corpus.empty()) {
-    throw UsageError("--corpus is for `rematch merge`, which runs it and adds to it for all parts");
+  if (!a.shard.empty() && a.corpus) {
+    throw UsageError("--corpus is for `rematch merge`, which judges it once for all parts");
   }
   if (!a.duration.empty()) {
     throw UsageError("--results needs a fixed number of cases: give --cases instead of --for");
@@ -153,22 +137,13 @@ int check(const CheckArguments& a) {
   } catch (const std::exception& error) {
     outcome.errors.push_back(describe(error));
   }
-  const auto grow_corpus = [&] {
-    try {
-      add_to_corpus(a, o, outcome);
-    } catch (const std::exception& error) {
-      outcome.errors.push_back(describe(error));
-    }
-  };
-  // Findings are printed before their files are written; JSON says what the corpus gained, too.
+  // Findings are printed before their files are written.
   if (a.json) {
-    grow_corpus();
     print_out(check_json(a, o, outcome).dump(2) + "\n");
   } else {
     for (const Report& report : outcome.reports) print_out(text_of(report));
   }
   for (const Report& report : outcome.reports) save(report, !a.json);
-  if (!a.json) grow_corpus();
   if (!a.junit.empty()) {
     try {
       write_text(a.junit, junit_xml(a, o, outcome), "--junit");
@@ -195,9 +170,10 @@ void add_saved_options(Command& command, CheckArguments& a) {
                   "Directory of saved cases to judge first (default: those of the source tree)");
   command.add_flag("--no-regressions", a.no_regressions, "Skip the saved cases")
       .excludes(directory);
-  command.add("--corpus", a.corpus, "DIR",
-              "Folder of cases to judge first, too; the hunt adds what reached new pairs of "
-              "features, and what it found");
+  command.add_flag(
+      "--corpus", a.corpus,
+      "Judge some of the first 100,000 cases of the seed before the others: those that "
+      "have all their pairs of features");
 }
 
 void add_report_options(Command& command, CheckArguments& a) {

@@ -50,14 +50,12 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
   j["seed"] = o.seed;
   j["saved_cases"] = outcome.saved_cases;
   if (outcome.saved_not_judged > 0) j["saved_not_judged"] = outcome.saved_not_judged;
-  if (!a.corpus.empty()) {
+  if (a.corpus) {
     const CorpusUse& use = outcome.corpus;
     j["corpus"] = {{"cases", use.cases},
-                   {"run", use.run},
-                   {"not_implemented", use.not_implemented},
-                   {"unreadable", use.unreadable},
                    {"pairs", use.pairs},
-                   {"added", use.added}};
+                   {"judged", use.judged},
+                   {"not_judged", use.not_judged}};
   }
   j["cases"] = r.cases;
   j["not_judged"] = r.not_judged;
@@ -300,14 +298,10 @@ void print_wrapped(std::string_view text) {
   for (const std::string& line : wrapped(text, terminal_width(1))) print_out(line + "\n");
 }
 
-std::string corpus_line(const CheckArguments& a, const CorpusUse& use) {
-  std::string without;
-  if (use.not_implemented > 0)
-    without += fmt::format(", {} have what the subject does not implement", use.not_implemented);
-  if (use.unreadable > 0) without += fmt::format(", {} cannot be read", use.unreadable);
-  return fmt::format("corpus {}: {}{}; {} run, which reach {}; {} added", a.corpus,
-                     counted(use.cases, "case"), without, use.run,
-                     counted(use.pairs, "pair") + " of features", use.added);
+std::string corpus_line(const CorpusUse& use) {
+  return fmt::format("corpus: {} with {} of features; {} judged, of which {} could not be run",
+                     counted(use.cases, "case"), counted(use.pairs, "pair"), use.judged,
+                     use.not_judged);
 }
 
 }  // namespace
@@ -325,7 +319,7 @@ void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutco
                             counted(outcome.saved_cases, "saved case"), counted(r.cases, "case"),
                             a.mix, o.seed, counted(checks, "check"),
                             counted(o.judged().count(), "law")));
-  if (!a.corpus.empty()) print_wrapped(corpus_line(a, outcome.corpus));
+  if (a.corpus) print_wrapped(corpus_line(outcome.corpus));
   if (outcome.saved_not_judged > 0) {
     print_out(
         fmt::format("{} could not be run\n", counted(outcome.saved_not_judged, "saved case")));

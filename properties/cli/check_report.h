@@ -22,8 +22,8 @@ struct CheckArguments {
   SubjectChoice subject;
   std::string save = ".";
   std::string regressions;
-  std::string corpus;
   bool no_regressions = false;
+  bool corpus = false;
   bool keep_going = false;
   std::string junit;
   bool json = false;
@@ -38,21 +38,19 @@ struct CheckArguments {
 
 /// What became of the corpus of a check.
 struct CorpusUse {
-  /// Of the subject.
-  Scope scope;
-  /// Enough of the corpus to reach as many pairs as all that the subject implements.
-  std::size_t run = 0;
   std::size_t cases = 0;
-  std::size_t not_implemented = 0;
-  std::size_t unreadable = 0;
+  /// Pairs of features that these cases have.
   std::size_t pairs = 0;
-  std::size_t added = 0;
+  /// Cases that were judged, up to a violation.
+  std::size_t judged = 0;
+  /// Cases of these that the subject could not run.
+  std::uint64_t not_judged = 0;
 };
 
 /// The outcome of a check.
 struct CheckOutcome {
   HuntResult hunt;
-  /// That were judged, of regressions and corpus.
+  /// Regressions that were judged.
   std::size_t saved_cases = 0;
   /// Of these, the subject could not run.
   std::uint64_t saved_not_judged = 0;

@@ -23,7 +23,6 @@ namespace rematch::cli {
 /// Each adds its command to `app`.
 void add_check(Command& app);
 void add_merge(Command& app);
-void add_corpus(Command& app);
 void add_conform(Command& app);
 void add_replay(Command& app);
 void add_show(Command& app);

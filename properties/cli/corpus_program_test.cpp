@@ -1,7 +1,6 @@
-// Corpora as users of the program meet them.
+// The corpus of a hunt as users of the program meet it.
 #include <catch2/catch_test_macros.hpp>
-#include <cstring>
-#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "properties/cli/testing/program.h"
@@ -13,63 +12,51 @@ namespace {
 using testing::contains;
 using testing::Outcome;
 using testing::run;
+using testing::run_line;
+
+nlohmann::json report_of(const std::string& arguments, const testing::ScratchFolder& folder) {
+  return nlohmann::json::parse(
+      run("check --no-regressions --corpus --json " + arguments, folder.path()).out);
+}
 
 }  // namespace
 
-TEST_CASE("a hunt adds to its corpus what it reached and found, and the next one runs that first") {
+TEST_CASE("a corpus is judged before the hunt, whose verdicts and hash stay as they are") {
   const testing::ScratchFolder folder;
-  const std::string hunt = "check --cases 300 --seed 3 --no-regressions --corpus corpus ";
-  const Outcome first = run(hunt, folder.path());
-  INFO(first.out);
-  CHECK(first.status == 0);
-  CHECK(contains(first.out, "corpus corpus: 0 cases; 0 run, which reach 0 pairs of features; "));
-  CHECK_FALSE(contains(first.out, " 0 added"));
-  const Outcome json =
-      run("check --cases 300 --seed 3 --no-regressions --corpus of_json --json", folder.path());
-  const std::size_t count = json.out.find("\"added\": ");
-  REQUIRE(count != std::string::npos);
-  const int added = std::stoi(json.out.substr(count + std::strlen("\"added\": ")));
-  CHECK(contains(first.out, "; " + std::to_string(added) + " added\n"));
-  // The same cases reach nothing new, in one process or in parts.
-  CHECK(contains(run(hunt + "--jobs 1", folder.path()).out, " 0 added"));
-  const Outcome part = run(hunt + "--shard 1/2 --results r", folder.path());
-  CHECK(part.status == 2);
-  CHECK(contains(part.out, "--corpus is for `rematch merge`"));
-  const std::string parts = "check --cases 300 --seed 3 --results r";
-  for (const char* number : {"1", "2"}) {
-    CHECK(run(parts + number + " --shard " + number + "/2", folder.path()).status == 0);
-  }
-  const Outcome merged = run(
-      "merge r1 r2 --no-regressions --corpus of_parts && diff -r corpus of_parts", folder.path());
-  INFO(merged.out);
-  CHECK(merged.status == 0);
+  const std::string hunt = "check --cases 300 --seed 3 --no-regressions ";
+  const auto with = report_of("--cases 300 --seed 3", folder);
+  CHECK(with["corpus"]["judged"] == with["corpus"]["cases"]);
+  CHECK(with["corpus"]["pairs"] > 5000);
+  CHECK(with["saved_cases"] == 0);
+  const auto without = nlohmann::json::parse(run(hunt + "--json", folder.path()).out);
+  CHECK(with["record_hash"] == without["record_hash"]);
+  CHECK(with["laws"] == without["laws"]);
+  const Outcome text = run(hunt + "--corpus", folder.path());
+  INFO(text.out);
+  CHECK(text.status == 0);
+  CHECK(contains(text.out, "corpus: " + with["corpus"]["cases"].dump() + " cases with "));
 
-  // A fault is shown by a case of the corpus, and first by one that an earlier hunt found.
-  const Outcome again =
-      run("check --subject engine:R1 --no-regressions --corpus corpus --cases 1", folder.path());
-  INFO(again.out);
-  CHECK(again.status == 1);
-  CHECK(contains(again.out, "replay --subject engine:R1 corpus/reach-"));
-  CHECK(run("check --subject engine:R1 --no-regressions --corpus found --cases 300", folder.path())
-            .status == 1);
-  const Outcome found =
-      run("check --subject engine:R1 --no-regressions --corpus found --cases 1", folder.path());
-  CHECK(contains(found.out, "replay --subject engine:R1 found/broke-"));
+  // All parts have one corpus.
+  CHECK(contains(run(hunt + "--corpus --shard 1/2 --results r", folder.path()).out,
+                 "--corpus is for `rematch merge`"));
+  for (const char* number : {"1", "2"}) {
+    CHECK(run(hunt + "--results r" + number + " --shard " + number + "/2", folder.path()).status ==
+          0);
+  }
+  const auto merged =
+      nlohmann::json::parse(run("merge r1 r2 --no-regressions --corpus --json", folder.path()).out);
+  CHECK(merged["corpus"] == with["corpus"]);
 }
 
-TEST_CASE("corpus merges folders into the first, and names what it cannot read") {
+TEST_CASE("a fault that a corpus shows is shrunk, and the lines of its report show it again") {
   const testing::ScratchFolder folder;
-  CHECK(run("corpus a --cases 200 --seed 1", folder.path()).status == 0);
-  CHECK(run("corpus b --cases 200 --seed 2", folder.path()).status == 0);
-  CHECK(run("corpus ab a b && '" REMATCH_PROGRAM "' corpus ba b a && diff -r ab ba", folder.path())
-            .status == 0);
-  folder.write("b/mine.json", "{\"format\": 99}");
-  const Outcome o = run("corpus ab b", folder.path());
-  INFO(o.out);
-  CHECK(o.status == 0);
-  CHECK(contains(o.out, "0 added, 0 removed"));
-  CHECK(contains(o.out, "b/mine.json"));
-  CHECK(run("corpus ab none", folder.path()).status == 2);
+  const auto report = report_of("--subject engine:R1 --cases 1 --seed 5", folder);
+  CHECK(report["cases"] == 0);
+  REQUIRE(report["findings"].size() == 1);
+  const auto& finding = report["findings"][0];
+  CHECK(finding["saved_case"] == false);
+  CHECK(run_line(finding["again"].get<std::string>(), folder.path()).status == 1);
+  CHECK(run_line(finding["unshrunk"].get<std::string>(), folder.path()).status == 1);
 }
 
 }  // namespace rematch

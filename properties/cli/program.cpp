@@ -86,7 +86,6 @@ int run(int argc, char** argv) {
   Command commands(app, chosen);
   add_check(commands);
   add_merge(commands);
-  add_corpus(commands);
   add_conform(commands);
   add_replay(commands);
   add_show(commands);

@@ -350,7 +350,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "Hunt: run random cases"},
       {"--frobnicate", "no option --frobnicate stands before a command; commands: check, merge"},
-      {"frobnicate", "known: check, merge, corpus, conform, replay, show, laws, faults"},
+      {"frobnicate", "known: check, merge, conform, replay, show, laws, faults"},
       {"frobnicate", "scenario"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "parameter-gradients"},

@@ -9,6 +9,7 @@
 
 #include "properties/cli/run_progress.h"
 #include "properties/hunt/corpus.h"
+#include "properties/hunt/findings.h"
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/regressions.h"
 #include "properties/hunt/tally.h"
@@ -17,9 +18,14 @@
 namespace rematch::cli {
 namespace {
 
+/// A regression has a file; a case of the corpus has a number in the hunt instead.
 struct SavedCase {
   std::filesystem::path file;
   Case c;
+  std::optional<std::uint64_t> index = std::nullopt;
+  std::string name() const {
+    return index ? fmt::format("case {}", *index) : file.filename().string();
+  }
 };
 
 /// The regressions that the subject implements.
@@ -45,99 +51,106 @@ void load_regressions(const CheckArguments& a, const Scope& scope, CheckOutcome&
   }
 }
 
-/// Of so many cases of a hunt, the first, it is known what they reach: they have all pairs, in two
-/// seconds; more would add hours to a hunt of 10^9 cases.
-constexpr std::uint64_t kCasesForCorpus = 100'000;
-
-/// What of the corpus the subject is to run. The folder is made if it is not there.
-void load_corpus_cases(const CheckArguments& a, const Scope& scope, CheckOutcome& outcome,
-                       std::vector<SavedCase>& saved) {
-  if (a.corpus.empty()) return;
-  std::error_code error;
-  if (std::filesystem::create_directory(a.corpus, error)) {
-    print_error(fmt::format("rematch: --corpus: {} was not there and is empty\n", a.corpus));
-  }
-  std::vector<std::string> unreadable;
-  Corpus corpus;
-  try {
-    corpus = load_corpus(a.corpus, unreadable);
-  } catch (const std::invalid_argument& wrong) {
-    throw UsageError(fmt::format("--corpus: {}", wrong.what()));
-  }
-  // One of another release is none of this one's errors.
-  for (const std::string& why : unreadable) print_error("rematch: not run: " + why + "\n");
-  const Corpus implemented = within(corpus, scope);
-  const Corpus cases = to_run(implemented);
-  for (const CorpusCase& c : cases)
-    saved.push_back({a.corpus / std::filesystem::path(c.name), c.c});
-  outcome.corpus = {scope,
-                    cases.size(),
-                    corpus.size() + unreadable.size(),
-                    corpus.size() - implemented.size(),
-                    unreadable.size(),
-                    pairs_of(implemented).size()};
+/// Cases of the hunt itself, which are judged before it.
+void add_corpus(const HuntOptions& o, const Scope& scope, CheckOutcome& outcome,
+                std::vector<SavedCase>& saved) {
+  const auto generate = [&](std::uint64_t index) { return case_of(o, scope, index); };
+  const Corpus corpus = corpus_of(kCasesForCorpus, generate, o.jobs);
+  for (const CorpusCase& c : corpus) saved.push_back({{}, c.c, c.index});
+  outcome.corpus.cases = corpus.size();
+  outcome.corpus.pairs = pairs_of(corpus).size();
 }
-
-}  // namespace
 
 std::string replay_line(const CheckArguments& a, const std::filesystem::path& file) {
   return again("replay" + a.subject.options() + " " + shell_word(file.lexically_normal().string()));
 }
 
+}  // namespace
+
+std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint64_t index) {
+  return again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(), a.mix,
+                           seed, index));
+}
+
+Report report_of(const CheckArguments& a, std::uint64_t seed, const Finding& f,
+                 const Versions& versions) {
+  const std::filesystem::path file =
+      std::filesystem::path(a.save) / file_name(a.subject.name, f, seed);
+  Report report{f.violation,
+                f.smallest,
+                f.count,
+                file,
+                {},
+                false,
+                replay_line(a, file),
+                numbered_line(a, seed, f.index),
+                versions};
+  reserve_file(report);
+  return report;
+}
+
 void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome) {
-  if (a.no_regressions && a.corpus.empty()) return;
+  if (a.no_regressions && !a.corpus) return;
   std::unique_ptr<Worker> worker = make_worker(o);
   outcome.hunt.versions = worker->versions();
   std::vector<SavedCase> saved;
   load_regressions(a, worker->scope(), outcome, saved);
-  load_corpus_cases(a, worker->scope(), outcome, saved);
+  if (a.corpus) add_corpus(o, worker->scope(), outcome, saved);
+  std::vector<ViolatingCase> to_shrink;
+  const auto report = [&](const Finding& finding) {
+    outcome.reports.push_back(report_of(a, o.seed, finding, outcome.hunt.versions));
+  };
   RunProgress progress(a.quiet || a.json);
-  for (const auto& [file, c] : saved) {
+  for (const SavedCase& s : saved) {
     if (o.stopped()) return;
-    progress.note("saved case " + file.filename().string());
-    ++outcome.saved_cases;
+    progress.note("saved " + s.name());
+    ++(s.index ? outcome.corpus.judged : outcome.saved_cases);
+    const std::uint64_t index = s.index.value_or(0);
     std::optional<Violation> violation;
     if (!worker) worker = worker_again(o);
     try {
-      const Tally tally = worker->judge(0, c);
-      outcome.saved_not_judged += tally.not_judged;
-      if (!tally.violating.empty()) violation = tally.violating.front().violation;
+      Tally tally = worker->judge(index, s.c);
+      (s.index ? outcome.corpus.not_judged : outcome.saved_not_judged) += tally.not_judged;
+      if (!tally.violating.empty()) {
+        violation = tally.violating.front().violation;
+        if (s.index) to_shrink.push_back(std::move(tally.violating.front()));
+      }
     } catch (const WorkerLost& lost) {
       if (o.stopped()) return;
       // Of what is lost nothing may be left when the case is tried.
       worker.reset();
-      violation = lost_alone(o, 0, c);
+      violation = lost_alone(o, index, s.c);
       if (!violation || !judges_survival(o)) {
         outcome.errors.push_back(fmt::format(
-            "a worker was lost in {}, {}: {}", file.filename().string(),
+            "a worker was lost in {}, {}: {}", s.name(),
             violation ? "but the law survives is left out" : "but not when it ran alone",
             lost.what()));
         return;
       }
+      if (s.index) report(Finding{*violation, index, s.c, s.c});
     }
     if (!violation) continue;
-    outcome.reports.push_back(
-        {*violation, c, 1, file, {}, true, replay_line(a, file), {}, outcome.hunt.versions});
-    if (!a.keep_going) return;
+    if (!s.index) {
+      outcome.reports.push_back({*violation,
+                                 s.c,
+                                 1,
+                                 s.file,
+                                 {},
+                                 true,
+                                 replay_line(a, s.file),
+                                 {},
+                                 outcome.hunt.versions});
+    }
+    if (!a.keep_going) break;
   }
-}
-
-void add_to_corpus(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome) {
-  if (a.corpus.empty()) return;
-  Corpus found;
-  for (const Report& report : outcome.reports) {
-    if (!report.saved) found.push_back(broken_case(report.smallest, report.violation.law));
-  }
-  outcome.corpus.added += save_corpus(found, a.corpus);
-  if (outcome.hunt.interrupted || outcome.hunt.cases == 0) return;
-  const Scope& scope = outcome.corpus.scope;
-  // As it is now: other hunts may have added to it.
-  std::vector<std::string> ignored;
-  const PairSet known = pairs_of(within(load_corpus(a.corpus, ignored), scope));
-  const auto generate = [&](std::uint64_t index) { return case_of(o, scope, index); };
-  const std::uint64_t cases = std::min(outcome.hunt.cases, kCasesForCorpus);
-  const Corpus more = reaching_more(known, cases, generate, o.jobs);
-  outcome.corpus.added += save_corpus(more, a.corpus);
+  if (to_shrink.empty()) return;
+  worker.reset();
+  progress.note("the shrinking of violating cases");
+  std::string error;
+  for (const Finding& f : shrink_all(
+           o, to_shrink, [](std::size_t) {}, error))
+    report(f);
+  if (!error.empty()) outcome.errors.push_back(error);
 }
 
 }  // namespace rematch::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
 #include <string>
 
 #include "properties/cli/check_report.h"
@@ -8,14 +8,15 @@
 
 namespace rematch::cli {
 
-std::string replay_line(const CheckArguments& a, const std::filesystem::path& file);
+/// A command line that runs a case of the hunt again.
+std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint64_t index);
 
-/// Judges the regressions and the corpus: up to the first violation, or all if the check keeps
+/// The report of a finding of the hunt. Its file is reserved.
+Report report_of(const CheckArguments& a, std::uint64_t seed, const Finding& finding,
+                 const Versions& versions);
+
+/// Judges the regressions, then the corpus: up to the first violation, or all if the check keeps
 /// going.
 void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome);
-
-/// Adds to the corpus what the hunt found, and unless it was interrupted those of its cases that
-/// reach what the corpus has not. Throws std::runtime_error where that cannot be written.
-void add_to_corpus(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome);
 
 }  // namespace rematch::cli

@@ -1,4 +1,4 @@
-"""Runs benchmark programs for ci/compare and golden/make_times. Needs no library."""
+"""Runs benchmark programs for ci/compare. Needs no library."""
 
 import contextlib
 import json
