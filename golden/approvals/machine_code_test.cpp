@@ -1,10 +1,13 @@
 // Bits that the device shares with the CPU depend on what the compiler made of the kernels.
 #include "golden/approvals/testing/machine_code.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "golden/approvals/testing/approved.h"
@@ -55,6 +58,42 @@ MachineCode of_the_engine() {
       text("-res-usage", "^member |arch = |Function |REG:"));
 }
 #endif
+
+/// `name` with T in the place of element types, and those types, each preceded by a space: one
+/// where all are the same.
+std::pair<std::string, std::string> without_types(std::string name) {
+  std::vector<std::string> types;
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    for (const char* type : {"double", "float"}) {
+      if (name.compare(at, std::strlen(type), type) != 0) continue;
+      name.replace(at, std::strlen(type), "T");
+      types.emplace_back(type);
+    }
+  }
+  if (std::all_of(types.begin(), types.end(), [&](const auto& t) { return t == types[0]; })) {
+    types.resize(std::min<std::size_t>(types.size(), 1));
+  }
+  std::string list;
+  for (const std::string& type : types) list += " " + type;
+  return {name, list};
+}
+
+/// One entry a kernel, with what each architecture and element type take. Zeros are left out.
+Json by_kernel(const MachineCode& code) {
+  Json entries = Json::object();
+  for (const auto& [key, kernel] : code.sass) {
+    const auto [name, types] = without_types(key.second);
+    Json& takes = entries[name][key.first + types];
+    for (const auto& [what, count] : {std::pair{"registers", kernel.registers},
+                                      {"stack", kernel.stack},
+                                      {"ffma", kernel.ffma},
+                                      {"dfma", kernel.dfma},
+                                      {"local", kernel.local}}) {
+      if (count != 0) takes[what] = count;
+    }
+  }
+  return entries;
+}
 
 constexpr std::string_view kPtx = R"(member lib.a:some.cu.o:
 .visible .entry _ZN7rematch4cuda3addEv(
@@ -114,6 +153,16 @@ TEST_CASE("every way to break a promise of machine code is seen") {
         Lines{"some: divide for sm_90 has no PTX to compare it with"});
 }
 
+TEST_CASE("what a kernel takes is one entry, whatever its element types and architectures") {
+  MachineCode code;
+  code.sass[{"sm_80", "a: add<In<double>, float>"}] = {.registers = 12};
+  code.sass[{"sm_80", "a: add<In<float>, float>"}] = {.registers = 10, .stack = 8};
+  code.sass[{"sm_90", "a: add<In<float>, float>"}] = {.registers = 9, .ffma = 1};
+  CHECK(by_kernel(code).dump() ==
+        R"({"a: add<In<T>, T>":{"sm_80 double float":{"registers":12},)"
+        R"("sm_80 float":{"registers":10,"stack":8},"sm_90 float":{"registers":9,"ffma":1}}})");
+}
+
 TEST_CASE("kernels that promise the CPU's bits have no fused multiply-add and flush no denormal") {
 #ifdef REMATCH_CUOBJDUMP
   const MachineCode code = of_the_engine();
@@ -137,15 +186,7 @@ TEST_CASE("kernels that promise the CPU's bits have no fused multiply-add and fl
 
 TEST_CASE("kernels take the registers and the stack that were approved", "[approved]") {
 #ifdef REMATCH_CUOBJDUMP
-  Json entries = Json::object();
-  for (const auto& [key, kernel] : of_the_engine().sass) {
-    const auto& [arch, name] = key;
-    entries[name + " for " + arch] = {{"registers", kernel.registers},
-                                      {"stack", kernel.stack},
-                                      {"ffma", kernel.ffma},
-                                      {"dfma", kernel.dfma},
-                                      {"local", kernel.local}};
-  }
+  const Json entries = by_kernel(of_the_engine());
   const std::string name = "machine_code/nvcc-" REMATCH_NVCC_VERSION;
   if (!std::filesystem::exists(REMATCH_SOURCE_DIR "/golden/approvals/" + name + ".json")) {
     SKIP("approved for other versions of nvcc than " REMATCH_NVCC_VERSION);
