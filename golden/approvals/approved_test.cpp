@@ -1,4 +1,4 @@
-// What a difference from an approved file says, and that it is always seen.
+// A difference from an approved file is always seen, and described.
 #include "golden/approvals/testing/approved.h"
 #include "properties/testing/shell.h"
 
@@ -108,7 +108,7 @@ TEST_CASE("what differs is left beside the approved file until a person approves
   CHECK(contains(listed.out, "bytes.received.json"));
   CHECK(text_of(goldens.path() / "bytes.json") == approved);
 
-  // What is right again leaves nothing to approve.
+  // An entry that is right again leaves nothing to approve.
   CHECK(goldens.compare(example()).empty());
   CHECK(goldens.approve("--list").status == 0);
 

@@ -1,4 +1,4 @@
-// What is drawn from a seed and an offset: words, masks, factors and noise, bit for bit.
+// Draws from a seed and an offset: words, masks, factors and noise, bit for bit.
 #include <fmt/format.h>
 
 #include <catch2/catch_test_macros.hpp>

@@ -56,8 +56,8 @@ struct Measured {
   std::string line;
 };
 
-/// What a story found, in the order in which it is told. Everything but measured() must be the same
-/// to the digit on every machine.
+/// Findings of a story, in the order in which it is told. Everything but measured() must be the
+/// same to the digit on every machine.
 class Report {
  public:
   using Item = std::variant<Paragraph, Table, Chart, Claim, Measured>;

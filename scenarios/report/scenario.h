@@ -13,7 +13,8 @@ namespace rematch::scenarios {
 struct Options {
   /// 0: the story's quick form, which tests run and README.md shows.
   int epochs = 0;
-  /// Of what a story trains on, take the first so many; 0: as many as the story thinks right.
+  /// Number of samples that a story trains on, the first ones; 0: as many as the story thinks
+  /// right.
   std::int64_t samples = 0;
   /// May be empty; called with one line of text, now and then.
   std::function<void(std::string_view)> progress;
@@ -28,8 +29,8 @@ struct Recorded {
   std::string_view value;
 };
 
-/// What to do in PyTorch, in Markdown, and what was recorded of PyTorch that bears it out. Stories
-/// are constants, there before any other object: hence no vector.
+/// Advice for PyTorch, in Markdown, and the recorded facts that support it. Stories are constants,
+/// there before any other object: hence no vector.
 struct Advice {
   std::string_view text;
   Recorded recorded[8] = {};
@@ -41,7 +42,7 @@ struct Advice {
 
 /// A question that a user asked, and the program that answers it.
 struct Scenario {
-  /// What the program, the story's file and its pictures are called by.
+  /// Names the program, the story's file and its pictures.
   std::string_view name;
   /// In the asker's words, or close to them.
   std::string_view question;

@@ -14,7 +14,7 @@ constexpr int kSteps = 40;
 
 struct Training {
   std::vector<double> losses;
-  std::int64_t with_gradient = 0;  ///< Of 8 parameters, in the last step.
+  std::int64_t with_gradient = 0;  ///< How many of 8 parameters have one in the last step.
   std::vector<std::byte> weights;
 };
 

@@ -38,12 +38,12 @@ struct Adapted {
   }
 };
 
-/// What comes out of the embedding, blocks of two linear layers with a SiLU between them and a skip
-/// beside them, and a frozen head.
+/// Blocks of two linear layers with a SiLU between them and a skip beside them, which take the
+/// embedding's output, and a frozen head.
 struct Model {
   std::vector<Function> blocks;
   Tensor head;
-  Tensors trained;  ///< Of adapters, A and B in turn.
+  Tensors trained;  ///< A and B of each adapter in turn.
 
   explicit Model(Trained what) {
     Generator g{178, 0, 0};
@@ -78,19 +78,19 @@ struct Way {
   std::string name = {};
   std::size_t checkpointed = 0;  ///< So many blocks, the first ones.
   bool reentrant = false;
-  /// What comes out of the embedding is made to require grad.
+  /// The embedding's output is made to require grad.
   bool input = false;
 };
 
 struct Outcome {
   std::vector<double> losses;
-  int zero_gradients[2] = {};   ///< In the first step, of A and of B.
-  std::vector<double> norms;    ///< Of the B of each block, after the last step.
-  std::vector<std::byte> bits;  ///< Of all that is trained.
+  int zero_gradients[2] = {};   ///< Counts for A and B, in the first step.
+  std::vector<double> norms;    ///< Norms of each block's B after the last step.
+  std::vector<std::byte> bits;  ///< All trained parameters.
   std::int64_t kept = 0;        ///< After the first forward, beside parameters, input and target.
   std::int64_t peak = 0;        ///< The same at its highest moment, in the first step.
-  std::int64_t gradients = 0;   ///< Of all that is trained.
-  std::string error;            ///< Of backward().
+  std::int64_t gradients = 0;   ///< Bytes of all gradients.
+  std::string error;            ///< Message of backward()'s error.
 };
 
 double norm_of(std::span<const Tensor> tensors) {

@@ -1,4 +1,4 @@
-// What does checkpointing save, and how is it to be measured? Parts: stories/memory_trade/.
+// Question: what does checkpointing save, and how is it measured? Parts: stories/memory_trade/.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,16 +66,16 @@ std::vector<Region> equal_blocks(int hidden, int blocks) {
   return regions;
 }
 
-/// What one training step did: forward, mean square error, backward, SGD.
+/// Observations of one training step: forward, mean square error, backward, SGD.
 struct Step {
   /// Beyond parameters, input and target, with the output held.
   std::int64_t after_forward = 0;
-  /// Of everything, parameters and gradients included.
+  /// Peak of all bytes, parameters and gradients included.
   std::int64_t peak = 0;
   std::int64_t parameters = 0;
   int runs = 0;
   Values values;
-  /// Of forward, backward and SGD.
+  /// Time of forward, backward and SGD.
   double milliseconds = 0;
 };
 
@@ -112,8 +112,8 @@ Step train_step(const Shapes& shapes, const std::vector<Region>& regions,
   return step;
 }
 
-/// Of the functions that run again: two for each multiply-add of a product, one for each element
-/// of a relu.
+/// Operations of the functions that run again: two for each multiply-add of a product, one for each
+/// element of a relu.
 std::int64_t recomputed_operations(const Shapes& shapes, const std::vector<Region>& regions) {
   const auto last = static_cast<std::size_t>(2 * shapes.hidden);
   std::int64_t total = 0;
@@ -126,8 +126,8 @@ std::int64_t recomputed_operations(const Shapes& shapes, const std::vector<Regio
   return total;
 }
 
-/// What the tutorial prints: the peak after a forward of one model, then, with the first model and
-/// its output still there, that of a second one.
+/// The numbers that the tutorial prints: the peak after a forward of one model, then, with the
+/// first model and its output still there, that of a second one.
 std::pair<std::int64_t, std::int64_t> as_the_tutorial_measures(const std::vector<Region>& regions) {
   const auto ledger = std::make_shared<Ledger>();
   const AmbientScope scope(ledger);

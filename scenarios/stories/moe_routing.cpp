@@ -18,7 +18,7 @@ using Values = std::vector<double>;
 struct Step {
   Values output;
   Values load;                       ///< Rows that each expert was given.
-  std::vector<std::byte> gradients;  ///< Of the router and of the experts.
+  std::vector<std::byte> gradients;  ///< Router's and experts'.
   std::string error;
 };
 

@@ -19,7 +19,8 @@ constexpr std::uint64_t kSeed = 3;
 
 Tensors smallest_net(const Tensors& in) { return {dropout(in[0], 0.5)}; }
 
-/// What one step of the smallest net that can go wrong did: dropout, and the sum as the loss.
+/// Observations of one step of the smallest net that can go wrong: dropout, and the sum as the
+/// loss.
 struct SmallStep {
   std::vector<double> output;
   std::vector<double> gradient;

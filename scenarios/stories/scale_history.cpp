@@ -25,8 +25,8 @@ Case pipeline(bool forwards_first) {
 /// elements differ by 2^-22 at most, of each other. The rest is slack for terms of second order.
 constexpr double kRoundings = 0x1p-21;
 
-/// What the gradients of each microbatch's input are multiples of the plain run's by; NaN where
-/// they are no multiples.
+/// The factors by which each microbatch's input gradients are multiples of the plain run's; NaN
+/// where they are no multiples.
 std::vector<double> factors(const Record& plain, const Record& other) {
   std::vector<double> found(kMicrobatches);
   for (std::size_t at = 0; at < plain.observations.size(); ++at) {

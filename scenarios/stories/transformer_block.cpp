@@ -22,10 +22,10 @@ constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kTokens = 64;
 constexpr std::int64_t kWidth = 32;
 constexpr std::int64_t kHeads = 4;
-/// Of a value between two parts.
+/// Bytes of a value between two parts.
 constexpr std::int64_t kValue = kBatch * kTokens * kWidth * 4;
 
-/// What is checkpointed: a region is a number of parts, two of which are a block.
+/// Checkpointed regions: a region is a number of parts, two of which are a block.
 struct Choice {
   std::string name;
   bool fused = true;

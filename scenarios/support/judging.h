@@ -1,6 +1,6 @@
 #pragma once
 
-// What a story needs that tells of cases and of subjects that run them.
+// Helpers of stories about cases and subjects.
 
 #include <string_view>
 #include <vector>

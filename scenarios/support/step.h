@@ -1,6 +1,6 @@
 #pragma once
 
-// What the stories' own models and training steps are made of.
+// Parts of the stories' own models and training steps.
 
 #include <cstddef>
 #include <memory>
@@ -45,7 +45,7 @@ std::vector<std::byte> bits_of(std::span<const Tensor> tensors);
 /// Their gradients.
 Tensors gradients_of(std::span<const Tensor> leaves);
 
-/// What a step computed, to be compared to the bit.
+/// Results of a step, to be compared to the bit.
 struct Values {
   double loss = 0;
   std::vector<std::byte> gradients;

@@ -52,7 +52,7 @@ std::string change(std::string_view what, std::int64_t before, std::int64_t now)
                      amount(what, rose ? now - before : before - now));
 }
 
-/// What the bytes of the peak were for, and where it is.
+/// The use of the bytes of the peak, and its place.
 std::string peak_difference(const Json& before, const Json& now) {
   std::string text;
   for (const auto& [tag, bytes] : now.at("bytes").items()) {

@@ -24,7 +24,7 @@ void each_line(std::string_view text, const Line& line) {
   }
 }
 
-/// What follows `before` in the line, up to one of `until`; empty if it is not there.
+/// The text that follows `before` in the line, up to one of `until`; empty if it is not there.
 std::string_view after(std::string_view line, std::string_view before, std::string_view until) {
   const std::size_t at = line.find(before);
   if (at == std::string_view::npos) return {};

@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels became, read from the text of `cuobjdump -ptx`, `-sass` and `-res-usage` of a
+// Compiled kernels, read from the text of `cuobjdump -ptx`, `-sass` and `-res-usage` of a
 // library. PTX is what the compiler of the source wrote: there an operation is one instruction, and
 // division and square root are. SASS is what the card runs: there they are chains of fused
 // multiply-adds, with a scaling of their own.
@@ -44,7 +44,7 @@ MachineCode machine_code(std::string_view ptx, std::string_view sass, std::strin
 /// A family of kernels whose source asks for fused multiply-adds, on the CPU as well, and why.
 struct FusedFamily {
   std::string_view source;
-  std::string_view part;  ///< Of the kernel's name.
+  std::string_view part;  ///< Part of the kernel's name.
   std::string_view why;
 };
 

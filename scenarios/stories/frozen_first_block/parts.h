@@ -15,7 +15,7 @@ inline constexpr int kShortSteps = 24;
 /// The order in which epoch `epoch` (from 0) goes through pictures 0 to `samples` - 1.
 std::vector<std::int64_t> epoch_order(std::int64_t samples, int epoch);
 
-/// What decides whether a checkpoint's output requires grad, case by case.
+/// Conditions that decide whether a checkpoint's output requires grad, case by case.
 void tell_rules(Report& report);
 
 /// Eight wirings side by side for kShortSteps steps, compared to the bit after each. Returns a hash

@@ -12,7 +12,7 @@
 
 namespace rematch::scenarios::frozen {
 
-/// What one training step showed.
+/// Observations of one training step.
 struct Step {
   double loss = 0;
   /// Parameters of blocks 0 and 1 that had a gradient, 0 to Network::kBlockParameters.
@@ -43,8 +43,8 @@ class Training {
 
   /// Forward, backward and update for the pictures with these numbers.
   Step step(std::span<const std::int64_t> numbers);
-  /// Of `count` pictures from number `begin`, in evaluation mode. `scored` is told after each batch
-  /// how many it had; when it returns false, the score is given up.
+  /// The score of `count` pictures from number `begin`, in evaluation mode. `scored` is told after
+  /// each batch how many it had; when it returns false, the score is given up.
   std::optional<Score> score(std::int64_t begin, std::int64_t count,
                              const std::function<bool(std::int64_t)>& scored);
 

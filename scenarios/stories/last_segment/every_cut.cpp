@@ -17,7 +17,7 @@ struct Formula {
   std::int64_t activations = 0;
 };
 
-/// What the call promises: every segment but the last has floor(n / k) layers. Layers run in turn;
+/// The call's promises: every segment but the last has floor(n / k) layers. Layers run in turn;
 /// then the checkpointed segments run again, the last one first. Alive after the forward are the
 /// inputs of segments 2 to k and what the last one keeps, of which its output is held by the loss.
 Formula formula(int n, int k, LastSegment last) {

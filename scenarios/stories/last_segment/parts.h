@@ -17,7 +17,7 @@ struct Net {
   std::int64_t activation_bytes() const { return rows * width * 4; }
 };
 
-/// What is computed between the sequential part and the loss: more of the same layers, then one
+/// The computation between the sequential part and the loss: more of the same layers, then one
 /// layer to `wide` features and back.
 struct Head {
   int layers = 0;
@@ -50,7 +50,7 @@ struct Step {
   /// at it: while the head and the loss compute.
   std::int64_t head_peak = 0;
   std::int64_t peak = 0;
-  /// What is alive after each allocation and release.
+  /// Bytes alive after each allocation and release.
   std::vector<std::int64_t> live;
   Values values;
   /// Layers of the net whose weight has a gradient.
@@ -62,7 +62,7 @@ struct Step {
 /// Throws what the engine throws.
 Step run(const Net& net, const Head& head, const How& how);
 
-/// What held for every 1 <= k <= n < 40, in both variants, the loss right behind.
+/// Statements that held for every 1 <= k <= n < 40, in both variants, the loss right behind.
 struct EveryCut {
   int cuts = 0;
   /// Layer runs and their order are those of the formula, last segment stored or not.

@@ -94,7 +94,7 @@ Step run(const Net& net, const Head& head, const How& how) {
       const std::int64_t live = events[i].live - base;
       step.peak = std::max(step.peak, live);
       if (i >= head_begins && i < head_ends) step.head_peak = std::max(step.head_peak, live);
-      // What only changes its tag moves no byte.
+      // A change of tag alone moves no byte.
       if (events[i].kind != LedgerEvent::Kind::retag) step.live.push_back(live);
     }
   }

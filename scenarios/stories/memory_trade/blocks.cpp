@@ -87,7 +87,7 @@ std::int64_t kept_by(const Block& block, bool checkpointed, double* milliseconds
   return ledger->live() - before;
 }
 
-/// Of a forward: the middle one of five.
+/// The time of a forward: the middle one of five.
 double milliseconds_of(const Block& block) {
   double times[5];
   for (double& time : times) kept_by(block, false, &time);

@@ -30,12 +30,12 @@ struct Setup {
   bool evaluate = false;
 };
 
-/// What one replica did.
+/// Observations of one replica.
 struct Replica {
   /// In the order in which they were drawn, over all steps, by forwards and by recomputations.
   std::vector<std::vector<std::byte>> masks;
   std::vector<std::vector<std::byte>> recomputed_masks;
-  /// Of the averaged gradients of the first step, of the weights at the end.
+  /// Bytes of the averaged gradients of the first step, and of the weights at the end.
   std::vector<std::byte> gradients;
   std::vector<std::byte> weights;
   Generator random;
