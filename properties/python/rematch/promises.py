@@ -9,7 +9,7 @@ expected, and what came. Its source becomes the script that shows it broken.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,12 @@ same = np.array_equal(plain, checkpointed)
 print("same" if same else "DIFFERENT")
 raise SystemExit(0 if same else 1)
 """
+
+
+def promises_in(scope: Mapping[str, Any]) -> tuple[Promise, ...]:
+    """The promises that a module defines, in order. `scope`: its globals()."""
+    own = (v for v in list(scope.values()) if getattr(v, "__module__", "") == scope["__name__"])
+    return tuple(v for v in own if callable(v) and list(inspect.signature(v).parameters) == ["checkpoint"])
 
 
 def promise_for(framework: Description, seed: int) -> Promise | None:

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rematch.promises import promises_in
+
 
 def module_itself(checkpoint: Callable[..., Any]) -> Any:
     """A module can be checkpointed as it is, being a function."""
@@ -225,9 +227,7 @@ def own_derivative(checkpoint: Callable[..., Any]) -> Any:
 
 def vectorized(checkpoint: Callable[..., Any]) -> Any:
     """Modules that are mapped can be checkpointed, compiled and with donated arguments."""
-    layers = eqx.filter_vmap(lambda k: eqx.nn.Linear(2, 2, key=k))(
-        jax.random.split(jax.random.key(0), 2)
-    )
+    layers = eqx.filter_vmap(lambda k: eqx.nn.Linear(2, 2, key=k))(jax.random.split(jax.random.key(0), 2))
 
     def loss(m):
         block = checkpoint(eqx.filter_vmap(lambda m, x: m(x), in_axes=(eqx.if_array(0), None)))
@@ -257,4 +257,4 @@ def names_stay(checkpoint: Callable[..., Any]) -> Any:
     return [wrapped.__name__ == "block", wrapped.__doc__ == "Doubles."]
 
 
-PROMISES = tuple(v for v in list(globals().values()) if getattr(v, "__module__", "") == __name__)
+PROMISES = promises_in(globals())

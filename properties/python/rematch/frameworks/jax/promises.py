@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from rematch.promises import promises_in
+
 
 def integer_argument(checkpoint: Callable[..., Any]) -> Any:
     """A checkpointed function may take integers, the tokens of an embedding for example."""
@@ -362,4 +364,4 @@ def host_drawn(checkpoint: Callable[..., Any]) -> Any:
     return [block(1.0), block(1.0)]
 
 
-PROMISES = tuple(v for v in list(globals().values()) if getattr(v, "__module__", "") == __name__)
+PROMISES = promises_in(globals())

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from rematch.promises import promises_in
+
 
 def linen_names(checkpoint: Callable[..., Any]) -> Any:
     """linen: a checkpointed layer has the name and the initial weights of the layer."""
@@ -218,4 +220,4 @@ def linen_loop(checkpoint: Callable[..., Any]) -> Any:
     return [round(float(a.sum()), 5) for a in jax.tree.leaves((made, grad))]
 
 
-PROMISES = tuple(v for v in list(globals().values()) if getattr(v, "__module__", "") == __name__)
+PROMISES = promises_in(globals())

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
+from rematch.promises import promises_in
+
 
 def second_derivative(checkpoint: Callable[..., Any]) -> Any:
     """Derivatives of derivatives are right, in all orders of the two modes."""
@@ -87,9 +89,7 @@ def solvers(checkpoint: Callable[..., Any]) -> Any:
             lambda f, y: lax.fori_loop(0, 9, lambda _, y: (y + x / y) / 2, y),
             lambda f, y: y / f(1.0),
         )
-        return root + lax.custom_linear_solve(
-            lambda y: x * y, x * x, lambda f, b: b / x, symmetric=True
-        )
+        return root + lax.custom_linear_solve(lambda y: x * y, x * x, lambda f, b: b / x, symmetric=True)
 
     return jax.grad(checkpoint(block))(4.0)
 
@@ -242,9 +242,7 @@ def exported(checkpoint: Callable[..., Any]) -> Any:
 
     (size,) = export.symbolic_shape("n")
     step = jax.jit(jax.grad(checkpoint(lambda x: (x**3).sum())))
-    return export.export(step)(jax.ShapeDtypeStruct((size,), "float32")).call(
-        jnp.arange(3, dtype="float32")
-    )
+    return export.export(step)(jax.ShapeDtypeStruct((size,), "float32")).call(jnp.arange(3, dtype="float32"))
 
 
 def sharded(checkpoint: Callable[..., Any]) -> Any:
@@ -285,4 +283,4 @@ def checked(checkpoint: Callable[..., Any]) -> Any:
     return ["too large" in failed, "division by zero" in divided]
 
 
-PROMISES = tuple(v for v in list(globals().values()) if getattr(v, "__module__", "") == __name__)
+PROMISES = promises_in(globals())

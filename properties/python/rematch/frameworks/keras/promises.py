@@ -12,6 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from rematch.promises import promises_in
+
 
 def gradients(objective: Any, *values: Any) -> Any:
     """Their numbers, one after another; None where there is none."""
@@ -44,6 +46,33 @@ def counted(runs: list[Any], x: Any, what: Any = 1) -> None:
         jax.debug.callback(lambda x: runs.append(what), x)
     else:
         runs.append(what)
+
+
+def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
+    """A layer within a layer sees the mask of its input in the recomputation, too."""
+
+    class Block(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.SimpleRNN(1, "tanh", True, "ones", "ones")
+
+        def call(self, x):
+            return self.inner(x)
+
+    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+        layer = Block()
+    masking = keras.layers.Masking()
+    x = keras.ops.convert_to_tensor(np.array([[[0.5], [0.25], [0.0]]], "float32"))
+    return np.round(gradients(lambda x: keras.ops.sum(layer(masking(x))), x), 4)
+
+
+def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
+    """A scope of activations takes any layer that has one."""
+    keras.utils.set_random_seed(0)
+    with keras.RematScope(mode=None if checkpoint(len) is len else "activations"):
+        layer = keras.layers.LSTM(2)
+    found = gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 3, 2)))
+    return np.round(found, 4)
 
 
 def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
@@ -312,58 +341,4 @@ def loss_inside(checkpoint: Callable[..., Any]) -> Any:
     return [found[0], len(layer.losses)]
 
 
-def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
-    """A layer within a layer sees the mask of its input in the recomputation, too."""
-
-    class Block(keras.layers.Layer):
-        def __init__(self):
-            super().__init__()
-            self.inner = keras.layers.SimpleRNN(1, "tanh", True, "ones", "ones")
-
-        def call(self, x):
-            return self.inner(x)
-
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
-        layer = Block()
-    masking = keras.layers.Masking()
-    x = keras.ops.convert_to_tensor(np.array([[[0.5], [0.25], [0.0]]], "float32"))
-    return np.round(gradients(lambda x: keras.ops.sum(layer(masking(x))), x), 4)
-
-
-def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
-    """A scope of activations takes any layer that has one."""
-    keras.utils.set_random_seed(0)
-    with keras.RematScope(mode=None if checkpoint(len) is len else "activations"):
-        layer = keras.layers.LSTM(2)
-    found = gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 3, 2)))
-    return np.round(found, 4)
-
-
-PROMISES = (
-    mask_of_a_sequence,
-    activations_of_lstm,
-    keyword_tensor,
-    closed_over,
-    none_argument,
-    number_argument,
-    input_by_keyword,
-    attention_to_itself,
-    masked,
-    mixed_precision,
-    training_of_the_call,
-    trains_in_fit,
-    dropout_in_fit,
-    dense_in_fit,
-    model_of_a_scope,
-    made_from_its_configuration,
-    called_in_a_scope,
-    made_in_a_scope,
-    larger_than,
-    activations,
-    named_layer,
-    frozen,
-    seed_moves_once,
-    built_in_first_call,
-    regularized,
-    loss_inside,
-)
+PROMISES = promises_in(globals())

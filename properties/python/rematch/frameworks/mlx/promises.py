@@ -8,6 +8,8 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from rematch.promises import promises_in
+
 
 def integer_argument(checkpoint: Callable[..., Any]) -> Any:
     """A checkpointed function may take integers, the tokens of an embedding for example."""
@@ -137,20 +139,4 @@ def half_precision(checkpoint: Callable[..., Any]) -> Any:
     return [found.dtype == mx.bfloat16, float(found[0])]
 
 
-PROMISES = (
-    integer_argument,
-    written_argument,
-    vectorized,
-    keyword_argument,
-    closed_over,
-    returns_same_twice,
-    second_derivative,
-    forward_derivative,
-    nested_arguments,
-    no_array_argument,
-    module,
-    module_frozen,
-    compiled,
-    error_passes,
-    half_precision,
-)
+PROMISES = promises_in(globals())

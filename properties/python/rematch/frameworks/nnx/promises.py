@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from rematch.promises import promises_in
+
 
 def statistics(checkpoint: Callable[..., Any]) -> Any:
     """Running statistics are updated once, and random counts go on as they would."""
-    layer = nnx.Sequential(
-        nnx.BatchNorm(2, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=3))
-    )
+    layer = nnx.Sequential(nnx.BatchNorm(2, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=3)))
     x = jnp.array([[1.0, 2.0], [3.0, 8.0]])
     for _ in range(2):
         nnx.grad(lambda m: checkpoint(lambda m, x: m(x))(m, x).sum())(layer)
@@ -252,4 +252,4 @@ def policies(checkpoint: Callable[..., Any]) -> Any:
     return found
 
 
-PROMISES = tuple(v for v in list(globals().values()) if getattr(v, "__module__", "") == __name__)
+PROMISES = promises_in(globals())

@@ -14,6 +14,7 @@ from paddle.distributed.fleet.utils import recompute
 from paddle.incubate.distributed.fleet import recompute_sequential
 
 from rematch.frameworks.paddle import promises_arguments
+from rematch.promises import promises_in
 
 
 def reentrant(function: Callable[..., Any]) -> Any:
@@ -22,6 +23,33 @@ def reentrant(function: Callable[..., Any]) -> Any:
 
 def non_reentrant(function: Callable[..., Any]) -> Any:
     return lambda *given, **named: recompute(function, *given, use_reentrant=False, **named)
+
+
+def backward_for_each_output(checkpoint: Callable[..., Any]) -> Any:
+    """Two outputs may have a backward each, the second behind a retained graph."""
+    a = paddle.to_tensor([2.0], stop_gradient=False)
+    y, z = checkpoint(lambda a: (a.exp(), a.tanh()))(a)
+    y.backward(retain_graph=True)
+    z.backward()
+    return a.grad.item()
+
+
+def unused_output_and_retained_graph(checkpoint: Callable[..., Any]) -> Any:
+    """An output may be unused where a graph is retained."""
+    a = paddle.to_tensor([2.0], stop_gradient=False)
+    y, _ = checkpoint(lambda a: (a.exp(), a.tanh()))(a)
+    y.backward(retain_graph=True)
+    y.backward()
+    return a.grad.item()
+
+
+def statistics(checkpoint: Callable[..., Any]) -> Any:
+    """A layer in evaluation mode changes no statistics."""
+    norm = nn.BatchNorm1D(1)
+    norm.eval()
+    a = paddle.to_tensor([[1.0], [3.0]], stop_gradient=False)
+    checkpoint(lambda a: norm(a))(a).sum().backward()
+    return [norm._mean.item(), norm._variance.item()]
 
 
 def detached_stays_detached(checkpoint: Callable[..., Any]) -> Any:
@@ -310,9 +338,7 @@ def given_a_parameter(checkpoint: Callable[..., Any]) -> Any:
     """A function gets the parameters that it is given, and not copies of them."""
     weight, same = paddle.create_parameter([1], "float32"), []
     x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, w: same.append(w.data_ptr() == weight.data_ptr()) or x * w)(
-        x, weight
-    ).backward()
+    checkpoint(lambda x, w: same.append(w.data_ptr() == weight.data_ptr()) or x * w)(x, weight).backward()
     return [all(same), weight.grad.item()]
 
 
@@ -335,65 +361,7 @@ def runs_twice(checkpoint: Callable[..., Any]) -> Any:
     return (2, len(runs))
 
 
-def backward_for_each_output(checkpoint: Callable[..., Any]) -> Any:
-    """Two outputs may have a backward each, the second behind a retained graph."""
-    a = paddle.to_tensor([2.0], stop_gradient=False)
-    y, z = checkpoint(lambda a: (a.exp(), a.tanh()))(a)
-    y.backward(retain_graph=True)
-    z.backward()
-    return a.grad.item()
-
-
-def unused_output_and_retained_graph(checkpoint: Callable[..., Any]) -> Any:
-    """An output may be unused where a graph is retained."""
-    a = paddle.to_tensor([2.0], stop_gradient=False)
-    y, _ = checkpoint(lambda a: (a.exp(), a.tanh()))(a)
-    y.backward(retain_graph=True)
-    y.backward()
-    return a.grad.item()
-
-
-def statistics(checkpoint: Callable[..., Any]) -> Any:
-    """A layer in evaluation mode changes no statistics."""
-    norm = nn.BatchNorm1D(1)
-    norm.eval()
-    a = paddle.to_tensor([[1.0], [3.0]], stop_gradient=False)
-    checkpoint(lambda a: norm(a))(a).sum().backward()
-    return [norm._mean.item(), norm._variance.item()]
-
-
 RETAINED = (backward_for_each_output, unused_output_and_retained_graph)
 """A second backward through the reentrant variant would kill the process."""
-PROMISES = (
-    *RETAINED,
-    statistics,
-    *promises_arguments.PROMISES,
-    detached_stays_detached,
-    frozen_needs_no_gradient,
-    no_grad,
-    no_grad_inside,
-    auto_cast,
-    auto_cast_off,
-    written_argument,
-    changed_before_the_backward,
-    hook_on_input,
-    hook_inside,
-    hook_of_forward,
-    second_derivative,
-    gradient_by_input_alone,
-    gradient_by_parameter,
-    custom_layer,
-    error_in_forward,
-    error_in_recomputation,
-    recomputation_of_drawn,
-    tracked_stream,
-    random_state_not_preserved,
-    nested,
-    unused_output,
-    backward_inside,
-    bound_method,
-    accumulated,
-    given_a_parameter,
-    sequential,
-    runs_twice,
-)
+OWN = promises_in(globals())
+PROMISES = (*OWN[:3], *promises_arguments.PROMISES, *OWN[3:])

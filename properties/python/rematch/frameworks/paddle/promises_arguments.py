@@ -7,6 +7,8 @@ from typing import Any
 
 import paddle
 
+from rematch.promises import promises_in
+
 
 def keyword_only(checkpoint: Callable[..., Any]) -> Any:
     """A parameter that takes keywords alone gets its gradient."""
@@ -36,9 +38,7 @@ def any_arguments(checkpoint: Callable[..., Any]) -> Any:
 def defaults(checkpoint: Callable[..., Any]) -> Any:
     """Keywords may come in any order, defaults may be left out."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)(
-        scale=3.0, x=x
-    ).backward()
+    checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)(scale=3.0, x=x).backward()
     return x.grad
 
 
@@ -146,9 +146,7 @@ def list_returned(checkpoint: Callable[..., Any]) -> Any:
 def integer_tensor(checkpoint: Callable[..., Any]) -> Any:
     """A function may take integers, the tokens of an embedding for example."""
     table = paddle.to_tensor([[1.0], [2.0], [3.0]], stop_gradient=False)
-    checkpoint(lambda table, tokens: table[tokens].sum())(
-        table, paddle.to_tensor([2, 0, 2])
-    ).backward()
+    checkpoint(lambda table, tokens: table[tokens].sum())(table, paddle.to_tensor([2, 0, 2])).backward()
     return table.grad
 
 
@@ -160,24 +158,4 @@ def other_arguments(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-PROMISES = (
-    keyword_only,
-    any_keyword,
-    any_arguments,
-    defaults,
-    list_of_tensors,
-    dictionary_of_tensors,
-    mixed_tuple,
-    tuple_with_none,
-    empty_tuple,
-    closed_over,
-    closed_over_alone,
-    same_argument_twice,
-    returns_same_twice,
-    input_handed_on,
-    none_returned,
-    dictionary_returned,
-    list_returned,
-    integer_tensor,
-    other_arguments,
-)
+PROMISES = promises_in(globals())

@@ -10,6 +10,15 @@ import tensorflow as tf
 
 from rematch.frameworks.tensorflow import promises_arguments, promises_traced
 from rematch.frameworks.tensorflow.promises_arguments import gradient
+from rematch.promises import promises_in
+
+
+def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:
+    """A variable that is an argument, and closed over as well, gets both gradients."""
+    v = tf.Variable([2.0, 3.0])
+    with tf.GradientTape() as tape:
+        y = checkpoint(lambda w: w * v)(v)
+    return tape.gradient(y, v)
 
 
 def unused_argument(checkpoint: Callable[..., Any]) -> Any:
@@ -265,40 +274,5 @@ def runs_twice(checkpoint: Callable[..., Any]) -> Any:
     return ([1, 2], [forward, len(runs)])
 
 
-def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:
-    """A variable that is an argument, and closed over as well, gets both gradients."""
-    v = tf.Variable([2.0, 3.0])
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda w: w * v)(v)
-    return tape.gradient(y, v)
-
-
-PROMISES = (
-    variable_given_and_closed_over,
-    *promises_arguments.PROMISES,
-    *promises_traced.PROMISES,
-    unused_argument,
-    unused_output,
-    second_derivative,
-    second_derivative_by_variable,
-    gradient_penalty,
-    forward_derivative,
-    persistent_tape,
-    jacobian,
-    stop_recording,
-    stopped_inside,
-    drawn_with_seed,
-    counted,
-    assigned_before_the_backward,
-    variables_made_inside,
-    model,
-    dense_in_half,
-    nested,
-    mapped,
-    vectorized,
-    error_passes,
-    custom_gradient,
-    numpy_argument,
-    ragged_argument,
-    runs_twice,
-)
+first, *rest = promises_in(globals())
+PROMISES = (first, *promises_arguments.PROMISES, *promises_traced.PROMISES, *rest)

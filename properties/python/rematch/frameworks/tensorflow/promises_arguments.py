@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from rematch.promises import promises_in
+
 
 def gradient(objective: Callable[..., Any], x: Any) -> Any:
     with tf.GradientTape() as tape:
@@ -139,9 +141,7 @@ def sparse_gradient(checkpoint: Callable[..., Any]) -> Any:
 
 def tuple_argument(checkpoint: Callable[..., Any]) -> Any:
     """Tensors in a tuple get their gradients."""
-    return gradient(
-        lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x, x * x)), tf.constant(2.0)
-    )
+    return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x, x * x)), tf.constant(2.0))
 
 
 def dictionary_argument(checkpoint: Callable[..., Any]) -> Any:
@@ -200,26 +200,4 @@ def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
     return tape.gradient(y, x)
 
 
-PROMISES = (
-    keyword_tensor,
-    keyword_option,
-    closed_over_tensor,
-    closed_over_variable,
-    variables_alone,
-    untrainable_variable,
-    variable_argument,
-    variable_argument_stays_one,
-    number_argument,
-    number_that_counts,
-    flag_argument,
-    none_argument,
-    integer_argument,
-    sparse_gradient,
-    tuple_argument,
-    dictionary_argument,
-    dictionary_returned,
-    none_returned,
-    integer_returned,
-    same_argument_twice,
-    returns_same_twice,
-)
+PROMISES = promises_in(globals())

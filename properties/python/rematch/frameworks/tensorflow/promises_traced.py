@@ -8,6 +8,21 @@ from typing import Any
 import tensorflow as tf
 
 from rematch.frameworks.tensorflow.promises_arguments import gradient
+from rematch.promises import promises_in
+
+
+def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:
+    """The gradient of an unseeded dropout belongs to its own mask."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = checkpoint(lambda x: tf.nn.dropout(x, 0.5))(x)
+        return y - tape.gradient(y, x)
+
+    tf.random.set_seed(0)
+    return step(tf.ones([64]))
 
 
 def keyword_option_in_function(checkpoint: Callable[..., Any]) -> Any:
@@ -15,9 +30,7 @@ def keyword_option_in_function(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        return gradient(
-            lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True), x
-        )
+        return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True), x)
 
     return step(tf.constant(2.0))
 
@@ -37,9 +50,7 @@ def flag_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function(autograph=False)
     def step(x):
-        return gradient(
-            lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), x
-        )
+        return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), x)
 
     return step(tf.constant(2.0))
 
@@ -265,40 +276,4 @@ def distributed(checkpoint: Callable[..., Any]) -> Any:
     return strategy.run(step, [tf.constant(2.0)])
 
 
-def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:
-    """The gradient of an unseeded dropout belongs to its own mask."""
-
-    @tf.function
-    def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = checkpoint(lambda x: tf.nn.dropout(x, 0.5))(x)
-        return y - tape.gradient(y, x)
-
-    tf.random.set_seed(0)
-    return step(tf.ones([64]))
-
-
-PROMISES = (
-    dropout_in_function,
-    keyword_option_in_function,
-    number_that_counts_in_function,
-    flag_argument_in_function,
-    mask_argument_in_function,
-    integer_argument_in_function,
-    drawn_in_function,
-    variables_made_in_function,
-    function_inside,
-    function_itself,
-    around_of_functions,
-    traced_once,
-    compiled,
-    in_loop,
-    loop_over_tensors,
-    mapped_in_function,
-    loop_inside,
-    in_condition,
-    not_a_number,
-    infinite,
-    distributed,
-)
+PROMISES = promises_in(globals())
