@@ -18,7 +18,8 @@ def looks_tokens_up(subject: Harness, begin: int = 1, **options: object) -> None
         {"kind": "linear", "features": 5, "bias": False, "tied_to": 0},
     ]
     plan = {"segments": [segment(begin, 3, **options)]}
-    sent = run_of(chain(*layers, input=(3, 4), plan=plan))
+    dtype = getattr(subject, "dtype", "float32")
+    sent = run_of(chain(*layers, input=(3, 4), dtype=dtype, plan=plan))
     plain = subject.record(**sent, checkpointed=False)
     assert "error" not in plain, plain["error"]
     seen = {key: decode(value) for key, value in observed(plain).items() if "data" in value}

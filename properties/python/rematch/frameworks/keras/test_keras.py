@@ -10,12 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from cases import observed, run_of
+from cases import run_of
 from harness import Harness
 
-BACKENDS = [
-    name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)
-]
+BACKENDS = [name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)]
 if not BACKENDS:
     pytest.skip("no Keras, or no backend of it", allow_module_level=True)
 SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
@@ -27,32 +25,10 @@ CASE["plan"]["segments"][0].update(SEGMENT)  # type: ignore[index]
 def keras(request: pytest.FixtureRequest) -> Iterator[Harness]:
     backend, scope = request.param
     options = ["--scope", scope] if scope else []
-    with Harness(
-        sys.executable, "-m", "rematch", "keras", "--backend", backend, *options
-    ) as harness:
+    with Harness(sys.executable, "-m", "rematch", "keras", "--backend", backend, *options) as harness:
         harness.hello()
         harness.backend = backend  # type: ignore[attr-defined]
         yield harness
-
-
-def test_a_segment_has_the_same_gradients_checkpointed(keras: Harness) -> None:
-    given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
-    plain = keras.record(**run_of(given), checkpointed=False)
-    assert "error" not in plain, plain
-    checkpointed = keras.record(checkpointed=True)
-    assert {"output", "loss", "parameter_gradient"} <= {key[0] for key in observed(plain)}
-    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
-
-
-def test_a_recomputation_is_seen_to_draw(keras: Harness) -> None:
-    if keras.backend == "jax":  # type: ignore[attr-defined]
-        pytest.skip("JAX hands numbers to nothing that it traces")
-    layers = [{"kind": "dropout", "p": 0.5}, {"kind": "tanh"}]
-    given = {**CASE, "layers": layers, "protocol": {"input_requires_grad": True}}
-    plain = keras.record(**run_of(given), checkpointed=False)
-    checkpointed = keras.record(checkpointed=True)
-    assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
-    assert checkpointed["draws"][0] == plain["draws"][0]
 
 
 def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path: Path) -> None:

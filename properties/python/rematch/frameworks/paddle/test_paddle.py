@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from cases import chain, observed, run_of, segment
 from harness import Harness
-from tokens import looks_tokens_up
 
 pytest.importorskip("paddle")
 
@@ -38,25 +37,16 @@ def both(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_checkpointed_run_has_the_bits_of_the_plain_one(paddle: Harness, variant: str) -> None:
     kinds = ["linear", "dropout", "gelu", "layer_norm", "group_norm", "tanh", "softmax"]
-    plain, checkpointed = both(
-        paddle, variant, *kinds, end=6, steps=2, microbatches=2, forwards_first=True
-    )
+    plain, checkpointed = both(paddle, variant, *kinds, end=6, steps=2, microbatches=2, forwards_first=True)
     assert "error" not in plain and "error" not in checkpointed
     assert all(value.get("as") for value in observed(checkpointed).values())
     assert {d.get("execution", 0) for d in checkpointed["draws"]} == {0, 1}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_tokens_are_looked_up(paddle: Harness, variant: str) -> None:
-    looks_tokens_up(paddle, variant=variant, **(WHOLE if variant != "reentrant" else {}))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
 def test_gradients_accumulate_from_step_to_step(paddle: Harness, variant: str) -> None:
     once, _ = both(paddle, variant, "linear", "tanh")
-    kept, checkpointed = both(
-        paddle, variant, "linear", "tanh", steps=2, zero_grad=False, prior_gradients=True
-    )
+    kept, checkpointed = both(paddle, variant, "linear", "tanh", steps=2, zero_grad=False, prior_gradients=True)
     gradient = ("parameter_gradient", 0, 0, 0)
     assert observed(once)[gradient]["data"] != observed(kept)[gradient]["data"]
     assert all(value.get("as") for value in observed(checkpointed).values())

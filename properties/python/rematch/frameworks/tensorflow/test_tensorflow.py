@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from cases import observed, run_of
 from harness import Harness
-from tokens import looks_tokens_up
 
 pytest.importorskip("tensorflow")
 
@@ -47,22 +46,6 @@ def closure() -> Iterator[Harness]:
 @pytest.fixture(scope="module", params=["step", "forward"])
 def in_function(request: pytest.FixtureRequest) -> Iterator[Harness]:
     yield from start("--function", request.param)
-
-
-def test_layers_of_a_segment_run_twice_and_others_once(eager: Harness) -> None:
-    plain, checkpointed = both(eager, case([LINEAR, {"kind": "tanh"}, {"kind": "relu"}], 0, 2))
-    assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
-    assert [e["count"] for e in checkpointed["executions"]] == [2, 2, 1]
-
-
-def test_gradients_of_tokens_name_their_rows(eager: Harness) -> None:
-    looks_tokens_up(eager, 0, **SEGMENT)
-
-
-def test_a_recomputed_mask_is_seen(eager: Harness) -> None:
-    plain, checkpointed = both(eager, case([{"kind": "dropout", "p": 0.5}], 0, 1, **TRAINED))
-    assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
-    assert checkpointed["draws"][0] == plain["draws"][0]
 
 
 def test_gradients_of_two_backwards_are_added(eager: Harness) -> None:

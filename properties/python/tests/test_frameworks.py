@@ -1,0 +1,142 @@
+"""Laws that every framework keeps, tried with each subject that is here."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from cases import chain, observed, run_of, segment
+from harness import SOURCES, Harness
+from tokens import looks_tokens_up
+
+FILES = sorted((SOURCES / "rematch" / "frameworks").glob("*/framework.json"))
+DECLARED = [json.loads(file.read_text()) for file in FILES]
+ENVIRONMENTS = {name: e for d in DECLARED for name, e in d.get("environments", {}).items()}
+# Those of PyTorch have tests of their own. What is closed over gets no gradient, by the profiles.
+OF_PYTORCH = ("pytorch", "libraries")
+CLOSURES = ":closure"
+SUBJECTS = {
+    name: subject
+    for declared in DECLARED
+    for name, subject in declared["subjects"].items()
+    if subject["environment"] not in OF_PYTORCH and not name.endswith(CLOSURES)
+}
+TRAINED = {"input_requires_grad": True}
+# It recomputes for each of the three arguments that train, as its profile says.
+RUNS = {"autograd": 4}
+LAYERS = [
+    {"kind": "conv2d", "features": 2, "kernel": 3, "padding": 1},
+    {"kind": "max_pool2d", "kernel": 2, "stride": 2},
+    {"kind": "avg_pool2d", "kernel": 1},
+    {"kind": "flatten"},
+    {"kind": "linear", "features": 4},
+    {"kind": "layer_norm"},
+    {"kind": "gelu"},
+    {"kind": "silu"},
+    {"kind": "split", "features": 2},
+    {"kind": "concat", "from": [8, 1]},
+    {"kind": "rms_norm"},
+    {"kind": "softmax"},
+    {"kind": "duplicate"},
+    {"kind": "add", "from": [12, 1]},
+    {"kind": "tanh"},
+    {"kind": "sigmoid"},
+    {"kind": "relu"},
+]
+ASKED = ["float32", "embedding", "dropout", "reentrant", "non_reentrant", *(layer["kind"] for layer in LAYERS)]
+
+
+class Started(Harness):
+    """A subject that is tried, and what it answered to hello."""
+
+    name = ""
+
+    def begin(self) -> Started:
+        self.send({"hello": {"protocol": 1, "features": ASKED, "observables": ["executions", "draws"]}})
+        self.told = self.receive()["hello"]
+        self.dtype = "float32" if "float32" in self.told["implements"] else "float64"
+        return self
+
+    def needs(self, *words: str) -> None:
+        """Skips a test of what the subject has not."""
+        for word in words:
+            if word not in [*self.told["implements"], *self.told["observes"]]:
+                pytest.skip(f"it has no {word}")
+
+    def options(self) -> dict[str, Any]:
+        """Of a segment in the variant that it has."""
+        if "non_reentrant" not in self.told["implements"]:
+            return {"variant": "reentrant"}
+        return {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
+
+    def both(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        plain = self.record(**run_of(given), checkpointed=False)
+        assert "error" not in plain, plain["error"]
+        checkpointed = self.record(checkpointed=True)
+        assert "error" not in checkpointed, checkpointed["error"]
+        return plain, checkpointed
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
+def subject(request: pytest.FixtureRequest) -> Iterator[Started]:
+    declared = SUBJECTS[request.param]
+    needed = [ENVIRONMENTS[declared["environment"]]["module"].partition(".")[0]]
+    if request.param.startswith("keras:"):
+        needed.append(request.param.split(":")[1])
+    if missing := [module for module in needed if find_spec(module) is None]:
+        pytest.skip(f"needs {missing[0]}")
+    with Started(sys.executable, "-m", "rematch", *shlex.split(declared["arguments"])) as started:
+        started.name = request.param
+        yield started.begin()
+
+
+def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Started) -> None:
+    layers, at = [], {-1: -1}
+    for index, layer in enumerate(LAYERS):
+        operand = layer.get("from", [-1, 0])
+        if layer["kind"] in subject.told["implements"] and operand[0] in at:
+            at[index] = len(layers)
+            layers.append({**layer, "from": [at[operand[0]], operand[1]]} if "from" in layer else layer)
+    count, options = len(layers), subject.options()
+    # What a layer returns beside its first output is used in another segment.
+    ends = [at[5], at[8] + 1 if 8 in at else at[6] + 1, count]
+    plan = {"segments": [segment(0, ends[0], **options), segment(ends[1], count, **options)]}
+    shape = (2, 2, 4, 4) if "kernel" in layers[0] else (2, 4)
+    protocol = {**TRAINED, "steps": 2}
+    given = chain(*layers, input=shape, dtype=subject.dtype, plan=plan, protocol=protocol)
+    plain, checkpointed = subject.both(given)
+    names = {key[0] for key in observed(plain)}
+    assert {"output", "loss", "input_gradient", "parameter_gradient", "parameter"} <= names
+    assert observed(checkpointed).keys() == observed(plain).keys()
+    if subject.told.get("rounds", "equal") == "equal":
+        assert [key for key, value in observed(checkpointed).items() if not value.get("as")] == []
+
+
+def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject: Started) -> None:
+    subject.needs("embedding")
+    looks_tokens_up(subject, **subject.options())
+
+
+def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None:
+    subject.needs("executions")
+    plan = {"segments": [segment(0, 2, **subject.options())]}
+    plain, checkpointed = subject.both(
+        chain("linear", "tanh", "relu", dtype=subject.dtype, plan=plan, protocol=TRAINED)
+    )
+    assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
+    runs = RUNS.get(subject.name, 2)
+    assert [e["count"] for e in checkpointed["executions"]] == [runs, runs, 1]
+
+
+def test_a_recomputed_mask_is_seen(subject: Started) -> None:
+    subject.needs("draws", "dropout")
+    plan = {"segments": [segment(0, 1, **subject.options())]}
+    plain, checkpointed = subject.both(chain("dropout", dtype=subject.dtype, plan=plan, protocol=TRAINED))
+    assert [d.get("execution", 0) for d in plain["draws"]] == [0]
+    assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
+    assert checkpointed["draws"][0] == plain["draws"][0]
