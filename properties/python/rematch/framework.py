@@ -19,6 +19,7 @@ from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record
 from rematch.run import Run
 from rematch.script import export
+from rematch.steps import Steps
 
 __all__ = ["COMMON", "SEEN", "Framework", "Pending", "Place", "Run"]
 
@@ -81,25 +82,41 @@ class Framework(Description, Subject):
                 run.add_gradient(index, gradient)
         return pending.gradients[0]
 
+    def steps(self, request: Request, record: Record) -> Steps:
+        """What runs a case."""
+        return self.run_type(self, request, record)
+
     def run(self, request: Request, record: Record) -> None:
-        run = self.run_type(self, request, record)
+        steps, failed = self.steps(request, record), False
         try:
-            run.go()
+            steps.go()
         except Unsupported:
             raise
         except Exception as error:
             record.error(type(error).__name__, self.message(error))
-        else:
-            self._keep_promise(request, record)
+            failed = True
         finally:
-            self.place = None
-            self._runs += 1
-            # Some frameworks map each piece of compiled code by itself; Linux allows 65,530.
-            if self._runs % 8 == 0 and mappings() > 30_000:
-                self.drop_compiled()
+            self.let_go()
+        # Errors are let go of first, and with them the generators in their frames.
+        left = self.put_back()
+        if failed:
+            return
+        if request.checkpointed and not left:
+            self._keep_promise(request, record)
+            left = self.put_back()
+        if left and "error" not in record.to_json():
+            record.error("LeftBehind", f"the run leaves settings changed: {left}")
+
+    def let_go(self) -> None:
+        """Lets go of what a run has used, and of what was compiled where that is much."""
+        self.place = None
+        self._runs += 1
+        # Some frameworks map each piece of compiled code by itself; Linux allows 65,530.
+        if self._runs % 8 == 0 and mappings() > 30_000:
+            self.drop_compiled()
 
     def _keep_promise(self, request: Request, record: Record) -> None:
-        promise = promise_for(self, request.case.seed) if request.checkpointed else None
+        promise = promise_for(self, request.case.seed)
         if promise is None:
             return
         if promise not in self._wrong:

@@ -14,6 +14,9 @@ Template = str | Callable[[Layer, bool], str]
 `{bias}`; of the buffers `{running_mean}` and `{running_var}`; and of the layer's fields, such as
 `{p}`. Where it depends on the layer, or on whether it trains, a function of both."""
 
+OUTPUTS = {"split": 2, "duplicate": 2}
+"""How many outputs kinds have that have not one."""
+
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 

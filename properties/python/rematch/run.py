@@ -14,6 +14,7 @@ from rematch.description import Description, Pending, Place
 from rematch.protocol import Request
 from rematch.record import Record, hash64
 from rematch.source import Source, evaluation, parameter_names
+from rematch.steps import Steps
 
 
 @lru_cache(maxsize=256)
@@ -21,11 +22,12 @@ def _compiled(source: str) -> CodeType:
     return compile(source, "<model>", "exec")
 
 
-class Run:
-    """One run of a case; the protocol is that of PROTOCOL.md."""
+class Run(Steps):
+    """One run of a case, whose model is source code."""
 
     def __init__(self, framework: Description, request: Request, record: Record) -> None:
-        self.framework, self.request, self.record = framework, request, record
+        super().__init__(request, record)
+        self.framework = framework
         case, model, arrays = request.case, request.model, request.arrays
         self.names: dict[str, Any] = {**framework.names, "enter": self._enter, "drew": self._drew}
         source = Source(
@@ -63,14 +65,8 @@ class Run:
         modes = case.protocol.train, [layer.eval for layer in case.layers]
         return repr((self.source, case.protocol.loss, self.trained, modes))
 
-    def go(self) -> None:
-        """Runs all steps. Whatever the framework raises comes through."""
-        protocol = self.request.case.protocol
+    def begin(self) -> None:
         self.seed()
-        for step in range(protocol.steps):
-            self._step(step)
-        if protocol.reevaluate:
-            self._reevaluate(protocol.steps - 1)
 
     def seed(self) -> None:
         """Random states as they are before the first step."""
@@ -84,9 +80,7 @@ class Run:
         # sum of two zeros has another sign than the one alone.
         new = [self.framework.numpy(part) + 0 for part in parts]
         old = self.gradients[index]
-        self.gradients[index] = (
-            new if old is None else [a + b for a, b in zip(old, new, strict=True)]
-        )
+        self.gradients[index] = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
 
     @property
     def trained(self) -> list[int]:
@@ -140,56 +134,46 @@ class Run:
             return self.framework.bound(self.modules[f"m{info.layer}"], self.values[index])
         return self.framework.parameter(self.values[index][0], info.frozen)
 
-    def _update(self, index: int) -> None:
+    def put(self, index: int) -> None:
         """After the optimizer has changed the values of a parameter."""
         self.parameters[index] = self._to_framework(index)
 
-    def _step(self, step: int) -> None:
-        protocol, arrays, record = self.request.case.protocol, self.request.arrays, self.record
-        framework = self.framework
-        layers = len(self.request.case.layers)
-        waiting: list[Pending] = []
-        for microbatch in range(protocol.microbatches):
-            at = step * protocol.microbatches + microbatch
-            framework.place = Place(step, microbatch, [0] * layers)
-            pending = framework.forward(
-                self, arrays.inputs[at], arrays.targets[at], framework.place
-            )
-            where = {"step": step, "microbatch": microbatch}
-            for index, output in enumerate(pending.outputs):
-                flag = framework.requires_grad(output)
-                found = framework.numpy(output)
-                record.observe("output", found, index=index, requires_grad=flag, **where)
-            record.observe("loss", np.asarray(framework.numpy(pending.loss)), **where)
-            self._note_random_state("after_forward", **where)
-            waiting.append(pending)
-            if not protocol.forwards_first:
-                self._backward(waiting.pop())
-        while waiting:
-            self._backward(waiting.pop())
-        for index, gradient in enumerate(self.gradients):
-            whole = None if gradient is None else _to_one(gradient, self.is_module[index])
-            record.observe("parameter_gradient", whole, step=step, index=index)
-        self._train()
-        for index, parts in enumerate(self.values):
-            record.observe(
-                "parameter", _to_one(parts, self.is_module[index]), step=step, index=index
-            )
-        for index, info in enumerate(self.request.model.buffers):
-            record.observe("buffer", self._state(info.layer, info.role), step=step, index=index)
-        self._note_random_state("after_step", step=step)
+    def forward(self, step: int, microbatch: int) -> Pending:
+        framework, arrays, where = self.framework, self.request.arrays, {"step": step, "microbatch": microbatch}
+        at = step * self.protocol.microbatches + microbatch
+        framework.place = Place(step, microbatch, [0] * len(self.request.case.layers))
+        pending = framework.forward(self, arrays.inputs[at], arrays.targets[at], framework.place)
+        for index, output in enumerate(pending.outputs):
+            flag = framework.requires_grad(output)
+            self.note("output", framework.numpy(output), index=index, requires_grad=flag, **where)
+        self.note("loss", np.asarray(framework.numpy(pending.loss)), **where)
+        self.note_random_state("after_forward", **where)
+        return pending
 
-    def _backward(self, pending: Pending) -> None:
+    def backward(self, pending: Pending) -> None:
         place = pending.place
         where = {"step": place.step, "microbatch": place.microbatch}
         self.framework.place = place
         gradient = self.framework.backward(self, pending)
-        self._note_random_state("after_backward", **where)
-        found = None if gradient is None else self.framework.numpy(gradient) + 0
-        self.record.observe("input_gradient", found, **where)
+        self.note_random_state("after_backward", **where)
+        self.note("input_gradient", None if gradient is None else self.framework.numpy(gradient) + 0, **where)
         if "executions" in self.framework.observed:
             self.record.executions(place.executions, **where)
         self._note_draws(place)
+
+    def note(self, quantity: str, value: np.ndarray | None, **where: Any) -> None:
+        self.record.observe(quantity, value, **where)
+
+    def gradient(self, index: int) -> np.ndarray | None:
+        gradient = self.gradients[index]
+        return None if gradient is None else _to_one(gradient, self.is_module[index])
+
+    def parameter(self, index: int) -> np.ndarray:
+        return _to_one(self.values[index], self.is_module[index])
+
+    def buffer(self, index: int) -> np.ndarray:
+        info = self.request.model.buffers[index]
+        return self._state(info.layer, info.role)
 
     def _note_draws(self, place: Place) -> None:
         where = {"step": place.step, "microbatch": place.microbatch}
@@ -205,32 +189,28 @@ class Run:
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
         place.draws.clear()
 
-    def _train(self) -> None:
+    def update(self) -> None:
         for index, gradient in enumerate(self.gradients):
             if gradient is not None:
                 self._optimizer.step(index, self.values[index], gradient)
-                self._update(index)
+                self.put(index)
         self._optimizer.count += 1
         self.gradients = [None] * len(self.gradients)
 
-    def _reevaluate(self, step: int) -> None:
-        x = self.request.arrays.reevaluation
-        assert x is not None, "reevaluate without an input for it"
+    def evaluate(self) -> np.ndarray:
         self.model = self._function(self._evaluated.text(), "model")
         self._set_modes(False)
         extras = [self.names[e] for e in self.framework.extras]
-        output = self.call(extras, *self.framework.given(self, x))[0]
-        self.record.observe("reevaluation", self.framework.numpy(output), step=step)
+        x = self.request.arrays.reevaluation
+        return self.framework.numpy(self.call(extras, *self.framework.given(self, x))[0])
 
     def _state(self, layer: int, role: str) -> np.ndarray:
         own = self.modules.get(f"m{layer}")
         if own is None:
             return self.framework.numpy(self.names[f"{role}{layer}"])
-        return _to_one([self.framework.numpy(a) for a in self.names["state_of"](own)], True).astype(
-            np.float64
-        )
+        return _to_one([self.framework.numpy(a) for a in self.names["state_of"](own)], True).astype(np.float64)
 
-    def _note_random_state(self, moment: str, **where: int) -> None:
+    def note_random_state(self, moment: str, **where: int) -> None:
         if "rng_state" in self.framework.observed:
             self.record.stream(moment, self.framework.random_state(), **where)
 

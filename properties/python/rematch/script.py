@@ -1,55 +1,38 @@
-"""Answers `export` requests: a script that shows a finding in the framework alone.
-
-Several are written, from short to faithful, and each is run by itself; the first that shows the
-finding is the answer.
-"""
+"""Scripts of frameworks: the plain and the checkpointed model as they are run, and a comparison of both."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 
+from rematch.description import Description
+from rematch.export import FEW, LAWS, Attempt, Finding, Search, last_line
 from rematch.promises import script_of
 from rematch.protocol import Request, Unsupported
 from rematch.source import ANNOTATION, Source, parameter_names
 
-if TYPE_CHECKING:
-    from rematch.description import Description
-
-FEW = 16
-"""So many numbers are written out; more are drawn where that shows the same."""
 MOST = 2048
-_SECONDS = 40
-"""An export takes no longer; the harness waits for 60 seconds."""
-
+"""So many numbers of the case are written out where others do not show the finding."""
 _GRADIENTS = "gradient of "
-ASPECTS: dict[str, tuple[str, ...]] = {
-    "errors": ("error",),
-    "executions": ("runs of ",),
-    "dropout-masks": (_GRADIENTS, "output ", "random state"),
-    "outputs": ("output ",),
-    "losses": ("loss", "output "),
-    "rng-after-forward": ("random state",),
-    "rng-after-backward": ("random state",),
-    "rng-after-step": ("random state",),
-    "absent-gradients": (_GRADIENTS,),
-    "input-gradients": ("gradient of x",),
-    "parameter-gradients": (_GRADIENTS,),
-    "buffers-after-step": ("state of ",),
-    "parameters-after-step": (_GRADIENTS,),
+_SHOWN = {
+    "error": ("error",),
+    "runs": ("runs of ",),
+    "gradients": (_GRADIENTS,),
+    "input gradient": (_GRADIENTS + "x",),
+    "outputs": ("output ", "loss"),
+    "draws": ("random state",),
+    "random state": ("random state",),
+    "buffers": ("state of ",),
+    "parameters": (_GRADIENTS,),
     "reevaluation": (_GRADIENTS, "state of "),
 }
-"""What differs in a script for a finding of each law, what convinces most first."""
+"""How what results of a run are called begins, by what the runs are compared by."""
 
 _TAIL = """\
 def numbers(value):
@@ -92,28 +75,23 @@ def export(framework: Description, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
     if "BrokenPromise" in finding:
         return script_of(framework, finding)
-    law = finding.partition(":")[0].strip()
-    law = law if law in ASPECTS else ""
-    parts = dict(re.findall(r"^(\w+): (.*)$", finding, re.MULTILINE))
-    if finding.strip() and not law:
+    found = Finding.read(finding)
+    if not found.law:
+        return next(_scripts(framework, request, found))
+    compared = [a for a in LAWS.get(found.law, ("", ()))[1] if a in _SHOWN]
+    if not compared or "no error" in LAWS[found.law][1]:
         raise Unsupported("what the law compares does not show in the results of two runs")
-    deadline = time.monotonic() + _SECONDS
-    found: dict[int, str] = {}
-    for style in _styles(request, law):
-        if 0 in found or time.monotonic() > deadline:
-            break
-        try:
-            script = _Script(framework, request, style).text(finding)
-        except OverflowError:
-            continue
-        if not law:
-            return script
-        shown = _shown(script, law, parts, deadline)
-        if shown is not None:
-            found.setdefault(shown, script)
-    if found:
-        return found[min(found)]
-    raise Unsupported("no script was found that shows it in the framework alone")
+    return Search().first(
+        Attempt(script, partial(_shows, found, aspect))
+        for aspect in compared
+        for script in _scripts(framework, request, found)
+    )
+
+
+def _scripts(framework: Description, request: Request, found: Finding) -> Iterator[str]:
+    for style in _styles(request, found.law):
+        with suppress(OverflowError):
+            yield _Script(framework, request, style).text(found)
 
 
 def _styles(request: Request, law: str) -> Iterator[Style]:
@@ -125,36 +103,19 @@ def _styles(request: Request, law: str) -> Iterator[Style]:
         yield replace(style, exact=True, forwards=forwards)
 
 
-def _shown(script: str, law: str, parts: dict[str, str], deadline: float) -> int | None:
-    """Which of the law's aspects differ in the script: the place of the first; None without one."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "script.py"
-        path.write_text(script)
-        try:
-            ended = subprocess.run(
-                [sys.executable, str(path)],
-                capture_output=True,
-                text=True,
-                timeout=deadline - time.monotonic(),
-            )
-        except subprocess.TimeoutExpired:
-            return None
-    if law == "errors":
+def _shows(found: Finding, aspect: str, status: int, out: str) -> bool:
+    """Whether what a script printed shows the finding by that aspect."""
+    if aspect == "error":
         # Of the kind that was found, or none.
-        kind = "None" if parts.get("got") == "no error" else parts.get("got", "").partition(":")[0]
-        shows = f"\n  checkpointed  {kind}" in ended.stdout and "DIFFERENT: error" in ended.stdout
-        return 0 if shows else None
-    if law == "executions":
-        layer = re.search(r"layer (\d+)", parts.get("at", ""))
+        kind = "None" if found.got == "no error" else found.got.partition(":")[0]
+        return f"\n  checkpointed  {kind}" in out and "DIFFERENT: error" in out
+    if aspect == "runs":
+        layer = re.search(r"layer (\d+)", found.at)
         name = f"runs of layer {layer[1]}" if layer else "runs of "
-        got = f"  checkpointed  {parts.get('got')}\n"
-        return 0 if f"{name}\n" in ended.stdout and got in ended.stdout else None
-    last = ended.stdout.rstrip().rpartition("\n")[2]
+        return f"{name}\n" in out and f"  checkpointed  {found.got}\n" in out
+    last = last_line(out)
     names = last.removeprefix("DIFFERENT: ").split(", ") if last.startswith("DIFF") else []
-    for place, aspect in enumerate(ASPECTS[law]):
-        if any(name.startswith(aspect) for name in names):
-            return place
-    return None
+    return any(name.startswith(_SHOWN[aspect]) for name in names)
 
 
 class _Script:
@@ -184,14 +145,12 @@ class _Script:
         }
         self._random = np.random.default_rng(style.seed)
 
-    def text(self, finding: str) -> str:
+    def text(self, found: Finding) -> str:
         framework = self._framework
         arrays = self._request.arrays
         data = [f"x = {self._array(arrays.inputs[0])}"]
         data.append(f"target = {self._array(arrays.targets[0], free=False)}")
-        for name, info, array in zip(
-            self._names, self._request.model.parameters, arrays.parameters, strict=True
-        ):
+        for name, info, array in zip(self._names, self._request.model.parameters, arrays.parameters, strict=True):
             if f"m{info.layer}" not in self._modules:
                 data.append(f"{name} = {self._parameter(array, info.frozen)}")
         body = [self._plain.text(), "\n\n", self._checkpointed.text(), "\n\n", self._run()]
@@ -205,8 +164,7 @@ class _Script:
             "import sys",
             *(["from collections import Counter"] if self._style.counts else []),
         ]
-        lines = [f"# {line}".rstrip() for line in finding.strip().splitlines()]
-        lines += [f"# {framework.name}; run: python this_file.py", *imports, ""]
+        lines = [f"{found.comment()}# {framework.name}; run: python this_file.py", *imports, ""]
         return "\n".join([*lines, framework.imports, "import numpy as np", "", "", helpers + rest])
 
     def _helpers(self, text: str) -> str:

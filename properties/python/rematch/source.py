@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 
 from rematch.case import Case, Layer, Model, Segment, ValueRef
 from rematch.description import Description
-from rematch.layers import Module
+from rematch.layers import OUTPUTS, Module
 from rematch.protocol import Unsupported
-
-OUTPUTS = {"split": 2, "duplicate": 2}
-"""How many outputs kinds have that have not one."""
 
 # Scripts have none.
 ANNOTATION = re.compile(

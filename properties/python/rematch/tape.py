@@ -52,12 +52,6 @@ class Tape(Framework):
         lines = [f"clear([{', '.join(trained)}], {prior})"] if trained else []
         return [*super().script_lines(request), "clear([x], False)", *lines]
 
-    def run(self, request: Request, record: Record) -> None:
-        super().run(request, record)
-        left = self.put_back()
-        if left and "error" not in record.to_json():
-            record.error("LeftBehind", f"the run leaves settings changed: {left}")
-
     def leaf(self, a: np.ndarray, trained: bool) -> Any:
         """A tensor that has a gradient after a backward, if it is trained."""
         raise NotImplementedError
@@ -132,9 +126,7 @@ class TapeRun(Run):
         self.names |= {"made": self._made, "exchanged": self._exchanged}
         self._entered = -1
         self._saves = -1
-        self._states = {
-            int(name[1:]): list(self.names["state_of"](m)) for name, m in self.modules.items()
-        }
+        self._states = {int(name[1:]): list(self.names["state_of"](m)) for name, m in self.modules.items()}
         self._seen: dict[int, tuple[int, Any]] = {}
         """Memory that tensors lie in: its number, and what keeps it from being used again."""
         train = request.case.protocol.train
@@ -143,12 +135,9 @@ class TapeRun(Run):
             for at, layer in enumerate(request.case.layers)
             if layer.trains(train) and re.search(r"draws(?! elsewhere)", layer.layer)
         }
-        self._trial = ""
-        """What is wrong in the trial that is running."""
         self._streams = range(1 + max((layer.stream for layer in request.case.layers), default=0))
         self._tensors = [
-            list(parts) if whole else [parts]
-            for parts, whole in zip(self.parameters, self.is_module, strict=True)
+            list(parts) if whole else [parts] for parts, whole in zip(self.parameters, self.is_module, strict=True)
         ]
         self._fired = [[0] * len(parts) for parts in self._tensors]
         for index, info in enumerate(request.model.parameters):
@@ -161,17 +150,11 @@ class TapeRun(Run):
                     framework.hook(tensor, _counter(self._fired[index], at))
         self._clear()
 
-    def go(self) -> None:
-        if self.request.case.protocol.inject != "none":
-            self.seed()
-            self._try()
-        super().go()
-
     @contextmanager
     def watched(self, given: Any) -> Iterator[None]:
         """The first forward of a plain run shows what layers save."""
         place = self.framework.place
-        first = place is not None and place.step == place.microbatch == 0 and not self._trial
+        first = place is not None and place.step == place.microbatch == 0 and not self.trial
         if not (self.request.layer_values and first):
             yield
             return
@@ -212,13 +195,13 @@ class TapeRun(Run):
             return self.names["parameters_of"](self.modules[f"m{info.layer}"])
         return self.framework.leaf(self.values[index][0], not info.frozen)
 
-    def _update(self, index: int) -> None:
+    def put(self, index: int) -> None:
         for tensor, value in zip(self._tensors[index], self.values[index], strict=True):
             self.framework.write(tensor, value)
 
-    def _train(self) -> None:
-        super()._train()
-        if self.request.case.protocol.zero_grad:
+    def update(self) -> None:
+        super().update()
+        if self.protocol.zero_grad:
             for tensors in self._tensors:
                 for tensor in tensors:
                     self.framework.set_gradient(tensor, None)
@@ -226,23 +209,21 @@ class TapeRun(Run):
     def _clear(self) -> None:
         """Gradients as they are before the first step."""
         prior = self.request.case.protocol.prior_gradients
-        for info, tensors, values in zip(
-            self.request.model.parameters, self._tensors, self.values, strict=True
-        ):
+        for info, tensors, values in zip(self.request.model.parameters, self._tensors, self.values, strict=True):
             for tensor, value in zip(tensors, values, strict=True):
                 given = np.ones_like(value) if prior and not info.frozen else None
                 self.framework.set_gradient(tensor, given)
 
-    def _backward(self, pending: Pending) -> None:
+    def backward(self, pending: Pending) -> None:
         for fired in self._fired:
             fired[:] = [0] * len(fired)
-        super()._backward(pending)
+        super().backward(pending)
         self.collect()
         place = pending.place
         counts = [max(fired, default=0) for fired in self._fired]
         self.record.hooks(counts, step=place.step, microbatch=place.microbatch)
 
-    def _note_random_state(self, moment: str, **where: int) -> None:
+    def note_random_state(self, moment: str, **where: int) -> None:
         for stream in self._streams:
             state = self.framework.stream_state(stream)
             self.record.stream(moment, state, stream=stream, **where)
@@ -251,18 +232,18 @@ class TapeRun(Run):
         super()._enter(layer)
         self._entered, self._saves = layer, -1
         due = "recomputation_throws" if self._recomputes(layer) else "forward_throws"
-        if self._trial == due and layer == self.request.case.protocol.inject_layer:
+        if self.trial == due and layer == self.request.case.protocol.inject_layer:
             raise TrialError(f"[trial] layer {layer} fails")
 
     def _recomputes(self, layer: int) -> bool:
         return self.framework.place is not None and self.framework.place.executions[layer] > 1
 
     def _exchanged(self, layer: int) -> bool:
-        return self._trial == "op_exchanged" and self._recomputes(layer)
+        return self.trial == "op_exchanged" and self._recomputes(layer)
 
     def _made(self, layer: int, *outputs: Any) -> None:
         place = self.framework.place
-        if place is None or self._trial:
+        if place is None or self.trial:
             return
         where = {"step": place.step, "microbatch": place.microbatch}
         execution = place.executions[layer] - 1
@@ -297,34 +278,28 @@ class TapeRun(Run):
         if self.framework.place is not None:
             self._note_draws(self.framework.place)
 
-    def _try(self) -> None:
-        """The trial: only how it ends is of concern, and what it leaves behind."""
-        protocol = self.request.case.protocol
-        record, self.record = self.record, Record()
-        failed, message = False, ""
-        self._trial = protocol.inject
-        try:
-            self._fail()
-        except Exception as error:
-            failed, message = True, self.framework.message(error)
+    def restore(self) -> str:
         left = self.framework.put_back()
-        self._trial, self.record = "", record
         for index in range(len(self._tensors)):
-            self._update(index)
+            self.put(index)
         self._clear()
-        record.trial(failed, message, left)
+        return left
 
-    def _fail(self) -> None:
+    def message(self, error: Exception) -> str:
+        return self.framework.message(error)
+
+    def fail(self) -> None:
+        self.seed()
         framework, arrays = self.framework, self.request.arrays
         framework.place = Place(0, 0, [0] * len(self.request.case.layers))
         assert arrays.trial_input is not None
         target = np.zeros(0) if arrays.trial_target is None else arrays.trial_target
         pending = framework.forward(self, arrays.trial_input, target, framework.place)
-        if self._trial == "graph_dropped":
+        if self.trial == "graph_dropped":
             return
-        if self._trial == "input_changed":
+        if self.trial == "input_changed":
             framework.spoil(pending.input)
-        if self._trial == "weight_changed":
+        if self.trial == "weight_changed":
             used = self.request.model.layer_parameters[self.request.case.protocol.inject_layer]
             framework.spoil(self._tensors[used[0]][0])
         framework.backward(self, pending)

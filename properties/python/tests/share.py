@@ -71,14 +71,13 @@ def serve_timed(observe: str, file: str) -> None:
     import torch
 
     from rematch import protocol, record
-    from rematch.frameworks.pytorch import custom, model, policy, run, watch
+    from rematch.frameworks.pytorch import custom, layers, model, policy, run, watch
     from rematch.pytorch import TorchSubject
 
     clock = Clock()
-    for table in (model.LAYERS, model.DRAWS):
-        for kind, function in table.items():
-            table[kind] = clock.timed("pytorch", function)
-    clock.time("pytorch", model, ("checkpoint", "checkpoint_sequential", "native_dropout"))
+    compiled = layers.compiled
+    layers.compiled = lambda *text: clock.timed("pytorch", compiled(*text))
+    clock.time("pytorch", model, ("checkpoint", "checkpoint_sequential"))
     policy.checkpoint = model.checkpoint
     clock.time("pytorch", custom.Instance, ("run",))
     clock.time("pytorch", custom.CustomLayer, ("module",))
@@ -90,7 +89,7 @@ def serve_timed(observe: str, file: str) -> None:
     seen = ("enter", "leave", "returned", "note_bytes", "note_executions")
     clock.time("observation", watch.Watch, seen)
     clock.time("observation", watch.Eye, (*seen, "_pack", "saw"))
-    clock.time("observation", run.Run, ("_note", "_note_stream"))
+    clock.time("observation", run.TorchRun, ("note", "note_random_state"))
     clock.time("observation", record.Record, ("hooks",))
     clock.time("messages", protocol, ("_write", "_case_of"))
     clock.time("messages", protocol.json, ("loads",))

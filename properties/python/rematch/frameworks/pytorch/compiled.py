@@ -20,7 +20,7 @@ from torch.fx.traceback import annotate, get_current_meta
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
-from rematch.case import Case, Segment, shape_of
+from rematch.case import Segment, shape_of
 from rematch.frameworks.pytorch import arguments
 from rematch.frameworks.pytorch.layers import Dense
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, Wiring
@@ -171,9 +171,9 @@ class CompiledModel(TorchModel):
         with annotate({"layer": index}):
             own = self._custom.get(index)
             if own is None:
-                weights, buffers = self._parameters_of[index], self._buffers_of[index]
-                run = self._layers[layer.kind]
-                outputs = run(layer, operands, weights, buffers, layer.trains(self.train))
+                run = self._run_of[index]
+                assert run is not None
+                outputs = self._compute(index, run, operands)
             else:
                 if own.module.training != layer.trains(self.train):
                     own.module.train(layer.trains(self.train))
@@ -262,7 +262,7 @@ class CompiledSubject(TorchSubject):
         case = request.case
         structure = shape_of(case), request.model, request.checkpointed, request.detached_layers
         how = self._compilation
-        model = CompiledModel(request, wirings, watch, custom=self._custom, compilation=how)
+        model = CompiledModel(request, wirings, watch, custom=self.modules_by_declaration, compilation=how)
         first = self._compiled.pop(structure, None)
         if first is not None:
             model = first.take_over(model)
@@ -278,7 +278,7 @@ class CompiledSubject(TorchSubject):
         backend = self._compilation.backend
         options = ', options={"fallback_random": True}' if backend == "inductor" else ""
         decorator = f'@torch.compile(backend="{backend}", fullgraph=True{options})'
-        return export(request, finding, "", self._custom, decorator)
+        return export(request, finding, "", self.modules_by_declaration, decorator)
 
-    def _keep_promise(self, case: Case, record: Record) -> None:
+    def _keep_promise(self, request: Request, record: Record) -> None:
         """Those are kept by eager runs."""

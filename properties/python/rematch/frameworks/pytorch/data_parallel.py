@@ -33,7 +33,7 @@ from rematch.frameworks.pytorch.export_parallel import export_parallel
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
-from rematch.frameworks.pytorch.run import Run
+from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import Setup, setup_of
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
@@ -238,7 +238,7 @@ class FsdpModel(ParallelModel):
         return unit(super()._run_segment, segment, *inputs, state=state)
 
 
-class _RunOfRows(Run):
+class _RunOfRows(TorchRun):
     """The run of a rank, whose loss counts as much as it has rows."""
 
     share = 1.0
@@ -291,7 +291,7 @@ class DataParallelSubject(TorchSubject):
             self._ask(request, self._limit)
         except Lost as why:
             raise Unsupported("ranks of the plain run do not answer") from why
-        return export_parallel(request, finding, self._custom, self._setup)
+        return export_parallel(request, finding, self.modules_by_declaration, self._setup)
 
     def _begin(self, case: Case) -> None:
         self._setup = setup_of(self._kind, case)
@@ -346,7 +346,7 @@ class DataParallelSubject(TorchSubject):
                 wire(request.case, request.model),
                 Watch(answer.shown),
                 self._checkpoint,
-                custom=self._custom,
+                custom=self.modules_by_declaration,
                 setup=setup,
                 group=group,
             )
@@ -361,7 +361,7 @@ class DataParallelSubject(TorchSubject):
         answer.collectives = seen.seen
         changed = put_back()
         if changed and not answer.failed:
-            answer.error = "LeftBehind", f"the run changed PyTorch's settings: {changed}"
+            answer.error = "LeftBehind", f"the run leaves settings changed: {changed}"
         return answer
 
 

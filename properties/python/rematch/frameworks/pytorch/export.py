@@ -1,105 +1,31 @@
-"""Answers `export` requests: a script that shows a finding in PyTorch alone.
-
-Several scripts are written, from short to faithful, and each is run by itself; the first that shows
-the finding is the answer.
-"""
+"""Answers `export` requests for PyTorch: the styles of scripts, from short to faithful."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 
 import torch
 
+from rematch.export import FEW, LAWS, Attempt, Finding, Search, last_line, numbers_in
 from rematch.frameworks.pytorch import script_counts
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.interpreter import Interpreter
-from rematch.frameworks.pytorch.layers import ops_of
+from rematch.frameworks.pytorch.layers import draws, ops_of
 from rematch.frameworks.pytorch.script import Script
 from rematch.frameworks.pytorch.script_custom import CustomText, customs_of
-from rematch.frameworks.pytorch.script_layers import Style, comment, draws
+from rematch.frameworks.pytorch.script_layers import Style, comment
 from rematch.frameworks.pytorch.script_model import OPS
 from rematch.frameworks.pytorch.script_promise import script_of
 from rematch.protocol import Request, Unsupported
 
-FEW = 16
-"""So many numbers are written out; more are drawn where that shows the same."""
 MOST = 4096
 LONGEST = 60
 """So many lines a script with custom layers has at most beside those that make the checkpoint()
 available: more is not read."""
-SECONDS = 40
-"""An export takes no longer; the harness waits for 60 seconds."""
-
-_GRADIENTS = ("gradients",)
 EVERYTHING = ("outputs", "gradients", "buffers")
-ASPECTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "errors": (("error",),),
-    "injected-failures": (("no error", "gradients"),),
-    "dropout-masks": (_GRADIENTS, ("draws",), ("outputs",)),
-    "recomputed-values": (_GRADIENTS, ("draws",), ("buffers",), ("parameters",)),
-    "outputs": (("outputs",),),
-    "losses": (("outputs",),),
-    "rng-after-forward": (("random state",),),
-    "rng-after-backward": (("random state",),),
-    "rng-after-step": (("random state",),),
-    "absent-gradients": (_GRADIENTS,),
-    "input-gradients": (("input gradient",),),
-    "parameter-gradients": (_GRADIENTS,),
-    "buffers-after-step": (("buffers",),),
-    "parameters-after-step": (("parameters",),),
-    "reevaluation": (("reevaluation",),),
-}
-"""By what the runs are compared for a finding of each law, in the order in which it is tried."""
-
-TITLES = {
-    "errors": "Checkpointing fails where the plain run does not, or the other way round",
-    "injected-failures": "Something changes before the recomputation, and no error is raised",
-    "dropout-masks": "What a random layer draws in its recomputation is not what it drew before",
-    "recomputed-values": "A recomputation gives other values than the forward",
-    "outputs": "With checkpointing, a forward returns other outputs",
-    "losses": "With checkpointing, a forward returns another loss",
-    "rng-after-forward": "With checkpointing, a forward leaves another random state",
-    "rng-after-backward": "With checkpointing, a backward leaves another random state",
-    "rng-after-step": "With checkpointing, a step leaves another random state",
-    "absent-gradients": "With checkpointing, other gradients are None",
-    "input-gradients": "With checkpointing, the gradient of the input is another one",
-    "parameter-gradients": "With checkpointing, the gradient of a parameter is another one",
-    "buffers-after-step": "With checkpointing, the state of layers is not updated once per forward",
-    "parameters-after-step": "With checkpointing, a step leaves other parameters",
-    "reevaluation": "Trained with checkpointing, the model gives other results",
-}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the harness says: the law, its statement, the place, what was expected, what came."""
-
-    law: str
-    text: str
-    parts: dict[str, str]
-
-    @staticmethod
-    def read(text: str) -> Finding:
-        first, *rest = text.splitlines() or [""]
-        parts = {}
-        for line in rest:
-            name, colon, value = line.partition(": ")
-            if colon:
-                parts[name] = value
-        law = first.partition(":")[0].strip()
-        return Finding(law if " " not in law else "", text, parts)
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    script: str
-    style: Style
-    aspects: tuple[str, ...]
-    question: script_counts.Question | None = None
 
 
 def export(
@@ -113,15 +39,15 @@ def export(
     `layers`: the subject's own, by their declarations. `compiled`: the decorator that compiles the
     forward. Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
-    if found.parts.get("got", "").startswith("BrokenPromise"):
+    if found.got.startswith("BrokenPromise"):
         return script_of(finding)
-    deadline = time.monotonic() + SECONDS
+    search = search_of_torch()
     customs = customs_of(request, layers or {})
     if not found.law:
-        return _plain_script(request, found, own, customs, compiled, deadline)
+        return _plain_script(request, found, own, customs, compiled, search)
     refuse(request, found)
-    attempts: list[_Attempt] = []
-    if found.law == "dropout-masks" and found.parts.get("at", "").endswith(", draws"):
+    attempts: list[Attempt] = []
+    if found.law == "dropout-masks" and found.at.endswith(", draws"):
         # A layer that does not run as often as it should may give the same numbers.
         runs = replace(found, law="executions")
         with suppress(Unsupported):
@@ -134,13 +60,13 @@ def export(
         attempts = [a for a in attempts if len(a.script.splitlines()) <= longest]
         if not attempts:
             raise Unsupported(f"its script would have more than {LONGEST} lines")
-    for attempt in attempts:
-        if _shows(attempt, *run_alone(attempt.script, deadline), found):
-            if customs and _varies(attempt, deadline):
-                # What no run sets back differs in every script.
-                raise Unsupported("no script was found: two plain runs differ, too")
-            return attempt.script
-    raise Unsupported("no script was found that shows it in PyTorch alone")
+    script = search.first(attempts)
+    # What counts, or shows that no error is raised, is not compared with a plain run.
+    compared = "change=True" not in script and "expected = {" not in script
+    if customs and compared and varies(script, search):
+        # What no run sets back differs in every script.
+        raise Unsupported("no script was found: two plain runs differ, too")
+    return script
 
 
 def refuse(request: Request, found: Finding) -> None:
@@ -148,18 +74,15 @@ def refuse(request: Request, found: Finding) -> None:
     plan = request.case.plan
     if found.law == "repeatable":
         raise Unsupported("two equal runs differ; a script compares a plain run with another one")
-    if found.law not in ASPECTS and found.law not in script_counts.ASPECTS:
+    if found.law not in LAWS:
         raise Unsupported(f"what {found.law} compares does not show in the results of two runs")
     if not (any(request.case.choices()) or plan.offload):
         raise Unsupported("the plan checkpoints nothing, so a script would run the same twice")
 
 
-def _varies(attempt: _Attempt, deadline: float) -> bool:
+def varies(script: str, search: Search) -> bool:
     """Whether two plain runs differ, too: custom layers may have state that no run sets back."""
-    if attempt.question is not None or {"no error", "left behind"} & set(attempt.aspects):
-        return False  # These are not compared with a plain run.
-    twice = attempt.script.replace("(checkpointed=True)", "(checkpointed=False)")
-    return run_alone(twice, deadline)[0] == 1
+    return search.run(script.replace("(checkpointed=True)", "(checkpointed=False)"))[0] == 1
 
 
 def _plain_script(
@@ -168,7 +91,7 @@ def _plain_script(
     own: str,
     customs: Mapping[int, CustomText],
     compiled: str,
-    deadline: float,
+    search: Search,
 ) -> str:
     """The case as it is, where there is nothing to be shown."""
     style = Style(exact=True, compare="nan", nan=has_rrelu(request), compiled=compiled)
@@ -176,21 +99,16 @@ def _plain_script(
         style = replace(style, literal=False)
     title = "Runs a model plain and with checkpointing, and compares them"
     scripts = [
-        Script(request, style, aspects, own, customs).text(header(title, found))
-        for aspects in (EVERYTHING, ("error",))
+        Script(request, style, aspects, own, customs).text(header(title, found)) for aspects in (EVERYTHING, ("error",))
     ]
-    _, out = run_alone(scripts[0], deadline)
-    return (
-        scripts[0]
-        if out.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT"))
-        else scripts[1]
-    )
+    ended = last_line(search.run(scripts[0])[1]).startswith(("same", "DIFFERENT"))
+    return scripts[0] if ended else scripts[1]
 
 
 def _attempts(
     request: Request, found: Finding, own: str, customs: Mapping[int, CustomText], compiled: str
-) -> Iterator[_Attempt]:
-    title = header((TITLES | script_counts.TITLES)[found.law], found)
+) -> Iterator[Attempt]:
+    title = header(LAWS[found.law][0], found)
     known: set[str] = set()
     for aspects in _aspects_of(found):
         for style in _styles(request, aspects):
@@ -198,9 +116,9 @@ def _attempts(
             try:
                 text = Script(request, style, aspects, own, customs)
                 question = None
-                if found.law in script_counts.ASPECTS:
+                if aspects[0] in script_counts.COUNTED:
                     names = text.parameters
-                    question = script_counts.question_of(found.law, found.parts, names)
+                    question = script_counts.question_of(found, aspects[0], names)
                 script = text.text(title, question)
             except Unsupported:
                 if style.exact and not known:
@@ -208,14 +126,13 @@ def _attempts(
                 continue
             if script not in known:
                 known.add(script)
-                yield _Attempt(script, style, aspects, question)
+                yield Attempt(script, partial(_shows, found, aspects, style, question))
 
 
-def _aspects_of(found: Finding) -> tuple[tuple[str, ...], ...]:
-    if found.law == "injected-failures" and found.parts.get("expected") != "an error":
-        return (("left behind",),)
-    counted = script_counts.ASPECTS.get(found.law)
-    return ASPECTS[found.law] if counted is None else ((counted,),)
+def _aspects_of(found: Finding) -> list[tuple[str, ...]]:
+    if found.law == "injected-failures":
+        return [LAWS[found.law][1] if found.parts.get("expected") == "an error" else ("left behind",)]
+    return [(aspect,) for aspect in LAWS[found.law][1]]
 
 
 def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
@@ -254,19 +171,14 @@ def _listed(request: Request) -> bool:
     return kept & present <= set(OPS)
 
 
-def numbers_in(request: Request) -> int:
-    arrays = request.arrays
-    return sum(a.size for a in (*arrays.parameters, *arrays.inputs, *arrays.targets))
-
-
 def has_rrelu(request: Request) -> bool:
     return any(layer.kind == "rrelu" for layer in request.case.layers)
 
 
 def header(title: str, found: Finding) -> str:
-    place = found.parts.get("at", "")
+    place = found.at
     # The script prints errors in full.
-    got = found.parts.get("got", "").partition(". ")[0]
+    got = found.got.partition(". ")[0]
     lines = comment(title + ".")
     if place:
         expected = found.parts.get("expected", "")
@@ -279,29 +191,30 @@ def _interpreter() -> Interpreter:
     return Interpreter()
 
 
-def run_alone(script: str, deadline: float) -> tuple[int, str]:
-    """The exit status of a script and what it printed. Raises Unsupported when time is over."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise Unsupported(f"no script was found within {SECONDS} seconds")
-    status, out, _ = _interpreter().run(script, left)
-    return status, out
+def search_of_torch() -> Search:
+    """A search whose scripts are run where PyTorch has been imported."""
+    return Search(lambda script, left: _interpreter().run(script, left)[:2], "PyTorch")
 
 
-def _shows(attempt: _Attempt, status: int, out: str, found: Finding) -> bool:
-    last = out.rstrip().rpartition("\n")[2]
+def _shows(
+    found: Finding,
+    aspects: tuple[str, ...],
+    style: Style,
+    question: script_counts.Question | None,
+    status: int,
+    out: str,
+) -> bool:
+    last = last_line(out)
     if status != 1 or not last.startswith("DIFFERENT"):
         return False
-    if attempt.question is not None:
-        name, got = attempt.question.name, attempt.question.got
-        return f"{name}\n" in out and f"  checkpointed  {got}\n" in out
-    if "left behind" in attempt.aspects:
-        left = found.parts.get("got", "").removeprefix("changed: ")
-        return all(name in last for name in left.split(", "))
-    if "error" in attempt.aspects:
+    if question is not None:
+        return f"{question.name}\n" in out and f"  checkpointed  {question.got}\n" in out
+    if "left behind" in aspects:
+        return all(name in last for name in found.got.removeprefix("changed: ").split(", "))
+    if "error" in aspects:
         # The same error, not one that the shortened script brought in.
-        return found.parts.get("got", "").partition(": ")[2][:30] in out
-    if "no error" in attempt.aspects:
-        return attempt.style.exact or "is wrong" in last
+        return found.got.partition(": ")[2][:30] in out
+    if "no error" in aspects:
+        return style.exact or "is wrong" in last
     plain = [line for line in out.splitlines() if line.startswith("  plain")]
-    return attempt.style.compare == "nan" or not any("nan" in line for line in plain)
+    return style.compare == "nan" or not any("nan" in line for line in plain)

@@ -1,12 +1,10 @@
-"""How PyTorch runs each kind of layer; properties/layers/ says what a kind computes.
-
-Every function takes a layer, its operands, its parameters and buffers in the order of the model,
-and whether the model trains, and returns the outputs.
-"""
+"""Expressions by which PyTorch computes each kind of layer, in runs and in scripts;
+properties/layers/ says what a kind computes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from rematch.case import Layer
 from rematch.frameworks.pytorch.attention import attention
-from rematch.frameworks.pytorch.delayed_scaling import delayed_float8, delayed_scaling
+from rematch.frameworks.pytorch.delayed_scaling import Float8, delayed_float8, delayed_scaling
 from rematch.frameworks.pytorch.early_exit import early_exit
 from rematch.frameworks.pytorch.hooked import hooked
 from rematch.frameworks.pytorch.kv_cache import kv_cache
@@ -24,78 +22,14 @@ from rematch.frameworks.pytorch.recurrent import gru, lstm
 from rematch.frameworks.pytorch.rotary import rotary
 from rematch.frameworks.pytorch.spectral_norm import spectral_norm
 from rematch.frameworks.pytorch.stochastic_depth import stochastic_depth
+from rematch.layers import OUTPUTS, Template
 from rematch.protocol import Unsupported
 
-Tensors = Sequence[Tensor]
-Run = Callable[[Layer, Tensors, Tensors, Tensors, bool], Tensors]
-
-EPS = 1e-5
-"""Added to the variance by every norm."""
-
-
-def _embedding(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.embedding(x[0], w[0]),)
-
-
-def _linear(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.linear(x[0], *weights),)
-
-
-def _conv2d(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    bias = weights[1] if layer.bias else None
-    return (F.conv2d(x[0], weights[0], bias, layer.stride, layer.padding),)
-
-
-def _max_pool(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.max_pool2d(x[0], layer.kernel, layer.stride, layer.padding),)
-
-
-def _avg_pool(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.avg_pool2d(x[0], layer.kernel, layer.stride, layer.padding),)
-
-
-def _batch_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.batch_norm(x[0], buffers[0], buffers[1], w[0], w[1], train, 0.1, EPS),)
-
-
-def _layer_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (F.layer_norm(x[0], w[0].shape, w[0], w[1], EPS),)
-
-
-def _group_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # nn.functional refuses groups of one value; the operator does not, nor does the reference.
-    return (torch.group_norm(x[0], layer.groups, w[0], w[1], EPS),)
-
-
-def _rms_norm(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # Several operators read x. By another name for it their gradients are added up here in every
-    # run, and not here or at the border of a segment.
-    return (F.rms_norm(x[0].view_as(x[0]), w[0].shape, w[0], EPS),)
-
-
-def _relu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (torch.relu_(x[0]) if layer.in_place else torch.relu(x[0]),)
-
-
-def _rrelu(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    if not train:
-        return (F.leaky_relu(x[0], (1 / 8 + 1 / 3) / 2),)
-    return (F.rrelu(x[0], 1 / 8, 1 / 3, training=True),)
-
-
-def _dropout(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # What does nothing hands on its operand, as the reference does, not another view of it.
-    return (F.dropout(x[0], layer.p) if train and layer.p > 0 else x[0],)
-
-
-def _noise(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    if not train or layer.p == 0:
-        return (x[0],)
-    return (x[0] + layer.p * torch.randn_like(x[0]),)
-
-
-def _flatten(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (x[0] if x[0].dim() == 2 else x[0].flatten(1),)
+FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
+FUNCTIONS += (stochastic_depth, early_exit, delayed_float8)
+"""Functions whose source a script shows if it calls them."""
+USES = {delayed_float8: Float8}
+"""What functions use beside PyTorch."""
 
 
 class Dense(torch.autograd.Function):
@@ -111,138 +45,171 @@ class Dense(torch.autograd.Function):
         return gradient.contiguous()
 
 
-def features_dimension(x: Tensor) -> int:
-    """The last one of sequences, the second of images and rows."""
-    return 2 if x.dim() == 3 else 1
+def both_dense(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Two operands likewise. What is named last hands on its gradient first, as it would without
+    other names."""
+    second = Dense.apply(y)
+    return Dense.apply(x), second
 
 
-def _concat(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # What is named last hands on its gradient first, as it would without other names.
-    second = Dense.apply(x[1])
-    return (torch.cat((Dense.apply(x[0]), second), features_dimension(second)),)
+def call(name: str, *arguments: str) -> str:
+    """The text of a call; empty arguments are left out."""
+    return f"{name}({', '.join(a for a in arguments if a)})"
 
 
-def _split(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # Copies, as the reference makes them: what a layer saves is then of the size of its operand.
-    dimension = features_dimension(x[0])
-    parts = [layer.features, x[0].shape[dimension] - layer.features]
-    return torch.split_with_sizes_copy(x[0], parts, dimension)
+def window(layer: Layer) -> list[str]:
+    """The stride and the padding where they are not the usual ones."""
+    stride = f"stride={layer.stride}" if layer.stride != 1 else ""
+    return [stride, f"padding={layer.padding}" if layer.padding else ""]
 
 
-def _scaled(layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # bfloat16 would stay as it is.
-    operand = x[0].to(buffers[0].dtype)
-    scaled = delayed_float8 if layer.fp8 else delayed_scaling
-    return (scaled(operand, buffers[0], train),)
+def _pool(layer: Layer, train: bool) -> str:
+    stride = "" if layer.stride == layer.kernel else f"stride={layer.stride}"
+    padding = f"padding={layer.padding}" if layer.padding else ""
+    return call(f"F.{layer.kind}", "{x}", "{kernel}", stride, padding)
 
 
-def _rotary(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # Gradients of slices are strided.
-    return (rotary(Dense.apply(x[0]), layer.features, layer.heads),)
+def draws(layer: Layer, train: bool) -> bool:
+    """Whether the layer draws random numbers in a model that trains or does not."""
+    train = layer.trains(train)
+    if layer.kind == "custom":
+        return train and "draws" in layer.layer.rpartition(";")[2]
+    return train and (layer.kind == "rrelu" or (layer.kind in RANDOM and layer.p > 0))
 
 
-def _recurrent(function: Callable[..., Tensor]) -> Run:
-    def run(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-        # The function refuses bfloat16 beside weights of another dtype. States and the gradient are
-        # transposes, of which later layers would save copies.
-        y = function(Dense.apply(x[0].to(w[0].dtype)), list(w), train)
-        return (y.contiguous(),)
-
-    return run
+def _dropout(layer: Layer, train: bool) -> str:
+    # What does nothing hands on its operand, as the reference does, not another view of it.
+    return call("F.dropout", "{x}", "" if layer.p == 0.5 else "p={p}") if train else "{x}"
 
 
-def _spectral(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    return (spectral_norm(x[0], *buffers, *w, training=train),)
+def _attention(layer: Layer, train: bool) -> str:
+    given = {"causal": layer.causal, "fused": layer.fused, "p": layer.p if train else 0}
+    options = [f"{name}={value}" for name, value in given.items() if value]
+    return call("attention", "{both}", "{heads}", *options)
 
 
-def _cached(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # The gradient is a slice.
-    return (kv_cache(Dense.apply(x[0]), buffers[0], train),)
+def _moe(layer: Layer, train: bool) -> str:
+    jitter = ", jitter={p}" if layer.p and train else ""
+    return "moe({x}, {weights}, {buffers}, top={top}" + jitter + "{eval})"
 
 
-def _attention(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    p = layer.p if train else 0.0
-    if layer.stream and p > 0:
-        raise Unsupported("attention that draws from another generator than the default one")
-    # Gradients of heads are strided. What is named last, the queries, hands on its gradient first,
-    # as it would without other names.
-    memory = Dense.apply(x[1])
-    return (attention(Dense.apply(x[0]), memory, layer.heads, layer.causal, layer.fused, p),)
+def _depth(layer: Layer, train: bool) -> str:
+    p = "" if layer.p == 0.5 else "p={p}"
+    return call("stochastic_depth", "{alias}", "{weights}", p if train else "training=False")
 
 
-def _moe(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    if layer.stream and train and layer.p > 0:
-        raise Unsupported("routing that draws from another generator than the default one")
-    return (moe(x[0], w[0], w[1], buffers[0], layer.top, layer.p, train),)
-
-
-def _depth(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    if layer.stream and train and layer.p > 0:
-        raise Unsupported("samples that another generator than the default one draws")
-    # As in _rms_norm().
-    return (stochastic_depth(x[0].view_as(x[0]), w[0], layer.p, train),)
-
-
-def _exits(layer: Layer, x: Tensors, w: Tensors, buffers: Tensors, train: bool) -> Tensors:
-    # As in _rms_norm().
-    return (early_exit(x[0].view_as(x[0]), w[0]),)
-
-
-def _pointwise(function: Callable[[Tensor], Tensor]) -> Run:
-    return lambda layer, x, weights, buffers, train: (function(x[0]),)
-
-
-LAYERS: dict[str, Run] = {
-    "embedding": _embedding,
-    "linear": _linear,
-    "conv2d": _conv2d,
-    "max_pool2d": _max_pool,
-    "avg_pool2d": _avg_pool,
-    "batch_norm": _batch_norm,
-    "layer_norm": _layer_norm,
-    "group_norm": _group_norm,
-    "rms_norm": _rms_norm,
-    "relu": _relu,
-    "gelu": _pointwise(F.gelu),
-    "silu": _pointwise(F.silu),
-    "tanh": _pointwise(torch.tanh),
-    "sigmoid": _pointwise(torch.sigmoid),
-    "softmax": _pointwise(lambda x: torch.softmax(x, -1)),
+KINDS: dict[str, Template] = {
+    "embedding": "F.embedding({x}, {weights})",
+    "linear": "F.linear({x}, {weights})",
+    "conv2d": lambda layer, train: call("F.conv2d", "{x}", "{weights}", *window(layer)),
+    "max_pool2d": _pool,
+    "avg_pool2d": _pool,
+    "batch_norm": "F.batch_norm({x}, {buffers}, {weights}{training})",
+    "layer_norm": "F.layer_norm({x}, {width}, {weights})",
+    # nn.functional refuses groups of one value; the operator does not, nor does the reference.
+    "group_norm": "torch.group_norm({x}, {groups}, {weights})",
+    "rms_norm": "F.rms_norm({alias}, {width}, {weights}, 1e-5)",
+    "relu": lambda layer, train: f"torch.relu{'_' if layer.in_place else ''}({{x}})",
+    "gelu": "F.gelu({x})",
+    "silu": "F.silu({x})",
+    "tanh": "torch.tanh({x})",
+    "sigmoid": "torch.sigmoid({x})",
+    "softmax": "torch.softmax({x}, -1)",
     "dropout": _dropout,
-    "delayed_scaling": _scaled,
-    "gru": _recurrent(gru),
-    "lstm": _recurrent(lstm),
-    "spectral_norm": _spectral,
-    "kv_cache": _cached,
-    "hooked": lambda layer, x, weights, buffers, train: (hooked(x[0], layer.p),),
-    "rotary": _rotary,
-    "rrelu": _rrelu,
-    "gaussian_noise": _noise,
-    "flatten": _flatten,
-    "add": lambda layer, x, weights, buffers, train: (x[0] + x[1],),
-    "mul": lambda layer, x, weights, buffers, train: (x[0] * x[1],),
+    "gaussian_noise": lambda layer, train: "{x} + {p} * torch.randn_like({x})" if train else "{x}",
+    "rrelu": lambda layer, train: "F.rrelu({x}, training=True)" if train else "F.leaky_relu({x}, (1 / 8 + 1 / 3) / 2)",
+    "delayed_scaling": lambda layer, train: (
+        f"delayed_{'float8' if layer.fp8 else 'scaling'}({{wide}}, {{buffers}}{{eval}})"
+    ),
+    # States and the gradient are transposes, of which later layers would save copies.
+    "gru": "gru({dense_wide}, [{weights}]{eval}){contiguous}",
+    "lstm": "lstm({dense_wide}, [{weights}]{eval}){contiguous}",
+    "spectral_norm": "spectral_norm({x}, {buffers}, {weights}{eval})",
+    # Gradients of slices and of heads are strided.
+    "kv_cache": "kv_cache({dense}, {buffers}{eval})",
+    "rotary": "rotary({dense}, {features}, {heads})",
     "attention": _attention,
+    "hooked": "hooked({x}, {p})",
+    "flatten": "{flat}",
+    "add": "{x} + {y}",
+    "mul": "{x} * {y}",
     "moe": _moe,
     "stochastic_depth": _depth,
-    "early_exit": _exits,
-    "concat": _concat,
-    "split": _split,
-    "duplicate": lambda layer, x, weights, buffers, train: (x[0], x[0]),
+    "early_exit": "early_exit({alias}, {weights})",
+    "concat": "torch.cat([{both}], {axis})",
+    # Copies, as the reference makes them: what a layer saves is then of the size of its operand.
+    "split": "torch.split_with_sizes_copy({x}, ({features}, {x}.shape[{axis}] - {features}), {axis})",
+    "duplicate": "{x}, {x}",
 }
+"""Expressions of the operands `{x}` and `{y}`, of parameters and buffers, and of the layer's fields.
+Some read an operand several times, or make gradients that are strided: in runs, where all are added
+up must not depend on where a segment ends, so `{alias}` is another name for x, `{dense}` one whose
+gradient is dense, and `{both}` are x and y so; scripts show x and y."""
+
+FROM_GENERATOR = {
+    "dropout": "{x} * torch.bernoulli(torch.full_like({x}, {keep}), generator={generator}) / {keep}",
+    "gaussian_noise": "{x} + {p} * torch.randn({x}.shape, dtype={x}.dtype, generator={generator})",
+    "rrelu": "torch.ops.aten.rrelu_with_noise({x}, torch.empty_like({x}), 1 / 8, 1 / 3, True, {generator})",
+}
+"""Layers that draw from a generator of their own, beside PyTorch's default one."""
+
+RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention", "moe", "stochastic_depth")
 
 
-OUTPUTS = {"split": 2, "duplicate": 2}
-"""How many outputs kinds have that have not one."""
+def expression(layer: Layer, train: bool, words: Mapping[str, str], native: bool = False) -> str:
+    """What the layer computes, by `words` for its operands, parameters and buffers. `native`:
+    dropout is one operator, as on GPUs: a policy can keep its result and its mask. On the CPU
+    nn.Dropout writes into its mask, which a policy cannot keep."""
+    kind, drawn = layer.kind, draws(layer, train)
+    train = layer.trains(train)
+    if layer.stream and drawn and kind not in FROM_GENERATOR:
+        raise Unsupported(f"{kind} that draws from another generator than the default one")
+    if kind in FROM_GENERATOR and (not drawn or layer.stream):
+        template: Template = FROM_GENERATOR[kind] if drawn else KINDS[kind]
+        train = drawn
+    elif kind == "dropout" and native:
+        template = "torch.native_dropout({x}, {p}, True)[0]"
+    else:
+        template = KINDS[kind]
+    text = template if isinstance(template, str) else template(layer, train)
+    training = {"eval": "" if train else ", training=False"}
+    training["training"] = ", training=True" if train else ""
+    return text.format_map({**vars(layer), "keep": 1 - layer.p, **training, **words})
 
 
-def native_dropout(
-    layer: Layer, x: Tensors, weights: Tensors, buffers: Tensors, train: bool
-) -> Tensors:
-    """Dropout as one operator, as GPUs have it: a policy can keep its result and its mask. On the
-    CPU nn.Dropout writes into its mask, which a policy cannot keep."""
-    if not train or layer.p == 0:
-        return (x[0],)
-    return (torch.native_dropout(x[0], layer.p, True)[0],)
+@lru_cache(maxsize=4096)
+def compiled(text: str, names: str) -> Callable[..., Any]:
+    """The function of these names that computes an expression."""
+    return eval(f"lambda {names}: {text}", globals())
+
+
+def function_of(
+    layer: Layer, train: bool, weights: int, buffers: int, rank: int, native: bool = False
+) -> Callable[..., Any]:
+    """The layer as a function of its operands, a generator, and so many parameters and buffers; it
+    returns a tuple. `rank`: how many dimensions the operand has."""
+    w, b = ([f"{letter}{i}" for i in range(n)] for letter, n in (("w", weights), ("b", buffers)))
+    words = {
+        "x": "x",
+        "y": "y",
+        "alias": "x.view_as(x)",
+        "dense": "Dense.apply(x)",
+        "both": "*both_dense(x, y)",
+        # Beside weights of another dtype functions refuse bfloat16, or would let it stay so.
+        "wide": "x.to(b0.dtype)",
+        "dense_wide": "Dense.apply(x.to(w0.dtype))",
+        "contiguous": ".contiguous()",
+        "flat": "x" if rank == 2 else "x.flatten(1)",
+        "width": "w0.shape",
+        "axis": "2" if rank == 3 else "1",
+        "weights": ", ".join(w),
+        "buffers": ", ".join(b),
+        "generator": "generator",
+    }
+    text = expression(layer, train, words, native)
+    one = layer.kind not in OUTPUTS
+    operands = ["x", "y"] if layer.operands else ["x"]
+    return compiled(f"({text},)" if one else f"({text})", ", ".join([*operands, "generator", *w, *b]))
 
 
 def ops_of(layer: Layer, train: bool) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -16,9 +16,9 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkp
 from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.frameworks.pytorch.arguments import Values, flat, handed, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
-from rematch.frameworks.pytorch.layers import LAYERS, native_dropout
+from rematch.frameworks.pytorch.layers import function_of
 from rematch.frameworks.pytorch.policy import contexts_for, kept_layers
-from rematch.frameworks.pytorch.streams import DRAWS, draws_elsewhere, generators_of
+from rematch.frameworks.pytorch.streams import generators_of
 from rematch.frameworks.pytorch.watch import Place, Watch
 from rematch.protocol import Request
 
@@ -98,7 +98,7 @@ class Injection:
             raise TrialError(f"[trial] layer {self.layer} fails")
         if self.kind != "op_exchanged" or forward:
             return layer
-        return Layer(kind="sigmoid" if layer.kind == "tanh" else "tanh")
+        return replace(layer, kind="sigmoid" if layer.kind == "tanh" else "tanh")
 
 
 @dataclass
@@ -139,9 +139,10 @@ class TorchModel:
         for buffer, info in zip(self.buffers, model.buffers, strict=True):
             self._buffers_of[info.layer].append(buffer)
         kept = {keep.op for choice in case.choices() for keep in choice.keep}
+        self._native_dropout = "dropout" in kept
+        self._run_of = self._computes(self.train)
         self._own = self.checkpoint is checkpoint
         self._nests = any(segment.nested for segment in case.plan.segments)
-        self._layers = LAYERS | ({"dropout": native_dropout} if "dropout" in kept else {})
 
     def trained(self) -> list[list[Tensor]]:
         """The tensors that make up each parameter: one, or all of a custom layer."""
@@ -194,11 +195,12 @@ class TorchModel:
     def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
         """The first output, without a plan, in evaluation mode and unrecorded."""
         trained, self.train = self.train, False
+        run_of, self._run_of = self._run_of, self._computes(False)
         watch, self.watch = self.watch, Watch()
         layers = len(self.request.case.layers)
         state = Forward(-1, 0, [0] * layers)
         outputs = self._run_range(0, layers, (), state, tuple(inputs))
-        self.train, self.watch = trained, watch
+        self.train, self._run_of, self.watch = trained, run_of, watch
         return outputs[0]
 
     def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
@@ -209,26 +211,41 @@ class TorchModel:
         place = Place(index, layer.kind, execution, state.step, state.microbatch, layer.stream)
         outer = self.watch.enter(place)
         try:
+            run = self._run_of[index]
             if index == self.injection.layer:
-                layer = self.injection.applied_to(layer, forward=execution == 0)
+                other = self.injection.applied_to(layer, forward=execution == 0)
+                if run is not None and other is not layer:
+                    run = self._function(index, other, self.train)
             operands = [values[at] for at in wiring.operands]
             outputs: Sequence[Tensor]
-            own = self._custom.get(index)
-            train = layer.trains(self.train)
-            if own is not None:
-                outputs = (own.run(operands[0], train),)
+            if run is None:
+                own = self._custom[index]
+                outputs = (own.run(operands[0], layer.trains(self.train)),)
                 self.watch.replaced(own.module.buffers())
-            elif layer.stream and draws_elsewhere(layer, train):
-                generator = self.generators[layer.stream]
-                outputs = (DRAWS[layer.kind](layer, operands[0], generator),)
             else:
-                outputs = self._layers[layer.kind](
-                    layer, operands, self._parameters_of[index], self._buffers_of[index], train
-                )
+                outputs = self._compute(index, run, operands)
             self.watch.returned(operands, outputs)
         finally:
             self.watch.leave(outer)
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
+
+    def _computes(self, train: bool) -> list[Function | None]:
+        """What computes each layer that is none of the subject's own."""
+        return [
+            None if index in self._custom else self._function(index, layer, train)
+            for index, layer in enumerate(self.request.case.layers)
+        ]
+
+    def _function(self, index: int, layer: Layer, train: bool) -> Function:
+        """What computes `layer` in the place of layer `index`."""
+        counts = len(self.request.model.layer_parameters[index]), len(self._buffers_of[index])
+        rank = self.request.case.rank_of(index)
+        return function_of(layer, train, *counts, rank, self._native_dropout)
+
+    def _compute(self, index: int, run: Function, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        stream = self.request.case.layers[index].stream
+        generator = self.generators[stream] if stream else None
+        return run(*operands, generator, *self._parameters_of[index], *self._buffers_of[index])
 
     def _run_range(
         self, begin: int, end: int, segments: Sequence[Segment], state: Forward, values: Values

@@ -5,19 +5,10 @@ from __future__ import annotations
 import re
 from inspect import getsource
 
-from rematch.frameworks.pytorch.attention import attention
-from rematch.frameworks.pytorch.delayed_scaling import Float8, delayed_float8, delayed_scaling
-from rematch.frameworks.pytorch.early_exit import early_exit
-from rematch.frameworks.pytorch.hooked import hooked
-from rematch.frameworks.pytorch.kv_cache import kv_cache
-from rematch.frameworks.pytorch.layers import OUTPUTS
-from rematch.frameworks.pytorch.moe import moe
-from rematch.frameworks.pytorch.recurrent import gru, lstm
-from rematch.frameworks.pytorch.rotary import rotary
+from rematch.frameworks.pytorch.layers import FUNCTIONS, USES, delayed_float8, draws
 from rematch.frameworks.pytorch.script_counts import HOOKS, KEPT, Question, check, layer_name
 from rematch.frameworks.pytorch.script_counts import tail as counted
 from rematch.frameworks.pytorch.script_custom import setup_of
-from rematch.frameworks.pytorch.script_layers import draws
 from rematch.frameworks.pytorch.script_model import INDENT, WIDTH, indented
 from rematch.frameworks.pytorch.script_steps import StepText
 from rematch.frameworks.pytorch.script_tail import (
@@ -27,17 +18,11 @@ from rematch.frameworks.pytorch.script_tail import (
     imports_of,
     tail,
 )
-from rematch.frameworks.pytorch.spectral_norm import spectral_norm
-from rematch.frameworks.pytorch.stochastic_depth import stochastic_depth
+from rematch.layers import OUTPUTS
 from rematch.protocol import Unsupported
 
-_FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
-_FUNCTIONS += (stochastic_depth, early_exit, delayed_float8)
-"""Functions whose source a script shows if it calls them."""
 _OF_KIND = {delayed_float8: "delayed_scaling"}
 """Kinds of layers by other names than theirs."""
-_CLASSES = {delayed_float8: Float8}
-"""What functions use."""
 
 
 class Script(StepText):
@@ -61,12 +46,12 @@ class Script(StepText):
         lines = [*self._helpers(), *helpers_of(self._style, policy, flagged), *lines]
         if "saved bytes" in self._aspects:
             lines = [*KEPT.splitlines(), *lines]
-        for function in _FUNCTIONS:
+        for function in FUNCTIONS:
             name = function.__name__
             used = any(re.search(rf"(?<![\w.]){name}\(", line) for line in lines)
             kind = _OF_KIND.get(function, name)
             if used and any(layer.kind == kind for layer in self._case.layers):
-                shown = [_CLASSES[function], function] if function in _CLASSES else [function]
+                shown = [USES[function], function] if function in USES else [function]
                 for source in reversed(shown):
                     lines = [*getsource(source).splitlines(), "", "", *lines]
         gap = [""] if lines[0].startswith(("torch.", "RANKS")) else ["", ""]

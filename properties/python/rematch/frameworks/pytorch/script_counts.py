@@ -5,27 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rematch.export import Finding
 from rematch.protocol import Request, Unsupported
 
-ASPECTS = {
-    "executions": "runs",
-    "last-segment": "runs",
-    "hooks": "hooks",
-    "requires-grad-map": "requires grad",
-    "saved-bytes": "saved bytes",
-    "bytes-after-backward": "saved bytes",
-}
-"""What is counted for a finding of each law."""
-
-TITLES = {
-    "executions": "With checkpointing, a layer does not run as often as it should",
-    "last-segment": "The last segment of checkpoint_sequential() is not stored",
-    "hooks": "With checkpointing, the hook of a parameter does not fire as often as it should",
-    "requires-grad-map": "With checkpointing, a value requires grad that should not, or the other "
-    "way round",
-    "saved-bytes": "With checkpointing, a forward does not save the bytes that it should",
-    "bytes-after-backward": "With checkpointing, bytes are still saved after the backward",
-}
+COUNTED = {"runs", "hooks", "requires grad", "saved bytes"}
+"""What runs are compared by that is a count."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +25,10 @@ def layer_name(kind: str, index: int | str) -> str:
     return f"{kind} {index}"
 
 
-def question_of(law: str, parts: dict[str, str], parameters: list[str]) -> Question:
+def question_of(found: Finding, aspect: str, parameters: list[str]) -> Question:
     """Raises Unsupported for a place that a script cannot tell of. `parameters`: their names in the
     script."""
-    at, expected, got = parts.get("at", ""), parts.get("expected", ""), parts.get("got", "")
-    aspect, name = ASPECTS[law], ""
+    at, expected, got, name = found.at, found.parts.get("expected", ""), found.got, ""
     layer = re.search(r"layer (\d+) \((\w+)\)(?:, output (\d+))?", at)
     if "plain run" in at or "retained" in at:
         name = ""
@@ -62,13 +45,13 @@ def question_of(law: str, parts: dict[str, str], parameters: list[str]) -> Quest
         moment = "forward" if "after the forward" in at else "backward"
         name = f"saved bytes after the {moment}"
     if not name:
-        raise Unsupported(f"no script tells of {law} at {at or 'an unknown place'}")
+        raise Unsupported(f"no script tells of {found.law} at {at or 'an unknown place'}")
     return Question(name, expected, got)
 
 
 def check(aspects: tuple[str, ...], request: Request) -> None:
     """Raises Unsupported where what is counted does not belong to one forward."""
-    counts = set(aspects) & set(ASPECTS.values())
+    counts = set(aspects) & COUNTED
     protocol = request.case.protocol
     if counts and (protocol.steps * protocol.microbatches > 1 or protocol.inject != "none"):
         raise Unsupported("a script counts in one forward and its backwards only")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rematch.case import Case, Layer
+from rematch.case import Case
+from rematch.frameworks.pytorch.layers import call, expression, window
 from rematch.frameworks.pytorch.script_custom import CustomText
 from rematch.protocol import Request
 
-RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention", "moe", "stochastic_depth")
 RECURRENT = ("gru", "lstm")
 MODULES = {
     "embedding": "embed",
@@ -51,13 +51,6 @@ class Style:
     """The decorator that compiles the forward."""
 
 
-def draws(layer: Layer, train: bool) -> bool:
-    train = layer.trains(train)
-    if layer.kind == "custom":
-        return train and "draws" in layer.layer.rpartition(";")[2]
-    return train and (layer.kind == "rrelu" or (layer.kind in RANDOM and layer.p > 0))
-
-
 def _number(value: np.generic, exact: bool) -> str:
     if value.dtype.kind in "iu" or not np.isfinite(value):
         return repr(value.item()) if value.dtype.kind in "iu" else f'float("{value}")'
@@ -70,10 +63,6 @@ def _nested(array: np.ndarray, exact: bool) -> str:
     if array.ndim == 0:
         return _number(array[()], exact)
     return "[" + ", ".join(_nested(part, exact) for part in array) + "]"
-
-
-def call(name: str, *arguments: str) -> str:
-    return f"{name}({', '.join(a for a in arguments if a)})"
 
 
 class Tensors:
@@ -123,10 +112,7 @@ class Layers:
         self._native_dropout = "dropout" in kept
         self._modules: dict[int, str] = {}
         self._detached = {
-            p
-            for layer in request.detached_layers
-            if layer not in customs
-            for p in self.model.layer_parameters[layer]
+            p for layer in request.detached_layers if layer not in customs for p in self.model.layer_parameters[layer]
         }
         if not style.literal:
             self._name_modules()
@@ -137,9 +123,7 @@ class Layers:
         owners = [
             i
             for i, layer in enumerate(self.case.layers)
-            if layer.kind in MODULES
-            and layer.tied_to < 0
-            and not self._detached & set(self.model.layer_parameters[i])
+            if layer.kind in MODULES and layer.tied_to < 0 and not self._detached & set(self.model.layer_parameters[i])
         ]
         names = [MODULES[self.case.layers[i].kind] for i in owners]
         for i, name in zip(owners, names, strict=True):
@@ -250,7 +234,7 @@ class Layers:
             frozen += "" if layer.trains(self.train) else ".eval()"
         elif layer.kind == "conv2d":
             sizes = map(str, (shape[1], shape[0], layer.kernel))
-            made = call("nn.Conv2d", *sizes, *_window(layer), bias, double)
+            made = call("nn.Conv2d", *sizes, *window(layer), bias, double)
         elif layer.kind == "batch_norm":
             made = call(
                 f"nn.BatchNorm{'1d' if self.case.rank_of(index) == 2 else '2d'}",
@@ -269,7 +253,7 @@ class Layers:
     def expression(self, index: int, x: list[str], train: bool | None = None) -> str:
         """What layer `index` makes of its operands. A name by itself: nothing happens."""
         layer = self.case.layers[index]
-        train = layer.trains(self.train if train is None else train)
+        train = self.train if train is None else train
         if index in self.customs:
             return self.customs[index].expression(x[0])
         owner = index if layer.tied_to < 0 else layer.tied_to
@@ -279,130 +263,32 @@ class Layers:
             else self.parameters[p]
             for p in self.model.layer_parameters[index]
         ]
-        lent = self.case.layers[owner].kind != layer.kind
-        usual = layer.trains(self.train)
-        kind = layer.kind
-        if kind in RECURRENT and self.case.protocol.autocast != "off":
-            # An operand may be bfloat16, which such a layer refuses.
-            x = [f"{x[0]}.float()"]
-        if owner in self._modules and (train == usual or kind in RECURRENT) and not lent:
-            states = "[0]" if kind in RECURRENT else ""
-            return f"{self._modules[owner]}({x[0]}){states}"
-        if kind == "embedding":
-            return call("F.embedding", x[0], *used)
-        if kind == "linear":
-            return call("F.linear", x[0], *used)
-        if kind == "conv2d":
-            return call("F.conv2d", x[0], *used, *_window(layer))
-        if kind.endswith("pool2d"):
-            stride = "" if layer.stride == layer.kernel else f"stride={layer.stride}"
-            padding = f"padding={layer.padding}" if layer.padding else ""
-            return call(f"F.{kind}", x[0], str(layer.kernel), stride, padding)
-        if kind == "batch_norm":
-            own = self._state_of(index)
-            return call("F.batch_norm", x[0], *own, *used, "training=True" if train else "")
-        if kind == "delayed_scaling":
-            (own,) = self._state_of(index)
-            # Under autocast an operand may be bfloat16, which would stay so.
-            x = [f"{x[0]}.float()"] if self.case.protocol.autocast != "off" else x
-            function = "delayed_float8" if layer.fp8 else kind
-            return call(function, x[0], own, "" if train else "training=False")
-        if kind in RECURRENT:
-            return call(kind, x[0], f"[{', '.join(used)}]", "" if train else "training=False")
-        if kind == "spectral_norm":
-            return call(
-                kind, x[0], *self._state_of(index), *used, "" if train else "training=False"
-            )
-        if kind == "kv_cache":
-            return call(kind, x[0], *self._state_of(index), "" if train else "training=False")
-        if kind == "moe":
-            jitter = f"jitter={layer.p}" if layer.p and train else ""
-            options = (f"top={layer.top}", jitter, "" if train else "training=False")
-            return call(kind, x[0], *used, *self._state_of(index), *options)
-        if kind == "stochastic_depth":
-            p = "" if layer.p == 0.5 else f"p={layer.p}"
-            return call(kind, x[0], *used, *([p] if train else ["training=False"]))
-        if kind == "early_exit":
-            return call(kind, x[0], *used)
-        if kind == "group_norm":
-            return call("torch.group_norm", x[0], str(layer.groups), *used)
-        if kind in ("layer_norm", "rms_norm"):
-            width = self.request.arrays.parameters[self.model.layer_parameters[index][0]].shape[0]
-            eps = "1e-5" if kind == "rms_norm" else ""
-            return call(f"F.{kind}", x[0], f"({width},)", *used, eps)
-        return self._without_parameters(layer, index, x, train)
+        autocast = self.case.protocol.autocast != "off"
+        wide = f"{x[0]}.float()" if autocast else x[0]
+        usual = layer.trains(train) == layer.trains(self.train)
+        if owner in self._modules and self.case.layers[owner].kind == layer.kind:
+            if layer.kind in RECURRENT:
+                return f"{self._modules[owner]}({wide})[0]"
+            if usual:
+                return f"{self._modules[owner]}({x[0]})"
+        rank, width = self.case.rank_of(index), ""
+        if layer.kind in ("layer_norm", "rms_norm"):
+            first = self.model.layer_parameters[index][0]
+            width = f"({self.request.arrays.parameters[first].shape[0]},)"
+        words = {
+            **{name: x[0] for name in ("x", "alias", "dense")},
+            **{"y": x[-1], "both": ", ".join(x), "width": width, "contiguous": ""},
+            **{"wide": wide, "dense_wide": wide, "axis": str(self.case.features_axis(index))},
+            **{"weights": ", ".join(used), "buffers": ", ".join(self._state_of(index))},
+            "flat": x[0] if rank == 2 else f"{x[0]}.flatten(1)",
+            "generator": f"generators[{layer.stream - 1}]",
+        }
+        return expression(layer, train, words, self._native_dropout)
 
     def _state_of(self, index: int) -> list[str]:
         """The names of a layer's buffers."""
         named = zip(self._buffers, self.model.buffers, strict=True)
         return [name for name, info in named if info.layer == index]
-
-    def _without_parameters(self, layer: Layer, index: int, x: list[str], train: bool) -> str:
-        kind = layer.kind
-        if kind in ("dropout", "gaussian_noise") and not draws(layer, train):
-            return x[0]
-        if layer.stream and draws(layer, train):
-            return _drawn_from(f"generators[{layer.stream - 1}]", layer, x[0])
-        if kind == "dropout":
-            if self._native_dropout:
-                return f"torch.native_dropout({x[0]}, {layer.p}, True)[0]"
-            return call("F.dropout", x[0], "" if layer.p == 0.5 else f"p={layer.p}")
-        if kind == "gaussian_noise":
-            factor = "" if layer.p == 1 else f"{layer.p} * "
-            return f"{x[0]} + {factor}torch.randn_like({x[0]})"
-        if kind == "rrelu":
-            if not train:
-                return f"F.leaky_relu({x[0]}, (1 / 8 + 1 / 3) / 2)"
-            return f"F.rrelu({x[0]}, training=True)"
-        if kind == "flatten":
-            return x[0] if self.case.rank_of(index) == 2 else f"{x[0]}.flatten(1)"
-        if kind == "relu":
-            return f"torch.relu{'_' if layer.in_place else ''}({x[0]})"
-        if kind in ("gelu", "silu"):
-            return f"F.{kind}({x[0]})"
-        if kind == "softmax":
-            return f"torch.softmax({x[0]}, -1)"
-        if kind == "add":
-            return f"{x[0]} + {x[1]}"
-        if kind == "mul":
-            return f"{x[0]} * {x[1]}"
-        if kind == "attention":
-            p = layer.p if train else 0
-            given = {"causal": layer.causal, "fused": layer.fused, "p": p}
-            options = [f"{name}={value}" for name, value in given.items() if value]
-            return call("attention", x[0], x[1], str(layer.heads), *options)
-        if kind == "hooked":
-            return call(kind, x[0], str(layer.p))
-        if kind == "rotary":
-            return call(kind, x[0], str(layer.features), str(layer.heads))
-        if kind == "concat":
-            return f"torch.cat(({x[0]}, {x[1]}), {self.case.features_axis(index)})"
-        if kind == "split":
-            first = layer.features
-            dimension = self.case.features_axis(index)
-            rest = f"{x[0]}.shape[{dimension}] - {first}"
-            parts = f"{x[0]}.split(({first}, {rest}), {dimension})"
-            return f"tuple(part.clone() for part in {parts})"
-        if kind == "duplicate":
-            return f"{x[0]}, {x[0]}"
-        return f"torch.{kind}({x[0]})"
-
-
-def _drawn_from(generator: str, layer: Layer, x: str) -> str:
-    """The layer with another generator than the default one, as streams.py runs it."""
-    if layer.kind == "dropout":
-        kept = f"torch.full_like({x}, {1 - layer.p})"
-        return f"{x} * torch.bernoulli({kept}, generator={generator}) / {1 - layer.p}"
-    if layer.kind == "gaussian_noise":
-        noise = f"torch.randn({x}.shape, dtype={x}.dtype, generator={generator})"
-        return f"{x} + {layer.p} * {noise}"
-    noise = f"torch.empty_like({x})"
-    return f"torch.ops.aten.rrelu_with_noise({x}, {noise}, 1 / 8, 1 / 3, True, {generator})"
-
-
-def _window(layer: Layer) -> list[str]:
-    stride = f"stride={layer.stride}" if layer.stride != 1 else ""
-    return [stride, f"padding={layer.padding}" if layer.padding else ""]
 
 
 def comment(text: str) -> list[str]:

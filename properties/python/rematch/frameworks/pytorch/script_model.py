@@ -9,11 +9,11 @@ from types import MappingProxyType
 from torch.utils.checkpoint import checkpoint
 
 from rematch.case import Segment, ValueRef
-from rematch.frameworks.pytorch.layers import ops_of
+from rematch.frameworks.pytorch.layers import call, draws, ops_of
 from rematch.frameworks.pytorch.policy import NOT_KEPT
 from rematch.frameworks.pytorch.script_counts import layer_name
 from rematch.frameworks.pytorch.script_custom import CustomText
-from rematch.frameworks.pytorch.script_layers import Layers, Style, call, draws
+from rematch.frameworks.pytorch.script_layers import Layers, Style
 from rematch.protocol import Request, Unsupported
 
 OPS = {

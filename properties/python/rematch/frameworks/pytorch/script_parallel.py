@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rematch.case import Segment
+from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.script import Script
 from rematch.frameworks.pytorch.script_custom import CustomText
-from rematch.frameworks.pytorch.script_layers import Layers, call
+from rematch.frameworks.pytorch.script_layers import Layers
 from rematch.frameworks.pytorch.script_model import INDENT, indented
 from rematch.frameworks.pytorch.setup import Setup
 from rematch.protocol import Unsupported

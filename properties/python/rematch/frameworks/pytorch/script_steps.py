@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from rematch.frameworks.pytorch.script_layers import call
+from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.script_model import INDENT, ModelText, indented
 from rematch.protocol import Unsupported
 

@@ -10,15 +10,17 @@ import torch
 from torch.utils import checkpoint as torch_checkpoint
 
 from rematch.case import Case
+from rematch.framework import Framework
 from rematch.frameworks.pytorch import arguments, contract
 from rematch.frameworks.pytorch.custom import CustomLayer
+from rematch.frameworks.pytorch.layers import KINDS
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
 from rematch.frameworks.pytorch.modules import MODULES
-from rematch.frameworks.pytorch.run import Run
+from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Eye, Watch
-from rematch.protocol import Request, Subject, Unsupported
+from rematch.protocol import Request, Unsupported
 from rematch.record import Record
 
 CANNOT = {
@@ -50,7 +52,7 @@ layer run can be foreseen only from what layers save."""
 VARIANTS = ("reentrant", "non_reentrant", "both")
 
 
-class TorchSubject(Subject):
+class TorchSubject(Framework):
     """PyTorch on the CPU, eager, on one thread.
 
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
@@ -59,6 +61,9 @@ class TorchSubject(Subject):
     under that name. `layers` are put among those that the harness knows. `lacks`: features that
     `checkpoint` does not have; `unseen`: observables that do not show what it does.
     """
+
+    imports = "import torch\nfrom torch import nn\nimport torch.nn.functional as F"
+    kinds = KINDS
 
     def __init__(
         self,
@@ -75,6 +80,8 @@ class TorchSubject(Subject):
             raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
         if observe not in ("cheap", "all"):
             raise ValueError(f"observe: cheap or all expected, got {observe!r}")
+        self.modules = layers
+        super().__init__()
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
         self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
         self._own = checkpoint is torch_checkpoint.checkpoint
@@ -86,8 +93,6 @@ class TorchSubject(Subject):
         self._observe = observe
         self.lacks = set(lacks) | set(CANNOT)
         self._unseen = set(unseen)
-        self._custom = {layer.declaration: layer for layer in layers}
-        self.layers = list(self._custom)
         self._wired: tuple[Case, list[Wiring]] | None = None
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
@@ -112,9 +117,9 @@ class TorchSubject(Subject):
     def export(self, request: Request, finding: str) -> str:
         from rematch.frameworks.pytorch.export import export
 
-        return export(request, finding, self._imported, self._custom)
+        return export(request, finding, self._imported, self.modules_by_declaration)
 
-    def run(self, request: Request, record: Record) -> None:
+    def steps(self, request: Request, record: Record) -> TorchRun:
         if self._wired is None or self._wired[0] is not request.case:
             self._wired = (request.case, wire(request.case, request.model))
         policies = request.checkpointed and any(c.keep for c in request.case.choices())
@@ -129,30 +134,24 @@ class TorchSubject(Subject):
             watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
         model = self._model(request, self._wired[1], watch)
         memory.belongs_to_model(model.all_tensors())
-        failed = False
-        try:
-            Run(request, model, record).go()
-        except Unsupported:
-            raise
-        except Exception as error:
-            record.error(type(error).__name__, str(error))
-            failed = True
-        # Errors are let go of first, and with them the generators in their frames.
-        changed = put_back()
-        if failed:
-            return
-        if changed:
-            record.error("LeftBehind", f"the run changed PyTorch's settings: {changed}")
-            return
-        # Only PyTorch's own keeps what its documentation promises.
-        if self._own and request.checkpointed:
-            self._keep_promise(request.case, record)
+        return TorchRun(request, model, record)
+
+    def message(self, error: Exception) -> str:
+        return str(error)
+
+    def let_go(self) -> None:
+        """What PyTorch keeps of a run it lets go of by itself."""
+
+    def put_back(self) -> str:
+        return put_back()
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
-        return TorchModel(request, wirings, watch, self._checkpoint, custom=self._custom)
+        return TorchModel(request, wirings, watch, self._checkpoint, custom=self.modules_by_declaration)
 
-    def _keep_promise(self, case: Case, record: Record) -> None:
-        kept = contract.promise_of(case.seed, often=self._observe == "all")
+    def _keep_promise(self, request: Request, record: Record) -> None:
+        # Only PyTorch's own keeps what its documentation promises.
+        often = self._observe == "all"
+        kept = contract.promise_of(request.case.seed, often) if self._own else None
         wrong = kept and contract.broken(kept)
         if wrong:
             record.error("BrokenPromise", wrong)

@@ -15,8 +15,8 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.arrays import bits_of
-from rematch.frameworks.pytorch.layers import OUTPUTS
 from rematch.frameworks.pytorch.memory import Kept, Memory
+from rematch.layers import OUTPUTS
 from rematch.record import Record, hash64, value_entry
 
 
