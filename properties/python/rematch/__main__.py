@@ -10,9 +10,7 @@ from pathlib import Path
 from rematch import frameworks
 from rematch.protocol import Subject, serve
 
-FRAMEWORKS = sorted(
-    file.parent.name for file in Path(frameworks.__file__).parent.glob("*/adapter.py")
-)
+FRAMEWORKS = sorted(file.parent.name for file in Path(frameworks.__file__).parent.glob("*/adapter.py"))
 """What can be started by its name: the folders whose module `adapter` has a function
 `subject(arguments)`, which makes it of the words that follow the name."""
 
@@ -54,9 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
         "torch.utils.checkpoint.checkpoint(), or safe",
     )
     parser.add_argument(
-        "options",
-        nargs=argparse.REMAINDER,
-        help="of the subject; `python -m rematch WHAT --help` lists them",
+        "options", nargs=argparse.REMAINDER, help="of the subject; `python -m rematch WHAT --help` lists them"
     )
     words = parser.parse_args(given)
     return serve(_subject(words.what, words.options))

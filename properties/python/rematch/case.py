@@ -280,7 +280,5 @@ def model_from_json(json: dict[str, Any]) -> Model:
         parameters=tuple(_make(Parameter, p) for p in json.get("parameters", [])),
         layer_parameters=tuple(tuple(p) for p in json["layer_parameters"]),
         buffers=tuple(_make(Parameter, b) for b in json.get("buffers", [])),
-        custom_operands=tuple(
-            (c["layer"], tuple(c["shape"])) for c in json.get("custom_operands", [])
-        ),
+        custom_operands=tuple((c["layer"], tuple(c["shape"])) for c in json.get("custom_operands", [])),
     )

@@ -28,10 +28,7 @@ COMMON = frozenset(
 """What a case may have in any framework: none of it needs an option of the checkpointing."""
 
 SEEN = frozenset(
-    {
-        *("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"),
-        "reevaluation",
-    }
+    {*("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"), "reevaluation"}
 )
 """What the record of any framework has."""
 

@@ -43,10 +43,7 @@ LAWS: dict[str, tuple[str, tuple[str, ...]]] = {
     "absent-gradients": ("With checkpointing, other gradients are None", ("gradients",)),
     "input-gradients": ("With checkpointing, the gradient of the input is another one", ("input gradient",)),
     "parameter-gradients": ("With checkpointing, the gradient of a parameter is another one", ("gradients",)),
-    "buffers-after-step": (
-        "With checkpointing, the state of layers is not updated once per forward",
-        ("buffers",),
-    ),
+    "buffers-after-step": ("With checkpointing, the state of layers is not updated once per forward", ("buffers",)),
     "parameters-after-step": ("With checkpointing, a step leaves other parameters", ("parameters",)),
     "reevaluation": ("Trained with checkpointing, the model gives other results", ("reevaluation",)),
     "executions": ("With checkpointing, a layer does not run as often as it should", ("runs",)),

@@ -20,6 +20,25 @@ OUTPUTS = {"split": 2, "duplicate": 2}
 _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 
+def extents(shapes: str, operand: Sequence[int]) -> dict[str, int]:
+    """What the letters of "N C -> N 2C" mean for an operand of that shape."""
+    words = shapes.partition("->")[0].split()
+    if len(words) != len(operand):
+        raise ValueError(f"{' '.join(words)} expected, got {list(operand)}")
+    meant: dict[str, int] = {}
+    for word, extent in zip(words, operand, strict=True):
+        factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]
+        if letter:
+            meant[letter] = extent // int(factor or 1)
+    return meant
+
+
+def sample(shapes: str) -> list[int]:
+    """The shape of an operand whose letters are 4."""
+    words = [_EXTENT.match(w).groups() for w in shapes.partition("->")[0].split()]  # type: ignore[union-attr]
+    return [int(factor or 1) * (4 if letter else 1) for factor, letter in words]
+
+
 @dataclass(frozen=True)
 class Module:
     """A layer of the framework's library.
@@ -41,12 +60,9 @@ class Module:
 
     def made_for(self, operand: Sequence[int]) -> str:
         """`make` with numbers for letters, for an operand of that shape."""
-        words = self.shapes.partition("->")[0].split()
         text = self.make
-        for word, extent in zip(words, operand, strict=True):
-            factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]
-            if letter:
-                text = re.sub(rf"\b{letter}\b", str(extent // int(factor or 1)), text)
+        for letter, extent in extents(self.shapes, operand).items():
+            text = re.sub(rf"\b{letter}\b", str(extent), text)
         return text
 
 

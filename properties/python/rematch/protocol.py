@@ -263,8 +263,7 @@ def serve(subject: Subject, requests: int = REQUESTS, answers: int = ANSWERS) ->
         outgoing = os.fdopen(answers, "wb")
     except OSError:
         raise SystemExit(
-            f"{subject.name} is a subject of the harness, which starts it by itself: "
-            'rematch check --subject "COMMAND"'
+            f'{subject.name} is a subject of the harness, which starts it by itself: rematch check --subject "COMMAND"'
         ) from None
     # Programs that the subject starts must not hold the harness's pipes open.
     os.set_inheritable(requests, False)

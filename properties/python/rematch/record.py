@@ -96,9 +96,7 @@ class Record:
         _add(entry, layer=layer, execution=execution, stream=stream)
         self._append("draws", entry)
 
-    def stream(
-        self, moment: str, state: bytes, *, step: int = 0, microbatch: int = 0, stream: int = 0
-    ) -> None:
+    def stream(self, moment: str, state: bytes, *, step: int = 0, microbatch: int = 0, stream: int = 0) -> None:
         """Notes a random state at "after_forward", "after_backward" or "after_step". Equal states
         must have equal bytes."""
         if state != self._last_state[0]:
@@ -129,9 +127,7 @@ class Record:
                 _add(entry, parameter=parameter)
                 self._append("hooks", entry)
 
-    def grad_flag(
-        self, layer: int, output: int, requires_grad: bool, *, step: int = 0, microbatch: int = 0
-    ) -> None:
+    def grad_flag(self, layer: int, output: int, requires_grad: bool, *, step: int = 0, microbatch: int = 0) -> None:
         """Notes whether a layer's output required grad when its forward had run."""
         entry: dict[str, Any] = {}
         if step:

@@ -31,12 +31,7 @@ class Run(Steps):
         case, model, arrays = request.case, request.model, request.arrays
         self.names: dict[str, Any] = {**framework.names, "enter": self._enter, "drew": self._drew}
         source = Source(
-            framework,
-            case,
-            model,
-            request.checkpointed,
-            case.protocol.train,
-            detached=request.detached_layers,
+            framework, case, model, request.checkpointed, case.protocol.train, detached=request.detached_layers
         )
         self.source = source.text()
         self._evaluated = evaluation(source)

@@ -160,10 +160,7 @@ class _Script:
             body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n\n\n")
         rest = "\n".join(data) + "\n\n\n" + "".join(body) + "\n\n" + self._tail()
         helpers = self._helpers(rest)
-        imports = [
-            "import sys",
-            *(["from collections import Counter"] if self._style.counts else []),
-        ]
+        imports = ["import sys", *(["from collections import Counter"] if self._style.counts else [])]
         lines = [f"{found.comment()}# {framework.name}; run: python this_file.py", *imports, ""]
         return "\n".join([*lines, framework.imports, "import numpy as np", "", "", helpers + rest])
 
@@ -214,11 +211,7 @@ class _Script:
         for name, array in self._buffers.items():
             lines += [f"    global {name}", f"    {name} = {self._array(array, free=False)}"]
         lines += ["    runs.clear()"] if self._style.counts else []
-        lines += [
-            f"    {framework.seed(0)}",
-            *(f"    {line}" for line in framework.script_lines(self._request)),
-            "",
-        ]
+        lines += [f"    {framework.seed(0)}", *(f"    {line}" for line in framework.script_lines(self._request)), ""]
         names, taken = self._plain.arguments(), self._plain.signature()
         if framework.closes_over_parameters:
             names, taken = ["x", "*_"], ["x"]

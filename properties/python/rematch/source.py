@@ -28,10 +28,7 @@ def name_of(value: ValueRef) -> str:
 
 def parameter_names(case: Case, model: Model) -> list[str]:
     """How source calls the parameters. All those of a module are one."""
-    return [
-        f"w{p.layer}" if case.layers[p.layer].kind == "custom" else f"{p.role}{p.layer}"
-        for p in model.parameters
-    ]
+    return [f"w{p.layer}" if case.layers[p.layer].kind == "custom" else f"{p.role}{p.layer}" for p in model.parameters]
 
 
 def draws(layer: Layer, train: bool) -> bool:
@@ -100,10 +97,7 @@ class Source:
 
     def modules(self) -> dict[str, str]:
         """The names of the library's layers in the source, and the expressions that make them."""
-        return {
-            f"m{index}": self._module(index).made_for(operand)
-            for index, operand in self.model.custom_operands
-        }
+        return {f"m{index}": self._module(index).made_for(operand) for index, operand in self.model.custom_operands}
 
     def _whole_call(self) -> str:
         """The line that has the framework cut a chain of layers, or nothing where it cannot."""
@@ -124,13 +118,9 @@ class Source:
         stored = size * (plan.segments - 1) if plan.last_stored else layers
         begins = list(range(0, size * plan.segments, size))
         ends = [*begins[1:], layers]
-        return [
-            Segment(b, e, plan.choice) for b, e in zip(begins, ends, strict=True) if e <= stored
-        ]
+        return [Segment(b, e, plan.choice) for b, e in zip(begins, ends, strict=True) if e <= stored]
 
-    def _define(
-        self, name: str, given: Iterable[str], lines: list[str], returned: str
-    ) -> list[str]:
+    def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> list[str]:
         """The lines of a function."""
         body = [f"    {line}" for line in [*lines, f"return {returned}"]]
         return [f"def {name}({', '.join(given)}):", *body]
@@ -170,9 +160,7 @@ class Source:
         if not self.framework.nested_functions:
             given += [*self.framework.extras, *self._taken(range(begin, end))]
         # What is handed on comes first: where it comes back in a backward, too.
-        made = sorted(
-            dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live
-        )
+        made = sorted(dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live)
         handed_on = self.framework.handed_on(segment)
         returned = [handed_on.format(x=n) if n in live else n for n in made]
         if self._state:
@@ -241,10 +229,7 @@ class Source:
 
 
 def _fields(layer: Layer) -> Mapping[str, object]:
-    return {
-        name: getattr(layer, name)
-        for name in ("features", "kernel", "stride", "padding", "groups", "p")
-    }
+    return {name: getattr(layer, name) for name in ("features", "kernel", "stride", "padding", "groups", "p")}
 
 
 def evaluation(source: Source) -> Source:

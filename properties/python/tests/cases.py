@@ -119,9 +119,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
     dtype, data = case.get("dtype", "float32"), case.get("data", "normal")
     random = np.random.default_rng(int(case.get("seed", 0)))
     further = range(case.get("further_inputs", 0))
-    shapes: dict[tuple[int, int], Shape] = {
-        (-1, k): tuple(case["input"]) for k in range(1 + len(further))
-    }
+    shapes: dict[tuple[int, int], Shape] = {(-1, k): tuple(case["input"]) for k in range(1 + len(further))}
     parameters, buffers, used = [], [], []
     arrays: dict[str, list[dict[str, Any]]] = {"parameters": [], "buffers": []}
     outputs, custom = [], []
@@ -181,11 +179,7 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
         "buffers": buffers,
         "custom_operands": custom,
     }
-    sent: dict[str, Any] = {
-        **arrays,
-        "inputs": [encode(a) for a in inputs],
-        "targets": [encode(a) for a in targets],
-    }
+    sent: dict[str, Any] = {**arrays, "inputs": [encode(a) for a in inputs], "targets": [encode(a) for a in targets]}
     if further:
         made = [[encode(_input(case, random)) for _ in further] for _ in range(forwards)]
         sent["further_inputs"] = made

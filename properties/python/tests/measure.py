@@ -26,11 +26,7 @@ def random_case(random: np.random.Generator) -> dict[str, object]:
     layers = ["linear", *map(str, kinds)]
     cut = int(random.integers(1, len(layers) + 1))
     variant = str(random.choice(["reentrant", "non_reentrant"]))
-    case = chain(
-        *layers,
-        plan={"segments": [segment(0, cut, variant)]},
-        protocol={"input_requires_grad": True},
-    )
+    case = chain(*layers, plan={"segments": [segment(0, cut, variant)]}, protocol={"input_requires_grad": True})
     return {**case, "seed": int(random.integers(1 << 31))}
 
 

@@ -50,14 +50,10 @@ def entries_of(profile: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize(("package", "framework", "profile", "arguments"), SUBJECTS)
-def test_promises_are_kept_but_for_those_that_the_profile_knows(
-    package, framework, profile, arguments
-):
+def test_promises_are_kept_but_for_those_that_the_profile_knows(package, framework, profile, arguments):
     if find_spec(package) is None or (framework == "keras" and find_spec("keras") is None):
         pytest.skip(f"needs {package}")
-    done = subprocess.run(
-        [sys.executable, "-c", TRY, SOURCE, framework, *arguments], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", TRY, SOURCE, framework, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     known = entries_of(SOURCE / "rematch" / "frameworks" / framework / f"{profile}.json")
     quotes = [quote for entry in known for quote in entry.get("got", []) if quote[0] == "("]
@@ -67,7 +63,5 @@ def test_promises_are_kept_but_for_those_that_the_profile_knows(
     assert unknown == {}
     kept = [n for n, said in found.items() if not said]
     other = {"reentrant", "non_reentrant"} - set(arguments)
-    stale = [
-        n for n in kept for q in quotes if q[1:].split(")")[0] == n and q.split()[-1] not in other
-    ]
+    stale = [n for n in kept for q in quotes if q[1:].split(")")[0] == n and q.split()[-1] not in other]
     assert stale == []

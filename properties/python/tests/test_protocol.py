@@ -46,14 +46,7 @@ def test_hello_says_what_the_subject_can_do(start_python):
     assert hello["protocol"] == 1
     assert hello["name"] == "doubles"
     assert hello["observes"] == ["outputs"]
-    assert hello["implements"] == [
-        "linear",
-        "dropout",
-        "reentrant",
-        "non_reentrant",
-        "mixed_variants",
-        "named_stream",
-    ]
+    assert hello["implements"] == ["linear", "dropout", "reentrant", "non_reentrant", "mixed_variants", "named_stream"]
     assert hello["versions"]["python"] == sys.version.split()[0]
     assert hello["may_vary"] is False
 
@@ -92,10 +85,7 @@ def test_prints_of_any_kind_do_no_harm(start_python):
 
 
 def test_a_program_that_outlives_the_subject_does_not_hold_the_pipe_open(start_python):
-    body = (
-        'import subprocess; subprocess.Popen(["sleep", "30"], stderr=subprocess.DEVNULL, '
-        "stdout=subprocess.DEVNULL)"
-    )
+    body = 'import subprocess; subprocess.Popen(["sleep", "30"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)'
     harness = start_python(doubles(body))
     harness.record(**CASE)
     harness.process.kill()
@@ -113,8 +103,7 @@ def test_an_adapter_that_raises_says_where_and_what_to_do(start_python):
 
 def test_an_adapter_without_run_is_told_to_define_it(start_python):
     program = (
-        "from rematch import Subject, serve\nserve(type('Empty', (Subject,), "
-        "{'observes': lambda self, all: []})())"
+        "from rematch import Subject, serve\nserve(type('Empty', (Subject,), {'observes': lambda self, all: []})())"
     )
     assert "Define run()" in start_python(program).ask(**CASE)["error"]
 
@@ -230,9 +219,7 @@ def test_a_trial_forgets_what_was_noted_before_it():
 def test_an_absent_gradient_has_neither_shape_nor_data():
     record = Record()
     record.observe("input_gradient", None, step=1)
-    assert record.to_json()["observations"] == [
-        {"quantity": "input_gradient", "step": 1, "present": False}
-    ]
+    assert record.to_json()["observations"] == [{"quantity": "input_gradient", "step": 1, "present": False}]
 
 
 def test_equal_bits_of_another_shape_are_sent_again() -> None:

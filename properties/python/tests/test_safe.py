@@ -22,9 +22,7 @@ class Block(nn.Module):
         super().__init__()
         self.attend = nn.MultiheadAttention(width, 4, dropout=0.1, batch_first=True)
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.mix = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(0.2), nn.Linear(2 * width, width)
-        )
+        self.mix = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(0.2), nn.Linear(2 * width, width))
 
     def forward(self, x):
         y = self.norms[0](x)

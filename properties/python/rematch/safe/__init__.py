@@ -27,12 +27,7 @@ SCENARIOS = (
 VARIANTS = ("reentrant", "non_reentrant")
 
 
-def findings(
-    target: Target,
-    *example_inputs: Any,
-    variants: Iterable[str] = VARIANTS,
-    seed: int = 0,
-) -> list[Finding]:
+def findings(target: Target, *example_inputs: Any, variants: Iterable[str] = VARIANTS, seed: int = 0) -> list[Finding]:
     """The first difference of each variant and scenario; empty: the module may be checkpointed.
 
     `target` is a module, of which copies are run, or a function. `example_inputs` are its
@@ -63,9 +58,7 @@ def findings(
         random.setstate(states[2])
 
 
-def _findings(
-    target: Target, example: tuple[Any, ...], variants: list[str], seed: int
-) -> list[Finding]:
+def _findings(target: Target, example: tuple[Any, ...], variants: list[str], seed: int) -> list[Finding]:
     found = []
     leaves = [t for t in tree_flatten(list(example))[0] if isinstance(t, Tensor)]
     floating = any(t.is_floating_point() for t in leaves)
@@ -94,8 +87,7 @@ def _check_plain(plain: Any, again: Any, scenario: Scenario) -> None:
     difference = compare(plain, again, scenario, False)
     if difference is not None:
         raise RuntimeError(
-            "two plain runs from the same seeds differ, so that nothing can be compared: "
-            f"{difference.what}"
+            f"two plain runs from the same seeds differ, so that nothing can be compared: {difference.what}"
         )
 
 

@@ -47,12 +47,8 @@ def main(arguments: list[str]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("what", metavar="MODULE", help="package.module:Class or script.py:Class")
-    parser.add_argument(
-        "--arg", action="append", default=[], help="an argument of the class: 32, or name=32"
-    )
-    parser.add_argument(
-        "--input", action="append", default=[], help="an input: 4x16, or int:4x16 for integers"
-    )
+    parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
+    parser.add_argument("--input", action="append", default=[], help="an input: 4x16, or int:4x16 for integers")
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both")
     given = parser.parse_args(arguments)
     try:

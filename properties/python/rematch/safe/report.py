@@ -58,10 +58,7 @@ def _values_differ(name: str, expected: Tensor | None, got: Tensor | None) -> st
             return ""
         return f"{name}: {_presence(got)}, in the plain run {_presence(expected)}"
     if (expected.shape, expected.dtype) != (got.shape, got.dtype):
-        return (
-            f"{name}: {got.dtype} {tuple(got.shape)}, in the plain run "
-            f"{expected.dtype} {tuple(expected.shape)}"
-        )
+        return f"{name}: {got.dtype} {tuple(got.shape)}, in the plain run {expected.dtype} {tuple(expected.shape)}"
     if torch.equal(expected, got):
         return ""
     a, b = expected.detach().double().flatten(), got.detach().double().flatten()
@@ -128,10 +125,7 @@ _HINTS = (
         "The module writes to a tensor in place that checkpointing keeps: clone() the input first, "
         "or use the operator that is not in place.",
     ),
-    (
-        "not found in storage",
-        "A selective policy meets an operator in the recomputation that the forward did not run.",
-    ),
+    ("not found in storage", "A selective policy meets an operator in the recomputation that the forward did not run."),
 )
 
 _BUFFER = (
@@ -160,9 +154,7 @@ _STATE = (
 )
 
 
-def _advice(
-    plain: Seen, checkpointed: Seen, difference: str, again: Op | None, reentrant: bool
-) -> str:
+def _advice(plain: Seen, checkpointed: Seen, difference: str, again: Op | None, reentrant: bool) -> str:
     if checkpointed.error:
         hint = next((hint for text, hint in _HINTS if text in checkpointed.error), "")
         return hint or "PyTorch refuses; its message says why."

@@ -104,9 +104,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 def _hash(t: Tensor) -> int:
     t = t.detach()
-    return hash(
-        t.view(torch.int16).numpy().tobytes() if t.dtype == torch.bfloat16 else t.numpy().tobytes()
-    )
+    return hash(t.view(torch.int16).numpy().tobytes() if t.dtype == torch.bfloat16 else t.numpy().tobytes())
 
 
 def _copied(target: Target) -> Target:
@@ -161,9 +159,7 @@ def _loss(outputs: list[Tensor]) -> Tensor:
     return total
 
 
-def run(
-    target: Target, example: Sequence[Any], scenario: Scenario, reentrant: bool | None, seed: int
-) -> Seen:
+def run(target: Target, example: Sequence[Any], scenario: Scenario, reentrant: bool | None, seed: int) -> Seen:
     """Runs a copy of a module, or a function, under a scenario; `reentrant` None: plain.
 
     Whatever the module or PyTorch raises ends up in Seen.error.

@@ -90,11 +90,7 @@ def windows(x, kernel, stride, padding, fill=0.0):
     if padding:
         x = anp.pad(x, edges, "constant", constant_values=fill)
     h, w = (extent - kernel + 1 for extent in x.shape[2:])
-    return [
-        x[:, :, i : i + h : stride, j : j + w : stride]
-        for i in range(kernel)
-        for j in range(kernel)
-    ]
+    return [x[:, :, i : i + h : stride, j : j + w : stride] for i in range(kernel) for j in range(kernel)]
 
 
 def conv2d(x, weight, stride, padding):
@@ -123,12 +119,9 @@ class Autograd(Framework):
         channels, group_norm, windows, conv2d, max_pool2d, avg_pool2d,
     )  # fmt: skip
     kinds = {
-        "linear": lambda layer, train: (
-            "anp.dot({x}, {weight}.T)" + (" + {bias}" if layer.bias else "")
-        ),
+        "linear": lambda layer, train: "anp.dot({x}, {weight}.T)" + (" + {bias}" if layer.bias else ""),
         "conv2d": lambda layer, train: (
-            "conv2d({x}, {weight}, {stride}, {padding})"
-            + (" + channels({bias}, {x})" if layer.bias else "")
+            "conv2d({x}, {weight}, {stride}, {padding})" + (" + channels({bias}, {x})" if layer.bias else "")
         ),
         "max_pool2d": "max_pool2d({x}, {kernel}, {stride}, {padding})",
         "avg_pool2d": "avg_pool2d({x}, {kernel}, {stride}, {padding})",
@@ -139,9 +132,7 @@ class Autograd(Framework):
         "softmax": "softmax({x})",
         "layer_norm": "(normalise({x}, -1) * {weight} + {bias})",
         "rms_norm": "({x} / anp.sqrt(anp.mean({x}**2, axis=-1, keepdims=True) + 1e-5) * {weight})",
-        "group_norm": (
-            "(group_norm({x}, {groups}) * channels({weight}, {x}) + channels({bias}, {x}))"
-        ),
+        "group_norm": ("(group_norm({x}, {groups}) * channels({weight}, {x}) + channels({bias}, {x}))"),
         "dropout": where_drawn("({x} * (anp.random.rand(*{x}.shape) >= {p}) / (1 - {p}))"),
         "gaussian_noise": where_drawn("({x} + {p} * anp.random.randn(*{x}.shape))"),
         "rrelu": lambda layer, train: (
@@ -194,9 +185,7 @@ class Autograd(Framework):
 def subject(arguments: list[str]) -> Framework:
     parser = argparse.ArgumentParser(prog="python -m rematch autograd")
     parser.add_argument(
-        "--closure",
-        action="store_true",
-        help="segments find their parameters in the functions around them",
+        "--closure", action="store_true", help="segments find their parameters in the functions around them"
     )
     words = parser.parse_args(arguments)
     made = Autograd()

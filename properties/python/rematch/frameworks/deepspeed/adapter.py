@@ -21,9 +21,7 @@ LACKS = {
     "selective": "there are no policies",
 }
 
-UNSEEN = {
-    "saved_bytes": "inputs are kept in attributes, where hooks on saved tensors do not see them",
-}
+UNSEEN = {"saved_bytes": "inputs are kept in attributes, where hooks on saved tensors do not see them"}
 
 
 def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
@@ -47,8 +45,6 @@ def subject(arguments: list[str]) -> TorchSubject:
     given = parser_of("deepspeed").parse_args(arguments)
     name = f"deepspeed {deepspeed.__version__}"
     lacks = LACKS if given.variant != "reentrant" else {**LACKS, "no_check": "likewise"}
-    made = TorchSubject(
-        name, checkpoint, imported=SCRIPT, lacks=lacks, unseen=UNSEEN, **options_of(given)
-    )
+    made = TorchSubject(name, checkpoint, imported=SCRIPT, lacks=lacks, unseen=UNSEEN, **options_of(given))
     made.versions["deepspeed"] = deepspeed.__version__
     return made

@@ -81,20 +81,8 @@ def _module(name: str, shapes: str, make: str, traits: str = "", call: str = _EA
 
 MODULES = (
     _module("linear", _ROWS, f"eqx.nn.Linear(C, C, key={_KEY})", "parameters"),
-    _module(
-        "batch_norm_rows",
-        _ROWS,
-        'eqx.nn.BatchNorm(C, "rows", mode="batch")',
-        "parameters, state",
-        _STATEFUL,
-    ),
-    _module(
-        "batch_norm_images",
-        _IMAGES,
-        'eqx.nn.BatchNorm(C, "rows", mode="ema")',
-        "parameters, state",
-        _STATEFUL,
-    ),
+    _module("batch_norm_rows", _ROWS, 'eqx.nn.BatchNorm(C, "rows", mode="batch")', "parameters, state", _STATEFUL),
+    _module("batch_norm_images", _IMAGES, 'eqx.nn.BatchNorm(C, "rows", mode="ema")', "parameters, state", _STATEFUL),
     _module(
         "spectral_norm",
         _ROWS,
@@ -102,12 +90,7 @@ MODULES = (
         "parameters, state",
         _STATEFUL,
     ),
-    _module(
-        "weight_norm",
-        _ROWS,
-        f"eqx.nn.WeightNorm(eqx.nn.Linear(C, C, key={_KEY}))",
-        "parameters",
-    ),
+    _module("weight_norm", _ROWS, f"eqx.nn.WeightNorm(eqx.nn.Linear(C, C, key={_KEY}))", "parameters"),
     _module("dropout", _ROWS, "eqx.nn.Dropout(0.5)", "draws"),
     _module("layer_norm", _ROWS, "eqx.nn.LayerNorm(C)", "parameters"),
     _module("rms_norm", _ROWS, "eqx.nn.RMSNorm(C)", "parameters"),
@@ -115,26 +98,14 @@ MODULES = (
     _module("prelu", _ROWS, "eqx.nn.PReLU()", "parameters", "(jax.vmap(m)(x), state)"),
     _module("conv", _IMAGES, f"eqx.nn.Conv2d(C, C, 3, padding=1, key={_KEY})", "parameters"),
     _module("max_pool", _IMAGES, "eqx.nn.MaxPool2d(3, 1, 1)"),
-    _module(
-        "mlp",
-        _ROWS,
-        f"eqx.nn.MLP(C, C, 4, 1, key={_KEY})",
-        "parameters",
-    ),
+    _module("mlp", _ROWS, f"eqx.nn.MLP(C, C, 4, 1, key={_KEY})", "parameters"),
     _module(
         "sequential",
         _ROWS,
-        f"eqx.nn.Sequential([eqx.nn.Linear(C, C, key={_KEY}), eqx.nn.Lambda(jax.nn.relu), "
-        "eqx.nn.Dropout(0.5)])",
+        f"eqx.nn.Sequential([eqx.nn.Linear(C, C, key={_KEY}), eqx.nn.Lambda(jax.nn.relu), eqx.nn.Dropout(0.5)])",
         "parameters, draws",
     ),
-    _module(
-        "gru",
-        _ROWS,
-        f"eqx.nn.GRUCell(C, C, key={_KEY})",
-        "parameters",
-        "(jax.vmap(m)(x, x), state)",
-    ),
+    _module("gru", _ROWS, f"eqx.nn.GRUCell(C, C, key={_KEY})", "parameters", "(jax.vmap(m)(x, x), state)"),
     _module(
         "attention",
         "N 2C -> N 2C",
@@ -149,10 +120,7 @@ class Equinox(Framework):
     name = f"equinox {version('equinox')}"
     versions = {"equinox": version("equinox"), "jax": jax.__version__, "numpy": np.__version__}
     imports = f"{SAME_ROUNDING}{IMPORTS}\nimport equinox as eqx"
-    helpers = (
-        *(*FUNCTIONS, Made, parameters_of, state_of, set_mode, bound, rows, stateful),
-        differentiate,
-    )
+    helpers = (*(*FUNCTIONS, Made, parameters_of, state_of, set_mode, bound, rows, stateful), differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
     losses = LOSSES
     features = COMMON
@@ -187,17 +155,13 @@ class Equinox(Framework):
         run.names["key"] = jax.random.fold_in(run.names["key"], 1)
         return super().forward(run, x, target, place)
 
-    def differentiate(
-        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
-    ) -> Any:
+    def differentiate(self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]) -> Any:
         modules = run.modules
 
         def step(around: Any, states: Any, given: Any) -> Any:
             for name, m in modules.items():
                 m.state = jax.tree.unflatten(jax.tree.structure(m.state), states[name])
-            loss, outputs, gradients = differentiate(
-                partial(objective.func, *around), given, trained
-            )
+            loss, outputs, gradients = differentiate(partial(objective.func, *around), given, trained)
             new = {}
             if modules:
                 *outputs, state = outputs

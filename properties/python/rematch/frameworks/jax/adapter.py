@@ -14,16 +14,7 @@ import numpy as np
 
 from rematch.case import Choice
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.frameworks.jax.layers import (
-    HELPERS,
-    IMPORTS,
-    LOSSES,
-    MODULES,
-    REFERENCES,
-    SAME_ROUNDING,
-    Steps,
-    kinds,
-)
+from rematch.frameworks.jax.layers import HELPERS, IMPORTS, LOSSES, MODULES, REFERENCES, SAME_ROUNDING, Steps, kinds
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
 
@@ -87,12 +78,7 @@ class Jax(Framework):
     new_plans = True
 
     def __init__(
-        self,
-        jit: bool = False,
-        nested: bool = False,
-        policies: bool = False,
-        scan: bool = False,
-        remat3: bool = False,
+        self, jit: bool = False, nested: bool = False, policies: bool = False, scan: bool = False, remat3: bool = False
     ) -> None:
         chosen = {"jit": jit, "nested": nested, "policies": policies, "scan": scan}
         chosen["remat3"] = remat3
@@ -153,9 +139,7 @@ class Jax(Framework):
         loss, pull, outputs = jax.vjp(chosen, *(given[i] for i in trained), has_aux=True)
         return Pulled(place, outputs, loss, pull=pull)
 
-    def differentiate(
-        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
-    ) -> Any:
+    def differentiate(self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]) -> Any:
         def step(around: Any, given: Any) -> Any:
             return differentiate(partial(objective.func, *around), given, trained)
 
@@ -183,18 +167,10 @@ class Jax(Framework):
 def subject(arguments: list[str]) -> Framework:
     parser = argparse.ArgumentParser(prog="python -m rematch jax")
     parser.add_argument("--jit", action="store_true", help="compile each step as a whole")
-    parser.add_argument(
-        "--nested", action="store_true", help="segments use parameters as values around them"
-    )
+    parser.add_argument("--nested", action="store_true", help="segments use parameters as values around them")
     parser.add_argument("--policies", action="store_true", help="segments have policies, in turn")
-    parser.add_argument(
-        "--scan", action="store_true", help="segments are the bodies of loops; with --jit"
-    )
-    parser.add_argument(
-        "--remat3",
-        action="store_true",
-        help="JAX's new jax.checkpoint(), which it has as an option",
-    )
+    parser.add_argument("--scan", action="store_true", help="segments are the bodies of loops; with --jit")
+    parser.add_argument("--remat3", action="store_true", help="JAX's new jax.checkpoint(), which it has as an option")
     given = parser.parse_args(arguments)
     if given.scan and not given.jit:
         parser.error("--scan: needs --jit; op by op, a loop is compiled whenever it runs")

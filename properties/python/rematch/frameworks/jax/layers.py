@@ -36,8 +36,7 @@ jax.config.update("jax_enable_x64", True)"""
 LOSSES = {
     "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
     "cross_entropy": (
-        "-jnp.take_along_axis("
-        "jax.nn.log_softmax(y.reshape(len(target), -1)), target[:, None], 1).mean()"
+        "-jnp.take_along_axis(jax.nn.log_softmax(y.reshape(len(target), -1)), target[:, None], 1).mean()"
     ),
 }
 
@@ -210,13 +209,7 @@ MODULES = (
 )
 REFERENCES = (
     _rows("host_dropout", "host_dropout(m, x)", traits="draws"),
-    Module(
-        "running",
-        "N C -> N C",
-        "Weights([jax.new_ref(jnp.zeros((), jnp.float32))])",
-        "state",
-        "running(m, x)",
-    ),
+    Module("running", "N C -> N C", "Weights([jax.new_ref(jnp.zeros((), jnp.float32))])", "state", "running(m, x)"),
 )
 FUNCTIONS = (normalized, dropout, windows)
 """Which the kinds need."""

@@ -72,9 +72,7 @@ def test_a_reference_is_written_to_twice_by_jax_checkpoint(start: Callable[..., 
     assert {"buffer", "input_gradient"} <= differing(checkpointed)
 
 
-def test_every_layer_of_its_own_is_differentiated_at_any_width(
-    start: Callable[..., Harness],
-) -> None:
+def test_every_layer_of_its_own_is_differentiated_at_any_width(start: Callable[..., Harness]) -> None:
     """The flags that fix its rounding leave XLA unable to compile some operations."""
     subject = begin(start, "jax")
     for own in subject.hello()["layers"]:

@@ -64,9 +64,7 @@ def _conv2d(layer: Layer, train: bool) -> str:
 
 
 KINDS = {
-    "linear": lambda layer, train: (
-        "{x} @ keras.ops.transpose({weight})" + (" + {bias}" if layer.bias else "")
-    ),
+    "linear": lambda layer, train: "{x} @ keras.ops.transpose({weight})" + (" + {bias}" if layer.bias else ""),
     "conv2d": _conv2d,
     "relu": "keras.ops.relu({x})",
     "dropout": where_drawn("keras.random.dropout({x}, {p}, seed=seeds)"),
@@ -118,11 +116,7 @@ MODULES = (
     _rows("prelu", "PReLU()", "parameters", "m(x)"),
     _sequence("lstm", "LSTM(C, return_sequences=True)", "parameters"),
     _sequence("gru", "GRU(C, return_sequences=True)", "parameters"),
-    _sequence(
-        "lstm_dropout",
-        "LSTM(C, return_sequences=True, dropout=0.5)",
-        "parameters, draws elsewhere",
-    ),
+    _sequence("lstm_dropout", "LSTM(C, return_sequences=True, dropout=0.5)", "parameters, draws elsewhere"),
     Module(
         "attention",
         "N C -> N C",

@@ -71,9 +71,7 @@ def differentiate(objective: Any, arguments: Any, trained: Any) -> Any:
     by_input = by_input if isinstance(by_input, tuple) else (by_input,)
     of_inputs = dict(zip(inputs, by_input, strict=True)) if inputs else {}
     left = iter(by_weight if weights else ())
-    gradients = [
-        of_inputs[i] if i in inputs else [next(left) for _ in arguments[i]] for i in trained
-    ]
+    gradients = [of_inputs[i] if i in inputs else [next(left) for _ in arguments[i]] for i in trained]
     return loss, outputs, gradients
 
 
@@ -95,9 +93,7 @@ def _conv2d(layer: Layer, train: bool) -> str:
 
 
 KINDS = {
-    "linear": lambda layer, train: (
-        "ops.matmul({x}, {weight}.T)" + (" + {bias}" if layer.bias else "")
-    ),
+    "linear": lambda layer, train: "ops.matmul({x}, {weight}.T)" + (" + {bias}" if layer.bias else ""),
     "conv2d": _conv2d,
     "relu": "ops.relu({x})",
     "dropout": where_drawn("ops.dropout({x}, {p}, True)"),
@@ -152,8 +148,7 @@ class MindSpore(Framework):
     promises = PROMISES
     promise_helpers = (Segment, modules_of, recompute, *HELPERS)
     checkpoint_function = (
-        "lambda function, **options: "
-        "lambda *values, **keywords: recompute(function, *values, **options, **keywords)"
+        "lambda function, **options: lambda *values, **keywords: recompute(function, *values, **options, **keywords)"
     )
     sees_draws = True
     whole_segments = True

@@ -67,9 +67,7 @@ def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore: Harness, tmp
     assert f"  plain         None\n  checkpointed  {got}" in output_of(script, tmp_path / "s.py")
 
 
-def test_a_script_of_nested_segments_trains_their_modules(
-    mindspore: Harness, tmp_path: Any
-) -> None:
+def test_a_script_of_nested_segments_trains_their_modules(mindspore: Harness, tmp_path: Any) -> None:
     outer = segment(0, 3, "reentrant", nested=[segment(1, 2, "reentrant")])
     given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINED)
     told = output_of(script_for(mindspore, given, ""), tmp_path / "s.py")

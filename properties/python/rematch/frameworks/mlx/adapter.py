@@ -65,10 +65,7 @@ def _conv2d(layer: Layer, train: bool) -> str:
 
 
 def _pool(name: str) -> str:
-    return (
-        f"nn.{name}({{kernel}}, {{stride}}, {{padding}})({{x}}.transpose(0, 2, 3, 1))"
-        ".transpose(0, 3, 1, 2)"
-    )
+    return f"nn.{name}({{kernel}}, {{stride}}, {{padding}})({{x}}.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)"
 
 
 def _images(module: str) -> str:
@@ -102,29 +99,13 @@ KINDS = {
 
 MODULES = (
     Module("batch_norm_rows", "N C -> N C", "nn.BatchNorm(C)", "parameters, state"),
-    Module(
-        "batch_norm_images",
-        "N C H W -> N C H W",
-        "nn.BatchNorm(C)",
-        "parameters, state",
-        _images("m"),
-    ),
-    Module(
-        "instance_norm",
-        "N C H W -> N C H W",
-        "nn.InstanceNorm(C, affine=True)",
-        "parameters",
-        _images("m"),
-    ),
+    Module("batch_norm_images", "N C H W -> N C H W", "nn.BatchNorm(C)", "parameters, state", _images("m")),
+    Module("instance_norm", "N C H W -> N C H W", "nn.InstanceNorm(C, affine=True)", "parameters", _images("m")),
     Module("dropout2d", "N C H W -> N C H W", "nn.Dropout2d(0.5)", "draws", _images("m")),
     Module("lstm", "N C -> N C", "nn.LSTM(C, C)", "parameters", "m(x)[0]"),
     Module("gru", "N C -> N C", "nn.GRU(C, C)", "parameters", "m(x)"),
     Module(
-        "attention",
-        "N 2C -> N 2C",
-        "nn.MultiHeadAttention(2 * C, 2)",
-        "parameters",
-        "m(x[None], x[None], x[None])[0]",
+        "attention", "N 2C -> N 2C", "nn.MultiHeadAttention(2 * C, 2)", "parameters", "m(x[None], x[None], x[None])[0]"
     ),
     Module(
         "transformer_layer",
@@ -148,18 +129,13 @@ MODULES = (
 class Mlx(Framework):
     name = f"mlx {version('mlx')}"
     versions = {"mlx": version("mlx"), "numpy": np.__version__}
-    imports = (
-        "import mlx.core as mx\nimport mlx.nn as nn\n"
-        "from mlx.utils import tree_flatten, tree_unflatten"
-    )
+    imports = "import mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
     helpers = (bound, dense, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS
     modules = MODULES
     losses = {
         "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
-        "cross_entropy": (
-            "nn.losses.cross_entropy(y.reshape(len(target), -1), target, reduction='mean')"
-        ),
+        "cross_entropy": ("nn.losses.cross_entropy(y.reshape(len(target), -1), target, reduction='mean')"),
     }
     features = COMMON | {"sequences"}
     observed = SEEN | {"rng_state", "executions"}
@@ -192,9 +168,7 @@ class Mlx(Framework):
 
 def subject(arguments: list[str]) -> Framework:
     parser = argparse.ArgumentParser(prog="python -m rematch mlx")
-    parser.add_argument(
-        "--closure", action="store_true", help="segments use parameters that they are not given"
-    )
+    parser.add_argument("--closure", action="store_true", help="segments use parameters that they are not given")
     words = parser.parse_args(arguments)
     mlx = Mlx()
     mlx.nested_functions = words.closure

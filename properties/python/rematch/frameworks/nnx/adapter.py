@@ -48,20 +48,12 @@ _ROWS, _IMAGES = "N C -> N C", "N C H W -> N C H W"
 _RNGS = "rngs=nnx.Rngs(7)"
 MODULES = (
     Module("batch_norm_rows", _ROWS, f"nnx.BatchNorm(C, {_RNGS})", "parameters, state"),
-    Module(
-        "batch_norm_images",
-        _IMAGES,
-        f"nnx.BatchNorm(C, {_RNGS})",
-        "parameters, state",
-        _images("m"),
-    ),
+    Module("batch_norm_images", _IMAGES, f"nnx.BatchNorm(C, {_RNGS})", "parameters, state", _images("m")),
     Module("layer_norm", _ROWS, f"nnx.LayerNorm(C, {_RNGS})", "parameters"),
     Module("linear", _ROWS, f"nnx.Linear(C, C, {_RNGS})", "parameters"),
     Module("dropout", _ROWS, "nnx.Dropout(0.5)", "draws", "m(x, rngs=rngs)"),
     Module("dropout_with_rngs", _ROWS, f"nnx.Dropout(0.5, {_RNGS})", "state"),
-    Module(
-        "dropout_rows", _ROWS, "nnx.Dropout(0.5, broadcast_dims=(1,))", "draws", "m(x, rngs=rngs)"
-    ),
+    Module("dropout_rows", _ROWS, "nnx.Dropout(0.5, broadcast_dims=(1,))", "draws", "m(x, rngs=rngs)"),
     Module(
         "attention",
         "N 2C -> N 2C",
@@ -70,18 +62,11 @@ MODULES = (
         "m(x[None], rngs=rngs)[0]",
     ),
     Module("lora", _ROWS, f"nnx.LoRALinear(C, C, lora_rank=1, {_RNGS})", "parameters"),
-    Module(
-        "lstm",
-        _ROWS,
-        f"nnx.RNN(nnx.LSTMCell(C, C, {_RNGS}), rngs=nnx.Rngs(7))",
-        "parameters",
-        "m(x[None])[0]",
-    ),
+    Module("lstm", _ROWS, f"nnx.RNN(nnx.LSTMCell(C, C, {_RNGS}), rngs=nnx.Rngs(7))", "parameters", "m(x[None])[0]"),
     Module(
         "sequential",
         _ROWS,
-        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), "
-        f"nnx.Dropout(0.5, {_RNGS}))",
+        f"nnx.Sequential(nnx.Linear(C, C, {_RNGS}), nnx.BatchNorm(C, {_RNGS}), nnx.Dropout(0.5, {_RNGS}))",
         "parameters, state",
     ),
 )
@@ -143,9 +128,7 @@ class Nnx(Framework):
                 values[name] = value
         return [values[name] for name in run.arguments]
 
-    def differentiate(
-        self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
-    ) -> Any:
+    def differentiate(self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]) -> Any:
         def step(around: Any, *given: Any) -> Any:
             return differentiate(partial(objective.func, *around), given, trained)
 
@@ -154,7 +137,5 @@ class Nnx(Framework):
 
 def subject(arguments: list[str]) -> Framework:
     parser = argparse.ArgumentParser(prog="python -m rematch nnx")
-    parser.add_argument(
-        "--plain-checkpoint", action="store_true", help="checkpoint by jax.checkpoint()"
-    )
+    parser.add_argument("--plain-checkpoint", action="store_true", help="checkpoint by jax.checkpoint()")
     return Nnx(**vars(parser.parse_args(arguments)))

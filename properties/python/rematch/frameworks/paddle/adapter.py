@@ -21,16 +21,7 @@ from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.case import Case, Choice, Segment, Sequential
 from rematch.forked import forked
-from rematch.frameworks.paddle.layers import (
-    KINDS,
-    MODULES,
-    Jitter,
-    add,
-    concat,
-    from_stream,
-    mul,
-    twice,
-)
+from rematch.frameworks.paddle.layers import KINDS, MODULES, Jitter, add, concat, from_stream, mul, twice
 from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.protocol import Request, Unsupported
 from rematch.record import Record
@@ -132,13 +123,7 @@ class Paddle(Tape):
         "mse": "F.mse_loss(y.reshape(target.shape), target)",
         "cross_entropy": "F.cross_entropy(y.flatten(1), target)",
     }
-    features = Tape.features | {
-        "in_place",
-        "in_place_at_segment_end",
-        "named_stream",
-        "float64",
-        "sequences",
-    }
+    features = Tape.features | {"in_place", "in_place_at_segment_end", "named_stream", "float64", "sequences"}
     script_array = "paddle.to_tensor({array})"
     script_random_state = "stream_state(0)"
 
@@ -180,10 +165,7 @@ class Paddle(Tape):
         if seed % RARELY or not plan.last_stored:
             return ""
         options = {"segments": plan.segments, "preserve_rng_state": plan.choice.preserve_rng}
-        return (
-            f"recompute_sequential({options}, [{', '.join(functions)}], x, "
-            f"use_reentrant={plan.choice.reentrant})"
-        )
+        return f"recompute_sequential({options}, [{', '.join(functions)}], x, use_reentrant={plan.choice.reentrant})"
 
     def seed(self, seed: int) -> str:
         return f"seed_all({seed})"

@@ -76,10 +76,7 @@ def test_a_failed_recomputation_is_put_right_before_the_steps(paddle: Harness) -
         protocol={**TRAINED, "inject": "recomputation_throws", "inject_layer": 1},
     )
     asked = run_of(given)
-    asked["arrays"] |= {
-        "trial_input": asked["arrays"]["inputs"][0],
-        "trial_target": asked["arrays"]["targets"][0],
-    }
+    asked["arrays"] |= {"trial_input": asked["arrays"]["inputs"][0], "trial_target": asked["arrays"]["targets"][0]}
     plain = paddle.record(**asked, checkpointed=False)
     checkpointed = paddle.record(checkpointed=True)
     assert not plain["trial"].get("failed", False)

@@ -35,9 +35,7 @@ def parser_of(what: str, variants: Sequence[str] = VARIANTS) -> argparse.Argumen
         help="a list of rematch.pytorch.CustomLayer, modules that cases are to have as well",
     )
     parser.add_argument(
-        "--no-modules",
-        action="store_true",
-        help="leave out the modules of rematch.frameworks.pytorch.modules",
+        "--no-modules", action="store_true", help="leave out the modules of rematch.frameworks.pytorch.modules"
     )
     return parser
 
@@ -50,9 +48,7 @@ def options_of(given: argparse.Namespace) -> dict[str, Any]:
     return {"variant": given.variant, "observe": given.observe, "layers": layers}
 
 
-def _refuse(
-    parser: argparse.ArgumentParser, given: argparse.Namespace, names: Sequence[str], why: str
-) -> None:
+def _refuse(parser: argparse.ArgumentParser, given: argparse.Namespace, names: Sequence[str], why: str) -> None:
     """Ends with an error where one of these options is not at its default."""
     for name in names:
         if getattr(given, name) != parser.get_default(name):
@@ -65,8 +61,7 @@ def subject(arguments: list[str]) -> TorchSubject:
     parser.add_argument(
         "--wrapper",
         choices=["fsdp", "composable"],
-        help="FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has the "
-        "non-reentrant variant only",
+        help="FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has the non-reentrant variant only",
     )
     parser.add_argument(
         "--compile",
@@ -74,9 +69,7 @@ def subject(arguments: list[str]) -> TorchSubject:
         help="compile models, with checkpoint() in them, by this backend",
     )
     parser.add_argument(
-        "--around",
-        action="store_true",
-        help="with --compile: compile segments, with checkpoint() around them",
+        "--around", action="store_true", help="with --compile: compile segments, with checkpoint() around them"
     )
     parser.add_argument(
         "--budget",
@@ -87,8 +80,7 @@ def subject(arguments: list[str]) -> TorchSubject:
     parser.add_argument(
         "--parallel",
         choices=["ddp", "fsdp2"],
-        help="share each batch among two or four processes, within DistributedDataParallel or "
-        "fully_shard()",
+        help="share each batch among two or four processes, within DistributedDataParallel or fully_shard()",
     )
     parser.add_argument(
         "--rank-limit",

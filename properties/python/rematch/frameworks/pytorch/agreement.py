@@ -62,8 +62,7 @@ def difference(answers: Sequence[Answer]) -> str:
             return f"rank 0: {told[0]}; rank {rank}: {told[1]}"
         if other.collectives != first.collectives:
             return (
-                f"collectives of rank 0: {', '.join(first.collectives)}; of rank {rank}: "
-                f"{', '.join(other.collectives)}"
+                f"collectives of rank 0: {', '.join(first.collectives)}; of rank {rank}: {', '.join(other.collectives)}"
             )
         if first.error:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rematch.frameworks.pytorch.layers import Dense
+from rematch.layers import extents, sample
 from rematch.protocol import Request, Unsupported
 
 _NAMES = {"torch": torch, "nn": nn, "F": F}
-_EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 
 @dataclass(frozen=True)
@@ -68,23 +67,14 @@ class CustomLayer:
 
     def extents(self, operand: Iterable[int]) -> dict[str, int]:
         """What the letters mean for an operand of that shape, but for the batch."""
-        operand = list(operand)
-        words = self.shapes.partition("->")[0].split()
-        if len(words) != len(operand):
-            raise ValueError(f"{self.name} takes {' '.join(words)}, got {operand}")
-        meant: dict[str, int] = {}
-        for word, extent in zip(words[1:], operand[1:], strict=True):
-            factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]
-            if letter:
-                meant[letter] = extent // int(factor or 1)
-        return meant
+        meant = extents(self.shapes, list(operand))
+        return {letter: meant[letter] for letter in list(meant)[1:]}
 
     @cached_property
     def declaration(self) -> str:
         """What the harness is told: PROTOCOL.md says in which form. A sample of the layer shows
         whether it has parameters, draws, and changes its state."""
-        words = [_EXTENT.match(w).groups() for w in self.shapes.partition("->")[0].split()]  # type: ignore[union-attr]
-        shape = [int(factor or 1) * (4 if letter else 1) for factor, letter in words]
+        shape = sample(self.shapes)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = self.module(shape)

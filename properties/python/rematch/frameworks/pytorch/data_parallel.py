@@ -369,9 +369,7 @@ def _unused(answer: Answer, model: Model) -> bool:
     """Whether it failed, or some parameter that trains never got a gradient."""
     shown = answer.shown
     reached = {entry.get("parameter", 0) for entry in shown.entries("hooks")}
-    if answer.error or any(
-        not info.frozen and index not in reached for index, info in enumerate(model.parameters)
-    ):
+    if answer.error or any(not info.frozen and index not in reached for index, info in enumerate(model.parameters)):
         return True
     # Of a module of the subject's own, a part may be.
     return any(

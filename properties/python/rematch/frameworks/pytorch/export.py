@@ -29,11 +29,7 @@ EVERYTHING = ("outputs", "gradients", "buffers")
 
 
 def export(
-    request: Request,
-    finding: str,
-    own: str = "",
-    layers: Mapping[str, CustomLayer] | None = None,
-    compiled: str = "",
+    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None, compiled: str = ""
 ) -> str:
     """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.
     `layers`: the subject's own, by their declarations. `compiled`: the decorator that compiles the
@@ -86,12 +82,7 @@ def varies(script: str, search: Search) -> bool:
 
 
 def _plain_script(
-    request: Request,
-    found: Finding,
-    own: str,
-    customs: Mapping[int, CustomText],
-    compiled: str,
-    search: Search,
+    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText], compiled: str, search: Search
 ) -> str:
     """The case as it is, where there is nothing to be shown."""
     style = Style(exact=True, compare="nan", nan=has_rrelu(request), compiled=compiled)
@@ -150,14 +141,7 @@ def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
                     for grad in (False, True) if "no error" in aspects else (False,):
                         if summed and (case.protocol.loss != "mse" or "saved bytes" in aspects):
                             continue
-                        yield replace(
-                            base,
-                            seed=seed,
-                            summed=summed,
-                            whole_ops=ops,
-                            compare=compare,
-                            input_grad=grad,
-                        )
+                        yield replace(base, seed=seed, summed=summed, whole_ops=ops, compare=compare, input_grad=grad)
         if numbers_in(request) <= MOST:
             yield Style(exact=True, compare=compare, nan=base.nan)
 

@@ -47,10 +47,7 @@ class Interpreter:
 
     def __init__(self, *options: str) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, *options, "-c", _SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, *options, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         atexit.register(self._server.communicate)
 

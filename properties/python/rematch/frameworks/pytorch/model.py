@@ -73,8 +73,7 @@ def wire(case: Case, model: Model) -> list[Wiring]:
         before, after = model.live[index], model.live[index + 1]
         operands = (0, *(before.index(value) for value in layer.operands))
         made = tuple(
-            (True, output) if source == index else (False, before.index((source, output)))
-            for source, output in after
+            (True, output) if source == index else (False, before.index((source, output))) for source, output in after
         )
         wirings.append(Wiring(operands, made))
     return wirings
@@ -127,12 +126,7 @@ class TorchModel:
         self.buffers = [torch.tensor(a) for a in arrays.buffers]
         self.generators = generators_of(case.layers, case.seed)
         self._parameters_of = [
-            [
-                self.parameters[p].detach()
-                if layer in self.request.detached_layers
-                else self.parameters[p]
-                for p in used
-            ]
+            [self.parameters[p].detach() if layer in self.request.detached_layers else self.parameters[p] for p in used]
             for layer, used in enumerate(model.layer_parameters)
         ]
         self._buffers_of: list[list[Tensor]] = [[] for _ in case.layers]
@@ -247,9 +241,7 @@ class TorchModel:
         generator = self.generators[stream] if stream else None
         return run(*operands, generator, *self._parameters_of[index], *self._buffers_of[index])
 
-    def _run_range(
-        self, begin: int, end: int, segments: Sequence[Segment], state: Forward, values: Values
-    ) -> Values:
+    def _run_range(self, begin: int, end: int, segments: Sequence[Segment], state: Forward, values: Values) -> Values:
         layer = begin
         for segment in segments:
             for index in range(layer, segment.begin):

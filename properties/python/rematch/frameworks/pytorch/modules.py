@@ -23,29 +23,16 @@ _ATTENTIVE = (
         "nn.MultiheadAttention(2 * C, 2, dropout=0.25)",
         "m(x, x, x, need_weights=False)[0]",
     ),
+    CustomLayer("transformer_layer", "N 2C -> N 2C", "nn.TransformerEncoderLayer(2 * C, 2, 8, dropout=0.25)"),
+    CustomLayer("causal_attention", "N C -> N C", "nn.Identity()", _ATTENTION.format("is_causal=True")),
     CustomLayer(
-        "transformer_layer",
-        "N 2C -> N 2C",
-        "nn.TransformerEncoderLayer(2 * C, 2, 8, dropout=0.25)",
-    ),
-    CustomLayer(
-        "causal_attention", "N C -> N C", "nn.Identity()", _ATTENTION.format("is_causal=True")
-    ),
-    CustomLayer(
-        "attention_dropout",
-        "N C -> N C",
-        "nn.Identity()",
-        _ATTENTION.format("dropout_p=0.5 if m.training else 0.0"),
+        "attention_dropout", "N C -> N C", "nn.Identity()", _ATTENTION.format("dropout_p=0.5 if m.training else 0.0")
     ),
 )
 
 _NORMS = (
     CustomLayer("batch_norm_average", "N C H W -> N C H W", "nn.BatchNorm2d(C, momentum=None)"),
-    CustomLayer(
-        "instance_norm",
-        "N C H W -> N C H W",
-        "nn.InstanceNorm2d(C, affine=True, track_running_stats=True)",
-    ),
+    CustomLayer("instance_norm", "N C H W -> N C H W", "nn.InstanceNorm2d(C, affine=True, track_running_stats=True)"),
     CustomLayer("response_norm", "N C H W -> N C H W", "nn.LocalResponseNorm(2)"),
     CustomLayer("normalize", "N C -> N C", "nn.Identity()", "F.normalize(x)"),
 )
@@ -66,11 +53,7 @@ _DRAWING = (
         "nn.Linear(C, C)",
         "x + m(x) * (torch.rand(len(x), 1) < 0.5) if m.training else x + 0.5 * m(x)",
     ),
-    CustomLayer(
-        "fractional_pool",
-        "N C 2H 2W -> N C H W",
-        "nn.FractionalMaxPool2d(1, output_ratio=0.5)",
-    ),
+    CustomLayer("fractional_pool", "N C 2H 2W -> N C H W", "nn.FractionalMaxPool2d(1, output_ratio=0.5)"),
     CustomLayer(
         "numpy_noise",
         "N C -> N C",
@@ -107,16 +90,8 @@ def twice(m, x):
 
 _PARAMETRIZATIONS = (
     CustomLayer("weight_norm", "N C -> N C", "P.weight_norm(nn.Linear(C, C))", setup=_PARAMETRIZED),
-    CustomLayer(
-        "spectral_norm", "N C -> N C", "P.spectral_norm(nn.Linear(C, C))", setup=_PARAMETRIZED
-    ),
-    CustomLayer(
-        "cached_weight_norm",
-        "N C -> N C",
-        "P.weight_norm(nn.Linear(C, C))",
-        "twice(m, x)",
-        setup=_CACHED,
-    ),
+    CustomLayer("spectral_norm", "N C -> N C", "P.spectral_norm(nn.Linear(C, C))", setup=_PARAMETRIZED),
+    CustomLayer("cached_weight_norm", "N C -> N C", "P.weight_norm(nn.Linear(C, C))", "twice(m, x)", setup=_CACHED),
     CustomLayer("orthogonal", "N C -> N C", "P.orthogonal(nn.Linear(C, C))", setup=_PARAMETRIZED),
 )
 
@@ -189,10 +164,7 @@ _UNUSUAL = (
         setup=_INSIDE,
     ),
     CustomLayer(
-        "asks_grad_mode",
-        "N C -> N C",
-        "nn.Identity()",
-        "x.tanh() if torch.is_grad_enabled() else x.tanh().clone()",
+        "asks_grad_mode", "N C -> N C", "nn.Identity()", "x.tanh() if torch.is_grad_enabled() else x.tanh().clone()"
     ),
     CustomLayer("fourier", "N C -> N C", "nn.Identity()", "torch.fft.ifft(torch.fft.fft(x)).real"),
     CustomLayer("sort", "N C -> N C", "nn.Identity()", "x.sort(1).values.cumsum(1)"),
@@ -205,25 +177,14 @@ _OTHERS = (
     CustomLayer("bilinear", "N C -> N 3", "nn.Bilinear(C, C, 3)", "m(x, x)"),
     CustomLayer("conv_transpose", "N C H W -> N 2 2H 2W", "nn.ConvTranspose2d(C, 2, 2, 2)"),
     CustomLayer(
-        "circular_conv",
-        "N C H W -> N C H W",
-        "nn.Conv2d(C, C, 3, padding=1, padding_mode='circular', groups=C)",
+        "circular_conv", "N C H W -> N C H W", "nn.Conv2d(C, C, 3, padding=1, padding_mode='circular', groups=C)"
     ),
     CustomLayer("upsample", "N C H W -> N C 2H 2W", "nn.Upsample(scale_factor=2, mode='bilinear')"),
     CustomLayer("adaptive_pool", "N C H W -> N C 2 2", "nn.AdaptiveAvgPool2d(2)"),
     CustomLayer("power_pool", "N C H W -> N C H W", "nn.LPPool2d(2, 1)"),
 )
 
-MODULES = (
-    *_RECURRENT,
-    *_ATTENTIVE,
-    *_NORMS,
-    *_DRAWING,
-    *_PARAMETRIZATIONS,
-    *_STATEFUL,
-    *_UNUSUAL,
-    *_OTHERS,
-)
+MODULES = (*_RECURRENT, *_ATTENTIVE, *_NORMS, *_DRAWING, *_PARAMETRIZATIONS, *_STATEFUL, *_UNUSUAL, *_OTHERS)
 
 BREAKING = frozenset(
     {

@@ -8,11 +8,7 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from rematch.case import Case, Choice
 from rematch.frameworks.pytorch.layers import ops_of

@@ -130,11 +130,7 @@ class TorchRun(Steps):
         return torch.autocast("cpu", torch.bfloat16, cache_enabled=cached)
 
     def _run_forward(
-        self,
-        step: int,
-        microbatch: int,
-        given: list[np.ndarray] | None = None,
-        target: np.ndarray | None = None,
+        self, step: int, microbatch: int, given: list[np.ndarray] | None = None, target: np.ndarray | None = None
     ) -> Forward:
         """`given` inputs and `target`: those of the forward, unless others are given."""
         protocol, request, watch = self.protocol, self.request, self._model.watch

@@ -11,13 +11,7 @@ from rematch.frameworks.pytorch.script_counts import tail as counted
 from rematch.frameworks.pytorch.script_custom import setup_of
 from rematch.frameworks.pytorch.script_model import INDENT, WIDTH, indented
 from rematch.frameworks.pytorch.script_steps import StepText
-from rematch.frameworks.pytorch.script_tail import (
-    CALL,
-    CALL_WITH_KEYWORDS,
-    helpers_of,
-    imports_of,
-    tail,
-)
+from rematch.frameworks.pytorch.script_tail import CALL, CALL_WITH_KEYWORDS, helpers_of, imports_of, tail
 from rematch.layers import OUTPUTS
 from rematch.protocol import Unsupported
 
@@ -133,8 +127,7 @@ class Script(StepText):
         if "hooks" in self._aspects:
             made.append("fired = Counter()")
             made += [
-                f'{name}.register_hook(lambda gradient: fired.update(["{name}"]))'
-                for name in self._layers.trained()
+                f'{name}.register_hook(lambda gradient: fired.update(["{name}"]))' for name in self._layers.trained()
             ]
         if "saved bytes" in self._aspects:
             target = [] if self._style.summed else ["target"]
@@ -148,20 +141,14 @@ class Script(StepText):
         if "runs" in self._aspects:
             results |= {f"runs of {name}": f'runs["{name}"]' for name in layers}
         if "hooks" in self._aspects:
-            results |= {
-                f"times that the hook of {name} fired": f'fired["{name}"]'
-                for name in self._layers.trained()
-            }
+            results |= {f"times that the hook of {name} fired": f'fired["{name}"]' for name in self._layers.trained()}
         if "requires grad" in self._aspects:
             for i, name in enumerate(layers):
                 for k in range(OUTPUTS.get(self._case.layers[i].kind, 1)):
                     if (i, k) in self._live[i + 1]:
                         place = f"{name}, output {k}"
                         results[f"{place} requires grad"] = f'flags["{place}"]'
-            results |= {
-                f"output {k} requires grad": f"{name}.requires_grad"
-                for k, name in enumerate(outputs)
-            }
+            results |= {f"output {k} requires grad": f"{name}.requires_grad" for k, name in enumerate(outputs)}
         if "saved bytes" in self._aspects:
             results["saved bytes after the forward"] = "after_forward"
             results["saved bytes after the backward"] = "saved_bytes(model)"
@@ -203,9 +190,7 @@ class Script(StepText):
                     for at, name in ((0, "in the forward"), (-1, "the last time it ran")):
                         results[f"{layer.kind} {i} {name}"] = f"drawn['{layer.kind} {i}'][{at}]"
         optimizer, step = self._optimizer_lines()
-        lines = (
-            [*optimizer, *lines, *step] if self._protocol.loss_scale else lines + optimizer + step
-        )
+        lines = [*optimizer, *lines, *step] if self._protocol.loss_scale else lines + optimizer + step
         if "parameters" in self._aspects:
             results |= {name: f"{name}.detach()" for name in self._layers.trained()}
         if "error" in self._aspects:
@@ -220,10 +205,7 @@ class Script(StepText):
         """What is compared after one forward and backward, by name."""
         results = {}
         if "outputs" in self._aspects:
-            results |= {
-                "output" if i == 0 else f"output {i}": f"{name}.detach()"
-                for i, name in enumerate(outputs)
-            }
+            results |= {"output" if i == 0 else f"output {i}": f"{name}.detach()" for i, name in enumerate(outputs)}
             results |= {name: f"{name}.detach()" for name in self._losses(outputs, "")}
         if {"gradients", "input gradient"} & set(self._aspects):
             results |= {f"{name}.grad": f"{name}.grad" for name in self._differentiable_inputs()}
@@ -279,10 +261,7 @@ class Script(StepText):
         ]
         losses = self._losses(outputs, self._target)
         forward += self._scoped(
-            [
-                f"{', '.join(outputs)} = {self._forward_call()}",
-                *(f"{name} = {loss}" for name, loss in losses.items()),
-            ]
+            [f"{', '.join(outputs)} = {self._forward_call()}", *(f"{name} = {loss}" for name, loss in losses.items())]
         )
         results = self._results(outputs)
         of_inputs = [f"{name}.grad" for name in self._differentiable_inputs()]
@@ -308,9 +287,7 @@ class Script(StepText):
         copied = {k: self._copied(v, k.endswith("grad")) for k, v in final.items()}
         inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" in k]
         inner += step
-        inner += [
-            f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" not in k
-        ]
+        inner += [f'results[f"step {{step}}: {k}"] = {v}' for k, v in copied.items() if "grad" not in k]
         if "parameters" in self._aspects:
             inner += [
                 f'results[f"step {{step}}: {n}"] = {self._copied(f"{n}.detach()", False)}'

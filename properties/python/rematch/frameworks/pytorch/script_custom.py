@@ -246,9 +246,7 @@ def customs_of(request: Request, known: Mapping[str, CustomLayer]) -> dict[int, 
     return made
 
 
-def setup_of(
-    customs: Iterable[CustomText], script: str, imports: str
-) -> tuple[list[str], list[str]]:
+def setup_of(customs: Iterable[CustomText], script: str, imports: str) -> tuple[list[str], list[str]]:
     """The import lines that the layers need beside `imports`, and the rest of their
     setup. `script`: what comes after it. Raises Unsupported where a name would mean two things."""
     owners: dict[str, str] = {}

@@ -87,9 +87,7 @@ class Tensors:
             # Tokens are of rank 2, classes of rank 1.
             dtype = "torch.int32" if array.ndim == 2 else "torch.int64"
             return call(
-                "torch.tensor",
-                _nested(array, self._style.exact),
-                *([f"dtype={dtype}"] if integral else options),
+                "torch.tensor", _nested(array, self._style.exact), *([f"dtype={dtype}"] if integral else options)
             )
         self.drawn = True
         if array.dtype.kind != "f":
@@ -177,11 +175,7 @@ class Layers:
     @property
     def known(self) -> list[str]:
         """The tensors that belong to the model, as elements of a list."""
-        own = zip(
-            (*self.parameters, *self._buffers),
-            (*self.model.parameters, *self.model.buffers),
-            strict=True,
-        )
+        own = zip((*self.parameters, *self._buffers), (*self.model.parameters, *self.model.buffers), strict=True)
         names = [name for name, info in own if info.layer not in self.customs]
         for custom in self.customs.values():
             names += [f"*{custom.name}.parameters()"] if custom.parameters else []
@@ -236,11 +230,7 @@ class Layers:
             sizes = map(str, (shape[1], shape[0], layer.kernel))
             made = call("nn.Conv2d", *sizes, *window(layer), bias, double)
         elif layer.kind == "batch_norm":
-            made = call(
-                f"nn.BatchNorm{'1d' if self.case.rank_of(index) == 2 else '2d'}",
-                str(shape[0]),
-                double,
-            )
+            made = call(f"nn.BatchNorm{'1d' if self.case.rank_of(index) == 2 else '2d'}", str(shape[0]), double)
             frozen += "" if layer.trains(self.train) else ".eval()"
         elif layer.kind == "group_norm":
             made = call("nn.GroupNorm", str(layer.groups), str(shape[0]), double)

@@ -73,19 +73,12 @@ class ModelText:
         self._further = {f"in{k + 1}": k < some for k in range(self._case.further_inputs)}
         p = self._protocol
         self._many = not self._fails and (
-            p.steps * p.microbatches > 1
-            or self._trial
-            or "reevaluation" in aspects
-            or bool(style.compiled)
+            p.steps * p.microbatches > 1 or self._trial or "reevaluation" in aspects or bool(style.compiled)
         )
         self._segments = self._top_segments()
         self._calls = _count(self._segments)
         self._functions: dict[int, str] = {}
-        self._counted = self._protocol.inject in (
-            "op_exchanged",
-            "forward_throws",
-            "recomputation_throws",
-        )
+        self._counted = self._protocol.inject in ("op_exchanged", "forward_throws", "recomputation_throws")
 
     def _made_layers(self, customs: Mapping[int, CustomText]) -> Layers:
         return Layers(self._request, self._style, customs)
@@ -100,9 +93,7 @@ class ModelText:
         if plan is None:
             return self._plan.segments
         size = self._end // plan.segments
-        return tuple(
-            Segment(b, b + size, plan.choice) for b in range(0, size * (plan.segments - 1), size)
-        )
+        return tuple(Segment(b, b + size, plan.choice) for b in range(0, size * (plan.segments - 1), size))
 
     def _name(self, value: ValueRef, inside: bool) -> str:
         layer, output = value
@@ -126,9 +117,7 @@ class ModelText:
         x = [self._name((index - 1, 0), inside), *(self._name(v, inside) for v in layer.operands)]
         after = self._live[index + 1]
         count = 2 if layer.kind in ("split", "duplicate") else 1
-        targets = [
-            self._name((index, k), inside) if (index, k) in after else "_" for k in range(count)
-        ]
+        targets = [self._name((index, k), inside) if (index, k) in after else "_" for k in range(count)]
         lines = []
         made = self._layers.expression(index, x)
         injected = self._counted and index == self._protocol.inject_layer
@@ -160,9 +149,7 @@ class ModelText:
         when = "entered == 1" if self._protocol.inject == "forward_throws" else "entered > 1"
         return [*count, f"if {state} and {when}:", f'{INDENT}raise RuntimeError("fails")'], made
 
-    def _range(
-        self, begin: int, end: int, segments: tuple[Segment, ...], inside: bool
-    ) -> list[str]:
+    def _range(self, begin: int, end: int, segments: tuple[Segment, ...], inside: bool) -> list[str]:
         lines, layer = [], begin
         for segment in segments:
             for index in range(layer, segment.begin):
@@ -206,9 +193,7 @@ class ModelText:
         through = call(*self._called("checkpoint", segment, function), *given, *options)
         before = []
         if segment.choice.keep and self._style.whole_ops:
-            before = [
-                f"contexts = partial(create_selective_checkpoint_contexts, {self._listed(segment)})"
-            ]
+            before = [f"contexts = partial(create_selective_checkpoint_contexts, {self._listed(segment)})"]
         plain = call(*self._called("", segment, function), *given)
         return [*before, *self._either(target, through, plain), *after]
 

@@ -78,9 +78,7 @@ class StepText(ModelText):
         if self._protocol.autocast == "both":
             lines = [f"with {self._autocast()}:", *indented(lines)]
         risky = any(c.reentrant for c in self._case.choices()) or not self._layers.trained()
-        if "requires grad" in self._aspects or (
-            self._style.exact and risky and not self._differentiable_inputs()
-        ):
+        if "requires grad" in self._aspects or (self._style.exact and risky and not self._differentiable_inputs()):
             lines = [f"if {loss}.requires_grad:", *indented(lines)]
         return lines
 
@@ -92,9 +90,7 @@ class StepText(ModelText):
             return [], []
         name, momentum = ("SGD", f"momentum={p.momentum}") if p.optimizer == "sgd" else ("Adam", "")
         momentum = momentum if p.momentum else ""
-        made = call(
-            f"torch.optim.{name}", f"[{self._layers.listed()}]", f"lr={p.learning_rate}", momentum
-        )
+        made = call(f"torch.optim.{name}", f"[{self._layers.listed()}]", f"lr={p.learning_rate}", momentum)
         lines, step = [f"optimizer = {made}"], ["optimizer.step()"]
         if p.clip:
             step.insert(0, f"torch.nn.utils.clip_grad_norm_([{self._layers.listed()}], {p.clip})")
@@ -125,8 +121,7 @@ class StepText(ModelText):
             further = [array.round(2) for array in further]
         lines = [f"x = {self._layers.tensors.make(given)}"]
         lines += [
-            f"{name} = {self._layers.tensors.make(array)}"
-            for name, array in zip(self._further, further, strict=True)
+            f"{name} = {self._layers.tensors.make(array)}" for name, array in zip(self._further, further, strict=True)
         ]
         lines += self._given_names()
         lines += [f"{custom.name}.eval()" for custom in self._layers.customs.values()]
@@ -134,8 +129,7 @@ class StepText(ModelText):
             x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
             count = 2 if layer.kind in ("split", "duplicate") else 1
             targets = [
-                self._name((index, k), False) if (index, k) in self._live[index + 1] else "_"
-                for k in range(count)
+                self._name((index, k), False) if (index, k) in self._live[index + 1] else "_" for k in range(count)
             ]
             made = self._layers.expression(index, x, train=False)
             if made != ", ".join(targets):
@@ -172,11 +166,7 @@ class StepText(ModelText):
             body += self._backward(*losses)
         lines += ["try:", *indented(body), "except RuntimeError as error:"]
         lines += [INDENT + 'print("trial:", error)', *undo]
-        lines += (
-            [f"del {', '.join(dict.fromkeys([*outputs, *losses]))}"]
-            if kind == "graph_dropped"
-            else []
-        )
+        lines += [f"del {', '.join(dict.fromkeys([*outputs, *losses]))}"] if kind == "graph_dropped" else []
         trained = self._layers.trained()
         if trained:
             value = "torch.ones_like(p)" if self._protocol.prior_gradients else "None"

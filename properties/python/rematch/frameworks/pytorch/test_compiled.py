@@ -60,9 +60,7 @@ def differing(subject, case):
     ],
     ids=lambda case: "-".join(layer["kind"] for layer in case["layers"]),
 )
-def test_a_checkpointed_run_within_a_compiled_function_has_the_bits_of_the_plain_one(
-    compiled, case
-):
+def test_a_checkpointed_run_within_a_compiled_function_has_the_bits_of_the_plain_one(compiled, case):
     assert differing(compiled(), case) == set()
 
 

@@ -132,9 +132,7 @@ TWICE = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE)
 TWICE["plan"] = plan(segment(0, 2, "reentrant"), segment(2, 3, "reentrant"))
 
 
-def test_a_weight_that_reentrant_segments_share_is_marked_ready_twice_unless_the_graph_is_static(
-    ddp,
-):
+def test_a_weight_that_reentrant_segments_share_is_marked_ready_twice_unless_the_graph_is_static(ddp):
     within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
     text = error_of(ddp, of("ddp", within, "find_unused_parameters"))
     assert "RuntimeError: Expected to mark a variable ready only once" in text
@@ -323,8 +321,7 @@ def test_ranks_agree_in_hooks_and_grad_flags():
 
 
 DRAWS_ON_RANK_1 = HALVES.replace(
-    "return gradient / 2",
-    "return gradient + (0 * torch.rand(1) if torch.distributed.get_rank() else 0)",
+    "return gradient / 2", "return gradient + (0 * torch.rand(1) if torch.distributed.get_rank() else 0)"
 )
 
 
@@ -357,9 +354,7 @@ def test_a_rank_that_cannot_say_where_it_is_is_told_as_well(monkeypatch):
     try:
         ranks.ask("job", 2, seconds=20)
         os.kill(ranks._processes[1].pid, signal.SIGSTOP)
-        with pytest.raises(
-            Lost, match="1 does not answer.*\nrank 0: has answered\nrank 1: does not say"
-        ):
+        with pytest.raises(Lost, match="1 does not answer.*\nrank 0: has answered\nrank 1: does not say"):
             ranks.ask("job", 2, seconds=1)
         assert len(ranks.ask("job", 2, seconds=20)) == 2
     finally:

@@ -22,9 +22,7 @@ def finding(law, expected="1", got="2"):
 
 
 def ask(subject, case, found, **rest):
-    subject.send(
-        {"export": {"id": 3, **run_of(case), "detached_layers": [], "finding": found, **rest}}
-    )
+    subject.send({"export": {"id": 3, **run_of(case), "detached_layers": [], "finding": found, **rest}})
     answer = subject.receive()["answer"]
     assert answer.pop("id") == 3
     return answer
@@ -57,9 +55,7 @@ def one(*layers, protocol=None, variant="non_reentrant", input=(2, 1), **options
     return chain(*layers, input=input, plan=plan, protocol=protocol or {})
 
 
-def test_pytorch_says_that_it_exports_and_a_function_without_a_place_does_not(
-    torch_subject, start, tmp_path
-):
+def test_pytorch_says_that_it_exports_and_a_function_without_a_place_does_not(torch_subject, start, tmp_path):
     assert torch_subject.hello()["exports"] is True
     (tmp_path / "mine.py").write_text(
         "from rematch import serve\n"
@@ -98,8 +94,7 @@ def test_a_draw_that_follows_a_kept_one_shows(torch_subject, second):
 
 
 @pytest.mark.parametrize(
-    ("kind", "inject"),
-    [("linear", "weight_changed"), ("tanh", "op_exchanged"), ("relu", "input_changed")],
+    ("kind", "inject"), [("linear", "weight_changed"), ("tanh", "op_exchanged"), ("relu", "input_changed")]
 )
 def test_a_change_that_raises_no_error_gives_a_wrong_gradient(torch_subject, kind, inject):
     case = one(kind, protocol={**TRAINABLE, "inject": inject})
@@ -200,9 +195,7 @@ def test_an_interpreter_runs_scripts_as_by_themselves(script, status, out, err):
 
 # Each script takes some seconds: every fourth of the cases that PyTorch can run.
 SAVED = [
-    name
-    for name, case in regressions().items()
-    if case.get("plan", {}).get("sequential", {}).get("last_stored", True)
+    name for name, case in regressions().items() if case.get("plan", {}).get("sequential", {}).get("last_stored", True)
 ][::4]
 
 
@@ -215,9 +208,7 @@ def test_scripts_of_saved_cases_run(torch_subject, name):
     assert "script" in answer, answer
     status, out = run(answer["script"])
     last = out.splitlines()[-1]
-    assert (status == 0) == (last.split(":")[0] == "same") and (status == 1) == (
-        last.startswith("DIFFERENT")
-    )
+    assert (status == 0) == (last.split(":")[0] == "same") and (status == 1) == (last.startswith("DIFFERENT"))
 
 
 def test_a_model_of_tokens_is_written_with_its_tied_head(torch_subject):
@@ -264,9 +255,7 @@ def test_further_inputs_have_names_and_gradients_of_their_own_in_a_script(torch_
 def test_clipping_and_a_scaler_stand_where_the_optimizer_does_in_a_script(torch_subject):
     layers = [{"kind": "delayed_scaling"}, {"kind": "linear", "features": 1}]
     protocol = {**TRAINABLE, "microbatches": 2, "clip": 0.5, "loss_scale": 1024.0}
-    script, out = shown(
-        torch_subject, one(*layers, protocol=protocol), finding("parameters-after-step")
-    )
+    script, out = shown(torch_subject, one(*layers, protocol=protocol), finding("parameters-after-step"))
     lines = [line.strip() for line in script.splitlines()]
     at = lines.index("scaler.unscale_(optimizer)")
     assert lines[at + 1].startswith("torch.nn.utils.clip_grad_norm_([")

@@ -71,9 +71,7 @@ def test_noise_that_is_drawn_elsewhere_is_seeded_in_both_runs(torch_subject, nam
     assert "random.seed(0)" in script
 
 
-@pytest.mark.parametrize(
-    ("name", "changed"), [("moving_average", "m0.mean"), ("warmup", "torch.as_tensor(m0.calls)")]
-)
+@pytest.mark.parametrize(("name", "changed"), [("moving_average", "m0.mean"), ("warmup", "torch.as_tensor(m0.calls)")])
 def test_state_that_is_updated_twice_shows(torch_subject, name, changed):
     # Tanh keeps its result, so both layers run in the recomputation.
     case = one(own(name), "tanh", input=(2, 3), protocol=TRAINABLE)

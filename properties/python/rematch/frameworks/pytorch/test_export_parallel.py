@@ -6,16 +6,7 @@ import pytest
 from cases import chain, segment
 
 from rematch.frameworks.pytorch.modules import MODULES
-from rematch.frameworks.pytorch.test_data_parallel import (
-    FOUR,
-    MODES,
-    TIED,
-    TRAINABLE,
-    TWICE,
-    VARIANTS,
-    of,
-    plan,
-)
+from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, TIED, TRAINABLE, TWICE, VARIANTS, of, plan
 from rematch.frameworks.pytorch.test_export import ask, finding, run
 
 MARKED = "RuntimeError: Expected to mark a variable ready only once. This error is caused by"
@@ -127,9 +118,7 @@ def test_a_hang_shows_by_the_error_of_the_rank_for_which_others_wait(ddp):
     hang = "Hang: of its ranks, 1 does not answer within 30 s\nrank 0: {}\nrank 1: step (run.py:1)"
     shown(ddp, case, finding("errors", "no error", hang.format(MARKED)))
     for where in ("ValueError: something else", "wait (run.py:1)"):
-        assert "no script was found" in why(
-            ddp, case, finding("errors", "no error", hang.format(where))
-        )
+        assert "no script was found" in why(ddp, case, finding("errors", "no error", hang.format(where)))
 
 
 def test_a_checkpoint_of_the_user_s_own_exports_nothing_on_ranks(start_python):

@@ -26,9 +26,7 @@ def run(subject, *layers, input=(3, 4), segments=(), **protocol):
     case = chain(*layers, input=input, dtype="float64", plan=plan, protocol=protocol)
     sent = run_of(case)
     return subject.record(**sent), {
-        name: [decode(a) for a in arrays]
-        for name, arrays in sent["arrays"].items()
-        if isinstance(arrays, list)
+        name: [decode(a) for a in arrays] for name, arrays in sent["arrays"].items() if isinstance(arrays, list)
     }
 
 
@@ -69,9 +67,7 @@ def softmax(x):
 def test_a_layer_computes_its_definition(torch_subject, layer, expected):
     record, arrays = run(torch_subject, layer)
     output = numbers(record, "output")
-    np.testing.assert_allclose(
-        output, expected(arrays["inputs"][0], arrays["parameters"]), rtol=1e-12, atol=1e-14
-    )
+    np.testing.assert_allclose(output, expected(arrays["inputs"][0], arrays["parameters"]), rtol=1e-12, atol=1e-14)
 
 
 def test_pools_pad_with_zeros_or_with_nothing(torch_subject):
@@ -96,9 +92,7 @@ def test_running_statistics_take_a_tenth_of_the_unbiased_variance(torch_subject)
     record, arrays = run(torch_subject, "batch_norm")
     x = arrays["inputs"][0]
     np.testing.assert_allclose(numbers(record, "buffer"), 0.1 * x.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(
-        numbers(record, "buffer", index=1), 0.9 + 0.1 * x.var(0, ddof=1), rtol=1e-12
-    )
+    np.testing.assert_allclose(numbers(record, "buffer", index=1), 0.9 + 0.1 * x.var(0, ddof=1), rtol=1e-12)
 
 
 def test_delayed_scaling_divides_by_what_the_forwards_before_left(torch_subject):
@@ -198,9 +192,7 @@ def test_a_recurrent_layer_hands_its_states_on_from_zeros(torch_subject, kind, s
         for t in range(3):
             h, c = step(arrays["inputs"][0][:, t], h, c, arrays["parameters"])
             states.append(h)
-        np.testing.assert_allclose(
-            numbers(record, "output"), np.stack(states, 1), rtol=1e-12, atol=1e-14
-        )
+        np.testing.assert_allclose(numbers(record, "output"), np.stack(states, 1), rtol=1e-12, atol=1e-14)
 
 
 def spectral(x, weight, bias, u, v, training=True):
@@ -237,13 +229,9 @@ def test_a_normalised_weight_has_the_gradient_of_the_parametrization(torch_subje
             own.copy_(torch.tensor(given))
     torch.nn.utils.spectral_norm(module, eps=1e-12)
     module.weight_u.fill_(3**-0.5)
-    loss = torch.nn.functional.mse_loss(
-        module(torch.tensor(arrays["inputs"][0])), torch.tensor(arrays["targets"][0])
-    )
+    loss = torch.nn.functional.mse_loss(module(torch.tensor(arrays["inputs"][0])), torch.tensor(arrays["targets"][0]))
     loss.backward()
-    np.testing.assert_allclose(
-        numbers(record, "parameter_gradient"), module.weight_orig.grad, rtol=1e-12, atol=1e-14
-    )
+    np.testing.assert_allclose(numbers(record, "parameter_gradient"), module.weight_orig.grad, rtol=1e-12, atol=1e-14)
 
 
 def test_every_sequence_stands_behind_what_the_forwards_before_left(torch_subject):
@@ -290,9 +278,7 @@ def test_jitter_moves_rows_to_other_experts_in_training_only(torch_subject):
     (moved, _), (still, _) = (run(torch_subject, one, input=(16, 4)) for one in (layer, quiet))
     assert numbers(moved, "buffer").sum() == numbers(still, "buffer").sum() == 16
     assert not np.array_equal(numbers(moved, "buffer"), numbers(still, "buffer"))
-    (moved, _), (still, _) = (
-        run(torch_subject, one, input=(16, 4), train=False) for one in (layer, quiet)
-    )
+    (moved, _), (still, _) = (run(torch_subject, one, input=(16, 4), train=False) for one in (layer, quiet))
     np.testing.assert_array_equal(numbers(moved, "output"), numbers(still, "output"))
 
 
@@ -332,9 +318,7 @@ def test_a_hook_multiplies_the_gradient_and_leaves_the_value(torch_subject):
     record, arrays = run(torch_subject, {"kind": "hooked", "p": -1.0}, input_requires_grad=True)
     np.testing.assert_array_equal(numbers(record, "output"), arrays["inputs"][0])
     plain, _ = run(torch_subject, {"kind": "flatten"}, input_requires_grad=True)
-    np.testing.assert_array_equal(
-        numbers(record, "input_gradient"), -numbers(plain, "input_gradient")
-    )
+    np.testing.assert_array_equal(numbers(record, "input_gradient"), -numbers(plain, "input_gradient"))
 
 
 def test_rotary_positions_turn_pairs_of_a_heads_features(torch_subject):
@@ -344,12 +328,7 @@ def test_rotary_positions_turn_pairs_of_a_heads_features(torch_subject):
     angle = np.arange(3)[:, None] * [1, 0.01]
     first, second = x[..., :2], x[..., 2:4]
     expected = np.concatenate(
-        [
-            first * np.cos(angle) - second * np.sin(angle),
-            second * np.cos(angle) + first * np.sin(angle),
-            x[..., 4:],
-        ],
-        -1,
+        [first * np.cos(angle) - second * np.sin(angle), second * np.cos(angle) + first * np.sin(angle), x[..., 4:]], -1
     )
     # Three roundings, of numbers below 3 in magnitude.
     np.testing.assert_allclose(numbers(record, "output"), expected, rtol=0, atol=2e-15)
@@ -386,9 +365,7 @@ def test_an_embedding_looks_tokens_up_and_lends_its_weight_to_a_head(torch_subje
     head = {"kind": "linear", "features": 5, "bias": False, "tied_to": 0}
     record, arrays = run(torch_subject, embed, head, input=(3, 4))
     tokens, (weight,) = arrays["inputs"][0], arrays["parameters"]
-    np.testing.assert_allclose(
-        numbers(record, "output"), weight[tokens] @ weight.T, rtol=1e-12, atol=1e-14
-    )
+    np.testing.assert_allclose(numbers(record, "output"), weight[tokens] @ weight.T, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["dropout", "gaussian_noise", "batch_norm", "rrelu"])
@@ -408,9 +385,7 @@ def test_evaluation_drops_nothing_and_uses_the_running_statistics(torch_subject)
         np.testing.assert_array_equal(numbers(record, "output"), arrays["inputs"][0])
     record, arrays = run(torch_subject, "rrelu", train=False)
     x = arrays["inputs"][0]
-    np.testing.assert_allclose(
-        numbers(record, "output"), np.where(x > 0, x, x * 11 / 48), rtol=1e-12
-    )
+    np.testing.assert_allclose(numbers(record, "output"), np.where(x > 0, x, x * 11 / 48), rtol=1e-12)
     record, arrays = run(torch_subject, "batch_norm", train=False)
     x, (w, b) = arrays["inputs"][0], arrays["parameters"]
     np.testing.assert_allclose(numbers(record, "output"), x / np.sqrt(1 + EPS) * w + b, rtol=1e-12)

@@ -11,10 +11,7 @@ torch = pytest.importorskip("torch")
 from rematch.frameworks.pytorch.arguments import flat, handed, received  # noqa: E402
 
 # Saved cases in which PyTorch differs from its plain run, and where that shows first.
-DIVERGES = {
-    "recomputed_tensor_kept": "buffer",
-    "running_statistics_updated_twice": "buffer",
-}
+DIVERGES = {"recomputed_tensor_kept": "buffer", "running_statistics_updated_twice": "buffer"}
 # checkpoint_sequential() of PyTorch never checkpoints the last segment.
 CASES = {
     name: case
@@ -47,11 +44,7 @@ def test_plain_and_checkpointed_runs_of_saved_cases_agree_but_where_known(torch_
     # test_contract.py judges promises, one of which may go with the case's seed.
     errors = [r["error"]["kind"] for r in (plain, checkpointed) if "error" in r]
     assert set(errors) <= {"BrokenPromise"}
-    assert (
-        differing(checkpointed)[:1] == [DIVERGES[name]]
-        if name in DIVERGES
-        else (differing(checkpointed) == [])
-    )
+    assert differing(checkpointed)[:1] == [DIVERGES[name]] if name in DIVERGES else (differing(checkpointed) == [])
     assert plain["streams"] == checkpointed["streams"]
 
 
@@ -91,14 +84,10 @@ def test_images_agree_to_the_bit(torch_subject, variant):
     assert differing(both(torch_subject, case)[1]) == []
 
 
-def test_a_recomputation_ends_where_the_last_tensor_is_saved_unless_early_stop_is_off(
-    torch_subject,
-):
+def test_a_recomputation_ends_where_the_last_tensor_is_saved_unless_early_stop_is_off(torch_subject):
     layers = ["linear", "tanh", "linear"]
     stops = chain(*layers, plan={"segments": [segment(0, 3)]}, protocol=TRAINABLE)
-    goes_on = chain(
-        *layers, plan={"segments": [segment(0, 3, early_stop=False)]}, protocol=TRAINABLE
-    )
+    goes_on = chain(*layers, plan={"segments": [segment(0, 3, early_stop=False)]}, protocol=TRAINABLE)
     # The product saves its operands before it is computed: it is entered all the same.
     assert counts(both(torch_subject, stops)[1]) == [2, 2, 2]
     assert counts(both(torch_subject, goes_on)[1]) == [2, 2, 2]
@@ -128,11 +117,7 @@ def test_a_reentrant_segment_without_trainable_inputs_freezes_its_weights(torch_
     case = chain("linear", "linear", plan=plan)
     plain, checkpointed = both(torch_subject, case, detached_layers=[0])
     for record in (plain, checkpointed):
-        gradients = [
-            o.get("present", True)
-            for o in observed(record).values()
-            if o["quantity"] == "parameter_gradient"
-        ]
+        gradients = [o.get("present", True) for o in observed(record).values() if o["quantity"] == "parameter_gradient"]
         assert gradients == [False, False, True, True]
 
 
@@ -180,20 +165,12 @@ def test_a_list_that_a_segment_empties_is_empty_when_it_is_recomputed(torch_subj
     assert checkpointed["error"] == {"kind": "IndexError", "message": "pop from empty list"}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"arguments": "dictionary"}, {"arguments": "emptied"}, {"nested_outputs": True}],
-)
-def test_what_a_reentrant_segment_takes_or_returns_within_something_else_gets_no_gradient(
-    torch_subject, given
-):
+@pytest.mark.parametrize("given", [{"arguments": "dictionary"}, {"arguments": "emptied"}, {"nested_outputs": True}])
+def test_what_a_reentrant_segment_takes_or_returns_within_something_else_gets_no_gradient(torch_subject, given):
     plan = {"segments": [segment(0, 1, "reentrant", **given)]}
     case = chain("tanh", "linear", plan=plan, protocol=TRAINABLE)
     plain, checkpointed = both(torch_subject, case)
-    present = [
-        observed(record)["input_gradient", 0, 0, 0].get("present", True)
-        for record in (plain, checkpointed)
-    ]
+    present = [observed(record)["input_gradient", 0, 0, 0].get("present", True) for record in (plain, checkpointed)]
     assert present == [True, False]
     assert counts(checkpointed) == [1, 1]
 
@@ -274,9 +251,7 @@ def test_several_backwards_retain_the_graph(torch_subject):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_protocols_agree_to_the_bit(torch_subject, protocol, variant):
     plan = {"segments": [segment(0, 2, variant), segment(2, 4, variant)]}
-    case = chain(
-        "linear", "dropout", "layer_norm", "linear", plan=plan, protocol={**TRAINABLE, **protocol}
-    )
+    case = chain("linear", "dropout", "layer_norm", "linear", plan=plan, protocol={**TRAINABLE, **protocol})
     plain, checkpointed = both(torch_subject, case)
     assert "error" not in plain and "error" not in checkpointed
     assert differing(checkpointed) == []
@@ -328,9 +303,7 @@ def test_a_policy_on_rrelu_is_unsupported(torch_subject):
         ("op_exchanged", False, False),
     ],
 )
-def test_a_trial_says_how_it_ended_and_leaves_nothing_behind(
-    torch_subject, inject, plain_fails, fails
-):
+def test_a_trial_says_how_it_ended_and_leaves_nothing_behind(torch_subject, inject, plain_fails, fails):
     layer = 1 if inject == "op_exchanged" else 0
     case = chain(
         "linear",
@@ -386,9 +359,7 @@ def test_cheap_observation_sees_no_masks_and_the_same_numbers(torch_subject, sta
 
 @pytest.mark.parametrize("kind", ["dropout", "gaussian_noise"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_recomputation_draws_anew_from_any_other_generator_than_the_default_one(
-    torch_subject, kind, variant
-):
+def test_a_recomputation_draws_anew_from_any_other_generator_than_the_default_one(torch_subject, kind, variant):
     def masks(stream):
         layer = {"kind": kind, "p": 0.5, "stream": stream}
         plan = {"segments": [segment(0, 3, variant)]}

@@ -22,18 +22,12 @@ def test_gradients_are_clipped_to_a_norm_after_they_are_recorded(torch_subject):
     np.testing.assert_allclose(moved / 0.5, gradient / np.linalg.norm(gradient), rtol=1e-5)
 
 
-def test_a_step_whose_scaled_gradients_overflow_is_skipped_and_the_next_has_half_the_scale(
-    torch_subject,
-):
+def test_a_step_whose_scaled_gradients_overflow_is_skipped_and_the_next_has_half_the_scale(torch_subject):
     layer = {"kind": "linear", "features": 1, "bias": False}
     protocol = {"steps": 2, "learning_rate": 0.25, "loss_scale": 2.0**126}
     sent = run_of(chain(layer, input=(1, 1), protocol=protocol))
     array = lambda value: encode(np.full((1, 1), value, np.float32))  # noqa: E731
-    sent["arrays"] |= {
-        "parameters": [array(3)],
-        "inputs": [array(1)] * 2,
-        "targets": [array(0)] * 2,
-    }
+    sent["arrays"] |= {"parameters": [array(3)], "inputs": [array(1)] * 2, "targets": [array(0)] * 2}
     record = torch_subject.record(**sent)
     # The gradient is 6, which 2^126 takes beyond the largest float32, and 2^125 does not.
     assert numbers(record, "loss") == 9
@@ -66,13 +60,8 @@ def test_prior_gradients_are_ones(torch_subject):
     )
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [{"segments": [segment(0, 2, "reentrant")]}, {"sequential": {"segments": 2}}],
-)
-def test_further_inputs_reach_the_layers_that_read_them_and_some_have_gradients(
-    torch_subject, plan
-):
+@pytest.mark.parametrize("plan", [{"segments": [segment(0, 2, "reentrant")]}, {"sequential": {"segments": 2}}])
+def test_further_inputs_reach_the_layers_that_read_them_and_some_have_gradients(torch_subject, plan):
     layers = [{"kind": "mul", "from": [-1, 1]}, {"kind": "add", "from": [-1, 2]}]
     protocol = {"further_inputs_with_grad": 1, "reevaluate": True}
     case = chain(*layers, input=(2, 3), dtype="float64", plan=plan, protocol=protocol)

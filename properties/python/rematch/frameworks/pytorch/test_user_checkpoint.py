@@ -114,11 +114,7 @@ AS_OWN = """
 model.checkpoint = {function}
 """
 MASKED = chain(
-    "linear",
-    "dropout",
-    "linear",
-    plan={"segments": [segment(1, 3)]},
-    protocol={"input_requires_grad": True},
+    "linear", "dropout", "linear", plan={"segments": [segment(1, 3)]}, protocol={"input_requires_grad": True}
 )
 
 

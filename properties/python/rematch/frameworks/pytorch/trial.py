@@ -40,8 +40,7 @@ def left_behind() -> str:
     changed = {
         "grad mode": not torch.is_grad_enabled(),
         "autocast": torch.is_autocast_enabled("cpu"),
-        "hooks on saved tensors": torch._C._autograd._top_saved_tensors_default_hooks(True)
-        is not None,
+        "hooks on saved tensors": torch._C._autograd._top_saved_tensors_default_hooks(True) is not None,
         "dispatch mode": torch._C._len_torch_dispatch_stack() != 0,
         "function mode": torch._C._len_torch_function_stack() != 0,
         "cache of autocast": not torch.is_autocast_cache_enabled(),

@@ -75,9 +75,7 @@ class Watch:
                 # A view that was made without recording reports the flag of its base, but has no
                 # history.
                 flag = output.grad_fn is not None or any(output is i for i in self._inputs)
-            self.record.grad_flag(
-                place.layer, k, flag, step=place.step, microbatch=place.microbatch
-            )
+            self.record.grad_flag(place.layer, k, flag, step=place.step, microbatch=place.microbatch)
 
     def leave(self, outer: Place | None) -> None:
         """The layer is over, perhaps because early stop or an error ended it."""
@@ -203,9 +201,7 @@ class Draws:
 class Eye(Watch):
     """Sees masks, results of operators, saved tensors and bytes as well."""
 
-    def __init__(
-        self, record: Record, memory: Memory, checkpointed: bool, values: bool, policies: bool
-    ) -> None:
+    def __init__(self, record: Record, memory: Memory, checkpointed: bool, values: bool, policies: bool) -> None:
         """`memory` knows the model's own memory. `values`: saved tensors and outputs are noted in
         a plain run, too. `policies`: some decide what is kept."""
         super().__init__(record)
@@ -297,11 +293,7 @@ class Eye(Watch):
         if place.get("retained"):
             temporaries = 0
         self.record.bytes(
-            moment,
-            saved=memory.saved(),
-            offloaded=memory.saved(offloaded=True),
-            temporaries=temporaries,
-            **place,
+            moment, saved=memory.saved(), offloaded=memory.saved(offloaded=True), temporaries=temporaries, **place
         )
 
     def saw(self, func: Any, args: Any, result: Any) -> None:

@@ -46,9 +46,7 @@ def fsdp(function: Callable[..., Any], *values: Tensor, use_reentrant: bool, **o
     return model.block(*values)
 
 
-def composable(
-    function: Callable[..., Any], *values: Tensor, use_reentrant: bool, **options: Any
-) -> Any:
+def composable(function: Callable[..., Any], *values: Tensor, use_reentrant: bool, **options: Any) -> Any:
     """torch.distributed._composable.checkpoint(), which has the non-reentrant variant only."""
     block = _Block(function)
     composable_checkpoint(block, use_reentrant=use_reentrant, **options)

@@ -147,18 +147,14 @@ def _pool(name: str, filled: str) -> str:
 
 KINDS = {
     "embedding": "tf.gather({weight}, {x})",
-    "linear": lambda layer, train: (
-        "{x} @ tf.transpose({weight})" + (" + {bias}" if layer.bias else "")
-    ),
+    "linear": lambda layer, train: "{x} @ tf.transpose({weight})" + (" + {bias}" if layer.bias else ""),
     "conv2d": _conv2d,
     "relu": "tf.nn.relu({x})",
     "max_pool2d": _pool("max_pool2d", "float('-inf')"),
     "avg_pool2d": _pool("avg_pool2d", "0.0"),
     "dropout": where_drawn("tf.nn.dropout({x}, {p})"),
-    "layer_norm": "tf.nn.batch_normalization({x}, *tf.nn.moments({x}, [-1], keepdims=True), "
-    "{bias}, {weight}, 1e-5)",
-    "rms_norm": "{x} * tf.math.rsqrt(tf.reduce_mean({x} ** 2, -1, keepdims=True) + 1e-5) "
-    "* {weight}",
+    "layer_norm": "tf.nn.batch_normalization({x}, *tf.nn.moments({x}, [-1], keepdims=True), {bias}, {weight}, 1e-5)",
+    "rms_norm": "{x} * tf.math.rsqrt(tf.reduce_mean({x} ** 2, -1, keepdims=True) + 1e-5) * {weight}",
     "gelu": "tf.nn.gelu({x})",
     "silu": "tf.nn.silu({x})",
     "tanh": "tf.tanh({x})",
@@ -189,12 +185,7 @@ MODULES = (
     _rows("embedding", "x + tf.gather(m.table, [1])", "parameters", "Owner(C)"),
     _rows("traced", "m.function(x)", "parameters", "Owner(C)"),
     _rows("counter", "counted(m, x)", "state", "Owner(1)"),
-    _rows(
-        "generator",
-        "x * m.generator.normal(x.shape) if m.train else x",
-        "draws elsewhere",
-        "Owner(1)",
-    ),
+    _rows("generator", "x * m.generator.normal(x.shape) if m.train else x", "draws elsewhere", "Owner(1)"),
     _rows("numpy_dropout", _NUMPY, "draws elsewhere"),
     _rows("stateless_dropout", _STATELESS),
     _rows("clipped_gradient", "clipped(x)"),

@@ -9,13 +9,7 @@ import tensorflow as tf
 
 from rematch.case import shape_of
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.frameworks.tensorflow.framework import (
-    KINDS,
-    MODULES,
-    TensorFlow,
-    differentiate,
-    state_of,
-)
+from rematch.frameworks.tensorflow.framework import KINDS, MODULES, TensorFlow, differentiate, state_of
 from rematch.layers import where_drawn
 
 
@@ -34,9 +28,7 @@ class InFunction(TensorFlow):
 
     kinds = KINDS | {
         # Seeds of other random ops depend on where they stand in the graph, and so would masks.
-        "dropout": where_drawn(
-            "tf.nn.experimental.general_dropout({x}, {p}, tf.random.get_global_generator().uniform)"
-        ),
+        "dropout": where_drawn("tf.nn.experimental.general_dropout({x}, {p}, tf.random.get_global_generator().uniform)")
     }
     helpers = (*TensorFlow.helpers, of_step, of_forward)
     modules = MODULES

@@ -29,8 +29,7 @@ def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
 def keyword_option(checkpoint: Callable[..., Any]) -> Any:
     """A keyword may be an option, as `training` is."""
     return gradient(
-        lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True),
-        tf.constant(2.0),
+        lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True), tf.constant(2.0)
     )
 
 
@@ -109,18 +108,12 @@ def number_that_counts(checkpoint: Callable[..., Any]) -> Any:
 
 def flag_argument(checkpoint: Callable[..., Any]) -> Any:
     """An argument may be True or False."""
-    return gradient(
-        lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True),
-        tf.constant(2.0),
-    )
+    return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), tf.constant(2.0))
 
 
 def none_argument(checkpoint: Callable[..., Any]) -> Any:
     """An argument may be None, as a mask that there is not."""
-    return gradient(
-        lambda x: checkpoint(lambda x, mask: x * x if mask is None else x)(x, None),
-        tf.constant(2.0),
-    )
+    return gradient(lambda x: checkpoint(lambda x, mask: x * x if mask is None else x)(x, None), tf.constant(2.0))
 
 
 def integer_argument(checkpoint: Callable[..., Any]) -> Any:
@@ -146,10 +139,7 @@ def tuple_argument(checkpoint: Callable[..., Any]) -> Any:
 
 def dictionary_argument(checkpoint: Callable[..., Any]) -> Any:
     """Tensors in a dictionary get their gradients."""
-    return gradient(
-        lambda x: checkpoint(lambda named: named["a"] * named["b"])({"a": x, "b": x * x}),
-        tf.constant(2.0),
-    )
+    return gradient(lambda x: checkpoint(lambda named: named["a"] * named["b"])({"a": x, "b": x * x}), tf.constant(2.0))
 
 
 def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:

@@ -110,10 +110,7 @@ FAMILIES = {
     "llama": ("words", _WORDS),
     "gemma3_text": ("words", _WORDS + ", num_key_value_heads=2, head_dim=4"),
     "mixtral": ("words", _WORDS + ", num_key_value_heads=2, num_local_experts=3"),
-    "qwen2_moe": (
-        "words",
-        _WORDS + ", num_key_value_heads=2, num_experts=4, decoder_sparse_step=1",
-    ),
+    "qwen2_moe": ("words", _WORDS + ", num_key_value_heads=2, num_experts=4, decoder_sparse_step=1"),
     "mamba": ("words", "hidden_size=8, num_hidden_layers=2, state_size=4, vocab_size=9"),
     "bert": ("words", _WORDS),
     "bert_ids": ("numbers", _WORDS),
@@ -201,9 +198,7 @@ class Transformers(TorchSubject):
 
     def __init__(self, reentrant: bool, **options: Any) -> None:
         name = f"transformers {transformers.__version__}" + ", reentrant" * reentrant
-        super().__init__(
-            name, self._enable, imported=SCRIPT.replace("REENTRANT", str(reentrant)), **options
-        )
+        super().__init__(name, self._enable, imported=SCRIPT.replace("REENTRANT", str(reentrant)), **options)
         self.versions["transformers"] = transformers.__version__
         self._reentrant = reentrant
         self._seen: dict[nn.Module, Blocks] = {}
