@@ -11,8 +11,8 @@ from rematch import frameworks
 from rematch.protocol import Subject, serve
 
 FRAMEWORKS = sorted(file.parent.name for file in Path(frameworks.__file__).parent.glob("*/adapter.py"))
-"""What can be started by its name: the folders whose module `adapter` has a function
-`subject(arguments)`, which makes it of the words that follow the name."""
+"""Names of the folders whose module `adapter` has a function `subject(arguments)`, which makes a subject of
+the words that follow its name."""
 
 EXAMPLES = """\
 examples:

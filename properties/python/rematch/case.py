@@ -41,7 +41,7 @@ class Layer:
     tied_to: int = -1
     stream: int = 0
     layer: str = ""
-    """Of kind custom: the declaration."""
+    """Declaration of a custom layer."""
     eval: bool = False
     """Whatever the model does."""
     operands: tuple[ValueRef, ...] = ()
@@ -109,7 +109,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is done with the model."""
+    """Training and evaluation of the model."""
 
     steps: int = 1
     microbatches: int = 1
@@ -154,7 +154,7 @@ class Case:
         return self.layers[0].kind == "embedding"
 
     def inputs_require_grad(self) -> list[bool]:
-        """Of the first model input and the further ones."""
+        """Tells of each model input whether it requires grad."""
         some = self.protocol.further_inputs_with_grad
         return [self.protocol.input_requires_grad, *(k < some for k in range(self.further_inputs))]
 
@@ -189,7 +189,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Model:
-    """What the harness works out of a case; see `model` in PROTOCOL.md."""
+    """Facts that the harness derives from a case; see `model` in PROTOCOL.md."""
 
     live: tuple[tuple[ValueRef, ...], ...]
     parameters: tuple[Parameter, ...]

@@ -1,4 +1,4 @@
-"""What the adapter of a framework says of it: tables of expressions, and what NumPy is to it."""
+"""Description of a framework by its adapter: tables of expressions, and conversions from and to NumPy."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ COMMON = frozenset(
         *("mse", "cross_entropy", "float32", "small_integers", "more_than_a_few"),
     }
 )
-"""What a case may have in any framework: none of it needs an option of the checkpointing."""
+"""Features that cases may have in any framework: none needs an option of the checkpointing."""
 
 SEEN = frozenset(
     {*("outputs", "losses", "input_gradients", "parameter_gradients", "parameters", "buffers"), "reevaluation"}
 )
-"""What the record of any framework has."""
+"""Observables that the record of any framework has."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Description:
     those above it.
     """
     differentiator: str = "differentiate"
-    """Of the helpers, the one that scripts call in its place."""
+    """Name of the helper that scripts call in its place."""
     kinds: Mapping[str, Template] = {}
     """How the framework computes each kind of layer."""
     losses: Mapping[str, str] = {}
@@ -86,7 +86,7 @@ class Description:
     checkpoint: str = ""
     """An expression that runs `{function}` on `{arguments}`, checkpointed."""
     promises: Sequence[Callable[..., Any]] = ()
-    """What no case can say (`promises.py`)."""
+    """Promises, which no case can express (`promises.py`)."""
     promise_helpers: Sequence[Callable[..., Any]] = ()
     """Functions that promises, or `checkpoint_function`, use."""
     checkpoint_function: str = ""
@@ -150,7 +150,7 @@ class Description:
         """How the segment's function returns `{x}` that it was given, for layers behind it."""
         return "{x}"
 
-    # What the framework does. Arrays are the framework's, unless NumPy's are named.
+    # Operations of the framework. Arrays are the framework's, unless NumPy's are named.
 
     def array(self, a: np.ndarray) -> Any:
         raise NotImplementedError
@@ -159,7 +159,7 @@ class Description:
         return np.asarray(a)
 
     def message(self, error: Exception) -> str:
-        """Of an error, without what changes from run to run, and from machine to machine."""
+        """Text of an error without parts that change from run to run or between machines."""
         text = re.sub(r"/\S*/(?=(site-packages|rematch)/)", "", str(error))
         return re.sub(r"\b0x[0-9a-f]+", "0x...", text)
 
@@ -168,11 +168,11 @@ class Description:
         return False
 
     def parameter(self, a: np.ndarray, frozen: bool) -> Any:
-        """What the model gets as a parameter of that value."""
+        """Returns a parameter of that value for the model."""
         return self.array(a)
 
     def bound(self, module: Any, values: Sequence[np.ndarray]) -> list[Any]:
-        """What the model gets as the parameters of a module."""
+        """Returns the parameters of a module for the model."""
         return [self.array(a) for a in values]
 
     def seed(self, seed: int) -> str:

@@ -62,7 +62,7 @@ tried."""
 
 @dataclass(frozen=True)
 class Finding:
-    """What the harness says: the law, its statement, the place, what was expected, what came."""
+    """A finding as the harness tells it: the law, its statement, the place, what was expected, what came."""
 
     law: str
     text: str

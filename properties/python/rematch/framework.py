@@ -42,7 +42,7 @@ class Framework(Description, Subject):
         self.exports = True
         self.run_type: type[Run] = Run
         self._wrong: dict[Callable[..., Any], str] = {}
-        """What became of promises that were tried."""
+        """Results of promises that were tried."""
         self._runs = 0
 
     def implements(self, features: Sequence[str]) -> list[str]:
@@ -83,7 +83,7 @@ class Framework(Description, Subject):
         return pending.gradients[0]
 
     def steps(self, request: Request, record: Record) -> Steps:
-        """What runs a case."""
+        """Makes the run of a case."""
         return self.run_type(self, request, record)
 
     def run(self, request: Request, record: Record) -> None:

@@ -21,7 +21,7 @@ _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 
 
 def extents(shapes: str, operand: Sequence[int]) -> dict[str, int]:
-    """What the letters of "N C -> N 2C" mean for an operand of that shape."""
+    """Extents that the letters of "N C -> N 2C" stand for with an operand of that shape."""
     words = shapes.partition("->")[0].split()
     if len(words) != len(operand):
         raise ValueError(f"{' '.join(words)} expected, got {list(operand)}")
@@ -67,8 +67,8 @@ class Module:
 
 
 def modules_of(table: str) -> tuple[Module, ...]:
-    """Of lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. What
-    begins with `|` belongs to the line above."""
+    """Reads lines `name | shapes | traits | make | call`; without the last, the call is `m(x)`. A line that
+    begins with `|` continues the one above."""
     lines = re.sub(r"\n\s*\|", " |", table).strip().splitlines()
     rows = [[word.strip() for word in line.split(" | ")] for line in lines]
     return tuple(Module(n, shapes, make, traits, *call) for n, shapes, traits, make, *call in rows)

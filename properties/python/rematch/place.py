@@ -9,7 +9,7 @@ from typing import Any
 
 
 def load(place: str) -> Any:
-    """What `script.py:name` or `package.module:name` names. Raises SystemExit with a sentence."""
+    """Loads what `script.py:name` or `package.module:name` names. Raises SystemExit with a sentence."""
     where, _, name = place.rpartition(":")
     if not where or not name:
         raise SystemExit(f"{place}: script.py:function or package.module:function expected")

@@ -17,7 +17,7 @@ def _is_here(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ImportError:
-        # Of "mlx.core" there is not even "mlx".
+        # Not even the package "mlx" of "mlx.core" is there.
         return False
 
 

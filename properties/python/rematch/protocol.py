@@ -42,7 +42,7 @@ class Arrays:
     targets: list[np.ndarray]
     reevaluation: np.ndarray | None = None
     trial_input: np.ndarray | None = None
-    """Of the trial, if a failure is injected; `trial_target` likewise."""
+    """Input of the trial, if a failure is injected; `trial_target` likewise."""
     trial_target: np.ndarray | None = None
     further_inputs: list[list[np.ndarray]] = field(default_factory=list)
     """The model inputs after the first, for each forward; empty if there are none."""
@@ -121,11 +121,11 @@ class Subject:
 
 
 class _BadRequest(Exception):
-    """What was sent is not by the protocol."""
+    """A message does not follow the protocol."""
 
 
 class _Session:
-    """What is remembered from one request to the next."""
+    """Memory from one request to the next."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

@@ -1,4 +1,4 @@
-"""What a run shows, as the harness reads it."""
+"""Records of runs, as the harness reads them."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _styles(request: Request, law: str) -> Iterator[Style]:
 def _shows(found: Finding, aspect: str, status: int, out: str) -> bool:
     """Whether what a script printed shows the finding by that aspect."""
     if aspect == "error":
-        # Of the kind that was found, or none.
+        # The error must be of the kind that was found, or none.
         kind = "None" if found.got == "no error" else found.got.partition(":")[0]
         return f"\n  checkpointed  {kind}" in out and "DIFFERENT: error" in out
     if aspect == "runs":
@@ -179,7 +179,7 @@ class _Script:
 
     def _written(self, array: np.ndarray, free: bool = True) -> str:
         dtype = f"np.{array.dtype}"
-        # Of tokens and classes, not every integer will do.
+        # Not every integer is a token or a class.
         free = free and array.dtype.kind == "f"
         if self._style.exact or not free or array.size <= FEW:
             if array.size > MOST:

@@ -153,13 +153,13 @@ class Source:
         inside = self._range(begin, end, segment.nested)
         name = f"{self._prefix()}segment_{begin}_{end}"
         while name in self._segments:
-            name += "_"  # What is nested may be as long as what it is nested in.
+            name += "_"  # A nested segment may be as long as the one around it.
         self._segments.add(name)
         live = list(dict.fromkeys(name_of(v) for v in self.model.live[begin]))
         given = list(live)
         if not self.framework.nested_functions:
             given += [*self.framework.extras, *self._taken(range(begin, end))]
-        # What is handed on comes first: where it comes back in a backward, too.
+        # Values that are handed on come first, as their gradients do in a backward.
         made = sorted(dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live)
         handed_on = self.framework.handed_on(segment)
         returned = [handed_on.format(x=n) if n in live else n for n in made]

@@ -115,7 +115,7 @@ class Steps:
         return str(error)
 
     def other_error(self, error: Exception) -> str:
-        """What is wrong with the error that ended a trial, "" where nothing is known to be."""
+        """Tells what is wrong with the error that ended a trial; "" where nothing is known to be."""
         return ""
 
     def left_behind(self) -> str:

@@ -18,7 +18,7 @@ from rematch.source import parameter_names
 
 
 class TrialError(RuntimeError):
-    """What a layer throws in a trial."""
+    """The error that a layer throws in a trial."""
 
 
 class Tape(Framework):
@@ -142,7 +142,7 @@ class TapeRun(Run):
         self._fired = [[0] * len(parts) for parts in self._tensors]
         for index, info in enumerate(request.model.parameters):
             self.names[self.parameter_names[index]] = self.parameters[index]
-            # Of the library's layers, what they compute with cannot be exchanged.
+            # Parameters of the library's layers cannot be exchanged.
             constant = self.is_module[index] and info.layer in request.detached_layers
             for at, tensor in enumerate(self._tensors[index]):
                 framework.set_trained(tensor, not info.frozen and not constant)
@@ -255,7 +255,7 @@ class TapeRun(Run):
             more = {"op": op, "execution": execution, **self._memory_of(y), **where}
             self.record.value(layer, index, hashed, **more)
             if layer in self._drawing:
-                # Of the library's layers, masks are not seen but in what they make of them.
+                # Masks of the library's layers are seen only in their outputs.
                 self.record.draw(layer, int(y.size), hashed, execution=execution, **where)
 
     def _saved(self, t: Any) -> None:

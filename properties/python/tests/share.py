@@ -102,7 +102,7 @@ def serve_timed(observe: str, file: str) -> None:
         begin = process_time()
 
     protocol_warm, protocol._spare_the_collector = protocol._spare_the_collector, warm
-    # What passes between two requests is the harness's.
+    # Time between two requests is the harness's.
     answer = clock.timed("adapter", protocol._Session.answer)
     protocol._Session.answer = lambda *args: answer(*args)
     clock.switch("waiting")
@@ -110,7 +110,7 @@ def serve_timed(observe: str, file: str) -> None:
     used = process_time() - begin
     with open(file, "a") as lines:
         lines.write(json.dumps({**clock.spent, "used": used, "start": begin}) + "\n")
-    # What an interpreter does on its way out is not timed.
+    # The end of an interpreter is not timed.
     os._exit(0)
 
 

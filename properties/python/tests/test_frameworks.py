@@ -69,7 +69,7 @@ class Started(Harness):
                 pytest.skip(f"it has no {word}")
 
     def options(self) -> dict[str, Any]:
-        """Of a segment in the variant that it has."""
+        """Options of a segment in the variant that it has."""
         if "non_reentrant" not in self.told["implements"]:
             return {"variant": "reentrant"}
         return {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
@@ -103,7 +103,7 @@ def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Start
             at[index] = len(layers)
             layers.append({**layer, "from": [at[operand[0]], operand[1]]} if "from" in layer else layer)
     count, options = len(layers), subject.options()
-    # What a layer returns beside its first output is used in another segment.
+    # A further output of a layer is used in another segment.
     ends = [at[5], at[8] + 1 if 8 in at else at[6] + 1, count]
     plan = {"segments": [segment(0, ends[0], **options), segment(ends[1], count, **options)]}
     shape = (2, 2, 4, 4) if "kernel" in layers[0] else (2, 4)

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 EVERY = [("fairscale", "reentrant"), ("deepspeed", "reentrant"), ("deepspeed", "non_reentrant")]
 PLAIN_OPTIONS = {"early_stop": False, "determinism": "none"}
-"""What DeepSpeed's non-reentrant function has."""
+"""Features that DeepSpeed's non-reentrant function has."""
 
 
 def started(start, name):

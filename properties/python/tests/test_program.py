@@ -15,7 +15,7 @@ CHOICES = ("REMATCH_PYTHON", "REMATCH_PYTHON_PYTORCH", "REMATCH_PYTHON_MLX")
 
 @pytest.fixture
 def started(monkeypatch, tmp_path):
-    """What main() becomes: the program, its arguments, and the Pythons that it is told to use."""
+    """Collects what main() becomes: the program, its arguments, and the Pythons that it is told to use."""
     seen = []
     program = tmp_path / "bin" / "rematch"
     program.parent.mkdir()

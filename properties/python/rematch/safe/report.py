@@ -1,4 +1,4 @@
-"""What two runs differ in, where that began, and what to do about it in PyTorch's words."""
+"""Differences between two runs, where they began, and what to do about them in PyTorch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compare(plain: Seen, checkpointed: Seen, scenario: Scenario, reentrant: bool
 
 def _difference(plain: Seen, checkpointed: Seen) -> str | None:
     if checkpointed.error:
-        # What follows an empty line is advice for others.
+        # Text behind an empty line is advice for others.
         return " ".join(checkpointed.error.split("\n\n")[0].split())
     for name, expected in plain.values.items():
         text = _values_differ(name, expected, checkpointed.values.get(name))

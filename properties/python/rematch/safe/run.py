@@ -48,7 +48,7 @@ class Op:
 
 @dataclass
 class Seen:
-    """What a run shows."""
+    """Observations of a run."""
 
     values: dict[str, Tensor | None] = field(default_factory=dict)
     """Outputs, gradients and buffers by name; None is an absent gradient."""

@@ -1,4 +1,4 @@
-"""What users of `eqx.filter_checkpoint()` rely on beside equal gradients of modules."""
+"""Promises that users of `eqx.filter_checkpoint()` rely on beside equal gradients of modules."""
 
 from __future__ import annotations
 

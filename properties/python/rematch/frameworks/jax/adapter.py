@@ -107,7 +107,7 @@ class Jax(Framework):
         self.names |= {"drawn": self._drawn, "np": np}
 
     def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
-        """What segments have as options depends on where they begin."""
+        """Gives segments options that depend on where they begin."""
         begin = int(function.partition("segment_")[2].split("_")[0])
         options = ", prevent_cse=False" if self._scan or begin % 2 else ""
         if self._policies:

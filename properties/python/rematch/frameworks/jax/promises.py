@@ -1,4 +1,4 @@
-"""What users of `jax.checkpoint()` rely on beside equal gradients of float arrays."""
+"""Promises that users of `jax.checkpoint()` rely on beside equal gradients of float arrays."""
 
 from __future__ import annotations
 

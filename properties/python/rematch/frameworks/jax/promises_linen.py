@@ -1,4 +1,4 @@
-"""What users of `nn.remat()` of flax.linen rely on; it wraps classes of modules."""
+"""Promises that users of `nn.remat()` of flax.linen rely on; it wraps classes of modules."""
 
 from __future__ import annotations
 

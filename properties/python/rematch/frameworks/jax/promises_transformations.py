@@ -1,4 +1,4 @@
-"""What users of `jax.checkpoint()` rely on around and within it: other transformations, policies,
+"""Promises that users of `jax.checkpoint()` rely on around and within it: other transformations, policies,
 and settings."""
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def scoped(function: Any, **scope: Any) -> Any:
 
 
 def in_layer(objective: Any, arguments: Any) -> Any:
-    """What runs within a layer takes its mode from the call of that layer."""
+    """Takes its mode from the call of the layer that it runs in."""
     network = Network(lambda x: objective(x, *arguments[1:]))
     return network(arguments[0], training=True)
 

@@ -1,4 +1,4 @@
-"""What users of `keras.remat()` and of `keras.RematScope` rely on, on each backend.
+"""Promises that users of `keras.remat()` and of `keras.RematScope` rely on, on each backend.
 
 Layers are made in a scope, which changes nothing where `checkpoint` does not: it then hands back
 the `len` that it is given.

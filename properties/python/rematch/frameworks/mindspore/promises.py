@@ -1,4 +1,4 @@
-"""What the documentation of `mindspore.recompute()` promises, and what follows from it."""
+"""Promises of the documentation of `mindspore.recompute()`, and what follows from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MindSpore's adapter does by itself: segments are cells, with the modules that they call."""
+"""Tests of what is MindSpore's own: segments are cells, with the modules that they call."""
 
 from __future__ import annotations
 

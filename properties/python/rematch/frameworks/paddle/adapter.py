@@ -89,7 +89,7 @@ def set_mode(m: Any, train: bool) -> None:
 
 
 RARELY = 8
-"""Of so many cases that may end in a segmentation fault, one is run."""
+"""One of so many cases that may end in a segmentation fault is run."""
 
 
 class Paddle(Tape):
@@ -226,7 +226,7 @@ class Paddle(Tape):
         return paddle.autograd.saved_tensors_hooks(pack, unpack)
 
     def message(self, error: Exception) -> str:
-        """Of the many lines of an error, the one that says something."""
+        """Picks the line of an error that says something."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         inner = [line for line in lines if re.match(r"\w*(Error|Exception): ", line)]
         inner = [line for line in inner if not line.endswith("(External)")]

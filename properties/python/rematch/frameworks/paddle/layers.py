@@ -1,4 +1,4 @@
-"""What layers are in PaddlePaddle: expressions, and the layers of its library."""
+"""Layers in PaddlePaddle: expressions, and the layers of its library."""
 
 from __future__ import annotations
 

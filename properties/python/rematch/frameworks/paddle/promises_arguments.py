@@ -1,4 +1,4 @@
-"""What users of Paddle's `recompute()` rely on: what it takes and returns."""
+"""Promises that users of Paddle's `recompute()` rely on: what it takes and returns."""
 
 from __future__ import annotations
 

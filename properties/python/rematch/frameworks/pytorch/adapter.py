@@ -41,7 +41,7 @@ def parser_of(what: str, variants: Sequence[str] = VARIANTS) -> argparse.Argumen
 
 
 def options_of(given: argparse.Namespace) -> dict[str, Any]:
-    """What they mean to TorchSubject."""
+    """Arguments of TorchSubject that they stand for."""
     layers = [] if given.no_modules else list(MODULES)
     if given.layers:
         layers += load(given.layers)

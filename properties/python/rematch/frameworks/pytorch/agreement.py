@@ -19,7 +19,7 @@ ALIKE = ("hooks", "grad_flags")
 
 
 class Shown(Record):
-    """What one rank shows, its arrays as they are."""
+    """The record of one rank, with its arrays as they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Shown(Record):
 
 @dataclass
 class Answer:
-    """Of one rank."""
+    """The answer of one rank."""
 
     shown: Shown = field(default_factory=Shown)
     collectives: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Answer:
 
 
 def difference(answers: Sequence[Answer]) -> str:
-    """What ranks do not agree in, though they should; "" if they agree."""
+    """Tells in what ranks should agree and do not; "" if they agree."""
     first = answers[0]
     for rank, other in enumerate(answers):
         if other.error != first.error:
@@ -82,7 +82,7 @@ def difference(answers: Sequence[Answer]) -> str:
 
 
 def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> Any:
-    """What all ranks must have of an array."""
+    """The part of an array that all ranks must have alike."""
     if shown is None or shown[0] is None:
         return shown
     array, rest = shown

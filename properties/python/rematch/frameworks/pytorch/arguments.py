@@ -1,4 +1,4 @@
-"""What segments are handed and return where it is not just tensors."""
+"""Arguments and results of segments that are not just tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEATURES = ("nested_inputs", "keyword_inputs", "emptied_inputs", "nested_outputs
 """The features of cases that have any of it."""
 
 _OTHERS = {"scale": 2, "causal": True, "mask": None}
-"""What is handed by keyword beside tensors."""
+"""Arguments that are handed by keyword beside tensors."""
 
 
 def nested(values: Sequence[Tensor]) -> dict[str, Any]:

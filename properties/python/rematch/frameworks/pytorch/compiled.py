@@ -41,7 +41,7 @@ OF_PLANS = ("reentrant", "mixed", "preserve", "fresh", "selective", "kept_draw",
 OF_PLANS += ("early_stop_off", "sequential", "nested")
 """How features begin that mean nothing where a budget takes the place of the plan."""
 UNSEEN = {"grad_flags", "injected_failures"}
-"""What of a cheap look cannot be seen from outside of a compiled function."""
+"""Observables that cannot be seen from outside of a compiled function."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Compilation:
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """
-        # What is compiled belongs to a code object, which methods of equal models would share.
+        # Compiled code belongs to a code object, which methods of equal models would share.
         code, scope = run.__code__.replace(), run.__globals__
         own = FunctionType(code, scope, closure=run.__closure__)
         options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
@@ -241,7 +241,7 @@ class CompiledSubject(TorchSubject):
         # Kernels are compiled in half the time, and round alike wherever they are fused.
         inductor_config.cpp.simdlen = 1
         inductor_config.emulate_precision_casts = True
-        # What is found must not depend on what was compiled before.
+        # Findings must not depend on earlier compilations.
         inductor_config.fx_graph_cache = False
         functorch_config.enable_autograd_cache = False
         functorch_config.donated_buffer = False

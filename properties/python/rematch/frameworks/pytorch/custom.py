@@ -66,13 +66,13 @@ class CustomLayer:
         return eval(self._calling, self.names, {"m": module, "x": x})
 
     def extents(self, operand: Iterable[int]) -> dict[str, int]:
-        """What the letters mean for an operand of that shape, but for the batch."""
+        """Extents that the letters stand for with an operand of that shape, without the batch."""
         meant = extents(self.shapes, list(operand))
         return {letter: meant[letter] for letter in list(meant)[1:]}
 
     @cached_property
     def declaration(self) -> str:
-        """What the harness is told: PROTOCOL.md says in which form. A sample of the layer shows
+        """The declaration for the harness, whose form PROTOCOL.md gives. A sample of the layer shows
         whether it has parameters, draws, and changes its state."""
         shape = sample(self.shapes)
         with torch.random.fork_rng(devices=[]):
@@ -95,13 +95,13 @@ class CustomLayer:
 
 
 def state_of(module: nn.Module) -> list[Tensor]:
-    """What a forward of the module may change beside parameters: its buffers, and the numbers and
+    """State that a forward of the module may change beside parameters: its buffers, and the numbers and
     tensors among its plain attributes, each as numbers."""
     return list(named_state(module).values())
 
 
 _MODES = ("training", "gradient_checkpointing")
-"""What is no state: it says how a module is to run."""
+"""Attributes that are no state: they say how a module is to run."""
 
 
 def named_state(module: nn.Module) -> dict[str, Tensor]:
@@ -147,7 +147,7 @@ class Instance:
         # every run, and not here or at the border of a segment.
         x = Dense.apply(x)
         y = self._run_detached(x) if self.detached else self.layer.run(self.module, x)
-        # What the harness knows of it is that it makes a new value, and of what size.
+        # All that the harness knows of it is that it makes a new value, and of what size.
         return y if makes_new(x, y) else y.clone(memory_format=torch.contiguous_format)
 
     def _run_detached(self, x: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class Collectives(TorchDispatchMode):
 
 
 class Call(nn.Module):
-    """What it is given to run."""
+    """A module that runs what it is given."""
 
     def forward(self, run: Any, *values: Any, **keywords: Any) -> Any:
         return run(*values, **keywords)
@@ -249,7 +249,7 @@ class _RunOfRows(TorchRun):
 
 
 def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
-    """What a rank has of a case's data."""
+    """The part of a case's data that a rank has."""
 
     def cut(given: list[np.ndarray]) -> list[np.ndarray]:
         return [np.array_split(array, ranks)[rank] for array in given]
@@ -277,7 +277,7 @@ class DataParallelSubject(TorchSubject):
         self._ranks = Ranks(self._run_rows, limit)
         self._case: Case | None = None
         self._streams: list[list[dict[str, Any]]] = []
-        """Of each rank in the plain run."""
+        """Random states of each rank in the plain run."""
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         # Gradients of shards are set by no backward.
@@ -371,7 +371,7 @@ def _unused(answer: Answer, model: Model) -> bool:
     reached = {entry.get("parameter", 0) for entry in shown.entries("hooks")}
     if answer.error or any(not info.frozen and index not in reached for index, info in enumerate(model.parameters)):
         return True
-    # Of a module of the subject's own, a part may be.
+    # A part of a module of the subject's own may be unused.
     return any(
         quantity == "parameter_gradient" and array is not None and bool(np.isnan(array).any())
         for (quantity, *_), (array, _) in shown.arrays.items()

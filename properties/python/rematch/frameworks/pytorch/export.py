@@ -57,10 +57,10 @@ def export(
         if not attempts:
             raise Unsupported(f"its script would have more than {LONGEST} lines")
     script = search.first(attempts)
-    # What counts, or shows that no error is raised, is not compared with a plain run.
+    # Scripts that count, or show that no error is raised, compare nothing with a plain run.
     compared = "change=True" not in script and "expected = {" not in script
     if customs and compared and varies(script, search):
-        # What no run sets back differs in every script.
+        # State that no run sets back differs in every script.
         raise Unsupported("no script was found: two plain runs differ, too")
     return script
 

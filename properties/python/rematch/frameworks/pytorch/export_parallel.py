@@ -22,7 +22,7 @@ _OF_RANKS = {
     "random state": "random state",
     "rank 0": "error",
 }
-"""What a script compares to show that ranks differ in this."""
+"""Results that a script compares to show that ranks differ in this."""
 
 
 def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLayer], setup: Setup) -> str:

@@ -1,4 +1,4 @@
-"""What the functions of scripts close over, for libraries that look into modules."""
+"""Finds what the functions of scripts close over, for libraries that look into modules."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe
 FUNCTIONS += (stochastic_depth, early_exit, delayed_float8)
 """Functions whose source a script shows if it calls them."""
 USES = {delayed_float8: Float8}
-"""What functions use beside PyTorch."""
+"""Classes that functions use beside PyTorch."""
 
 
 class Dense(torch.autograd.Function):
@@ -78,7 +78,7 @@ def draws(layer: Layer, train: bool) -> bool:
 
 
 def _dropout(layer: Layer, train: bool) -> str:
-    # What does nothing hands on its operand, as the reference does, not another view of it.
+    # A dropout that does nothing hands on its operand, as the reference does, not another view of it.
     return call("F.dropout", "{x}", "" if layer.p == 0.5 else "p={p}") if train else "{x}"
 
 
@@ -157,7 +157,7 @@ RANDOM = ("dropout", "rrelu", "gaussian_noise", "attention", "moe", "stochastic_
 
 
 def expression(layer: Layer, train: bool, words: Mapping[str, str], native: bool = False) -> str:
-    """What the layer computes, by `words` for its operands, parameters and buffers. `native`:
+    """The expression of a layer, with `words` for its operands, parameters and buffers. `native`:
     dropout is one operator, as on GPUs: a policy can keep its result and its mask. On the CPU
     nn.Dropout writes into its mask, which a policy cannot keep."""
     kind, drawn = layer.kind, draws(layer, train)

@@ -36,14 +36,14 @@ class Forward:
     microbatch: int
     executions: list[int]
     inputs: list[Tensor] = field(default_factory=list)
-    """Of the model."""
+    """Inputs of the model."""
     losses: list[Tensor] = field(default_factory=list)
     """Those that require grad."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a checkpoint() that is not PyTorch's own is given to run."""
+    """A segment as a function, for a checkpoint() that is not PyTorch's own."""
 
     model: TorchModel
     segment: Segment
@@ -80,18 +80,18 @@ def wire(case: Case, model: Model) -> list[Wiring]:
 
 
 class TrialError(RuntimeError):
-    """What a layer throws in a trial."""
+    """The error that a layer throws in a trial."""
 
 
 @dataclass
 class Injection:
-    """What goes wrong in a layer; see InjectedFailure in properties/case/case.h."""
+    """A failure of a layer; see InjectedFailure in properties/case/case.h."""
 
     kind: str = "none"
     layer: int = -1
 
     def applied_to(self, layer: Layer, forward: bool) -> Layer:
-        """What runs in the place of `layer`, the one that it befalls. Raises TrialError where it
+        """Returns the layer that runs in the place of `layer`. Raises TrialError where it
         fails."""
         if self.kind == ("forward_throws" if forward else "recomputation_throws"):
             raise TrialError(f"[trial] layer {self.layer} fails")
@@ -224,14 +224,14 @@ class TorchModel:
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
 
     def _computes(self, train: bool) -> list[Function | None]:
-        """What computes each layer that is none of the subject's own."""
+        """Functions that compute the layers; None for the subject's own."""
         return [
             None if index in self._custom else self._function(index, layer, train)
             for index, layer in enumerate(self.request.case.layers)
         ]
 
     def _function(self, index: int, layer: Layer, train: bool) -> Function:
-        """What computes `layer` in the place of layer `index`."""
+        """The function that computes `layer` in the place of layer `index`."""
         counts = len(self.request.model.layer_parameters[index]), len(self._buffers_of[index])
         rank = self.request.case.rank_of(index)
         return function_of(layer, train, *counts, rank, self._native_dropout)
@@ -268,7 +268,7 @@ class TorchModel:
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         choice = segment.choice
         options: dict[str, Any] = {"use_reentrant": choice.reentrant}
-        # What is usual is left unsaid: a checkpoint of the user's own need not know every option.
+        # Usual options are left out: a checkpoint of the user's own need not know every one.
         if not choice.preserve_rng:
             options["preserve_rng_state"] = False
         if not choice.reentrant and choice.determinism == "none":

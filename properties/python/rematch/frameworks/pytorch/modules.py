@@ -1,5 +1,5 @@
-"""What torch.nn has beyond the layers that the harness knows, and what people write themselves:
-modules that draw, keep state, look at the mode that they run in, or change something in passing.
+"""Modules of torch.nn beyond the layers that the harness knows, and such as people write themselves: they
+draw, keep state, look at the mode that they run in, or change something in passing.
 """
 
 from __future__ import annotations

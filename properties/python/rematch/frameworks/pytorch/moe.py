@@ -16,7 +16,7 @@ def moe(x, router, experts, load, top=1, jitter=0.0, training=True):
     if training and jitter:
         logits = logits + jitter * torch.rand_like(logits)
     p = logits.softmax(1)
-    # Of equals the first, which topk() does not promise.
+    # The first of equals is chosen, which topk() does not promise.
     chosen = p.detach().sort(dim=1, descending=True, stable=True).indices[:, :top].contiguous()
     weights = p.gather(1, chosen)
     y = torch.zeros(rows.shape, dtype=p.dtype)

@@ -33,7 +33,7 @@ FRAMES = 8
 """So many of each stack are told."""
 
 Work = Callable[[Any, int, dist.ProcessGroup], Any]
-"""What a rank answers to a job, given its number and the group of the ranks that have the job. An
+"""A function that answers a job in a rank, given its number and the group of the ranks that have the job. An
 answer with a true `failed` is one of a rank that has given up."""
 
 

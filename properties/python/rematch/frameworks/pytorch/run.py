@@ -85,7 +85,7 @@ class TorchRun(Steps):
             scaler.update()
 
     def fail(self) -> None:
-        # What the trial shows on the way is of no concern, its error is.
+        # Only the error of a trial is of concern, not what it shows on the way.
         self._watch, self._model.watch = self._model.watch, Watch()
         kind, layer = self.protocol.inject, self.protocol.inject_layer
         self._model.injection = Injection(kind, layer)
@@ -191,7 +191,7 @@ class TorchRun(Steps):
         watch.note_executions(state.executions, **place)
 
     def _parts_of_backward(self, inputs: list[Tensor]) -> list[list[Tensor] | None]:
-        """What each backward is asked for; None: everything."""
+        """Tensors that each backward is asked for; None: all."""
         if not self.protocol.partial:
             return [None]
         named = zip(self._parameters, self.request.model.parameters, strict=True)
@@ -232,7 +232,7 @@ class TorchRun(Steps):
         return whole[0] if len(whole) == 1 else to_one(whole)
 
     def gradient(self, index: int) -> Tensor | None:
-        # What counts as one parameter may have a part without a gradient: it has NaN in its place.
+        # A part without a gradient, of what counts as one parameter, has NaN in its place.
         group = self._parameters[index]
         if all(p.grad is None for p in group):
             return None

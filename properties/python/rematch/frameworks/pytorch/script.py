@@ -58,7 +58,7 @@ class Script(StepText):
         return "\n".join([*title.splitlines(), text])
 
     def _helpers(self) -> list[str]:
-        """What else the runs use."""
+        """Further lines that the runs use."""
         return []
 
     def _tail(self) -> list[str]:
@@ -110,7 +110,7 @@ class Script(StepText):
         for custom in self._layers.customs.values():
             seed += custom.seeding(self._case.seed if style.exact else style.seed)
         seed = list(dict.fromkeys(seed))
-        # What is drawn must be the same in both runs.
+        # Draws must be the same in both runs.
         if not self._layers.tensors.drawn:
             return [*state, *definitions, *(seed if random else []), *body]
         return [*seed, *state, *definitions, *body]
@@ -121,7 +121,7 @@ class Script(StepText):
         return [f"for p in ({self._layers.listed()},):", INDENT + "p.grad = torch.ones_like(p)"]
 
     def _counters(self) -> list[str]:
-        """What counts, and where it is told."""
+        """Lines that count, and where they are told."""
         lines = {"runs": "runs = Counter()", "requires grad": "flags = {}"}
         made = [line for aspect, line in lines.items() if aspect in self._aspects]
         if "hooks" in self._aspects:
@@ -136,7 +136,7 @@ class Script(StepText):
         return made
 
     def _counts(self, outputs: list[str]) -> dict[str, str]:
-        """What was counted, by name."""
+        """Counts by name."""
         results, layers = {}, [layer_name(x.kind, i) for i, x in enumerate(self._case.layers)]
         if "runs" in self._aspects:
             results |= {f"runs of {name}": f'runs["{name}"]' for name in layers}
@@ -202,7 +202,7 @@ class Script(StepText):
         return [*lines, "return {", *indented([e + "," for e in entries]), "}"]
 
     def _results(self, outputs: list[str]) -> dict[str, str]:
-        """What is compared after one forward and backward, by name."""
+        """Results that are compared after one forward and backward, by name."""
         results = {}
         if "outputs" in self._aspects:
             results |= {"output" if i == 0 else f"output {i}": f"{name}.detach()" for i, name in enumerate(outputs)}
@@ -218,7 +218,7 @@ class Script(StepText):
     _target = "targets[i]"
 
     def _own_rows(self, batch: str) -> str:
-        """What a forward takes of a batch, in memory of its own."""
+        """The part of a batch that a forward takes, in memory of its own."""
         return f"{batch}.clone()"
 
     def _returned(self, outputs: list[str]) -> list[str]:
@@ -226,7 +226,7 @@ class Script(StepText):
         return [f"return {', '.join(outputs)}"]
 
     def _ready(self) -> list[str]:
-        """What is done between its definition and the first step."""
+        """Lines between its definition and the first step."""
         return []
 
     def _microbatch(self, lines: list[str]) -> list[str]:
@@ -234,7 +234,7 @@ class Script(StepText):
         return lines
 
     def _copied(self, value: str, absent: bool) -> str:
-        """Of parameters, their gradients and buffers. `absent`: it may be None."""
+        """A copy of a parameter, a gradient or a buffer. `absent`: it may be None."""
         return f"None if {value} is None else {value}.clone()" if absent else f"{value}.clone()"
 
     def _several(self) -> list[str]:

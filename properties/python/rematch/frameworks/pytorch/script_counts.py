@@ -9,7 +9,7 @@ from rematch.export import Finding
 from rematch.protocol import Request, Unsupported
 
 COUNTED = {"runs", "hooks", "requires grad", "saved bytes"}
-"""What runs are compared by that is a count."""
+"""Aspects that are counts."""
 
 
 @dataclass(frozen=True)

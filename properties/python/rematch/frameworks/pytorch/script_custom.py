@@ -216,7 +216,7 @@ class CustomText:
 
     def expression(self, x: str) -> str:
         made = _replaced(self.own.call, {"m": self.name, "x": x})
-        # What comes next may write to it.
+        # The next layer may write to it.
         if self._sample[1]:
             return made
         simple = isinstance(ast.parse(made, mode="eval").body, (ast.Call, ast.Name))
@@ -277,7 +277,7 @@ def setup_of(customs: Iterable[CustomText], script: str, imports: str) -> tuple[
 
 
 def _imported(text: str) -> dict[str, str]:
-    """What imported names stand for."""
+    """Maps imported names to what they stand for."""
     found = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

@@ -206,7 +206,7 @@ class Layers:
         return lines
 
     def _made(self, index: int) -> str:
-        """What makes a parameter."""
+        """The expression that makes a parameter."""
         info, array = self.model.parameters[index], self.request.arrays.parameters[index]
         return self.tensors.make(array, info.role, not info.frozen)
 
@@ -241,7 +241,7 @@ class Layers:
         return f"{name} = {made}{frozen}"
 
     def expression(self, index: int, x: list[str], train: bool | None = None) -> str:
-        """What layer `index` makes of its operands. A name by itself: nothing happens."""
+        """The expression of layer `index` on its operands. A name by itself: nothing happens."""
         layer = self.case.layers[index]
         train = self.train if train is None else train
         if index in self.customs:

@@ -34,7 +34,7 @@ OPS = {
     "group_norm": ("native_group_norm",),
     "batch_norm": ("native_batch_norm",),
 }
-"""What PyTorch computes for an op of a policy, where that is one operator of ATen."""
+"""Operators of ATen that compute an op of a policy, where that is one operator."""
 WIDTH = 99
 INDENT = "    "
 
@@ -85,7 +85,7 @@ class ModelText:
 
     @property
     def parameters(self) -> list[str]:
-        """What variables of the script the parameters are in."""
+        """Names of the script's variables that hold the parameters."""
         return self._layers.parameters
 
     def _top_segments(self) -> tuple[Segment, ...]:
@@ -161,7 +161,7 @@ class ModelText:
         return lines
 
     def _given_names(self) -> list[str]:
-        """Of the model inputs, as the model's layers know them."""
+        """Lines that name the model inputs as the model's layers know them."""
         names = self._names(0, False)
         lines = [f"{names[0]} = x"] if names[0] != "x" else []
         return lines + [f"u{k} = {name}" for k, name in enumerate(self._further, 1)]
@@ -198,8 +198,7 @@ class ModelText:
         return [*before, *self._either(target, through, plain), *after]
 
     def _called(self, by: str, segment: Segment, function: str) -> list[str]:
-        """What is called to run a segment `by` a function, "" for none, and what it is given
-        first."""
+        """The call that runs a segment `by` a function, "" for none, and its first arguments."""
         return [by, function] if by else [function]
 
     def _given(self, segment: Segment, names: list[str]) -> list[str]:

@@ -124,7 +124,7 @@ class _ParallelLayers(Layers):
     def _parameter(self, index: int) -> str:
         name = super()._parameter(index)
         own = self.model.parameters[index].layer in self.customs
-        # What is sharded is another tensor whenever its module runs.
+        # A sharded parameter is another tensor whenever its module runs.
         return f"{self.place(index)}.{name}" if self._sharded and not own else name
 
     def _made(self, index: int) -> str:
@@ -204,7 +204,7 @@ class ParallelScript(Script):
         return made if len(self._outputs()) == 1 else f"({made}, *rest)"
 
     def _prior_gradients(self) -> list[str]:
-        return []  # Of parameters as they are in the end: _ready() sets them.
+        return []  # _ready() sets them, when parameters are as they are in the end.
 
     def _ready(self) -> list[str]:
         lines = ["rest = []"] if len(self._outputs()) > 1 else []

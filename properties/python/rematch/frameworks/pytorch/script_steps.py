@@ -10,7 +10,7 @@ from rematch.protocol import Unsupported
 
 
 class StepText(ModelText):
-    """What a script does with the model's outputs; Script puts it into the protocol."""
+    """Text of what a script does with the model's outputs; Script puts it into the protocol."""
 
     def _differentiable_inputs(self) -> list[str]:
         """Names of the model inputs that require grad."""
@@ -65,7 +65,7 @@ class StepText(ModelText):
             keep = ["retain_graph=True"] * (len(calls) - 1) + [""]
             lines = []
             for (_, root, part), more in zip(calls, keep, strict=True):
-                # What depends on nothing that is trained has no gradient.
+                # A loss that depends on nothing that is trained has no gradient.
                 if len(losses) > 1 and not self._differentiable_inputs():
                     lines.append(f"if {root}.requires_grad:")
                     lines.append(INDENT + call(f"{root}.backward", part, more))
@@ -83,7 +83,7 @@ class StepText(ModelText):
         return lines
 
     def _optimizer_lines(self) -> tuple[list[str], list[str]]:
-        """What makes the optimizer, and its step; nothing where it does not matter."""
+        """Lines that make the optimizer, and its step; none where it does not matter."""
         p, trained = self._protocol, self._layers.trained()
         matters = p.steps > 1 or {"parameters", "reevaluation"} & set(self._aspects)
         if not matters or not trained or self._fails:

@@ -1,4 +1,4 @@
-"""What stands around the runs of a script: imports, a policy, how the runs are compared."""
+"""Text around the runs of a script: imports, a policy, the comparison."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ CALL = [
     "    return checkpoint(function, *args, **options) if checkpointed else function(*args)",
     "",
 ]
-"""What a run with several checkpoints calls them by."""
+"""The function by which a run with several checkpoints calls them."""
 
 CALL_WITH_KEYWORDS = [
     "def call(function, *args, keywords={}, **options):",

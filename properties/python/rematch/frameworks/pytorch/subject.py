@@ -43,7 +43,7 @@ CHEAP = (
     "hooks",
     "injected_failures",
 )
-"""What a run shows by itself."""
+"""Observables that a run shows by itself."""
 
 ALL = (*CHEAP, "draws", "executions", "recomputed_values", "saved_bytes", "saved_tensors")
 """And what needs every operator and every saved tensor to be looked at. How often early stop lets a
@@ -140,7 +140,7 @@ class TorchSubject(Framework):
         return str(error)
 
     def let_go(self) -> None:
-        """What PyTorch keeps of a run it lets go of by itself."""
+        """Does nothing: PyTorch lets go of a run by itself."""
 
     def put_back(self) -> str:
         return put_back()

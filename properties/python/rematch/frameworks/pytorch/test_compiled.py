@@ -39,7 +39,7 @@ def compiled():
 
 
 def differing(subject, case):
-    """What the checkpointed run has other bits of than the plain run."""
+    """Quantities of which the checkpointed run has other bits than the plain run."""
     plain = subject.record(**run_of(case))
     checkpointed = subject.record(checkpointed=True)
     assert "error" not in plain and "error" not in checkpointed

@@ -49,7 +49,7 @@ def of(kind, case, mode, ranks=2, **rest):
 
 
 def differing(subject, case, **plain_run):
-    """What the checkpointed run has other bits of than the plain run; errors are not expected."""
+    """Quantities of which the checkpointed run has other bits than the plain run, without an error."""
     plain = subject.record(**run_of(case), **plain_run)
     checkpointed = subject.record(checkpointed=True)
     assert "error" not in plain and "error" not in checkpointed, checkpointed["error"]
@@ -105,7 +105,7 @@ def test_rows_may_be_shared_unevenly_but_not_a_single_one(parallel, torch_subjec
     run = run_of(of(kind, case, MODES[kind][0]))
     together, alone = observed(subject.record(**run)), observed(torch_subject.record(**run))
     for place, got in together.items():
-        # Of three rows and four features, gradients are sums of few numbers, each below 4: rounding
+        # With three rows and four features, gradients are sums of few numbers, each below 4: rounding
         # takes less than 2^-18 from them.
         np.testing.assert_allclose(decode(got), decode(alone[place]), rtol=0, atol=2**-18)
     assert "unsupported" in subject.ask(**run_of(chain(FOUR, input=(1, 4))))
@@ -161,7 +161,7 @@ def test_a_module_that_a_reentrant_segment_freezes_takes_part_as_a_constant(para
     case["protocol"] = {"steps": 2, "microbatches": 2, "reevaluate": True}
     for mode in MODES[kind]:
         run = run_of(of(kind, case, mode))
-        # What the module returns has three features.
+        # The module returns three features.
         run["arrays"]["parameters"][1] = encode(np.ones((3, 3), np.float32))
         run["arrays"]["targets"] = [encode(np.ones((4, 3), np.float32))] * 4
         plain = observed(subject.record(**run, detached_layers=[0]))

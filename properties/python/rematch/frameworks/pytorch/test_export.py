@@ -41,7 +41,7 @@ def run(script):
 
 
 def shown(subject, case, found, **rest):
-    """What the script of a finding prints, in which it must show."""
+    """Runs the script of a finding, which must show it, and returns what it prints."""
     answer = ask(subject, case, found, **rest)
     assert "script" in answer, answer
     status, out = run(answer["script"])
@@ -98,7 +98,7 @@ def test_a_draw_that_follows_a_kept_one_shows(torch_subject, second):
 )
 def test_a_change_that_raises_no_error_gives_a_wrong_gradient(torch_subject, kind, inject):
     case = one(kind, protocol={**TRAINABLE, "inject": inject})
-    # What waits on the host is a copy, which nobody writes to.
+    # Tensors that wait on the host are copies, which nobody writes to.
     case["plan"]["offload"] = inject == "input_changed"
     arrays = run_of(case)["arrays"]
     arrays |= {"trial_input": arrays["inputs"][0], "trial_target": arrays["targets"][0]}
@@ -328,7 +328,7 @@ def test_layers_that_are_functions_of_their_own_are_shown_with_them(torch_subjec
     layers = [
         {"kind": "rotary", "features": 2, "heads": 1},
         {"kind": "hooked", "p": 0.5},
-        # What PyTorch gets wrong.
+        # Known divergences of PyTorch.
         {"kind": "delayed_scaling"},
         {"kind": "linear", "features": 1},
     ]

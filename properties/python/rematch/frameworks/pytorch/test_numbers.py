@@ -1,4 +1,4 @@
-"""What layers, losses and optimizers compute, against their definitions in plain NumPy."""
+"""Layers, losses and optimizers against their definitions in plain NumPy."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def test_a_trial_says_how_it_ended_and_leaves_nothing_behind(torch_subject, inje
 
 
 def test_running_statistics_are_updated_twice(torch_subject):
-    """What PyTorch does, and its documentation leaves out."""
+    """Behaviour of PyTorch that its documentation leaves out."""
     plan = {"segments": [segment(0, 1)]}
     _, checkpointed = both(torch_subject, chain("batch_norm", plan=plan, protocol=TRAINABLE))
     assert set(differing(checkpointed)) == {"buffer"}

@@ -1,4 +1,4 @@
-"""What a training step does with a model: several inputs, optimizers, clipping, a scaler."""
+"""Training steps of a model: several inputs, optimizers, clipping, a scaler."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ class WrittenTo:
 
 
 def other_error(error: Exception, expected: type[Exception]) -> str:
-    """What is wrong with the error that ended a trial of PyTorch's own checkpoint(), "" if nothing
+    """Tells what is wrong with the error that ended a trial of PyTorch's own checkpoint(), "" if nothing
     is: what a layer threw comes out as it is, and its own complaints are RuntimeErrors."""
     right = isinstance(error, RuntimeError) if expected is RuntimeError else type(error) is expected
     return "" if right else f"{expected.__name__} expected in the trial, got {error!r}"
 
 
 def left_behind() -> str:
-    """What of PyTorch's settings is not as a run finds it: "grad mode, autocast"."""
+    """Names settings of PyTorch that are not as a run finds them: "grad mode, autocast"."""
     changed = {
         "grad mode": not torch.is_grad_enabled(),
         "autocast": torch.is_autocast_enabled("cpu"),

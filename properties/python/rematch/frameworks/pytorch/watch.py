@@ -39,7 +39,7 @@ class Place:
     stream: int = 0
     saves: int = 0
     draws: list[tuple[int, str]] = field(default_factory=list)
-    """What was drawn: how many numbers each time, and their hash."""
+    """Draws: how many numbers each time, and their hash."""
     complete: bool = False
     """The layer has returned."""
     runs: dict[str, int] = field(default_factory=dict)
@@ -140,7 +140,7 @@ _RRELU = torch.ops.aten.rrelu_with_noise.default
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """What is to be known of an operator."""
+    """Facts about an operator."""
 
     name: str
     makes: bool
@@ -165,7 +165,7 @@ def _meet(func: Any) -> _Operator:
 
 
 class Draws:
-    """What layers draw, each execution as one."""
+    """Draws of layers, each execution as one."""
 
     def __init__(self, record: Record | None) -> None:
         self._record = record
@@ -284,7 +284,7 @@ class Eye(Watch):
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         memory = self._memory
-        # What a layer saved on a way that its output does not depend on is gone by now.
+        # Tensors that a layer saved for nothing that its output depends on are gone by now.
         for kept, entry in self._kept:
             if kept() is not None:
                 self.record.append_value(entry)

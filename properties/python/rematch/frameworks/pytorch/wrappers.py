@@ -27,7 +27,7 @@ class _Block(nn.Module):
 
 
 class _Model(nn.Module):
-    """What holds a segment: wrappers are put around the modules within a model."""
+    """A model that holds a segment: wrappers are put around the modules within a model."""
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()

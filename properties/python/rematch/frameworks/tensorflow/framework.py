@@ -103,7 +103,7 @@ class Recurrent(tf.Module):
 
 
 class Owner(tf.Module):
-    """Of a variable, a counter and a generator."""
+    """A variable, a counter and a generator."""
 
     def __init__(self, features: int):
         super().__init__()
@@ -228,7 +228,7 @@ class TensorFlow(Framework):
             self.script_parameter = self.script_array
             self.promises = ()
         if parameters == "arguments":
-            # What a module trains is a variable, which segments close over.
+            # Parameters of a module are variables, which segments close over.
             self.modules = [m for m in self.modules if "parameters" not in m.traits]
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -239,7 +239,7 @@ class TensorFlow(Framework):
         return tf.constant(a)
 
     def message(self, error: Exception) -> str:
-        """Of the many lines of an error in a tf.function, the one that says something."""
+        """Picks the line of an error in a tf.function that says something."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return [*[s for s in lines if re.match(r"\w*Error: ", s)], *lines, ""][0]
 

@@ -51,7 +51,7 @@ class InFunction(TensorFlow):
             several = variables if isinstance(variables, list) else [variables]
             for variable, value in zip(several, values, strict=True):
                 variable.assign(value)
-        # What is traced on behalf of this run must not count for another.
+        # Layers that are traced on behalf of this run must not count for another.
         self.place = None
         loss, outputs, gradients = step(self.array(x), self.array(target))
         found = dict(zip(run.trained, gradients, strict=True))

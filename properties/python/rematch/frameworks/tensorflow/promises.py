@@ -1,4 +1,4 @@
-"""What users of `tf.recompute_grad()` rely on beside equal gradients of float tensors."""
+"""Promises that users of `tf.recompute_grad()` rely on beside equal gradients of float tensors."""
 
 from __future__ import annotations
 

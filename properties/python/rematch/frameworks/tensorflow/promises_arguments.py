@@ -1,4 +1,4 @@
-"""What users of `tf.recompute_grad()` rely on: what it takes and returns."""
+"""Promises that users of `tf.recompute_grad()` rely on: what it takes and returns."""
 
 from __future__ import annotations
 

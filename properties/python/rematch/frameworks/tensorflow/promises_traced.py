@@ -1,4 +1,4 @@
-"""What users of `tf.recompute_grad()` rely on in `tf.function`."""
+"""Promises that users of `tf.recompute_grad()` rely on in `tf.function`."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def checkpoint(function, *inputs, use_reentrant, **options):
 
 
 class Blocks:
-    """What a model does with its blocks in one run, seen by hooks."""
+    """Executions of a model's blocks in one run, seen by hooks."""
 
     def __init__(self, rows: nn.Module) -> None:
         self._rows = rows
