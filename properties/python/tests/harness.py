@@ -85,3 +85,19 @@ class Harness:
         answer = self.ask(**run)
         assert "record" in answer, answer
         return answer["record"]
+
+    def both(self, sent: dict[str, Any], **plain: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The records of the plain and the checkpointed run of what run_of() made."""
+        return self.record(**sent, checkpointed=False, **plain), self.record(checkpointed=True)
+
+    def export(self, sent: dict[str, Any], finding: str, **rest: Any) -> dict[str, Any]:
+        """The answer to an export request."""
+        self.send({"export": {"id": 3, **sent, "finding": finding, **rest}})
+        return self.receive()["answer"]
+
+
+def run_alone(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script as a reader of an issue does."""
+    path = folder / "script.py"
+    path.write_text(script)
+    return subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True)

@@ -26,8 +26,7 @@ def started(start, name):
 
 
 def both(subject, case):
-    plain = subject.record(**run_of(case))
-    checkpointed = subject.record(checkpointed=True)
+    plain, checkpointed = subject.both(run_of(case))
     assert "error" not in plain, plain
     assert "error" not in checkpointed, checkpointed
     return plain, checkpointed

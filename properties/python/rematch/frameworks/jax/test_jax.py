@@ -41,9 +41,9 @@ def case(layers: list[dict[str, Any]], *segments: tuple[int, int], **protocol: A
 
 
 def both(subject: Harness, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    plain = subject.record(**run_of(given), checkpointed=False)
+    plain, checkpointed = subject.both(run_of(given))
     assert "error" not in plain, plain["error"]
-    return plain, subject.record(checkpointed=True)
+    return plain, checkpointed
 
 
 def differing(checkpointed: dict[str, Any]) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cases import run_of
-from harness import Harness
+from harness import Harness, run_alone
 
 BACKENDS = [name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)]
 if not BACKENDS:
@@ -41,19 +40,15 @@ def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path:
         assert "Tracer" in harness.record(checkpointed=True)["error"]["kind"]
         got = "TracerArrayConversionError: The numpy.ndarray conversion"
         finding = f"errors: a law\nexpected: no error\ngot: {got}"
-        harness.send({"export": {"id": 9, **run_of(given), "finding": finding}})
-        script = harness.receive()["answer"]["script"]
-    path = tmp_path / "script.py"
-    path.write_text(script)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+        script = harness.export(run_of(given), finding)["script"]
+    done = run_alone(script, tmp_path)
     assert done.returncode == 1, done.stderr
     assert "Tracer" in done.stdout
 
 
 def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras: Harness) -> None:
     given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
-    keras.send({"export": {"id": 9, **run_of(given), "finding": ""}})
-    script = keras.receive()["answer"]["script"]
+    script = keras.export(run_of(given), "")["script"]
     (backend,) = re.findall(r"# keras \S+ on (\w+);", script)
     assert f'os.environ["KERAS_BACKEND"] = "{backend}"\n' in script
 

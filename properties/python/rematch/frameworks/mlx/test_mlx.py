@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cases import run_of
-from harness import Harness
+from harness import Harness, run_alone
 
 from rematch.arrays import decode
 
@@ -32,37 +32,28 @@ def case(layers: list[dict[str, Any]], *segments: tuple[int, int], **rest: Any) 
 
 
 def test_a_script_has_the_tokens_of_the_case(mlx: Harness) -> None:
-    layers = [{"kind": "embedding", "vocabulary": 5, "features": 2}]
-    plan = {"segments": [{"begin": 0, "end": 1, **SEGMENT}]}
-    given = {"format": 1, "seed": 7, "input": [2, 3], "layers": layers, "plan": plan}
-    asked = {**run_of(given), "finding": "errors: an error"}
-    mlx.send({"export": {"id": 9, **asked}})
-    script = mlx.receive()["answer"]["script"]
-    tokens = decode(asked["arrays"]["inputs"][0])
+    sent = run_of(case([{"kind": "embedding", "vocabulary": 5, "features": 2}], (0, 1)))
+    script = mlx.export(sent, "errors: an error")["script"]
+    tokens = decode(sent["arrays"]["inputs"][0])
     assert f"x = mx.array(np.array({tokens.tolist()}, np.int32))" in script
 
 
-def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness, tmp_path) -> None:
+def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness, tmp_path: Path) -> None:
     layers = [{"kind": "duplicate"}, {"kind": "add", "from": [0, 1]}]
-    asked = {**run_of(case(layers, (0, 1), **_TRAINED)), "finding": "input-gradients: differ"}
-    mlx.send({"export": {"id": 9, **asked}})
-    script = mlx.receive()["answer"]["script"]
-    path = tmp_path / "script.py"
-    path.write_text(script)
-    ended = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True)
+    script = mlx.export(run_of(case(layers, (0, 1), **_TRAINED)), "input-gradients: differ")["script"]
+    ended = run_alone(script, tmp_path)
     assert ended.returncode == 1, ended.stderr
     assert ended.stdout.rstrip().endswith("DIFFERENT: gradient of x")
-    assert "rematch" not in script
 
 
-def test_no_script_is_written_for_an_error_that_does_not_occur(mlx: Harness) -> None:
-    finding = "errors: x\nexpected: no error\ngot: ValueError: y"
-    asked = {**run_of(case([{"kind": "dropout", "p": 0.5}], (0, 1), **_TRAINED))}
-    mlx.send({"export": {"id": 9, **asked, "finding": finding}})
-    assert "no script was found" in mlx.receive()["answer"]["unsupported"]
-
-
-def test_no_script_is_written_where_both_runs_agree(mlx: Harness) -> None:
-    asked = {**run_of(case([{"kind": "tanh"}], (0, 1), **_TRAINED)), "finding": "outputs: x"}
-    mlx.send({"export": {"id": 9, **asked}})
-    assert "no script was found" in mlx.receive()["answer"]["unsupported"]
+@pytest.mark.parametrize(
+    ("layer", "finding"),
+    [
+        # The error does not occur; both runs agree.
+        ({"kind": "dropout", "p": 0.5}, "errors: x\nexpected: no error\ngot: ValueError: y"),
+        ({"kind": "tanh"}, "outputs: x"),
+    ],
+)
+def test_no_script_is_written_that_does_not_show_the_finding(mlx: Harness, layer: Any, finding: str) -> None:
+    answer = mlx.export(run_of(case([layer], (0, 1), **_TRAINED)), finding)
+    assert "no script was found" in answer["unsupported"]

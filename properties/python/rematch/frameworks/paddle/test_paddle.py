@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from cases import chain, observed, run_of, segment
-from harness import Harness
+from harness import Harness, run_alone
 
 pytest.importorskip("paddle")
 
@@ -30,8 +29,7 @@ def both(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     plan = {"segments": [segment(0, end, variant, **(WHOLE if variant != "reentrant" else {}))]}
     given = chain(*kinds, plan=plan, protocol={**TRAINED, **protocol})
-    plain = paddle.record(**run_of(given), checkpointed=False)
-    return plain, paddle.record(checkpointed=True)
+    return paddle.both(run_of(given))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -77,8 +75,7 @@ def test_a_failed_recomputation_is_put_right_before_the_steps(paddle: Harness) -
     )
     asked = run_of(given)
     asked["arrays"] |= {"trial_input": asked["arrays"]["inputs"][0], "trial_target": asked["arrays"]["targets"][0]}
-    plain = paddle.record(**asked, checkpointed=False)
-    checkpointed = paddle.record(checkpointed=True)
+    plain, checkpointed = paddle.both(asked)
     assert not plain["trial"].get("failed", False)
     assert checkpointed["trial"]["failed"] and checkpointed["trial"]["left_behind"] == "grad mode"
     assert all(value.get("as") for value in observed(checkpointed).values())
@@ -87,9 +84,5 @@ def test_a_failed_recomputation_is_put_right_before_the_steps(paddle: Harness) -
 def test_a_script_shows_statistics_that_are_updated_twice(paddle: Harness, tmp_path: Any) -> None:
     norm = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
     given = chain(norm, plan={"segments": [segment(0, 1, "reentrant")]}, protocol=TRAINED)
-    paddle.send({"export": {"id": 9, **run_of(given), "finding": "buffers-after-step: differ"}})
-    script = paddle.receive()["answer"]["script"]
-    path = tmp_path / "script.py"
-    path.write_text(script)
-    ended = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True)
-    assert "DIFFERENT: state of m0" in ended.stdout
+    script = paddle.export(run_of(given), "buffers-after-step: differ")["script"]
+    assert "DIFFERENT: state of m0" in run_alone(script, tmp_path).stdout

@@ -252,9 +252,7 @@ def test_every_promise_has_a_script_that_is_whole():
         inner = [symtable.symtable(definitions, name, "exec")]
         for table in inner:
             inner += table.get_children()
-            used = (
-                s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()
-            )
+            used = (s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced())
             assert set(used) <= scope.keys() | vars(builtins).keys() | {"__file__"}, name
     with pytest.raises(Unsupported, match="no promise that is known"):
         script_of("(unheard_of)")

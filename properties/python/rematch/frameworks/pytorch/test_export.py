@@ -22,8 +22,7 @@ def finding(law, expected="1", got="2"):
 
 
 def ask(subject, case, found, **rest):
-    subject.send({"export": {"id": 3, **run_of(case), "detached_layers": [], "finding": found, **rest}})
-    answer = subject.receive()["answer"]
+    answer = subject.export(run_of(case), found, **{"detached_layers": [], **rest})
     assert answer.pop("id") == 3
     return answer
 

@@ -24,8 +24,7 @@ TRAINABLE = {"input_requires_grad": True}
 
 def both(subject, case, **plain):
     """The records of the plain and the checkpointed run of a case."""
-    first = subject.record(**run_of(case), **plain)
-    return first, subject.record(checkpointed=True)
+    return subject.both(run_of(case), **plain)
 
 
 def differing(record):

@@ -22,11 +22,6 @@ def case(layers: list[dict[str, Any]], begin: int, end: int, **rest: Any) -> dic
     return {"format": 1, "seed": 7, "input": [2, 4], "layers": layers, "plan": plan, **rest}
 
 
-def both(subject: Harness, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    plain = subject.record(**run_of(given), checkpointed=False)
-    return plain, subject.record(checkpointed=True)
-
-
 def start(*options: str) -> Iterator[Harness]:
     with Harness(sys.executable, "-m", "rematch", "tensorflow", *options) as harness:
         harness.hello()
@@ -49,8 +44,8 @@ def in_function(request: pytest.FixtureRequest) -> Iterator[Harness]:
 
 
 def test_gradients_of_two_backwards_are_added(eager: Harness) -> None:
-    once, _ = both(eager, case([LINEAR], 0, 1))
-    twice, checkpointed = both(eager, case([LINEAR], 0, 1, protocol={"backwards": 2}))
+    once, _ = eager.both(run_of(case([LINEAR], 0, 1)))
+    twice, checkpointed = eager.both(run_of(case([LINEAR], 0, 1, protocol={"backwards": 2})))
     assert [e["count"] for e in checkpointed["executions"]] == [3]
     key = next(k for k in observed(once) if k[0] == "parameter_gradient")
     assert observed(once)[key] != observed(twice)[key]
@@ -58,7 +53,7 @@ def test_gradients_of_two_backwards_are_added(eager: Harness) -> None:
 
 
 def test_the_gradient_of_a_tensor_closed_over_is_absent_not_zero(closure: Harness) -> None:
-    plain, checkpointed = both(closure, case([LINEAR], 0, 1))
+    plain, checkpointed = closure.both(run_of(case([LINEAR], 0, 1)))
     key = next(k for k in observed(plain) if k[0] == "parameter_gradient")
     assert observed(plain)[key].get("present", True)
     assert observed(checkpointed)[key]["present"] is False
@@ -70,7 +65,7 @@ def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_functio
     for seed in (7, 8):
         steps = {**TRAINED["protocol"], "steps": seed - 6}
         given = {**case(layers, 0, 2, protocol=steps), "seed": seed}
-        plain, checkpointed = both(in_function, given)
+        plain, checkpointed = in_function.both(run_of(given))
         assert "error" not in plain, plain
         assert observed(checkpointed).keys() == observed(plain).keys()
         assert next(o for k, o in observed(checkpointed).items() if k[0] == "output").get("as")
