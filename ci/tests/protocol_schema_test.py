@@ -140,7 +140,7 @@ class ProtocolSchema(unittest.TestCase):
         self.assertIn("script", self.replay(subject, export=True)["answer"][-1]["answer"])
 
     def test_the_conversation_on_the_page_is_what_is_said(self):
-        readme = (SUBJECTS / "python" / "README.md").read_text()
+        readme = (ROOT / "properties" / "python" / "ADAPTERS.md").read_text()
         program = re.search(r"`relu.py`[^\n]*\n\n((?:    [^\n]*\n|\n)+?    serve\(.*\n)", readme)[1]
         (self.folder / "relu.py").write_text(textwrap.dedent(program))
         section = (SUBJECTS / "PROTOCOL.md").read_text().split("\n## ")[2]
