@@ -76,8 +76,9 @@ class Started(Harness):
             return {"variant": "reentrant"}
         return {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
-    def both(self, sent: dict[str, Any], **plain: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        records = super().both(sent, **plain)
+    def agreed(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The records of the plain and the checkpointed run of a case, which have no error."""
+        records = self.both(run_of(given))
         assert [record["error"] for record in records if "error" in record] == []
         return records
 
@@ -109,7 +110,7 @@ def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Start
     shape = (2, 2, 4, 4) if "kernel" in layers[0] else (2, 4)
     protocol = {**TRAINED, "steps": 2}
     given = chain(*layers, input=shape, dtype=subject.dtype, plan=plan, protocol=protocol)
-    plain, checkpointed = subject.both(run_of(given))
+    plain, checkpointed = subject.agreed(given)
     names = {key[0] for key in observed(plain)}
     assert {"output", "loss", "input_gradient", "parameter_gradient", "parameter"} <= names
     assert observed(checkpointed).keys() == observed(plain).keys()
@@ -125,7 +126,7 @@ def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject: Sta
 def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None:
     subject.needs("executions")
     plan = {"segments": [segment(0, 2, **subject.options())]}
-    plain, checkpointed = subject.both(
+    plain, checkpointed = subject.agreed(
         chain("linear", "tanh", "relu", dtype=subject.dtype, plan=plan, protocol=TRAINED)
     )
     assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
@@ -136,7 +137,7 @@ def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None
 def test_a_recomputed_mask_is_seen(subject: Started) -> None:
     subject.needs("draws", "dropout")
     plan = {"segments": [segment(0, 1, **subject.options())]}
-    plain, checkpointed = subject.both(run_of(chain("dropout", dtype=subject.dtype, plan=plan, protocol=TRAINED)))
+    plain, checkpointed = subject.agreed(chain("dropout", dtype=subject.dtype, plan=plan, protocol=TRAINED))
     assert [d.get("execution", 0) for d in plain["draws"]] == [0]
     assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
     assert checkpointed["draws"][0] == plain["draws"][0]
