@@ -8,6 +8,7 @@ namespace rematch::cuda {
 namespace {
 
 using math::AttentionShape;
+using math::AttentionState;
 using testing::DeviceArray;
 using testing::holds;
 using testing::need_device;
