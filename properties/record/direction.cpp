@@ -5,7 +5,7 @@
 namespace rematch {
 
 std::vector<double> direction(std::uint64_t seed, std::uint64_t array, std::int64_t elements) {
-  // Streams of their own, far from those of the data (engine_data.h).
+  // Streams of their own, far from those of the data (case_data.h).
   const PhiloxStream stream{seed, (std::uint64_t{1} << 33) + array};
   std::vector<double> values(static_cast<std::size_t>(elements));
   std::uint32_t words[4] = {};

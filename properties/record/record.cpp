@@ -1,7 +1,9 @@
 #include "properties/record/record.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "properties/record/mixed.h"
@@ -133,6 +135,25 @@ double element_of(DType dtype, const std::byte* at) {
       return read(math::BFloat16());
   }
   return 0;
+}
+
+namespace {
+
+template <class T>
+void canonical_nans_of(std::span<std::byte> values) {
+  constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+  for (std::size_t at = 0; at + sizeof(T) <= values.size(); at += sizeof(T)) {
+    T value{};
+    std::memcpy(&value, values.data() + at, sizeof(T));
+    if (std::isnan(value)) std::memcpy(values.data() + at, &kNan, sizeof(T));
+  }
+}
+
+}  // namespace
+
+void canonical_nans(std::span<std::byte> values, std::size_t item) {
+  if (item == sizeof(float)) canonical_nans_of<float>(values);
+  if (item == sizeof(double)) canonical_nans_of<double>(values);
 }
 
 }  // namespace rematch

@@ -238,4 +238,9 @@ struct Record {
   std::uint64_t hash() const;
 };
 
+/// Gives every NaN among values of `item` bytes (4: float, 8: double; others are left alone) the
+/// same bits. Which of two NaNs an addition passes on, and so the sign of the result, is up to the
+/// compiler: it means nothing, and may not decide whether two records are equal.
+void canonical_nans(std::span<std::byte> values, std::size_t item);
+
 }  // namespace rematch

@@ -1,7 +1,10 @@
 #include "properties/record/record.h"
 
+#include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
+#include <limits>
+#include <span>
 #include <vector>
 
 namespace rematch {
@@ -91,6 +94,33 @@ TEST_CASE("a cleared record is empty and keeps its memory") {
   CHECK(r.hash() == Record{}.hash());
   CHECK(r.timeline.empty());
   CHECK(r.data.capacity() == capacity);
+}
+
+template <class T>
+std::span<std::byte> bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+TEST_CASE("all NaNs of a record have the same bits, and no other value changes") {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> f{
+      std::bit_cast<float>(0xffc00000U), std::bit_cast<float>(0x7fc12345U), -0.0F, inf, -inf, 1.5F};
+  canonical_nans(bytes_of(f), sizeof(float));
+  CHECK(std::bit_cast<std::uint32_t>(f[0]) == 0x7fc00000U);
+  CHECK(std::bit_cast<std::uint32_t>(f[1]) == 0x7fc00000U);
+  CHECK(std::bit_cast<std::uint32_t>(f[2]) == 0x80000000U);
+  CHECK(f[3] == inf);
+  CHECK(f[4] == -inf);
+  CHECK(f[5] == 1.5F);
+
+  std::vector<double> d{std::bit_cast<double>(0xfff8000000000001U), -0.0};
+  canonical_nans(bytes_of(d), sizeof(double));
+  CHECK(std::bit_cast<std::uint64_t>(d[0]) == 0x7ff8000000000000U);
+  CHECK(std::bit_cast<std::uint64_t>(d[1]) == 0x8000000000000000U);
+
+  std::vector<std::uint8_t> mask(8, 0xff);
+  canonical_nans(bytes_of(mask), 1);
+  CHECK(mask == std::vector<std::uint8_t>(8, 0xff));
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 
 #include "engine/math/update.h"
 #include "properties/layers/layer.h"
+#include "properties/record/case_data.h"
 #include "properties/rounding/functions.h"
 #include "properties/rounding/layers.h"
-#include "properties/subjects/engine_data.h"
 
 namespace rematch::rounding {
 namespace {

@@ -10,8 +10,8 @@
 #include "engine/kernels/random.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
+#include "properties/record/case_data.h"
 #include "properties/record/direction.h"
-#include "properties/subjects/engine_data.h"
 
 namespace rematch {
 

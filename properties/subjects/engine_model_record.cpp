@@ -3,7 +3,6 @@
 
 #include "engine/autograd/node.h"
 #include "engine/checkpoint/tensor_hash.h"
-#include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 
 namespace rematch {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "properties/subjects/engine_data.h"
 
 namespace rematch {
 namespace {

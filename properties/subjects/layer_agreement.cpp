@@ -14,8 +14,8 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/tensor/dispatch.h"
 #include "properties/layers/layer.h"
+#include "properties/record/case_data.h"
 #include "properties/record/direction.h"
-#include "properties/subjects/engine_data.h"
 #include "properties/subjects/engine_model.h"
 
 namespace rematch {

@@ -8,7 +8,7 @@
 
 #include "properties/case/json.h"
 #include "properties/record/base64.h"
-#include "properties/subjects/engine_data.h"
+#include "properties/record/case_data.h"
 
 namespace rematch {
 namespace {

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "engine/random/generator.h"
 #include "engine/tensor/tensor.h"
@@ -27,11 +25,6 @@ struct Displacement {
 /// Uniform in [low, high], or integers in [-3, 3], displaced.
 void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& generator,
                const Displacement& by = {});
-
-/// Gives every NaN among values of `item` bytes (4: float, 8: double; others are left alone) the
-/// same bits. Which of two NaNs an addition passes on, and so the sign of the result, is up to the
-/// compiler: it means nothing, and may not decide whether two records are equal.
-void canonical_nans(std::span<std::byte> values, std::size_t item);
 
 /// `t` in another dtype; `t` itself if it has that already, or holds integers.
 Tensor converted(const Tensor& t, DType dtype);

@@ -1,9 +1,8 @@
-#include "properties/subjects/engine_data.h"
+#include "properties/record/case_data.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
+#include <vector>
 
 #include "engine/kernels/random.h"
 #include "engine/random/philox.h"
@@ -46,25 +45,6 @@ void fill_data(Tensor& t, DataKind kind, double low, double high, Generator& gen
       displace(out, by);
     });
   });
-}
-
-namespace {
-
-template <class T>
-void canonical_nans_of(std::span<std::byte> values) {
-  constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
-  for (std::size_t at = 0; at + sizeof(T) <= values.size(); at += sizeof(T)) {
-    T value{};
-    std::memcpy(&value, values.data() + at, sizeof(T));
-    if (std::isnan(value)) std::memcpy(values.data() + at, &kNan, sizeof(T));
-  }
-}
-
-}  // namespace
-
-void canonical_nans(std::span<std::byte> values, std::size_t item) {
-  if (item == sizeof(float)) canonical_nans_of<float>(values);
-  if (item == sizeof(double)) canonical_nans_of<double>(values);
 }
 
 Tensor converted(const Tensor& t, DType dtype) {
