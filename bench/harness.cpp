@@ -64,7 +64,7 @@ void judging(benchmark::State& state, Mix mix) {
   Workspace workspace;
   std::size_t i = 0;
   for (auto _ : state) {
-    if (!judge(cases[i++ % kCases], engine, workspace).kept())
+    if (!judge_case(cases[i++ % kCases], engine, workspace).kept())
       state.SkipWithError("a law was violated");
   }
   count(state);
@@ -85,7 +85,7 @@ void shrinking(benchmark::State& state, Mix mix) {
   Workspace workspace;
   std::vector<Case> findings;
   for (const Case& c : cases_of(mix)) {
-    if (!judge(c, broken, workspace).kept()) findings.push_back(c);
+    if (!judge_case(c, broken, workspace).kept()) findings.push_back(c);
     if (findings.size() == 8) break;
   }
   if (findings.empty()) {
@@ -97,7 +97,7 @@ void shrinking(benchmark::State& state, Mix mix) {
   std::size_t layers = 0;
   const auto fails = [&](const Case& c) {
     ++tried;
-    return !judge(c, broken, workspace).kept();
+    return !judge_case(c, broken, workspace).kept();
   };
   for (auto _ : state) {
     tried = 0;

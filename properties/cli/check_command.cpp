@@ -24,7 +24,7 @@ constexpr std::uint64_t kDefaultCases = 20000;
 
 /// The hunt, with its results in a file where that is asked for; or what was hunted elsewhere.
 HuntResult run(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged) {
-  if (merged) return conclude(o, *merged);
+  if (merged) return finish_hunt(o, *merged);
   if (a.results.empty()) return hunt(o);
   ResultsWriter results(a.results, hunt_of(a, o), o, a.resume);
   o.before = &results.before().total;
@@ -122,7 +122,6 @@ int check(const CheckArguments& a) {
   if (!a.merged.empty())
     merged = merge_results({a.merged.begin(), a.merged.end()}, hunt_of(a, o), o);
   CheckOutcome outcome;
-  outcome.hunt.verdicts.resize(laws().size());
   try {
     judge_saved_cases(a, o, outcome);
   } catch (const std::exception& error) {

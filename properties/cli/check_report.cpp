@@ -83,14 +83,14 @@ Json check_json(const CheckArguments& a, const HuntOptions& o, const CheckOutcom
                                                                {"floor", floor(o.mix, feature)}};
   }
   j["known"] = Json::array();
-  for (std::size_t i = 0; i < r.known.size(); ++i) {
+  for (std::size_t i = 0; r.cases > 0 && i < o.profile.entries().size(); ++i) {
     const KnownDivergence& entry = o.profile.entries()[i];
     Json known{{"id", entry.id},
-               {"cases", r.known[i]},
+               {"cases", r.known_of(i)},
                {"promised", entry.promised},
                {"why", entry.why},
                {"link", entry.link}};
-    if (r.needed[i]) known["first_case"] = *r.needed[i];
+    if (r.needed.contains(i)) known["first_case"] = r.needed.at(i);
     for (const Finding& f : r.known_findings) {
       if (f.known == i) known["case"] = Json::parse(to_json(f.smallest));
     }
@@ -211,7 +211,7 @@ std::string table_of_known(const HuntOptions& o, const HuntResult& r, bool promi
   const std::vector<KnownDivergence>& entries = o.profile.entries();
   Table table({false, true, false}, {2, 0});
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (r.known[i] == 0 || entries[i].promised != promised) continue;
+    if (r.known_of(i) == 0 || entries[i].promised != promised) continue;
     std::string smallest = "--keep-going shrinks one";
     for (const Finding& f : r.known_findings) {
       if (f.known != i) continue;
@@ -221,7 +221,7 @@ std::string table_of_known(const HuntOptions& o, const HuntResult& r, bool promi
     if (table.empty()) {
       table.add({promised ? "known divergence" : "not promised", "cases", "smallest case"});
     }
-    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known[i])), smallest});
+    table.add({entries[i].id, grouped(static_cast<std::int64_t>(r.known_of(i))), smallest});
   }
   return table.empty() ? std::string() : table.text() + "\n";
 }
@@ -250,11 +250,11 @@ std::string table_of_reasons(const HuntResult& r) {
 
 void print_known(const HuntOptions& o, const HuntResult& r) {
   const std::vector<KnownDivergence>& entries = o.profile.entries();
-  if (entries.empty() || r.known.empty()) return;
+  if (entries.empty() || r.cases == 0) return;
   print_out(table_of_known(o, r, true) + table_of_known(o, r, false));
   std::string stale;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (r.known[i] == 0) stale += (stale.empty() ? "" : ", ") + entries[i].id;
+    if (r.known_of(i) == 0) stale += (stale.empty() ? "" : ", ") + entries[i].id;
   }
   if (!stale.empty()) print_out("known, but seen in no case: " + stale + "\n\n");
 }

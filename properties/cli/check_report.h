@@ -6,7 +6,7 @@
 
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/hunt_result.h"
 #include "properties/output/terminal.h"
 
 namespace rematch::cli {

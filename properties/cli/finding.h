@@ -6,7 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/finding.h"
+#include "properties/record/subject.h"
 
 namespace rematch::cli {
 

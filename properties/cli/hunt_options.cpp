@@ -10,7 +10,7 @@
 #include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/json.h"
 #include "properties/cli/check_report.h"
-#include "properties/hunt/worker.h"
+#include "properties/hunt/worker_process.h"
 
 namespace rematch::cli {
 namespace {

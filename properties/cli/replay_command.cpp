@@ -220,7 +220,8 @@ int run_replay(const ReplayArguments& a) {
   for (std::size_t i = 0; i < laws().size(); ++i) {
     judged = judged || (chosen[i] && r.verdicts.by_law[i] == Verdict::kept);
   }
-  const bool fresh = known.first_new(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
+  const bool fresh =
+      known.first_unexplained(r.verdicts, c, features_of(c, r.seen.geometry)) != nullptr;
   const bool held = !fresh && (judged || !r.verdicts.kept());
   const int status = held ? kHeld : kBroken;
   if (!a.exported.empty()) {

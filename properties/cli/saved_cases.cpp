@@ -13,7 +13,7 @@
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/regressions.h"
 #include "properties/hunt/tally.h"
-#include "properties/hunt/worker.h"
+#include "properties/hunt/worker_process.h"
 
 namespace rematch::cli {
 namespace {
@@ -107,7 +107,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
     ++(s.index ? outcome.corpus.judged : outcome.saved_cases);
     const std::uint64_t index = s.index.value_or(0);
     std::optional<Violation> violation;
-    if (!worker) worker = worker_again(o);
+    if (!worker) worker = restart_worker(o);
     try {
       Tally tally = worker->judge(index, s.c);
       (s.index ? outcome.corpus.not_judged : outcome.saved_not_judged) += tally.not_judged;
@@ -119,7 +119,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
       if (o.stopped()) return;
       // Of what is lost nothing may be left when the case is tried.
       worker.reset();
-      violation = lost_alone(o, index, s.c);
+      violation = judge_alone(o, index, s.c);
       if (!violation || !judges_survival(o)) {
         outcome.errors.push_back(fmt::format(
             "a worker was lost in {}, {}: {}", s.name(),

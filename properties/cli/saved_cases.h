@@ -4,7 +4,7 @@
 #include <string>
 
 #include "properties/cli/check_report.h"
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/hunt_options.h"
 
 namespace rematch::cli {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/hunt_result.h"
 #include "properties/hunt/profile.h"
 
 namespace rematch::conform {

@@ -80,7 +80,7 @@ TEST_CASE("the cells of a law add up to the cases, and a violation counts for it
   }
   const Cell& buffers = column.cells[law("buffers-after-step")];
   CHECK(buffers.mark() == Mark::not_promised);
-  CHECK(buffers.of(Mark::not_promised) >= result.known[0]);
+  CHECK(buffers.of(Mark::not_promised) >= result.known_of(0));
   // The evaluation afterwards shows the same fault, which the profile does not say.
   CHECK(column.cells[law("reevaluation")].mark() == Mark::fresh);
   REQUIRE(column.divergences.size() >= 2);

@@ -23,10 +23,10 @@ TEST_CASE("every fault is caught, and its shrunk case breaks the same law by its
     EngineSubject wrong(fault.make);
     EngineSubject right;
     Workspace workspace;
-    const Verdicts again = judge(smallest, wrong, workspace);
+    const Verdicts again = judge_case(smallest, wrong, workspace);
     REQUIRE_FALSE(again.kept());
     CHECK(again.first()->law == result.findings[0].violation.law);
-    CHECK(judge(smallest, right, workspace).kept());
+    CHECK(judge_case(smallest, right, workspace).kept());
   }
 }
 

@@ -74,8 +74,9 @@ TEST_CASE("of engines, only the right one keeps all laws in the corpus of a hunt
   Workspace workspace;
   const auto keeps_all = [&](std::string_view name) {
     const std::unique_ptr<Subject> subject = make_subject(name);
-    return std::all_of(corpus.begin(), corpus.end(),
-                       [&](const CorpusCase& c) { return judge(c.c, *subject, workspace).kept(); });
+    return std::all_of(corpus.begin(), corpus.end(), [&](const CorpusCase& c) {
+      return judge_case(c.c, *subject, workspace).kept();
+    });
   };
   for (const std::string& name : subject_names()) {
     if (!name.starts_with("engine")) continue;

@@ -1,17 +1,14 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
-#include "properties/hunt/gather.h"
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/finding.h"
+#include "properties/hunt/hunt_options.h"
 
 namespace rematch {
-
-/// Shrinks one case, with this subject.
-Finding shrink_one(const HuntOptions& options, const ViolatingCase& violating, Subject& subject,
-                   Workspace& workspace);
 
 /// Puts those together that shrink to one model under one law, in the order of laws, the most
 /// frequent first.

@@ -178,22 +178,22 @@ Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
   return Gathering(c, subject, workspace, options).run();
 }
 
-Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
-               const GatherOptions& options) {
+Verdicts judge_case(const Case& c, Subject& subject, Workspace& workspace,
+                    const GatherOptions& options) {
   Gathering gathering(c, subject, workspace, options);
   Evidence evidence = gathering.run();
   Verdicts verdicts = judge(evidence, options.laws);
   if (verdicts.kept() || evidence.crash || !subject.is_foreign()) return verdicts;
-  if (options.doubt && !options.doubt(verdicts)) return verdicts;
+  if (options.worth_repeating && !options.worth_repeating(verdicts)) return verdicts;
   gathering.repeat(evidence);
   return judge(evidence, options.laws);
 }
 
-Verdicts judge(const Case& c, Subject& subject, Workspace& workspace, const LawSet& laws) {
+Verdicts judge_case(const Case& c, Subject& subject, Workspace& workspace, const LawSet& laws) {
   GatherOptions options;
   options.laws = laws;
   options.poison_at_once = true;
-  return judge(c, subject, workspace, options);
+  return judge_case(c, subject, workspace, options);
 }
 
 }  // namespace rematch

@@ -41,7 +41,7 @@ struct GatherOptions {
   bool poison_at_once = false;
   /// Whether violations by a foreign subject are worth two repeated runs, which tell whether they
   /// are noise; empty: all are.
-  std::function<bool(const Verdicts&)> doubt;
+  std::function<bool(const Verdicts&)> worth_repeating;
   /// Called before each run with its name: "plain run".
   std::function<void(std::string_view run)> on_run;
 };
@@ -54,8 +54,9 @@ Evidence gather(const Case& c, Subject& subject, Workspace& workspace,
 
 /// Gathers the evidence that the laws need, and judges by them. Where a foreign subject violates
 /// one, both runs are repeated: a violation that does not repeat is one of `repeatable`.
-Verdicts judge(const Case& c, Subject& subject, Workspace& workspace, const GatherOptions& options);
-Verdicts judge(const Case& c, Subject& subject, Workspace& workspace,
-               const LawSet& laws = all_laws());
+Verdicts judge_case(const Case& c, Subject& subject, Workspace& workspace,
+                    const GatherOptions& options);
+Verdicts judge_case(const Case& c, Subject& subject, Workspace& workspace,
+                    const LawSet& laws = all_laws());
 
 }  // namespace rematch

@@ -70,7 +70,7 @@ class Counting final : public Subject {
 TEST_CASE("a case is run once plain and once checkpointed, whatever the number of laws") {
   Counting subject;
   Workspace workspace;
-  judge(synthetic_case(), subject, workspace);
+  judge_case(synthetic_case(), subject, workspace);
   CHECK(subject.runs == std::map<std::string, int>{{"plain", 1}, {"checkpointed", 1}});
 }
 
@@ -79,9 +79,9 @@ TEST_CASE("only laws about the slope have displaced runs made") {
   c.dtype = DType::float64;
   Counting subject;
   Workspace workspace;
-  judge(c, subject, workspace, all_laws() & ~laws_named({"derivatives"}));
+  judge_case(c, subject, workspace, all_laws() & ~laws_named({"derivatives"}));
   CHECK(subject.runs["displaced"] == 0);
-  judge(c, subject, workspace, laws_named({"derivatives"}));
+  judge_case(c, subject, workspace, laws_named({"derivatives"}));
   CHECK(subject.runs["displaced"] == 4);
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("each run is announced by its name") {
 TEST_CASE("every law gets its verdict from one gathering, also after a violation") {
   Prepared subject(synthetic_case());
   Workspace workspace;
-  Verdicts verdicts = judge(subject.records.c, subject, workspace);
+  Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.first() == nullptr);
   // Of some there is nothing in two prepared records, one is not observed.
@@ -106,14 +106,14 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
 
   ++subject.records.checkpointed.hooks[0].count;
   ++subject.records.checkpointed.executions[0].count;
-  verdicts = judge(subject.records.c, subject, workspace);
+  verdicts = judge_case(subject.records.c, subject, workspace);
   REQUIRE(verdicts.violations.size() == 2);
   CHECK(verdicts.first()->law == "executions");
   CHECK(verdicts.violations[1].law == "hooks");
   CHECK(verdicts.count(Verdict::violated) == 2);
   CHECK(verdicts.count(Verdict::kept) == laws().size() - 7);
-  CHECK(judge(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
-  CHECK_FALSE(judge(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
+  CHECK(judge_case(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
+  CHECK_FALSE(judge_case(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
 }
 
 TEST_CASE("a violation of a foreign subject that does not repeat is one of repeatability") {
@@ -125,13 +125,13 @@ TEST_CASE("a violation of a foreign subject that does not repeat is one of repea
   };
 
   Foreign sound([](int, bool, Record&) {});
-  CHECK(judge(c, sound, workspace).kept());
+  CHECK(judge_case(c, sound, workspace).kept());
   CHECK(sound.runs == 2);
 
   Foreign noisy([&](int run, bool checkpointed, Record& r) {
     if (checkpointed && run < 3) flip(r);
   });
-  Verdicts verdicts = judge(c, noisy, workspace);
+  Verdicts verdicts = judge_case(c, noisy, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "repeatable");
   CHECK(verdicts.by_law[index_of(*find_law("outputs"))] == Verdict::violated);
@@ -139,7 +139,7 @@ TEST_CASE("a violation of a foreign subject that does not repeat is one of repea
   Foreign noisy_plain([&](int run, bool checkpointed, Record& r) {
     if (!checkpointed && run < 2) flip(r);
   });
-  verdicts = judge(c, noisy_plain, workspace);
+  verdicts = judge_case(c, noisy_plain, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "repeatable");
   CHECK(verdicts.first()->place.find("plain run") != std::string::npos);
@@ -147,7 +147,7 @@ TEST_CASE("a violation of a foreign subject that does not repeat is one of repea
   Foreign unreliable([&](int run, bool, Record& r) {
     if (run == 2) r.error = RecordedError{"error", "a bad day"};
   });
-  verdicts = judge(c, unreliable, workspace);
+  verdicts = judge_case(c, unreliable, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "repeatable");
   CHECK(verdicts.first()->expected == "error: a bad day");
@@ -155,18 +155,18 @@ TEST_CASE("a violation of a foreign subject that does not repeat is one of repea
   Foreign faulty([&](int, bool checkpointed, Record& r) {
     if (checkpointed) flip(r);
   });
-  verdicts = judge(c, faulty, workspace);
+  verdicts = judge_case(c, faulty, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "outputs");
   CHECK(verdicts.by_law[index_of(*find_law("repeatable"))] == Verdict::kept);
   CHECK(faulty.runs == 4);
 
   GatherOptions trusting;
-  trusting.doubt = [](const Verdicts&) { return false; };
+  trusting.worth_repeating = [](const Verdicts&) { return false; };
   Foreign known([&](int, bool checkpointed, Record& r) {
     if (checkpointed) flip(r);
   });
-  CHECK(judge(c, known, workspace, trusting).first()->law == "outputs");
+  CHECK(judge_case(c, known, workspace, trusting).first()->law == "outputs");
   CHECK(known.runs == 2);
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("some cases are repeated by a foreign subject without a reason, always
   c.seed = 128;
   for (int again = 0; again < 2; ++again) {
     Foreign subject([](int, bool, Record&) {});
-    const Verdicts verdicts = judge(c, subject, workspace);
+    const Verdicts verdicts = judge_case(c, subject, workspace);
     CHECK(verdicts.by_law[index_of(*find_law("repeatable"))] == Verdict::kept);
     CHECK(subject.runs == 3);
   }
@@ -203,12 +203,12 @@ TEST_CASE("a law that reads what the subject does not observe says so, and is no
   };
   Workspace workspace;
   Blind honest(true);
-  const Verdicts verdicts = judge(synthetic_case(), honest, workspace);
+  const Verdicts verdicts = judge_case(synthetic_case(), honest, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::not_observed);
   CHECK(verdicts.by_law[index_of(*find_law("recomputation-order"))] == Verdict::not_observed);
   Blind forgetful(false);
-  CHECK_FALSE(judge(synthetic_case(), forgetful, workspace).kept());
+  CHECK_FALSE(judge_case(synthetic_case(), forgetful, workspace).kept());
 }
 
 TEST_CASE("of a run that failed only laws about failures say anything") {
@@ -216,12 +216,12 @@ TEST_CASE("of a run that failed only laws about failures say anything") {
   Workspace workspace;
   subject.records.checkpointed.clear();
   subject.records.checkpointed.error = RecordedError{"error", "broke down"};
-  const Verdicts verdicts = judge(subject.records.c, subject, workspace);
+  const Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   REQUIRE(verdicts.violations.size() == 1);
   CHECK(verdicts.first()->law == "errors");
   CHECK(verdicts.first()->got == "error: broke down");
   CHECK(verdicts.count(Verdict::kept) == 1);
-  CHECK(judge(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
+  CHECK(judge_case(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
 }
 
 TEST_CASE("an exception of the subject violates the law that it survives, and no other") {
@@ -241,8 +241,8 @@ TEST_CASE("an exception of the subject violates the law that it survives, and no
   Workspace workspace;
   // What an earlier case left must not count as this one's.
   EngineSubject engine;
-  judge(synthetic_case(), engine, workspace);
-  const Verdicts verdicts = judge(synthetic_case(), subject, workspace);
+  judge_case(synthetic_case(), engine, workspace);
+  const Verdicts verdicts = judge_case(synthetic_case(), subject, workspace);
   REQUIRE(verdicts.violations.size() == 1);
   CHECK(verdicts.first()->law == "survives");
   CHECK(verdicts.first()->got == "checkpointed run: exception: fell over");
@@ -255,7 +255,7 @@ TEST_CASE("a record that cannot be read violates the law that tried to") {
   for (LiveReading& r : subject.records.checkpointed.live) r.layer = 99;
   for (LayerValue& v : subject.records.checkpointed.values) v.layer = -5;
   subject.records.checkpointed.values[1].hash ^= 1;
-  const Verdicts verdicts = judge(subject.records.c, subject, workspace);
+  const Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::violated);
   CHECK(verdicts.by_law[index_of(*find_law("recomputed-values"))] == Verdict::violated);
 }
@@ -266,7 +266,7 @@ TEST_CASE("the reference run detaches the frozen first block") {
   c.plan.sequential->choice.variant = Variant::reentrant;
   Prepared subject(c);
   Workspace workspace;
-  judge(c, subject, workspace);
+  judge_case(c, subject, workspace);
   CHECK(subject.detached == std::vector<int>{0});
 }
 

@@ -4,19 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <stdexcept>
 #include <thread>
 
-#include "properties/hunt/conclude.h"
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/tally.h"
-#include "properties/hunt/worker.h"
+#include "properties/hunt/worker_process.h"
 #include "properties/record/machine.h"
 #include "properties/subjects/child_process.h"
 
@@ -41,7 +38,7 @@ class Campaign {
     if (options.before == nullptr) return;
     total_ = *options.before;
     judged_ = total_.cases;
-    closed_ = ends_with(total_);
+    closed_ = options_.is_over(total_);
   }
 
   void work() {
@@ -105,13 +102,13 @@ class Campaign {
 
   const Tally& total() const { return total_; }
   /// Violating cases that the total lacks, because something failed in cases before them.
-  std::vector<ViolatingCase> stranded() const {
-    if (ends_with(total_)) return {};
+  std::vector<ViolatingCase> uncommitted_violations() const {
+    if (options_.is_over(total_)) return {};
     Tally behind;
     std::map<std::uint64_t, Tally> chunks = waiting_;
     chunks.insert(cut_short_.begin(), cut_short_.end());
     for (const auto& [chunk, tally] : chunks) {
-      if (!ends_with(behind)) behind.add(tally, options_.shrunk_per_law);
+      if (!options_.is_over(behind)) behind.add(tally, options_.shrunk_per_law);
     }
     return behind.violating;
   }
@@ -124,7 +121,7 @@ class Campaign {
  private:
   void work_through() {
     const std::unique_ptr<Worker> worker = make_worker(options_);
-    note(worker->scope(), worker->versions());
+    set_subject(worker->scope(), worker->versions());
     while (const std::optional<std::uint64_t> chunk = next_chunk()) run_chunk(*chunk, *worker);
   }
 
@@ -150,9 +147,7 @@ class Campaign {
     return next_++;
   }
 
-  bool ends_with(const Tally& tally) const { return rematch::is_over(options_, tally); }
-
-  void note(const Scope& scope, Versions versions) {
+  void set_subject(const Scope& scope, Versions versions) {
     const std::lock_guard lock(mutex_);
     if (start_seconds_ != 0) return;
     start_seconds_ = elapsed();
@@ -186,10 +181,8 @@ class Campaign {
       failure = std::current_exception();
     }
     judged_.fetch_add(tally.cases, std::memory_order_relaxed);
-    violations_.fetch_add(
-        std::accumulate(tally.first_violated.begin(), tally.first_violated.end(), std::uint64_t{0}),
-        std::memory_order_relaxed);
-    for (const ViolatingCase& violating : tally.violating) say(violating);
+    violations_.fetch_add(tally.violations(), std::memory_order_relaxed);
+    for (const ViolatingCase& violating : tally.violating) report_first(violating);
     if (!failure) return commit(chunk, std::move(tally));
     {
       const std::lock_guard lock(mutex_);
@@ -198,25 +191,25 @@ class Campaign {
     std::rethrow_exception(failure);
   }
 
-  void say(const ViolatingCase& violating) {
+  void report_first(const ViolatingCase& violating) {
     if (!options_.found) return;
     const std::lock_guard lock(mutex_);
     const std::size_t law = index_of(*find_law(violating.violation.law));
-    if (said_[law]) return;
-    said_.set(law);
+    if (reported_[law]) return;
+    reported_.set(law);
     options_.found(violating);
   }
 
   void commit(std::uint64_t chunk, Tally tally) {
     const std::lock_guard lock(mutex_);
-    if (ends_with(tally)) {
+    if (options_.is_over(tally)) {
       closed_ = true;
       last_chunk_.store(std::min(last_chunk_.load(), chunk));
     }
     waiting_.emplace(chunk, std::move(tally));
     for (auto first = waiting_.begin(); first != waiting_.end() && first->first == committed_;
          first = waiting_.erase(first), ++committed_) {
-      if (ends_with(total_)) continue;
+      if (options_.is_over(total_)) continue;
       if (options_.committed) options_.committed(first->second);
       total_.add(std::move(first->second), options_.shrunk_per_law);
     }
@@ -233,8 +226,8 @@ class Campaign {
   int finished_ = 0;
   bool closed_ = false;
   bool interrupted_ = false;
-  /// Laws whose first violation was said.
-  LawSet said_;
+  /// Laws whose first violation was reported.
+  LawSet reported_;
   std::exception_ptr error_;
   std::vector<WorkerLost> lost_;
   std::uint64_t next_ = 0;
@@ -274,8 +267,8 @@ HuntResult hunt(const HuntOptions& options) {
 
   const bool whole = options.shard.of == 1;
   // It had ended when it was stopped.
-  if (whole && options.before != nullptr && is_over(options, *options.before)) {
-    return conclude(options, *options.before);
+  if (whole && options.before != nullptr && options.is_over(*options.before)) {
+    return finish_hunt(options, *options.before);
   }
 
   Campaign campaign(options);
@@ -292,13 +285,14 @@ HuntResult hunt(const HuntOptions& options) {
   }
 
   HuntResult result = result_of(options, campaign.total(), campaign.scope(), campaign.versions());
-  std::vector<ViolatingCase> to_shrink = campaign.total().violating;
+  std::vector<ViolatingCase> to_shrink = result.violating;
   // What was found before something failed is not lost with it.
-  for (ViolatingCase& found : campaign.stranded()) to_shrink.push_back(std::move(found));
+  for (ViolatingCase& found : campaign.uncommitted_violations())
+    to_shrink.push_back(std::move(found));
   if (to_shrink.empty() && campaign.lost().empty()) campaign.rethrow();
   result.error = campaign.error();
   if (!campaign.lost().empty()) {
-    LostWorkers lost = look_into(options, campaign.scope(), campaign.lost());
+    LostWorkers lost = try_in_flight(options, campaign.scope(), campaign.lost());
     result.error = lost.report;
     result.findings = std::move(lost.findings);
   }
@@ -309,13 +303,12 @@ HuntResult hunt(const HuntOptions& options) {
   // Where a worker was lost, that is why little was judged.
   if (!campaign.lost().empty() || !whole) result.shortfalls.clear();
   if (whole) {
-    shrink_into(result, options, campaign.total(), std::move(to_shrink),
-                [&](std::size_t done, std::size_t count) {
-                  HuntProgress progress;
-                  progress.shrunk = done;
-                  progress.to_shrink = count;
-                  campaign.report(progress);
-                });
+    shrink_into(result, options, std::move(to_shrink), [&](std::size_t done, std::size_t count) {
+      HuntProgress progress;
+      progress.shrunk = done;
+      progress.to_shrink = count;
+      campaign.report(progress);
+    });
   }
   return result;
 }

@@ -29,7 +29,7 @@ Case smallest_of(const HuntOptions& options, const Scope& scope, std::uint64_t i
   std::unique_ptr<ProcessWorker> worker;
   const auto still_lost = [&](const Case& candidate) {
     if (options.stopped()) return false;
-    if (!worker) worker = start_again(options, kOneByOne);
+    if (!worker) worker = restart_process(options, kOneByOne);
     try {
       worker->judge(index, candidate);
       return false;
@@ -50,7 +50,7 @@ Finding finding_of(const HuntOptions& options, const Scope& scope, const Violati
     Case smallest = smallest_of(options, scope, found.index, found.c);
     if (smallest == found.c) return finding;
     // Candidates had others before them.
-    if (std::optional<Violation> again = lost_alone(options, found.index, smallest)) {
+    if (std::optional<Violation> again = judge_alone(options, found.index, smallest)) {
       finding.violation = *std::move(again);
       finding.smallest = std::move(smallest);
     }
@@ -67,13 +67,13 @@ std::string named(const std::vector<std::uint64_t>& cases) {
 
 }  // namespace
 
-bool judges_survival(const HuntOptions& options) {
-  return (options.judged() & laws_named({"survives"})).any();
+bool judges_survival(const HuntSpec& spec) {
+  return (spec.judged() & laws_named({"survives"})).any();
 }
 
-std::optional<Violation> lost_alone(const HuntOptions& options, std::uint64_t index,
-                                    const Case& c) {
-  const std::unique_ptr<ProcessWorker> worker = start_again(options, kOneByOne);
+std::optional<Violation> judge_alone(const HuntOptions& options, std::uint64_t index,
+                                     const Case& c) {
+  const std::unique_ptr<ProcessWorker> worker = restart_process(options, kOneByOne);
   try {
     worker->judge(index, c);
     return std::nullopt;
@@ -82,8 +82,8 @@ std::optional<Violation> lost_alone(const HuntOptions& options, std::uint64_t in
   }
 }
 
-LostWorkers look_into(const HuntOptions& options, const Scope& scope,
-                      const std::vector<WorkerLost>& lost) {
+LostWorkers try_in_flight(const HuntOptions& options, const Scope& scope,
+                          const std::vector<WorkerLost>& lost) {
   std::map<std::uint64_t, Case> in_flight;
   for (const WorkerLost& worker : lost) {
     for (std::uint64_t i = worker.in_flight.begin; i < worker.in_flight.end; ++i) {
@@ -102,7 +102,7 @@ LostWorkers look_into(const HuntOptions& options, const Scope& scope,
       continue;
     }
     try {
-      std::optional<Violation> violation = lost_alone(options, index, c);
+      std::optional<Violation> violation = judge_alone(options, index, c);
       if (!violation) {
         innocent.push_back(index);
         continue;

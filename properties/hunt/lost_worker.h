@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/finding.h"
+#include "properties/hunt/hunt_options.h"
 #include "properties/hunt/worker.h"
 
 namespace rematch {
@@ -24,14 +25,15 @@ struct LostWorkers {
 
 /// Tries them, after every other worker has ended. Processes that try a case launch kernels one
 /// after another, so that the first error names the kernel.
-LostWorkers look_into(const HuntOptions& options, const Scope& scope,
-                      const std::vector<WorkerLost>& lost);
+LostWorkers try_in_flight(const HuntOptions& options, const Scope& scope,
+                          const std::vector<WorkerLost>& lost);
 
 /// Whether the hunt judges by the law that a lost worker violates.
-bool judges_survival(const HuntOptions& options);
+bool judges_survival(const HuntSpec& spec);
 
 /// Judges a case in a process that does nothing else. The violation of `survives`, where that loses
 /// the device or the process.
-std::optional<Violation> lost_alone(const HuntOptions& options, std::uint64_t index, const Case& c);
+std::optional<Violation> judge_alone(const HuntOptions& options, std::uint64_t index,
+                                     const Case& c);
 
 }  // namespace rematch

@@ -103,8 +103,8 @@ std::optional<std::size_t> Profile::explains(const Violation& violation, const C
   return std::nullopt;
 }
 
-const Violation* Profile::first_new(const Verdicts& verdicts, const Case& c,
-                                    const FeatureSet& features) const {
+const Violation* Profile::first_unexplained(const Verdicts& verdicts, const Case& c,
+                                            const FeatureSet& features) const {
   for (const Violation& violation : verdicts.violations) {
     if (!explains(violation, c, features)) return &violation;
   }

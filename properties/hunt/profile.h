@@ -56,8 +56,8 @@ class Profile {
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,
                                       const FeatureSet& features, std::size_t from = 0) const;
   /// The first violation that no entry explains; nullptr when there is none.
-  const Violation* first_new(const Verdicts& verdicts, const Case& c,
-                             const FeatureSet& features) const;
+  const Violation* first_unexplained(const Verdicts& verdicts, const Case& c,
+                                     const FeatureSet& features) const;
 
  private:
   std::vector<KnownDivergence> entries_;

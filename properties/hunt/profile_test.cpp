@@ -165,11 +165,11 @@ TEST_CASE("a case that breaks a known law and another one is a finding of the ot
   const FeatureSet features{Feature::stateful_layer};
   Verdicts verdicts{};
   verdicts.violations = {{"buffers-after-step", "", "", ""}, {"hooks", "", "", ""}};
-  const Violation* first = profile.first_new(verdicts, c, features);
+  const Violation* first = profile.first_unexplained(verdicts, c, features);
   REQUIRE(first != nullptr);
   CHECK(first->law == "hooks");
   verdicts.violations.pop_back();
-  CHECK(profile.first_new(verdicts, c, features) == nullptr);
+  CHECK(profile.first_unexplained(verdicts, c, features) == nullptr);
 }
 
 TEST_CASE("an entry for small differences explains no larger ones, and none without numbers") {

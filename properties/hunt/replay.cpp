@@ -14,7 +14,7 @@ Replay replay(const Case& c, Subject& subject, const LawSet& laws,
   options.poison_at_once = true;
   options.on_run = on_run;
   try {
-    r.verdicts = judge(r.c, subject, r.seen, options);
+    r.verdicts = judge_case(r.c, subject, r.seen, options);
   } catch (const cuda::DeviceLost& lost) {
     if ((laws & laws_named({"survives"})).none()) throw;
     r.seen.plain.clear();

@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "properties/hunt/conclude.h"
+#include "properties/hunt/tally_json.h"
 
 namespace rematch {
 namespace {
@@ -204,11 +204,11 @@ Tally merge_results(const std::vector<std::filesystem::path>& files, const std::
     throw std::invalid_argument("the results are not those of a whole hunt:" + wrong);
   Tally total;
   for (auto& [number, part] : parts) {
-    if (is_over(options, total)) break;
+    if (options.is_over(total)) break;
     total.add(std::move(part.second.total), options.shrunk_per_law);
   }
   // Without locks, as some network file systems are, one part can have two writers.
-  if (!is_over(options, total) && total.cases != options.cases.value_or(total.cases)) {
+  if (!options.is_over(total) && total.cases != options.cases.value_or(total.cases)) {
     throw std::invalid_argument(
         fmt::format("expected {} cases in all parts, got {}: a file was edited or had two writers; "
                     "hunt its part again",

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/hunt_spec.h"
+#include "properties/hunt/schedule.h"
 #include "properties/hunt/tally.h"
 
 namespace rematch {

@@ -63,7 +63,7 @@ TEST_CASE("the parts of a hunt come to what one hunt comes to") {
         files.push_back(hunt_part(options, folder.path(), {part, 4}));
       }
       INFO(subject << ", keep_going " << keep_going);
-      const HuntResult merged = conclude(options, merge_results(files, kHunt, options));
+      const HuntResult merged = finish_hunt(options, merge_results(files, kHunt, options));
       const HuntResult whole = hunt(options);
       testing::check_equal(merged, whole);
       CHECK(merged.versions == whole.versions);

@@ -1,10 +1,20 @@
 #include "properties/hunt/tally.h"
 
+#include <numeric>
 #include <utility>
 
 namespace rematch {
 
 Tally::Tally() : verdicts(laws().size()), first_violated(laws().size()) {}
+
+std::uint64_t Tally::violations() const {
+  return std::accumulate(first_violated.begin(), first_violated.end(), std::uint64_t{0});
+}
+
+std::uint64_t Tally::known_of(std::size_t entry) const {
+  const auto found = known.find(entry);
+  return found == known.end() ? 0 : found->second;
+}
 
 void Tally::add(Tally next, std::size_t kept_per_law) {
   cases += next.cases;

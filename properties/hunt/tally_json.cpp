@@ -1,3 +1,5 @@
+#include "properties/hunt/tally_json.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -6,7 +8,6 @@
 
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
-#include "properties/hunt/tally.h"
 
 namespace rematch {
 namespace {

@@ -1,4 +1,4 @@
-#include "properties/hunt/tally.h"
+#include "properties/hunt/tally_json.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "properties/hunt/registry.h"
-#include "properties/hunt/worker.h"
+#include "properties/hunt/worker_process.h"
 
 namespace rematch {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
-#include "properties/hunt/hunt.h"
+#include "properties/hunt/finding.h"
 #include "properties/hunt/tally.h"
+#include "properties/layers/scope.h"
+#include "properties/record/subject.h"
 
 namespace rematch {
 
@@ -47,15 +47,5 @@ class Worker {
   virtual Tally judge(std::uint64_t index, const Case& c) = 0;
   virtual Finding shrink(const ViolatingCase& violating) = 0;
 };
-
-/// One in the calling thread.
-std::unique_ptr<Worker> local_worker(const HuntOptions& options);
-/// One in a process where the options ask for that (hunt/worker_process.h), or a local one.
-std::unique_ptr<Worker> make_worker(const HuntOptions& options);
-/// As make_worker(), where another worker may just have been lost: it tries for a while.
-std::unique_ptr<Worker> worker_again(const HuntOptions& options);
-
-/// Case number `index` of the hunt.
-Case case_of(const HuntOptions& options, const Scope& scope, std::uint64_t index);
 
 }  // namespace rematch

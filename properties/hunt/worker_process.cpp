@@ -11,6 +11,8 @@
 #include "engine/cuda/runtime/device.h"
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
+#include "properties/hunt/local_worker.h"
+#include "properties/hunt/tally_json.h"
 #include "properties/layers/feature.h"
 #include "properties/record/machine.h"
 
@@ -102,8 +104,8 @@ Finding ProcessWorker::shrink(const ViolatingCase& violating) {
                                {violating.index, violating.index + 1}, limit, options_.stop));
 }
 
-std::unique_ptr<ProcessWorker> start_again(const HuntOptions& options,
-                                           const std::string& variables) {
+std::unique_ptr<ProcessWorker> restart_process(const HuntOptions& options,
+                                               const std::string& variables) {
   constexpr int kAttempts = 5;
   for (int attempt = 1;; ++attempt) {
     try {
@@ -113,6 +115,16 @@ std::unique_ptr<ProcessWorker> start_again(const HuntOptions& options,
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
+}
+
+std::unique_ptr<Worker> make_worker(const HuntOptions& options) {
+  if (options.worker.empty()) return local_worker(options);
+  return std::make_unique<ProcessWorker>(options);
+}
+
+std::unique_ptr<Worker> restart_worker(const HuntOptions& options) {
+  if (options.worker.empty()) return local_worker(options);
+  return restart_process(options);
 }
 
 namespace {

@@ -3,10 +3,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "properties/hunt/hunt_options.h"
 #include "properties/hunt/worker.h"
 #include "properties/subjects/child_process.h"
 
@@ -21,9 +23,9 @@ namespace rematch {
 //
 // {"lost": {"index": 5, "what": ...}} says that the device was lost in this case, and
 // {"error": ...} what else was thrown. Either is the last answer. What stands for "..." is in
-// hunt/tally.h. The two ends have to be the same program with the same options.
+// hunt/tally_json.h. The two ends have to be the same program with the same options.
 
-/// A worker in a separate process, started by HuntOptions::worker.
+/// A worker in a separate process, started by Schedule::worker.
 class ProcessWorker final : public Worker {
  public:
   /// `variables` ("NAME=VALUE ...") are added to the environment. Throws std::runtime_error where
@@ -47,10 +49,15 @@ class ProcessWorker final : public Worker {
   Versions versions_;
 };
 
-/// A worker in place of one that was lost: after a fault an MPS server takes no clients until the
+/// A process in place of one that was lost: after a fault an MPS server takes no clients until the
 /// last one of before has gone, so it tries for a while.
-std::unique_ptr<ProcessWorker> start_again(const HuntOptions& options,
-                                           const std::string& variables = "");
+std::unique_ptr<ProcessWorker> restart_process(const HuntOptions& options,
+                                               const std::string& variables = "");
+
+/// A worker in a process where the options ask for that, or a local one.
+std::unique_ptr<Worker> make_worker(const HuntOptions& options);
+/// As make_worker(), in place of one that may have been lost.
+std::unique_ptr<Worker> restart_worker(const HuntOptions& options);
 
 /// The other end: answers requests until there are no more, or until one failed in a way that ends
 /// the hunt.

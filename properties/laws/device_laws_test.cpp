@@ -73,15 +73,15 @@ TEST_CASE("on a device every law about it is judged, elsewhere none is") {
   EngineSubject host;
   for (const char* name : {"repeatable", "cross-device"}) {
     const LawSet law = laws_named({name});
-    CHECK(judge(two_layers(), device, workspace, law).count(Verdict::kept) == 1);
-    CHECK(judge(two_layers(), host, workspace, law).count(Verdict::kept) == 0);
+    CHECK(judge_case(two_layers(), device, workspace, law).count(Verdict::kept) == 1);
+    CHECK(judge_case(two_layers(), host, workspace, law).count(Verdict::kept) == 0);
   }
 }
 
 TEST_CASE("a run that differs when it is repeated is caught") {
   Workspace workspace;
   Unsteady device;
-  const Verdicts verdicts = judge(two_layers(), device, workspace);
+  const Verdicts verdicts = judge_case(two_layers(), device, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "repeatable");
   CHECK(verdicts.first()->place.find("parameter 0") != std::string::npos);
@@ -90,7 +90,7 @@ TEST_CASE("a run that differs when it is repeated is caught") {
 TEST_CASE("a layer that is off on the device is caught by name") {
   Workspace workspace;
   Inexact device;
-  const Verdicts verdicts = judge(two_layers(), device, workspace);
+  const Verdicts verdicts = judge_case(two_layers(), device, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "cross-device");
   CHECK(verdicts.first()->place.find("layer 0 (linear) run alone, output 0") != std::string::npos);

@@ -65,7 +65,7 @@ using Versions = std::map<std::string, std::string>;
 using DeviceWork = std::map<std::string, std::int64_t>;
 
 /// An implementation under test. To test your own: implement run(), declare what it implements and
-/// observes, and link rematch::properties. judge() (properties/hunt/gather.h) judges one case;
+/// observes, and link rematch::properties. judge_case() (properties/hunt/gather.h) judges one case;
 /// hunt() (properties/hunt/hunt.h) judges random cases.
 class Subject {
  public:

@@ -76,7 +76,7 @@ TEST_CASE("what a subject counts is what reaches the device", "[device]") {
   for (std::uint64_t i = 0; i < 100; ++i) {
     options.poison_at_once = i % 10 == 0;
     CAPTURE(i);
-    CHECK(judge(generate_case(Mix::wide, kDeviceSeed, i), subject, workspace, options).kept());
+    CHECK(judge_case(generate_case(Mix::wide, kDeviceSeed, i), subject, workspace, options).kept());
     const cuda::Operations actual = reached() - before;
     REQUIRE(subject.device_work() == work_of(actual));
   }

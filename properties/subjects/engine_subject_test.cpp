@@ -36,7 +36,7 @@ TEST_CASE(
   Case c = case_of({2, 3}, {dense(3), layer("tanh"), dense(3), layer("tanh")});
   c.plan.segments = {segment(0, 2, Variant::non_reentrant), segment(2, 3, Variant::non_reentrant)};
   Workspace workspace;
-  const Verdicts verdicts = judge(c, subject, workspace);
+  const Verdicts verdicts = judge_case(c, subject, workspace);
   REQUIRE_FALSE(verdicts.kept());
   // Nothing was checkpointed: the values are right, the counts are not.
   CHECK(verdicts.first()->law == "executions");
@@ -45,7 +45,7 @@ TEST_CASE(
   c.plan.segments.clear();
   c.plan.sequential = SequentialSpec{.segments = 4, .last_stored = true, .choice = {}};
   calls = 0;
-  CHECK_FALSE(judge(c, subject, workspace).kept());
+  CHECK_FALSE(judge_case(c, subject, workspace).kept());
   CHECK(calls == 3);
 }
 

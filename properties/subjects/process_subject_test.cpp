@@ -69,8 +69,8 @@ TEST_CASE("the engine behind two pipes gives the records of the engine") {
   Workspace other;
   for (std::uint64_t i = 0; i < 60; ++i) {
     const Case c = generate_case(Mix::wide, 41, i);
-    const Verdicts verdicts = judge(c, here, one);
-    const Verdicts through_pipes = judge(c, there, other);
+    const Verdicts verdicts = judge_case(c, here, one);
+    const Verdicts through_pipes = judge_case(c, there, other);
     CHECK(verdicts.violations.size() == through_pipes.violations.size());
     CHECK(one.plain.hash() == other.plain.hash());
     CHECK(one.checkpointed.hash() == other.checkpointed.hash());
@@ -83,7 +83,7 @@ TEST_CASE("a fault of the engine is seen through two pipes as well") {
   Workspace workspace;
   bool seen = false;
   for (std::uint64_t i = 0; i < 200 && !seen; ++i) {
-    seen = !judge(generate_case(Mix::wide, 7, i), subject, workspace).kept();
+    seen = !judge_case(generate_case(Mix::wide, 7, i), subject, workspace).kept();
   }
   CHECK(seen);
 }
@@ -129,8 +129,8 @@ TEST_CASE("state that leaks from case to case is seen in a fresh process") {
   std::size_t violated = 0;
   for (std::uint64_t seed = 1; seed <= 16; ++seed) {
     c.seed = seed;
-    if (!judge(c, leaking, workspace, repeatable).kept()) ++violated;
-    CHECK(judge(c, clean, workspace, repeatable).kept());
+    if (!judge_case(c, leaking, workspace, repeatable).kept()) ++violated;
+    CHECK(judge_case(c, clean, workspace, repeatable).kept());
   }
   CHECK(violated == 2);
 }

@@ -33,7 +33,7 @@ Outcome outcome_of(const Case& c, bool checkpointed) {
   EngineSubject engine;
   Workspace workspace;
   Outcome outcome;
-  outcome.kept = judge(c, engine, workspace).kept();
+  outcome.kept = judge_case(c, engine, workspace).kept();
   const Geometry geometry = validate(c);
   for (const Observation& o : record_of(c, engine, checkpointed).observations) {
     if (o.quantity == Quantity::loss) outcome.differentiable = o.requires_grad;

@@ -122,7 +122,7 @@ void run(const Options& /*options*/, Report& report) {
     "protocol": {"steps": 2}})");
   EngineSubject engine;
   Workspace workspace;
-  const Verdicts verdicts = judge(c, engine, workspace);
+  const Verdicts verdicts = judge_case(c, engine, workspace);
   report.claim(verdicts.kept(),
                "The engine's own rrelu, the operation of the report, saves what is filled: last in "
                "its region and with early stop it keeps all {} laws that apply.",

@@ -94,7 +94,7 @@ Order compare(Variant variant, bool prior, int seeds) {
   Order order;
   for (int seed = 1; seed <= seeds; ++seed) {
     c.seed = static_cast<std::uint64_t>(seed);
-    order.kept = order.kept && judge(c, engine, workspace).kept();
+    order.kept = order.kept && judge_case(c, engine, workspace).kept();
     const std::vector<double> plain = values_of(workspace.plain, Quantity::parameter_gradient);
     const std::vector<double> ours =
         values_of(workspace.checkpointed, Quantity::parameter_gradient);

@@ -61,10 +61,10 @@ void tell_case(const Case& c, Report& report) {
 void claim_law_finds(const Case& c, Subject& wrong, std::string_view who, std::string_view law,
                      Report& report) {
   Workspace workspace;
-  const Verdicts alone = judge(c, wrong, workspace, laws_named({law}) | failure_laws());
+  const Verdicts alone = judge_case(c, wrong, workspace, laws_named({law}) | failure_laws());
   const Violation* const violation = alone.first();
   EngineSubject right;
-  const Verdicts held = judge(c, right, workspace);
+  const Verdicts held = judge_case(c, right, workspace);
   const bool found = violation && violation->law == law;
   report.claim(found && held.kept(),
                "The law `{}` finds {}: {}. The engine keeps all {} laws that apply to this case.",

@@ -3,8 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 
-#include "properties/hunt/hunt.h"
-#include "properties/hunt/tally.h"
+#include "properties/hunt/hunt_result.h"
+#include "properties/hunt/tally_json.h"
 
 namespace rematch::testing {
 

@@ -1,4 +1,4 @@
-#include "properties/hunt/conclude.h"
+#include "properties/hunt/hunt_result.h"
 
 #include <fmt/format.h>
 
@@ -6,41 +6,37 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
-#include <numeric>
 
 #include "properties/hunt/findings.h"
-#include "properties/hunt/worker.h"
+#include "properties/hunt/worker_process.h"
 
 namespace rematch {
 namespace {
 
 bool judged_anything(const Tally& tally, const LawSet& by) {
   for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
-    const VerdictCounts& counts = tally.verdicts[i];
-    const std::uint64_t judged = counts[static_cast<std::size_t>(Verdict::kept)] +
-                                 counts[static_cast<std::size_t>(Verdict::violated)];
-    if (by[i] && judged > 0) return true;
+    if (by[i] && judged_of(tally.verdicts[i]) > 0) return true;
   }
   return false;
 }
 
 /// `scope`: what the subject implements.
-std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& tally,
+std::vector<std::string> shortfalls_of(const HuntSpec& spec, const Tally& tally,
                                        const Scope& scope) {
   std::vector<std::string> shortfalls;
   if (tally.cases == 0) {
     shortfalls.emplace_back("no case was run, so nothing was checked");
     return shortfalls;
   }
-  if (tally.violating.empty() && !judged_anything(tally, options.laws)) {
+  if (tally.violating.empty() && !judged_anything(tally, spec.laws)) {
     shortfalls.emplace_back(
         "none of the laws had anything to judge, so nothing was checked (n/a: no case has anything "
         "to judge; not observed: the subject does not record what the law reads)");
     return shortfalls;
   }
-  if (tally.cases < options.floors_from || !tally.violating.empty()) return shortfalls;
+  if (tally.cases < spec.floors_from || !tally.violating.empty()) return shortfalls;
   scope.features.for_each([&](Feature feature) {
-    const double promised = floor(options.mix, feature, scope);
+    const double promised = floor(spec.mix, feature, scope);
     const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
     const auto cases = static_cast<double>(tally.cases - tally.not_judged);
     const double share = found / cases;
@@ -51,43 +47,27 @@ std::vector<std::string> shortfalls_of(const HuntOptions& options, const Tally& 
     if (found >= expected - 5 * std::sqrt(expected * together)) return;
     shortfalls.push_back(fmt::format(
         "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
-        to_string(feature), 100 * share, tally.cases, to_string(options.mix), 100 * promised));
+        to_string(feature), 100 * share, tally.cases, to_string(spec.mix), 100 * promised));
   });
   return shortfalls;
 }
 
 }  // namespace
 
-bool is_over(const HuntOptions& options, const Tally& tally) {
-  return !options.keep_going && !tally.violating.empty();
-}
-
-HuntResult result_of(const HuntOptions& options, const Tally& total, const Scope& scope,
+HuntResult result_of(const HuntSpec& spec, const Tally& total, const Scope& scope,
                      const Versions& versions) {
   HuntResult result;
+  static_cast<Tally&>(result) = total;
   result.versions = versions;
-  result.cases = total.cases;
-  result.features = total.features;
-  result.not_judged = total.not_judged;
-  result.why_not_judged = total.why_not_judged;
-  result.verdicts = total.verdicts;
-  result.first_violated = total.first_violated;
-  result.violated = total.violated;
-  result.record_hash = total.record_hash;
-  result.device_work = total.device_work;
-  result.shortfalls = shortfalls_of(options, total, scope);
-  result.known.resize(options.profile.entries().size());
-  for (const auto& [entry, count] : total.known) result.known[entry] = count;
-  result.needed.resize(options.profile.entries().size());
-  for (const auto& [entry, index] : total.needed) result.needed[entry] = index;
+  result.shortfalls = shortfalls_of(spec, total, scope);
   return result;
 }
 
-void shrink_into(HuntResult& result, const HuntOptions& options, const Tally& total,
+void shrink_into(HuntResult& result, const HuntOptions& options,
                  std::vector<ViolatingCase> to_shrink,
                  const std::function<void(std::size_t, std::size_t)>& report) {
   if (options.keep_going) {
-    to_shrink.insert(to_shrink.end(), total.known_cases.begin(), total.known_cases.end());
+    to_shrink.insert(to_shrink.end(), result.known_cases.begin(), result.known_cases.end());
   }
   if (to_shrink.empty()) return;
   report(0, to_shrink.size());
@@ -97,20 +77,20 @@ void shrink_into(HuntResult& result, const HuntOptions& options, const Tally& to
   const auto known = std::stable_partition(result.findings.begin(), result.findings.end(),
                                            [](const Finding& f) { return !f.known; });
   for (auto f = known; f != result.findings.end(); ++f) {
-    f->count = result.known[*f->known];
+    f->count = result.known_of(*f->known);
     result.known_findings.push_back(std::move(*f));
   }
   result.findings.erase(known, result.findings.end());
   result.interrupted = result.interrupted || options.stopped();
 }
 
-HuntResult conclude(const HuntOptions& options, const Tally& total) {
+HuntResult finish_hunt(const HuntOptions& options, const Tally& total) {
   HuntResult result;
   {
     const std::unique_ptr<Worker> worker = make_worker(options);
     result = result_of(options, total, worker->scope(), worker->versions());
   }
-  shrink_into(result, options, total, total.violating, [&](std::size_t done, std::size_t of) {
+  shrink_into(result, options, total.violating, [&](std::size_t done, std::size_t of) {
     HuntProgress progress;
     progress.cases = total.cases;
     progress.shrunk = done;
@@ -118,10 +98,6 @@ HuntResult conclude(const HuntOptions& options, const Tally& total) {
     if (options.progress) options.progress(progress);
   });
   return result;
-}
-
-std::uint64_t HuntResult::violations() const {
-  return std::accumulate(first_violated.begin(), first_violated.end(), std::uint64_t{0});
 }
 
 }  // namespace rematch

@@ -1,12 +1,11 @@
-#include "properties/hunt/worker.h"
+#include "properties/hunt/local_worker.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "properties/hunt/findings.h"
 #include "properties/hunt/gather.h"
-#include "properties/hunt/worker_process.h"
+#include "properties/hunt/shrink_violation.h"
 #include "properties/record/mixed.h"
 
 namespace rematch {
@@ -37,7 +36,7 @@ class LocalWorker final : public Worker {
   }
 
   Finding shrink(const ViolatingCase& violating) override {
-    return shrink_one(options_, violating, *subject_, workspace_);
+    return shrink_violation(options_, violating, *subject_, workspace_);
   }
 
  private:
@@ -48,11 +47,12 @@ class LocalWorker final : public Worker {
     Verdicts verdicts;
     GatherOptions gathering;
     gathering.laws = asked;
-    gathering.doubt = [&](const Verdicts& seen) {
-      return options_.profile.first_new(seen, c, features_of(c, workspace_.geometry)) != nullptr;
+    gathering.worth_repeating = [&](const Verdicts& seen) {
+      return options_.profile.first_unexplained(seen, c, features_of(c, workspace_.geometry)) !=
+             nullptr;
     };
     try {
-      verdicts = rematch::judge(c, *subject_, workspace_, gathering);
+      verdicts = judge_case(c, *subject_, workspace_, gathering);
       for (const auto& [kind, count] : subject_->device_work()) {
         const auto known = before.find(kind);
         tally.device_work[kind] += count - (known == before.end() ? 0 : known->second);
@@ -75,15 +75,15 @@ class LocalWorker final : public Worker {
       ++tally.violated[{index_of(*find_law(violation.law)), entry.value_or(kUnexplained)}];
     }
     if (verdicts.kept()) return;
-    if (const Violation* violation = options_.profile.first_new(verdicts, c, features)) {
-      note_violating({index, c, *violation}, tally);
+    if (const Violation* violation = options_.profile.first_unexplained(verdicts, c, features)) {
+      count_violating({index, c, *violation}, tally);
       ++tally.first_violated[index_of(*find_law(violation->law))];
     } else {
-      note_known(index, c, features, verdicts, tally);
+      count_known(index, c, features, verdicts, tally);
     }
   }
 
-  void note_violating(ViolatingCase found, Tally& tally) const {
+  void count_violating(ViolatingCase found, Tally& tally) const {
     const auto same = [&](const ViolatingCase& before) {
       Case c = before.c;
       vary(c, found.c);
@@ -100,8 +100,8 @@ class LocalWorker final : public Worker {
   }
 
   /// A case counts once for each entry that explains a violation of it.
-  void note_known(std::uint64_t index, const Case& c, const FeatureSet& features,
-                  const Verdicts& verdicts, Tally& tally) const {
+  void count_known(std::uint64_t index, const Case& c, const FeatureSet& features,
+                   const Verdicts& verdicts, Tally& tally) const {
     std::set<std::size_t> seen;
     for (const Violation& violation : verdicts.violations) {
       const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
@@ -124,21 +124,6 @@ class LocalWorker final : public Worker {
 
 std::unique_ptr<Worker> local_worker(const HuntOptions& options) {
   return std::make_unique<LocalWorker>(options);
-}
-
-std::unique_ptr<Worker> make_worker(const HuntOptions& options) {
-  if (options.worker.empty()) return local_worker(options);
-  return std::make_unique<ProcessWorker>(options);
-}
-
-std::unique_ptr<Worker> worker_again(const HuntOptions& options) {
-  if (options.worker.empty()) return local_worker(options);
-  return start_again(options);
-}
-
-Case case_of(const HuntOptions& options, const Scope& scope, std::uint64_t index) {
-  return options.generate ? options.generate(index)
-                          : generate_case(options.mix, options.seed, index, scope);
 }
 
 }  // namespace rematch

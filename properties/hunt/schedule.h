@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace rematch {
+
+/// One of `of` parts of a hunt of a fixed number of cases, as equal as whole chunks allow. Part 1
+/// has the first cases.
+struct Shard {
+  std::uint64_t number = 1;
+  std::uint64_t of = 1;
+};
+
+/// Who runs the cases of a hunt, where and for how long. Of a hunt of a fixed number of cases it
+/// changes times and device_work alone.
+struct Schedule {
+  std::optional<double> seconds;
+  /// The part of the cases that is hunted. A part is not shrunk, and floors are not checked: that
+  /// is for finish_hunt(), when all parts are there.
+  Shard shard;
+  /// Threads, or processes, at least 1.
+  int jobs = 1;
+  /// If not empty: each job is a process, which this command of the shell starts, and which serves
+  /// the same hunt (hunt/worker_process.h). It is for subjects that can end the process that they
+  /// run in, or make it useless: on a device. Neither make_subject nor generate is then used.
+  std::string worker;
+  /// Longest that a case may take in such a process, and longest that it may take to start.
+  double worker_limit = 60;
+  /// Setting it ends the hunt early; findings so far are kept.
+  const std::atomic<bool>* stop = nullptr;
+  bool stopped() const { return stop != nullptr && stop->load(); }
+};
+
+}  // namespace rematch
