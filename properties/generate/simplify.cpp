@@ -217,11 +217,11 @@ bool reduce_vocabulary(const Case& c, const OfferCase& offer, std::size_t layer)
 
 bool simplify_kind(const Case& c, const OfferCase& offer, std::size_t layer) {
   const int rank = layer_of(c.layers[layer]).rank;
-  if (c.layers[layer].kind == LayerKind::embedding) {
-    // Numbers in the place of tokens; a stand-in below would leave nothing to train.
+  if (layer_of(c.layers[layer]).takes_tokens()) {
+    // A stand-in below would leave nothing to train.
     const auto take_numbers = [&](Case& e) {
       LayerSpec& l = e.layers[layer];
-      l.kind = LayerKind::linear;
+      l.kind = layer_kind(layer_of(l).on_numbers);
       l.vocabulary = 0;
       e.input.push_back(l.features);
     };

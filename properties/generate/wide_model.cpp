@@ -42,15 +42,6 @@ std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, Form 
   return {batch, channels, height, draw.chance(70) ? height : draw.range(3, 7)};
 }
 
-/// Makes a sequence of numbers one of tokens.
-void draw_embedding(DrawSource& draw, ModelDraw& model, std::int64_t width) {
-  LayerSpec l;
-  l.kind = LayerKind::embedding;
-  l.features = width;
-  l.vocabulary = draw.range(1, 12);
-  model.append(l);
-}
-
 void freeze(DrawSource& draw, Case& c) {
   const int layers = static_cast<int>(c.layers.size());
   int begin = 0;
@@ -134,7 +125,7 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   for (std::int64_t& width : palette) width = draw.range(1, 12);
   c.input = draw_input(draw, palette[0], form);
   const bool tokens = form == Form::sequences &&
-                      draw.chance(30, feature_of(LayerKind::embedding)) &&
+                      draw.chance(30, feature_of(token_kind())) &&
                       draw.may(Feature::frozen_input);
   if (tokens) {
     c.input.resize(2);
@@ -145,7 +136,7 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   ModelDraw model(draw, c.input, c.layers, c.protocol.train, c.further_inputs);
   model.palette = palette;
   model.several_streams = several_streams;
-  if (tokens) draw_embedding(draw, model, palette[0]);
+  if (tokens) layer_of(token_kind()).draw(model, token_kind());
   // One of two models reads them where it may, the other before anything else.
   if (c.further_inputs > 0 && draw.chance(50)) {
     draw_readers(draw, model, c.further_inputs, weights[static_cast<std::size_t>(form)]);

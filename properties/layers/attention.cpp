@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "properties/layers/layer.h"
+#include "properties/tape/functions.h"
 
 namespace rematch {
 namespace {
@@ -76,6 +77,44 @@ math::AttentionShape attention_shape(const LayerSpec& spec, const Shape& x, cons
           .causal = spec.causal};
 }
 
+namespace rounding {
+namespace {
+
+/// Scores are sums of products times a constant, which rule 1 covers.
+std::vector<Vars> attention_on_tape(LayerRun& l) {
+  Tape& t = l.tape;
+  const math::AttentionShape s = attention_shape(l.spec, l.shape, l.other);
+  const auto factor = s.scale<double>();
+  Vars y(l.operands[0].size());
+  for (std::int64_t row = 0; row < s.rows(); ++row) {
+    const std::int64_t i = row % s.queries;
+    const std::int64_t h = row / s.queries % s.heads;
+    const std::int64_t b = row / s.queries / s.heads;
+    Vars scores;
+    for (std::int64_t j = 0; j < s.keys && s.sees(i, j); ++j) {
+      for (std::int64_t c = 0; c < s.size; ++c) {
+        t.plus_product(l.operands[0][at(s.query_at(b, i, h) + c)],
+                       l.operands[1][at(s.key_at(b, j, h) + c)], factor);
+      }
+      scores.push_back(t.sum());
+    }
+    const Exponentials e = exponentials(t, scores);
+    const Var scale = reciprocal(t, e.sum);
+    const Vars probabilities = map(e.x, [&](Var v) { return t.plus_product(v, scale).sum(); });
+    for (std::int64_t c = 0; c < s.size; ++c) {
+      for (std::size_t j = 0; j < probabilities.size(); ++j) {
+        const std::int64_t value = s.key_at(b, static_cast<std::int64_t>(j), h) + s.to_value();
+        t.plus_product(probabilities[j], l.operands[1][at(value + c)]);
+      }
+      y[at(s.query_at(b, i, h) + c)] = t.sum();
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer attention_layer{
     .name = "attention",
     // The first half of the second operand's features are keys, the other
@@ -122,6 +161,7 @@ constinit const Layer attention_layer{
           // The mask, a byte a pair.
           if (drops) w.save_own(s.scores());
         },
+    .on_tape = rounding::attention_on_tape,
     .draws = draws_mask,
     .has_products = true,
     .weights = {.sequences = 40},

@@ -13,6 +13,27 @@ bool fits(const Shape& x, const Shape& other) {
 
 }  // namespace
 
+namespace rounding {
+namespace {
+
+/// Both operands one after the other, for each index of the dimensions before the features.
+std::vector<Vars> concat_on_tape(LayerRun& l) {
+  Vars y;
+  const int features = features_dimension(l.shape);
+  const auto rows = static_cast<std::size_t>(l.shape.elements() / extent_from(l.shape, features));
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (const Vars& x : l.operands) {
+      const auto size = static_cast<std::ptrdiff_t>(x.size() / rows);
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(row) * size;
+      y.insert(y.end(), begin, begin + size);
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer concat_layer{
     .name = "concat",
     .fields = {"from"},
@@ -26,6 +47,7 @@ constinit const Layer concat_layer{
           s.output_of_width(s.width() + s.operand(1)[features_dimension(s.x())]);
         },
     .fits = fits,
+    .on_tape = rounding::concat_on_tape,
     .overwritable = true,
     .weights = {.rows = 12, .sequences = 12, .images = 12},
     .draw =

@@ -2,6 +2,7 @@
 
 #include "engine/kernels/conv2d.h"
 #include "properties/layers/layer.h"
+#include "properties/layers/window.h"
 
 namespace rematch {
 namespace {
@@ -52,11 +53,48 @@ void draw(ModelDraw& m, LayerKind kind) {
 
 }  // namespace
 
+namespace rounding {
+namespace {
+
+std::vector<Vars> conv2d_on_tape(LayerRun& l) {
+  struct Tap {
+    std::int64_t pixel;
+    std::int64_t weight;
+  };
+  Tape& t = l.tape;
+  const std::int64_t pixels = l.shape[2] * l.shape[3];
+  const std::int64_t window = l.spec.kernel * l.spec.kernel;
+  std::vector<std::vector<Tap>> taps(at(l.output[2] * l.output[3]));
+  for_each_window(l, [&](std::int64_t to, std::int64_t from, std::int64_t weight) {
+    taps[at(to)].push_back({from, weight});
+  });
+  Vars y;
+  for (std::int64_t n = 0; n < l.shape[0]; ++n) {
+    for (std::int64_t o = 0; o < l.output[1]; ++o) {
+      for (const std::vector<Tap>& here : taps) {
+        for (std::int64_t c = 0; c < l.shape[1]; ++c) {
+          for (const Tap& tap : here) {
+            t.plus_product(l.operands[0][at((n * l.shape[1] + c) * pixels + tap.pixel)],
+                           l.parameters[0][at((o * l.shape[1] + c) * window + tap.weight)]);
+          }
+        }
+        if (l.spec.bias) t.plus(l.parameters[1][at(o)]);
+        y.push_back(t.sum());
+      }
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer conv2d_layer{
     .name = "conv2d",
     .fields = {"features", "kernel", "stride", "padding", "bias", "frozen", "tied_to"},
     .shape = shape,
     .facts = facts,
+    .on_tape = rounding::conv2d_on_tape,
     .low_precision = true,
     .has_parameters = true,
     .overwritable = true,

@@ -24,6 +24,8 @@ constinit const Layer custom_layer{
     .facts = [](FactsWriter& w) { w.f.ops = 1; },
     .draws = [](const LayerSpec& l) { return l.layer != nullptr && l.layer->draws; },
     .noise_depends_on_values = true,
+    // For all that is known.
+    .has_products = true,
     .has_parameters = true,
     .stateful = true,
     .weights = {.rows = 25, .sequences = 25, .images = 25},

@@ -12,6 +12,10 @@ constinit const Layer duplicate_layer{
         },
     .ops = [](const LayerSpec&, bool) { return kNoOps; },
     .facts = [](FactsWriter& w) { w.f.identity = true; },
+    .on_tape =
+        [](rounding::LayerRun& l) {
+          return std::vector<rounding::Vars>{l.operands[0], l.operands[0]};
+        },
     .identity = true,
     .weights = {.rows = 12, .sequences = 12, .images = 12},
     .wide_floor = 11,

@@ -8,6 +8,7 @@ constinit const Layer early_exit_layer{
     .fields = {"frozen"},
     .shape = branch_shape,
     .facts = [](FactsWriter& w) { branch_facts(w, true); },
+    .on_tape = [](rounding::LayerRun& l) { return rounding::branch_on_tape(l, true); },
     .saves_vary = [](const LayerSpec&, bool) { return true; },
     .has_products = true,
     .has_parameters = true,

@@ -2,6 +2,24 @@
 
 namespace rematch {
 
+namespace rounding {
+namespace {
+
+/// Copies, so that nothing is rounded.
+std::vector<Vars> embedding_on_tape(LayerRun& l) {
+  const std::int64_t features = l.spec.features;
+  Vars y;
+  for (const Var token : l.operands[0]) {
+    const auto row = static_cast<std::int64_t>(l.tape[token].value);
+    for (std::int64_t c = 0; c < features; ++c)
+      y.push_back(l.parameters[0][at(row * features + c)]);
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer embedding_layer{
     .name = "embedding",
     .fields = {"features", "vocabulary", "frozen"},
@@ -14,11 +32,21 @@ constinit const Layer embedding_layer{
           s.output(std::array{s.x()[0], s.x()[1], l.features});
         },
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
+    .on_tape = rounding::embedding_on_tape,
     .has_parameters = true,
     .overwritable = true,
     // A model begins with it or does not: no draw of a further layer chooses it.
     .weights = {},
+    .draw =
+        [](ModelDraw& m, LayerKind kind) {
+          LayerSpec l;
+          l.kind = kind;
+          l.features = m.palette[0];
+          l.vocabulary = m.draw.range(1, 12);
+          m.append(l);
+        },
     .wide_floor = 4,
+    .on_numbers = "linear",
 };
 
 }  // namespace rematch

@@ -1,10 +1,12 @@
 #include "properties/layers/layer.h"
+#include "properties/tape/functions.h"
 
 namespace rematch {
 
 constinit const Layer gelu_layer{
     .name = "gelu",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
+    .on_tape = rounding::each<rounding::gelu>,
     .exchangeable = true,
     .weights = {.perceptron = 1, .rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,

@@ -1,8 +1,25 @@
 #include <numeric>
 
 #include "properties/layers/layer.h"
+#include "properties/layers/normalised.h"
 
 namespace rematch {
+
+namespace rounding {
+namespace {
+
+std::vector<Vars> group_norm_on_tape(LayerRun& l) {
+  const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
+  const auto channels = static_cast<std::size_t>(l.shape[1]);
+  const std::size_t size = plane * channels / static_cast<std::size_t>(l.spec.groups);
+  return {group_normalised(
+      l, l.shape[0] * l.spec.groups, true,
+      [=](std::size_t i) { return static_cast<std::int64_t>(i / size); },
+      [=](std::size_t i) { return static_cast<std::int64_t>(i / plane % channels); })};
+}
+
+}  // namespace
+}  // namespace rounding
 
 constinit const Layer group_norm_layer{
     .name = "group_norm",
@@ -21,6 +38,7 @@ constinit const Layer group_norm_layer{
           s.same_output();
         },
     .facts = [](FactsWriter& w) { w.save_normalised(w.x[0] * w.spec.groups); },
+    .on_tape = rounding::group_norm_on_tape,
     .has_parameters = true,
     .overwritable = true,
     .weights = {.rows = 10, .images = 14},

@@ -11,6 +11,10 @@ constinit const Layer hooked_layer{
           if (!(p >= -1e6 && p <= 1e6)) s.fail("p in [-1e6, 1e6]", std::to_string(p));
           s.same_output();
         },
+    .on_tape =
+        [](rounding::LayerRun& l) {
+          return l.each([&](rounding::Var v) { return l.tape.hooked(v, l.spec.p); });
+        },
     .changes_gradients = [](const LayerSpec&, bool) { return true; },
     .overwritable = true,
     .weights = {.rows = 7, .sequences = 7, .images = 7},

@@ -11,6 +11,26 @@ constexpr std::int64_t kLongest = 12;
 
 }  // namespace
 
+namespace rounding {
+namespace {
+
+/// The cache before every sequence. Training leaves the last rows of the first one.
+std::vector<Vars> kv_cache_on_tape(LayerRun& l) {
+  Vars& cache = l.buffers[0];
+  const auto cached = static_cast<std::ptrdiff_t>(cache.size());
+  const auto added = static_cast<std::ptrdiff_t>(extent_from(l.shape, 1));
+  Vars y;
+  for (auto x = l.operands[0].begin(); x != l.operands[0].end(); x += added) {
+    y.insert(y.end(), cache.begin(), cache.end());
+    y.insert(y.end(), x, x + added);
+  }
+  if (l.train) cache.assign(y.begin() + added, y.begin() + added + cached);
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer kv_cache_layer{
     .name = "kv_cache",
     .fields = {"kept", "eval"},
@@ -26,6 +46,7 @@ constinit const Layer kv_cache_layer{
           s.output(std::array{s.x()[0], kept + s.x()[1], s.x()[2]});
         },
     .facts = [](FactsWriter& w) { w.f.state_bytes = w.spec.kept * w.x[2] * w.item; },
+    .on_tape = rounding::kv_cache_on_tape,
     .stateful = true,
     .reads_state = true,
     .overwritable = true,

@@ -4,10 +4,12 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "properties/layers/draw_source.h"
 #include "properties/layers/facts_writer.h"
 #include "properties/layers/geometry.h"
+#include "properties/layers/layer_run.h"
 #include "properties/layers/model_draw.h"
 #include "properties/layers/spec.h"
 
@@ -37,6 +39,9 @@ struct Layer {
   std::span<const std::string_view> (*ops)(const LayerSpec&, bool train) = nullptr;
   /// What the reference engine saves, draws and needs.
   void (*facts)(FactsWriter&) = [](FactsWriter&) {};
+  /// Its outputs where it draws nothing, with bounds on what rounding may change; nullptr: what it
+  /// computes only the subject knows.
+  std::vector<rounding::Vars> (*on_tape)(rounding::LayerRun&) = nullptr;
   /// Whether it draws random numbers where it trains; ask draws_in() of a layer.
   bool (*draws)(const LayerSpec&) = [](const LayerSpec&) { return false; };
   /// The recorded noise depends on the operand's values, so only runs with equal values are
@@ -104,9 +109,12 @@ struct Layer {
   /// Shrinking may replace kinds of a higher rank by this one, with `simple_p` as p.
   bool stands_in = false;
   double simple_p = 0;
-  /// The kind that replaces this one when shrinking turns a model of images into a model of rows.
+  /// The kind that replaces this one when shrinking turns a model of images into a model of rows,
+  /// and the one of as many features that replaces it when shrinking turns tokens into numbers.
   std::string_view on_rows = {};
+  std::string_view on_numbers = {};
 
+  bool takes_tokens() const { return takes("vocabulary"); }
   bool takes(std::string_view field) const { return fields.contains(field); }
 };
 
@@ -116,6 +124,8 @@ REMATCH_LAYER_KINDS(REMATCH_KIND)
 
 const Layer& layer_of(LayerKind kind);
 inline const Layer& layer_of(const LayerSpec& spec) { return layer_of(spec.kind); }
+/// The kind that a model of tokens begins with.
+LayerKind token_kind();
 /// Whether this layer has some: of a custom layer only its declaration knows.
 bool has_parameters(const LayerSpec& spec);
 

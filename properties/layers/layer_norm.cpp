@@ -1,4 +1,5 @@
 #include "properties/layers/layer.h"
+#include "properties/layers/normalised.h"
 
 namespace rematch {
 
@@ -13,6 +14,7 @@ constinit const Layer layer_norm_layer{
           s.same_output();
         },
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1]); },
+    .on_tape = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, true); },
     .has_parameters = true,
     .overwritable = true,
     .weights = {.perceptron = 1, .rows = 20, .sequences = 20, .images = 8},

@@ -29,6 +29,12 @@ LayerKind layer_kind(std::string_view name) {
   throw std::invalid_argument("[layers] no kind of layer is called " + std::string(name));
 }
 
+LayerKind token_kind() {
+  const auto found = std::find_if(kLayers.begin(), kLayers.end(),
+                                  [](const Layer* l) { return l->takes_tokens(); });
+  return static_cast<LayerKind>(found - kLayers.begin());
+}
+
 bool has_parameters(const LayerSpec& spec) {
   return layer_of(spec).has_parameters && (spec.layer == nullptr || spec.layer->parameters);
 }

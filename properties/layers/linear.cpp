@@ -2,6 +2,29 @@
 
 namespace rematch {
 
+namespace rounding {
+namespace {
+
+std::vector<Vars> linear_on_tape(LayerRun& l) {
+  Tape& t = l.tape;
+  const std::int64_t width = l.shape[l.shape.rank() - 1];
+  const std::int64_t features = l.output[l.output.rank() - 1];
+  Vars y;
+  for (std::int64_t row = 0; row < l.shape.elements() / width; ++row) {
+    for (std::int64_t o = 0; o < features; ++o) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        t.plus_product(l.operands[0][at(row * width + i)], l.parameters[0][at(o * width + i)]);
+      }
+      if (l.spec.bias) t.plus(l.parameters[1][at(o)]);
+      y.push_back(t.sum());
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer linear_layer{
     .name = "linear",
     .fields = {"features", "bias", "frozen", "tied_to"},
@@ -20,6 +43,7 @@ constinit const Layer linear_layer{
           w.save(FactsWriter::What::operand, 0, FactsWriter::When::parameter_requires_grad, 0);
           w.save(FactsWriter::What::parameter, 0, FactsWriter::When::operand_requires_grad, 0);
         },
+    .on_tape = rounding::linear_on_tape,
     .low_precision = true,
     .has_parameters = true,
     .borrows_from = "embedding",

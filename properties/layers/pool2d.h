@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "properties/layers/geometry.h"
 #include "properties/layers/model_draw.h"
+#include "properties/layers/window.h"
 
 /// What the two pools have in common.
 namespace rematch {
@@ -34,4 +36,27 @@ inline void repair_pool(LayerSpec& l, const Shape& x, const Shape& /*other*/) {
   l.padding = std::min(l.padding, l.kernel / 2);
 }
 
+namespace rounding {
+
+/// One output: pooled(window) for each window of each channel.
+template <class Pooled>
+std::vector<Vars> pool_on_tape(const LayerRun& l, const Pooled& pooled) {
+  const std::int64_t pixels = l.shape[2] * l.shape[3];
+  std::vector<std::vector<std::int64_t>> taps(at(l.output[2] * l.output[3]));
+  for_each_window(
+      l, [&](std::int64_t to, std::int64_t from, std::int64_t) { taps[at(to)].push_back(from); });
+  Vars y;
+  for (std::int64_t plane = 0; plane < l.shape[0] * l.shape[1]; ++plane) {
+    for (const auto& here : taps) {
+      Vars window;
+      for (const std::int64_t pixel : here) {
+        window.push_back(l.operands[0][at(plane * pixels + pixel)]);
+      }
+      y.push_back(pooled(window));
+    }
+  }
+  return {y};
+}
+
+}  // namespace rounding
 }  // namespace rematch

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "engine/math/recurrent.h"
 #include "properties/layers/layer.h"
 
@@ -14,4 +16,12 @@ void walk_recurrent(ShapeWalk& s, math::Cell cell);
 void recurrent_facts(FactsWriter& w, math::Cell cell);
 void draw_recurrent(ModelDraw& m, LayerKind kind);
 
+namespace rounding {
+
+// Both begin with a state of zeros, which takes no part in sums and products.
+
+std::vector<Vars> gru_on_tape(LayerRun& l);
+std::vector<Vars> lstm_on_tape(LayerRun& l);
+
+}  // namespace rounding
 }  // namespace rematch

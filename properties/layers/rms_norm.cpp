@@ -1,4 +1,5 @@
 #include "properties/layers/layer.h"
+#include "properties/layers/normalised.h"
 
 namespace rematch {
 
@@ -12,6 +13,7 @@ constinit const Layer rms_norm_layer{
         },
     // No means.
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1], false); },
+    .on_tape = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, false); },
     .has_parameters = true,
     .overwritable = true,
     .weights = {.rows = 14, .sequences = 14, .images = 6},

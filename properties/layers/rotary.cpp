@@ -1,9 +1,42 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/math/rotary.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
+
+namespace rounding {
+namespace {
+
+/// Cosines and sines are within 2^-50 of the exact ones at position 0, and as much further off with
+/// each position as an angle in radians that is off by 4 roundoffs of float64: subjects compute
+/// them in float64. What rounding them to a narrower format does rule 1 covers.
+std::vector<Vars> rotary_on_tape(LayerRun& l) {
+  Tape& t = l.tape;
+  const math::RotaryShape s{l.shape[0], l.shape[1], l.shape[2], l.spec.features, l.spec.heads};
+  const Vars& x = l.operands[0];
+  Vars y = x;
+  for (std::int64_t i = 0; i < s.batch * s.positions; ++i) {
+    const std::int64_t position = i % s.positions;
+    const double off = static_cast<double>(position + 1) * 0x1p-50;
+    for (std::int64_t pair = 0; pair < s.pairs(); ++pair) {
+      const math::CosSin by = math::rotation(position, pair, s.size());
+      const Var cos = t.leaf({by.cos, off});
+      const Var sin = t.leaf({by.sin, off});
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const std::size_t first = at(i * s.width + h * s.size() + pair);
+        const std::size_t second = first + at(s.pairs());
+        y[first] = t.plus_product(x[first], cos).plus_product(x[second], sin, -1).sum();
+        y[second] = t.plus_product(x[second], cos).plus_product(x[first], sin).sum();
+      }
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
 
 constinit const Layer rotary_layer{
     .name = "rotary",
@@ -26,6 +59,7 @@ constinit const Layer rotary_layer{
           }
           s.same_output();
         },
+    .on_tape = rounding::rotary_on_tape,
     .overwritable = true,
     .weights = {.sequences = 8},
     .draw =

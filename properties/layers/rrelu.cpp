@@ -7,6 +7,9 @@ constexpr std::string_view kRreluNames[] = {"rrelu", "leaky_relu"};
 constexpr std::span<const std::string_view> kTraining = std::span(kRreluNames).first(1);
 constexpr std::span<const std::string_view> kEvaluation = std::span(kRreluNames).last(1);
 
+/// In evaluation.
+constexpr double kMeanSlope = (1.0 / 8 + 1.0 / 3) / 2;
+
 }  // namespace
 
 constinit const Layer rrelu_layer{
@@ -19,6 +22,10 @@ constinit const Layer rrelu_layer{
           w.f.drawn = w.x.elements();
           // The noise: the slope of each element.
           w.save_own(w.x.elements() * w.item);
+        },
+    .on_tape =
+        [](rounding::LayerRun& l) {
+          return l.each([&](rounding::Var v) { return l.tape.rectified(v, kMeanSlope); });
         },
     .draws = [](const LayerSpec&) { return true; },
     .noise_depends_on_values = true,

@@ -1,10 +1,12 @@
 #include "properties/layers/layer.h"
+#include "properties/tape/functions.h"
 
 namespace rematch {
 
 constinit const Layer sigmoid_layer{
     .name = "sigmoid",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::output); },
+    .on_tape = rounding::each<rounding::sigmoid>,
     .exchangeable = true,
     .weights = {.rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,

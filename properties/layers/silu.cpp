@@ -1,10 +1,12 @@
 #include "properties/layers/layer.h"
+#include "properties/tape/functions.h"
 
 namespace rematch {
 
 constinit const Layer silu_layer{
     .name = "silu",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
+    .on_tape = rounding::each<rounding::silu>,
     .exchangeable = true,
     .weights = {.rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,

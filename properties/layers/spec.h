@@ -108,10 +108,10 @@ inline bool reads(const std::vector<LayerSpec>& layers, ValueRef value) {
   });
 }
 
-/// The model input of these layers is tokens, integers in [0, vocabulary), if the first of them is
-/// an embedding; no other layer takes tokens. 0: the input is numbers.
+/// The model input of these layers is tokens, integers in [0, vocabulary), if the first of them has
+/// a vocabulary; no other layer takes tokens. 0: the input is numbers.
 inline std::int64_t vocabulary_of(const std::vector<LayerSpec>& layers) {
-  return layers.empty() || layers[0].kind != LayerKind::embedding ? 0 : layers[0].vocabulary;
+  return layers.empty() ? 0 : layers[0].vocabulary;
 }
 
 /// Whether a layer of a model in that mode is in train mode itself.

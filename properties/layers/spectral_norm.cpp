@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "properties/layers/layer.h"
+#include "properties/tape/functions.h"
 
 namespace rematch {
 namespace {
@@ -11,6 +14,63 @@ double unit(std::int64_t extent) {
 }
 
 }  // namespace
+
+namespace rounding {
+namespace {
+
+constexpr double kShortest = 1e-12;
+
+/// A row of a matrix [., width] times v.
+Var row_product(Tape& t, const Vars& matrix, std::size_t row, std::span<const Var> v) {
+  for (std::size_t i = 0; i < v.size(); ++i) t.plus_product(matrix[row * v.size() + i], v[i]);
+  return t.sum();
+}
+
+/// x / max(|x|, shortest), as constants.
+Vars unit_vector(Tape& t, const Vars& x) {
+  for (const Var v : x) t.plus_product(v, v);
+  const Bounded length = t[root(t, t.sum())];
+  // A length on which side of the shortest one is open may be either.
+  const double error = length.value < kShortest ? length.error + kShortest : length.error;
+  const Var inverse = reciprocal(t, t.leaf({std::max(length.value, kShortest), error}));
+  return map(x, [&](Var v) { return t.leaf(t[t.plus_product(v, inverse).sum()]); });
+}
+
+std::vector<Vars> spectral_norm_on_tape(LayerRun& l) {
+  Tape& t = l.tape;
+  const Vars& weight = l.parameters[0];
+  Vars& u = l.buffers[0];
+  Vars& v = l.buffers[1];
+  if (l.train) {
+    Vars columns;
+    for (std::size_t j = 0; j < v.size(); ++j) {
+      for (std::size_t i = 0; i < u.size(); ++i) t.plus_product(weight[i * v.size() + j], u[i]);
+      columns.push_back(t.sum());
+    }
+    v = unit_vector(t, columns);
+  }
+  Vars rows;
+  for (std::size_t i = 0; i < u.size(); ++i) rows.push_back(row_product(t, weight, i, v));
+  if (l.train) u = unit_vector(t, rows);
+  for (std::size_t i = 0; i < u.size(); ++i) t.plus_product(u[i], rows[i]);
+  const Var sigma = t.sum();
+  const double sign = t[sigma].value < 0 ? -1 : 1;
+  const Var inverse = reciprocal(t, t.plus(sigma, sign).sum());
+  const Vars normalised =
+      map(weight, [&](Var w) { return t.plus_product(w, inverse, sign).sum(); });
+  Vars y;
+  for (std::size_t first = 0; first < l.operands[0].size(); first += v.size()) {
+    const auto x = std::span(l.operands[0]).subspan(first, v.size());
+    for (std::size_t i = 0; i < u.size(); ++i) {
+      const Var product = row_product(t, normalised, i, x);
+      y.push_back(l.spec.bias ? t.plus(product).plus(l.parameters[1][i]).sum() : product);
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+}  // namespace rounding
 
 constinit const Layer spectral_norm_layer{
     .name = "spectral_norm",
@@ -42,6 +102,7 @@ constinit const Layer spectral_norm_layer{
           w.save_own(width * w.item);
           w.save_own(w.item);
         },
+    .on_tape = rounding::spectral_norm_on_tape,
     .has_products = true,
     .has_parameters = true,
     .stateful = true,

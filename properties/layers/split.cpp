@@ -4,6 +4,24 @@
 
 namespace rematch {
 
+namespace rounding {
+namespace {
+
+std::vector<Vars> split_on_tape(LayerRun& l) {
+  std::vector<Vars> y(2);
+  const int features = features_dimension(l.shape);
+  const auto plane = static_cast<std::size_t>(extent_from(l.shape, features + 1));
+  const auto channels = static_cast<std::size_t>(l.shape[features]);
+  for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
+    const bool first = static_cast<std::int64_t>(i / plane % channels) < l.spec.features;
+    y[first ? 0 : 1].push_back(l.operands[0][i]);
+  }
+  return y;
+}
+
+}  // namespace
+}  // namespace rounding
+
 constinit const Layer split_layer{
     .name = "split",
     // Output 0 is the first `features` of the features, output 1 the rest.
@@ -22,6 +40,7 @@ constinit const Layer split_layer{
           s.output_of_width(width - first);
         },
     .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::join; },
+    .on_tape = rounding::split_on_tape,
     .weights = {.rows = 14, .sequences = 14, .images = 12},
     .draw =
         [](ModelDraw& m, LayerKind kind) {

@@ -25,6 +25,7 @@ constinit const Layer stochastic_depth_layer{
           if (drawn) w.f.drawn = w.x[0];
           branch_facts(w, drawn);
         },
+    .on_tape = [](rounding::LayerRun& l) { return rounding::branch_on_tape(l, false); },
     .draws = draws_factors,
     .saves_vary = [](const LayerSpec& l, bool train) { return draws_in(l, train); },
     .has_products = true,

@@ -1,10 +1,12 @@
 #include "properties/layers/layer.h"
+#include "properties/tape/functions.h"
 
 namespace rematch {
 
 constinit const Layer tanh_layer{
     .name = "tanh",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::output); },
+    .on_tape = rounding::each<rounding::tanh>,
     .exchangeable = true,
     .weights = {.perceptron = 1, .rows = 8, .sequences = 8, .images = 6},
     .chained_in_tail = true,

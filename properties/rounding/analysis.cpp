@@ -6,8 +6,8 @@
 #include "engine/math/update.h"
 #include "properties/layers/layer.h"
 #include "properties/record/case_data.h"
-#include "properties/rounding/functions.h"
-#include "properties/rounding/layers.h"
+#include "properties/rounding/losses.h"
+#include "properties/tape/functions.h"
 
 namespace rematch::rounding {
 namespace {
@@ -31,7 +31,7 @@ bool is_determined_case(const Case& c) {
   const bool trial = c.protocol.failure.kind != FailureKind::none;
   return std::all_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
     const bool leaves_statistics = trial && trains_in(l, c.protocol.train) && layer_of(l).stateful;
-    return rounding::is_determined(l, c.protocol.train) && !leaves_statistics;
+    return layer_of(l).on_tape != nullptr && !draws_in(l, c.protocol.train) && !leaves_statistics;
   });
 }
 
@@ -151,7 +151,7 @@ class Run {
         while (next_buffer < buffers.size() && run.g_.buffers[next_buffer].layer == i) {
           l.buffers.push_back(buffers[next_buffer++]);
         }
-        values.push_back(rounding::run(l));
+        values.push_back(layer_of(l.spec).on_tape(l));
         std::copy(l.buffers.begin(), l.buffers.end(),
                   buffers.begin() + static_cast<std::ptrdiff_t>(first));
       }

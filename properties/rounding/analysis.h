@@ -6,7 +6,7 @@
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
 #include "properties/record/record.h"
-#include "properties/rounding/tape.h"
+#include "properties/tape/tape.h"
 
 namespace rematch::rounding {
 

@@ -13,8 +13,8 @@
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"
+#include "properties/layers/layer.h"
 #include "properties/rounding/analysis.h"
-#include "properties/rounding/layers.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -154,13 +154,14 @@ TEST_CASE("a plain run that is off by more than rounding disagrees with the refe
                                   Quantity::input_gradient, Quantity::parameter}) {
     INFO(static_cast<int>(quantity));
     Compiled off([&](bool, Record& r) { scale(r, quantity, 1.001F); });
-    const Verdicts verdicts = judge(plain_case(), off, workspace);
+    const Verdicts verdicts = judge_case(plain_case(), off, workspace);
     CHECK(of(verdicts, "agrees-with-reference") == Verdict::violated);
     REQUIRE(verdicts.violations.size() == 1);
     // Relative to the largest element, which is off by a thousandth as well.
     CHECK(std::fabs(verdicts.violations[0].distance.value() - 0.001) < 1e-5);
     Compiled rounded([&](bool, Record& r) { scale(r, quantity, 1 + 0x1p-23F); });
-    CHECK(of(judge(plain_case(), rounded, workspace), "agrees-with-reference") == Verdict::kept);
+    CHECK(of(judge_case(plain_case(), rounded, workspace), "agrees-with-reference") ==
+          Verdict::kept);
   }
 }
 
@@ -186,20 +187,20 @@ TEST_CASE("from an overflow on nothing is compared with the reference") {
   };
   Workspace workspace;
   Compiled multiplies(spoil);
-  CHECK(of(judge(c, multiplies, workspace), "agrees-with-reference") == Verdict::kept);
+  CHECK(of(judge_case(c, multiplies, workspace), "agrees-with-reference") == Verdict::kept);
   CHECK(overflowed);
   // Without an overflow no number is wrong.
   Compiled broken([](bool, Record& r) {
     scale(r, Quantity::parameter_gradient, std::numeric_limits<float>::quiet_NaN());
   });
-  CHECK(of(judge(c, broken, workspace), "agrees-with-reference") == Verdict::violated);
+  CHECK(of(judge_case(c, broken, workspace), "agrees-with-reference") == Verdict::violated);
 }
 
 TEST_CASE("where a layer draws there is no reference") {
   Workspace workspace;
   Compiled sound([](bool, Record&) {});
   const Case c = case_of({3, 4}, {dense(5), layer("dropout")});
-  const Verdicts verdicts = judge(c, sound, workspace);
+  const Verdicts verdicts = judge_case(c, sound, workspace);
   CHECK(verdicts.kept());
   CHECK(of(verdicts, "agrees-with-reference") == Verdict::not_applicable);
   CHECK(of(verdicts, "outputs") == Verdict::not_applicable);
@@ -260,7 +261,7 @@ TEST_CASE("near a tie of float8 a number may become either neighbour, elsewhere 
   const auto in_float8 = [&](double x, double error, double top) {
     rounding::LayerRun run{t, spec, true, Shape{1}, {}, Shape{1}, {{t.leaf({x, error})}}, {}};
     run.buffers = {{t.leaf({0, 0}), t.leaf({0, 0}), t.leaf({0, 0}), t.leaf({top, 0})}};
-    const rounding::Var y = rounding::run(run)[0][0];
+    const rounding::Var y = layer_of(spec).on_tape(run)[0][0];
     // The first is forgotten.
     CHECK(t[run.buffers[0][2]].value == top);
     CHECK(t[run.buffers[0][3]].value == std::fabs(x));
@@ -287,7 +288,7 @@ TEST_CASE("a subject may round differently in its two runs, and be off by no mor
   int judged = 0;
   for (std::uint64_t i = 0; i < kCases; ++i) {
     INFO("case " << i << " of seed " << kSeed);
-    const Verdicts verdicts = judge(generate_case(Mix::wide, kSeed, i), rounds, workspace);
+    const Verdicts verdicts = judge_case(generate_case(Mix::wide, kSeed, i), rounds, workspace);
     CHECK(verdicts.kept());
     judged += of(verdicts, "parameter-gradients") == Verdict::kept;
   }
@@ -296,7 +297,7 @@ TEST_CASE("a subject may round differently in its two runs, and be off by no mor
   Compiled wrong([](bool checkpointed, Record& r) {
     if (checkpointed) scale(r, Quantity::parameter_gradient, 1.01F);
   });
-  const Verdicts verdicts = judge(plain_case(), wrong, workspace);
+  const Verdicts verdicts = judge_case(plain_case(), wrong, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "parameter-gradients");
 }
@@ -304,7 +305,7 @@ TEST_CASE("a subject may round differently in its two runs, and be off by no mor
 TEST_CASE("what the plain run misses the reference by is no fault of checkpointing") {
   Workspace workspace;
   Compiled coarse([](bool, Record& r) { scale(r, Quantity::output, 1.0005F); });
-  const Verdicts verdicts = judge(plain_case(), coarse, workspace);
+  const Verdicts verdicts = judge_case(plain_case(), coarse, workspace);
   CHECK(of(verdicts, "agrees-with-reference") == Verdict::violated);
   CHECK(of(verdicts, "outputs") == Verdict::kept);
 }

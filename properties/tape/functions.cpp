@@ -1,4 +1,4 @@
-#include "properties/rounding/functions.h"
+#include "properties/tape/functions.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "properties/rounding/tape.h"
-#include "properties/rounding/vars.h"
+#include "properties/tape/tape.h"
+#include "properties/tape/vars.h"
 
 namespace rematch::rounding {
 

@@ -1,10 +1,10 @@
-#include "properties/rounding/tape.h"
+#include "properties/tape/tape.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <random>
 
-#include "properties/rounding/functions.h"
+#include "properties/tape/functions.h"
 
 namespace rematch::rounding {
 namespace {

@@ -1,4 +1,4 @@
-#include "properties/rounding/tape.h"
+#include "properties/tape/tape.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/tensor/shape.h"
-#include "properties/rounding/tape.h"
+#include "properties/tape/tape.h"
 
 namespace rematch::rounding {
 

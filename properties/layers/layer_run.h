@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/tensor/shape.h"
+#include "properties/layers/spec.h"
+#include "properties/tape/tape.h"
+#include "properties/tape/vars.h"
+
+namespace rematch::rounding {
+
+/// A layer that is to run on a tape.
+struct LayerRun {
+  Tape& tape;
+  const LayerSpec& spec;
+  bool train = true;
+  /// Shapes of operand 0, of operand 1, if there is one, and of output 0.
+  Shape shape;
+  Shape other;
+  Shape output;
+  std::vector<Vars> operands;
+  std::vector<Vars> parameters;
+  /// Training replaces them.
+  std::vector<Vars> buffers = {};
+
+  /// One output: function(v) for each element v of operand 0.
+  template <class Function>
+  std::vector<Vars> each(const Function& function) const {
+    return {map(operands[0], function)};
+  }
+};
+
+/// As Layer::on_tape, for a function of each element.
+template <Var (*function)(Tape&, Var)>
+std::vector<Vars> each(LayerRun& l) {
+  return l.each([&](Var v) { return function(l.tape, v); });
+}
+
+}  // namespace rematch::rounding
