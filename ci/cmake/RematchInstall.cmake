@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 foreach(room engine properties)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rematch COMPONENT development
-    FILES_MATCHING PATTERN "*.h"
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.def"
     # Headers that need a test framework, and those of the program, are not for users.
     PATTERN "cli" EXCLUDE
     PATTERN "conform" EXCLUDE

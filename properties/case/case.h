@@ -137,7 +137,8 @@ struct FieldsOf<PlanSpec> {
   using S = PlanSpec;
   static constexpr std::tuple list{
       Field<S, std::optional<SequentialSpec>>{"sequential", &S::sequential, Cost::none},
-      Field<S, bool>{"offload", &S::offload, Cost::one, "saved tensors offloaded to the host"},
+      Field<S, bool>{"offload", &S::offload, Cost::one, "saved tensors offloaded to the host"}
+          .showing(Feature::offload),
       Field<S, std::vector<SegmentSpec>>{"segments", &S::segments, Cost::none},
   };
 };
@@ -183,7 +184,8 @@ struct FieldsOf<InjectedFailure> {
   using S = InjectedFailure;
   static constexpr std::tuple list{
       Field<S, FailureKind>{
-          .name = "inject", .member = &S::kind, .cost = Cost::two, .old_name = "mishap"},
+          .name = "inject", .member = &S::kind, .cost = Cost::two, .old_name = "mishap"}
+          .showing(Feature::injected_failure),
       Field<S, int>{.name = "inject_layer",
                     .member = &S::layer,
                     .cost = Cost::none,
@@ -245,28 +247,42 @@ struct FieldsOf<ProtocolSpec> {
   using S = ProtocolSpec;
   static constexpr std::tuple list{
       Field<S, int>{"steps", &S::steps, Cost::amount, "{} step{s}", true, Presence::unusual, 1,
-                    1024},
+                    1024}
+          .varying()
+          .showing(Feature::several_steps),
       Field<S, int>{"microbatches", &S::microbatches, Cost::amount, "{} microbatch{es} a step",
-                    false, Presence::unusual, 1, 1024},
-      Field<S, bool>{"forwards_first", &S::forwards_first, Cost::one, "forwards first"},
+                    false, Presence::unusual, 1, 1024}
+          .varying()
+          .showing(Feature::accumulation),
+      Field<S, bool>{"forwards_first", &S::forwards_first, Cost::one, "forwards first"}.varying(),
       Field<S, int>{"backwards", &S::backwards, Cost::amount, "{} backward{s} per forward", false,
-                    Presence::unusual, 1, 64},
-      Field<S, bool>{"partial", &S::partial, Cost::one, "partial backwards"},
+                    Presence::unusual, 1, 64}
+          .showing(Feature::retain_graph),
+      Field<S, bool>{"partial", &S::partial, Cost::one, "partial backwards"}.showing(
+          Feature::partial_backwards),
       Field<S, bool>{"auxiliary_losses", &S::auxiliary_losses, Cost::one, "auxiliary losses"},
-      Field<S, bool>{"prior_gradients", &S::prior_gradients, Cost::one, "prior gradients"},
-      Field<S, bool>{"zero_grad", &S::zero_grad, Cost::one, "gradients kept"},
-      Field<S, bool>{"train", &S::train, Cost::one, "eval mode"},
+      Field<S, bool>{"prior_gradients", &S::prior_gradients, Cost::one, "prior gradients"}
+          .varying()
+          .showing(Feature::prior_gradients),
+      Field<S, bool>{"zero_grad", &S::zero_grad, Cost::one, "gradients kept"}.varying(),
+      Field<S, bool>{"train", &S::train, Cost::one, "eval mode"}.showing(Feature::eval_mode),
       Field<S, bool>{"input_requires_grad", &S::input_requires_grad, Cost::one,
                      "input requires grad"},
       Field<S, int>{"further_inputs_with_grad", &S::further_inputs_with_grad, Cost::amount,
                     "{} further one{s} with grad", false, Presence::unusual, 0, 3},
       Field<S, LossKind>{"loss", &S::loss, Cost::one, "{}", true},
-      Field<S, OptimizerKind>{"optimizer", &S::optimizer, Cost::one, "{}", true},
-      Field<S, double>{"learning_rate", &S::learning_rate, Cost::one, "learning rate {}", true},
-      Field<S, double>{"momentum", &S::momentum, Cost::one, "momentum {}"},
-      Field<S, double>{"clip", &S::clip, Cost::one, "gradients clipped to {}"},
-      Field<S, double>{"loss_scale", &S::loss_scale, Cost::one, "loss scaled by {}"},
-      Field<S, bool>{"reevaluate", &S::reevaluate, Cost::one, "reevaluated"},
+      Field<S, OptimizerKind>{"optimizer", &S::optimizer, Cost::one, "{}", true}.varying(),
+      Field<S, double>{"learning_rate", &S::learning_rate, Cost::one, "learning rate {}", true}
+          .varying(),
+      Field<S, double>{"momentum", &S::momentum, Cost::one, "momentum {}"}.varying().showing(
+          Feature::momentum),
+      Field<S, double>{"clip", &S::clip, Cost::one, "gradients clipped to {}"}.varying().showing(
+          Feature::clipping),
+      Field<S, double>{"loss_scale", &S::loss_scale, Cost::one, "loss scaled by {}"}
+          .varying()
+          .showing(Feature::loss_scaling),
+      Field<S, bool>{"reevaluate", &S::reevaluate, Cost::one, "reevaluated"}.showing(
+          Feature::reevaluate),
       Field<S, AutocastSpan>{"autocast", &S::autocast, Cost::amount, "autocast ({})"},
       Field<S, bool>{"cast_cache", &S::cast_cache, Cost::one, "no cast cache"},
       Part<S, InjectedFailure>{&S::failure},
@@ -301,9 +317,10 @@ template <>
 struct FieldsOf<Case> {
   using S = Case;
   static constexpr std::tuple list{
-      Field<S, std::uint64_t>{"seed", &S::seed, Cost::none, {}, false, Presence::written},
+      Field<S, std::uint64_t>{"seed", &S::seed, Cost::none, {}, false, Presence::written}.varying(),
       Field<S, DType>{"dtype", &S::dtype, Cost::one, {}, false, Presence::written},
-      Field<S, DataKind>{"data", &S::data, Cost::one, "data of small integers"},
+      Field<S, DataKind>{"data", &S::data, Cost::one, "data of small integers"}.varying().showing(
+          Feature::small_integers),
       Field<S, std::vector<std::int64_t>>{
           "input", &S::input, Cost::size, {}, false, Presence::required},
       Field<S, int>{"further_inputs", &S::further_inputs, Cost::amount, "{} further input{s}",

@@ -28,6 +28,9 @@ class FeatureScan {
   FeatureScan(const Case& c, const Geometry& g) : c_(c), g_(g), segments_(segments_of(c)) {}
 
   FeatureSet run() {
+    scan_fields(c_);
+    scan_fields(c_.plan);
+    scan_fields(c_.protocol);
     scan_layers();
     scan_parameters();
     scan_skips();
@@ -70,6 +73,14 @@ class FeatureScan {
       if (draws_at(i)) return true;
     }
     return false;
+  }
+
+  /// Features that a field shows by itself.
+  template <class S>
+  void scan_fields(const S& part) {
+    for_each_field(part, [&](const auto& field, const auto& value, const auto& usual) {
+      if (field.feature) mark(*field.feature, value != usual);
+    });
   }
 
   void scan_layers() {
@@ -221,7 +232,6 @@ class FeatureScan {
   }
 
   void scan_plan() {
-    mark(Feature::offload, c_.plan.offload);
     mark(Feature::explicit_segments, !c_.plan.segments.empty());
     if (!c_.plan.sequential) return;
     const SequentialSpec& s = *c_.plan.sequential;
@@ -241,24 +251,12 @@ class FeatureScan {
 
   void scan_protocol() {
     const ProtocolSpec& p = c_.protocol;
-    mark(Feature::several_steps, p.steps > 1);
-    mark(Feature::accumulation, p.microbatches > 1);
     mark(Feature::forwards_first, p.forwards_first && p.microbatches > 1);
-    mark(Feature::prior_gradients, p.prior_gradients);
     mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
-    mark(Feature::retain_graph, p.backwards > 1);
-    mark(Feature::partial_backwards, p.partial);
-    mark(Feature::clipping, p.clip != 0);
-    mark(Feature::loss_scaling, p.loss_scale != 0);
     mark(Feature::several_losses, p.auxiliary_losses && live(layers()).size() > 1);
-    mark(Feature::eval_mode, !p.train);
-    mark(Feature::injected_failure, p.failure.kind != FailureKind::none);
     mark(Feature::failure_in_segment, failure_in_segment());
-    mark(Feature::reevaluate, p.reevaluate);
-    // A module of the subject's may have anything within.
     const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(), [](const LayerSpec& l) {
-      const Layer& kind = layer_of(l);
-      return l.kind == LayerKind::custom || kind.has_products || kind.low_precision;
+      return layer_of(l).has_products || layer_of(l).low_precision;
     });
     const bool autocast = p.autocast != AutocastSpan::off && casts;
     mark(Feature::autocast, autocast);
@@ -266,10 +264,8 @@ class FeatureScan {
     mark(Feature::cast_cache_off, autocast && !p.cast_cache);
     mark(Feature::cast_weight_shared, autocast && casts_weight_twice());
     mark(p.optimizer == OptimizerKind::adam ? Feature::adam : Feature::sgd, true);
-    mark(Feature::momentum, p.momentum > 0);
     mark(p.loss == LossKind::mse ? Feature::mse : Feature::cross_entropy, true);
     mark(c_.dtype == DType::float64 ? Feature::float64 : Feature::float32, true);
-    mark(Feature::small_integers, c_.data == DataKind::small_integers);
   }
 
   const Case& c_;

@@ -97,21 +97,13 @@ Case draw_shape(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& s
 }  // namespace
 
 void vary(Case& c, const Case& from) {
-  c.seed = from.seed;
-  c.data = from.data;
-  ProtocolSpec& to = c.protocol;
-  const ProtocolSpec& p = from.protocol;
-  to.steps = p.steps;
-  to.microbatches = p.microbatches;
-  to.forwards_first = p.forwards_first;
-  to.prior_gradients = p.prior_gradients;
-  to.zero_grad = p.zero_grad;
-  to.optimizer = p.optimizer;
-  to.learning_rate = p.learning_rate;
-  to.momentum = p.momentum;
-  to.clip = p.clip;
+  const auto take = [](const auto& field, auto& value, const auto& other) {
+    if (field.varies) value = other;
+  };
+  for_each_field(c, from, take);
+  for_each_field(c.protocol, from.protocol, take);
   // The dtype stays.
-  to.loss_scale = takes_loss_scale(c) ? p.loss_scale : 0;
+  if (!takes_loss_scale(c)) c.protocol.loss_scale = 0;
 }
 
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {

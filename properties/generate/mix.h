@@ -35,9 +35,8 @@ double floor(Mix mix, Feature feature, const Scope& scope = everything());
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index,
                    const Scope& scope = everything());
 
-/// Gives `c` the seed, the kind of data and the training steps of `from`: how many, from how many
-/// microbatches in which order, and the optimizer. What is compiled for a model knows nothing of
-/// them, so cases of one shape differ in them.
+/// Gives `c` the fields of `from` in which cases of one shape may differ (Field::varies): the seed,
+/// the kind of data and the training steps.
 void vary(Case& c, const Case& from);
 
 }  // namespace rematch

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include "properties/layers/feature.h"
 
 namespace rematch {
 
@@ -34,6 +37,21 @@ struct Field {
   int high = 0;
   /// Its name in files that were written before.
   std::string_view old_name = {};
+  /// Cases of one shape may differ in it: what is compiled for a model knows nothing of it.
+  bool varies = false;
+  /// The feature of cases in which the value is not the usual one.
+  std::optional<Feature> feature = std::nullopt;
+
+  constexpr Field varying() const {
+    Field f = *this;
+    f.varies = true;
+    return f;
+  }
+  constexpr Field showing(Feature shown) const {
+    Field f = *this;
+    f.feature = shown;
+    return f;
+  }
 };
 
 /// A part whose fields stand among those of the struct that it belongs to.
