@@ -44,7 +44,7 @@ struct CheckpointChoice {
   bool preserve_rng = true;
   /// A recomputation ends at the last saved tensor. Non-reentrant only.
   bool early_stop = true;
-  /// What is compared between forward and recomputation. Non-reentrant only.
+  /// The tensors that are compared between forward and recomputation. Non-reentrant only.
   CheckKind determinism = CheckKind::metadata;
   /// Selective policy. Non-reentrant only, in segments without nested ones, with one backward per
   /// forward.

@@ -69,7 +69,7 @@ std::string phrase_of(std::string_view phrase, const Value& value) {
   return text;
 }
 
-/// What there is to say of the fields of `s`, each after `before`.
+/// The phrases for the fields of `s`, each after `before`.
 template <class S>
 std::string fields_in_words(const S& s, std::string_view before) {
   std::string text;

@@ -13,7 +13,7 @@
 namespace rematch {
 namespace {
 
-// What a case has at most, unless it has more than a few of something.
+// Limits of a case that has no more than a few of anything.
 constexpr std::size_t kFewLayers = 24;
 constexpr std::size_t kFewValues = 16;
 constexpr int kFewUses = 16;
@@ -103,7 +103,7 @@ class FeatureScan {
       }
     }
     for (const ValueRef v : live(layers())) {
-      // What is live at the end and no layer reads.
+      // Values that are live at the end and that no layer reads.
       if (v.output == 0) continue;
       mark(Feature::unused_output, !reads(c_.layers, v));
     }
@@ -325,7 +325,7 @@ class GradFlow {
 
   const Case& c_;
   const Geometry& g_;
-  /// Of the outputs of each layer, the model inputs first.
+  /// Flags of the outputs of each layer, the model inputs first.
   std::vector<std::vector<bool>> flags_;
   std::vector<int> frozen_;
 };

@@ -23,7 +23,7 @@ struct Fault {
   EngineParts (*make)() = nullptr;
   /// Why no run could tell such an engine from the right one.
   std::string_view equivalent = {};
-  /// What it would take to run it, beyond a host: "a captured step on a GPU".
+  /// Equipment that a run of it needs beyond a host: "a captured step on a GPU".
   std::string_view needs = {};
 
   bool runs() const { return make != nullptr; }

@@ -34,7 +34,7 @@ struct OnAnotherThread {
                              [](const Function& g, const Tensors& x) {
                                Tensors y;
                                on_another_thread([&] {
-                                 // What is local to a thread is as new there.
+                                 // State that is local to a thread is new there.
                                  ambient().streams = Streams();
                                  ambient().autocast = Autocast();
                                  y = g(x);

@@ -67,7 +67,7 @@ class FirstStateOnly final : public Mechanics {
 
 /// S9
 struct OneSlotPerLayer {
-  /// Of each state, what the latest forward read.
+  /// The bytes of each state that the latest forward read.
   using Slots = std::map<std::uint64_t, std::vector<std::byte>>;
 
   class Slot final : public StateReader {
@@ -202,7 +202,7 @@ struct HooksAgain {
         const std::shared_ptr<Node> before = next < nodes->size() ? (*nodes)[next].lock() : nullptr;
         ++next;
         if (before == nullptr || again == nullptr) return;
-        // What the hook does to a gradient of one, counted by nobody.
+        // Applies the hook to a gradient of one, on a ledger that nobody reads.
         const AmbientScope apart(std::make_shared<Ledger>());
         std::array one{Tensor::ones(Shape{1}, dtype)};
         again->run_hooks(one);
@@ -224,7 +224,7 @@ struct UpdateLost {
   }
 };
 
-/// What tells a segment from another: its ops and the tensors that it reads from outside.
+/// Identifies a segment by its ops and the tensors that it reads from outside.
 class Signature final : public Spy {
  public:
   bool recall(const OpCall& call, std::span<Tensor> results) override {

@@ -14,7 +14,7 @@
 
 namespace rematch::faulty {
 
-// What faults are made of. None of it is wrong by itself.
+// Parts that faults are made of. None of them is wrong by itself.
 
 /// An engine with `M` in place of its mechanics.
 template <class M>
@@ -100,7 +100,7 @@ void fill_bytes(const Tensor& t, std::byte value);
 /// writes.
 void copy_bytes(const Tensor& from, const Tensor& to);
 
-/// Of the memory that `t` lies in.
+/// The id of the memory that `t` lies in.
 inline std::uint64_t storage_of(const Tensor& t) { return t.storage()->id(); }
 
 /// A place of its own in memory for the values of `t`; outside of every ledger.

@@ -164,7 +164,7 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   f.plain_saved_bytes = plain.saved_bytes;
   f.saves_known = !facts.saves_unknown && !trace.facts_unknown;
   f.measured = facts.measured;
-  // What is recomputed depends on what is saved.
+  // Recomputation depends on what is saved.
   const bool may_draw_afresh = !f.saves_known && !preserves_rng_everywhere(c);
   f.values_comparable = !trace.drew_afresh && !may_draw_afresh;
   f.may_fail = !f.values_comparable && checks_values(segments);

@@ -10,7 +10,7 @@
 
 namespace rematch {
 
-/// What the record of a case's checkpointed run must show, by abstract interpretation of the case
+/// Predicts the record of a case's checkpointed run by abstract interpretation of the case
 /// (graph.h), never from a run of it.
 struct Forecast {
   /// Expected executions of each layer for one forward with all its backwards.
@@ -44,7 +44,7 @@ struct Forecast {
   /// false: a layer saved something under the plan of which its facts, measured in the plain run,
   /// say nothing. Then bytes, and where early stop ends a recomputation, are not known.
   bool saves_known = true;
-  /// What layers save was measured in the plain run, which then shows what the loss saves, too.
+  /// Saved tensors were measured in the plain run, which then shows what the loss saves, too.
   bool measured = false;
   /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
   std::vector<std::uint64_t> layer_words;
@@ -79,7 +79,7 @@ struct Forecast {
 /// `geometry` is validate(c); `facts`: of the subject's layers. Overwrites `forecast`. Throws
 /// std::invalid_argument where the facts contradict the case.
 void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forecast& forecast);
-/// Of the reference engine on the host.
+/// The forecast for the reference engine on the host.
 Forecast forecast(const Case& c, const Geometry& geometry);
 
 }  // namespace rematch

@@ -1,4 +1,4 @@
-// What a graph is made of: layouts, nodes, and what is saved for them.
+// Parts of a graph: layouts, nodes, and the tensors that are saved for them.
 #include "properties/forecast/graph.h"
 
 #include <algorithm>
@@ -221,7 +221,7 @@ void SymbolicGraph::save(const Block& block, bool requires_grad, bool half) {
   saved_.push_back(std::move(saved));
 }
 
-/// What a node reads back.
+/// The block that a node reads back.
 Block SymbolicGraph::get(int index) {
   const Saved& saved = saved_[static_cast<std::size_t>(index)];
   if (saved.placeholder >= 0) return fetch(saved.placeholder);

@@ -51,7 +51,7 @@ struct SymbolicValue {
 /// from the subject's facts (for the reference engine these include the workspace of its own CPU
 /// convolutions, which are asked for it).
 ///
-/// What it takes for granted of memory stands in properties/README.md, "Bytes". Order of a
+/// Its assumptions about memory are listed in properties/README.md, "Bytes". Order of a
 /// backward: nodes run newest first. Every layer reads the layer before it, so all nodes lie on one
 /// chain and this order is the only possible one; a leaf's shares are summed in the order of their
 /// arrival, and accumulated once the last one is there.
@@ -134,7 +134,7 @@ class SymbolicGraph {
   void leave_autocast();
 
  private:
-  /// What a node, or a frame for its inputs, keeps in place of a tensor.
+  /// Stands for a tensor that a node keeps, or a frame for its inputs.
   struct Saved {
     Block block;
     Block host;
@@ -184,7 +184,7 @@ class SymbolicGraph {
     int blocks = 0;
     int next = -1;
   };
-  /// What a layer read of its state, in the log of a region.
+  /// State that a layer read, in the log of a region.
   struct State {
     int log = 0;
     int layer = 0;
@@ -301,7 +301,7 @@ class SymbolicGraph {
   const Geometry* geometry_ = nullptr;
   const Facts* facts_ = nullptr;
   std::vector<Layout> layouts_;
-  /// Of all layers, by Layout: positions in the window of live values, and extents.
+  /// Positions in the window of live values, and extents, of all layers, by Layout.
   std::vector<int> operand_at_;
   std::vector<std::int64_t> operand_elements_;
   std::vector<std::int64_t> output_elements_;
@@ -337,18 +337,18 @@ class SymbolicGraph {
   std::vector<Leaf> leaves_;
   /// Shares of parameters in nested backwards, by depth - 1.
   std::vector<Leaf> nested_shares_;
-  /// Of layers that run or nodes that are visited, innermost last: operands and parameters after
-  /// their casts, outputs, results of the kernel, edges to be, and gradients at hand.
+  /// Stacks for layers that run or nodes that are visited, innermost last: operands and parameters
+  /// after their casts, outputs, results of the kernel, edges to be, and gradients at hand.
   std::vector<SymbolicValue> operands_;
   std::vector<SymbolicValue> made_;
   std::vector<Block> results_;
   std::vector<SymbolicEdge> wanted_;
   std::vector<SymbolicGradient> hands_;
   std::vector<int> ready_;
-  /// Of a partial backward: the leaves that it is for, and whether slots lead to one. Empty: all.
+  /// The leaves that a partial backward is for, and whether slots lead to one. Empty: all.
   std::vector<bool> wanted_leaves_;
   std::vector<bool> needed_slots_;
-  /// Of find_reached().
+  /// Scratch of find_reached().
   std::vector<bool> reached_slots_;
   std::vector<int> recomputed_;
 
@@ -363,7 +363,7 @@ class SymbolicGraph {
   CastCache scope_cache_;
   CastCache recomputation_cache_;
   CastCache* cache_ = nullptr;
-  /// Of the forward at hand: executions of each layer, and whether it is the first.
+  /// Executions of each layer in the current forward, and whether it is the first.
   std::vector<int>* executions_ = nullptr;
   bool first_ = false;
 };

@@ -49,7 +49,7 @@ void SymbolicGraph::find_reached(int first, Edges roots) {
   }
 }
 
-// What only outputs hold that nothing arrived for goes with them.
+// Frees tensors that only outputs without a gradient hold.
 void SymbolicGraph::drop_unreached(int first) {
   for (auto n = static_cast<std::size_t>(first); n < nodes_.size(); ++n) {
     const Node node = nodes_[n];
@@ -100,7 +100,7 @@ void SymbolicGraph::walk(int first, int depth, bool retain, std::span<const int>
   for (int n = end - 1; n >= first; --n) {
     if (nodes_[static_cast<std::size_t>(n)].reached) visit(n, depth, retain);
   }
-  // What was recomputed and not used does not outlive the backward.
+  // Recomputed tensors that were not used do not outlive the backward.
   for (; recomputed_.size() > recomputed; recomputed_.pop_back()) {
     Frame& frame = frames_[static_cast<std::size_t>(recomputed_.back())];
     frame.recomputed = false;

@@ -105,7 +105,7 @@ void SymbolicGraph::recompute(int index) {
   stopped_ = false;
   stack_.resize(bound);
   release(before);
-  // What a policy kept serves one recomputation.
+  // Tensors that a policy kept serve one recomputation.
   drop_kept(frame);
   recomputed_.push_back(index);
 }
@@ -192,7 +192,7 @@ std::size_t SymbolicGraph::copy_window(std::size_t window) {
   return end;
 }
 
-/// What lies from `by` on takes the place of what lies from `window` on.
+/// Replaces the values from `window` on by those from `by` on.
 void SymbolicGraph::replace_window(std::size_t window, std::size_t by) {
   const std::size_t count = stack_.size() - by;
   for (std::size_t i = 0; i < count; ++i) stack_[window + i] = std::move(stack_[by + i]);

@@ -18,7 +18,7 @@ class Measurement {
 
   void measure_saved() {
     if (c_.protocol.autocast != AutocastSpan::off) {
-      // What is saved may be casts, which are no layer's own, and may be shared.
+      // Saved tensors may be casts, which belong to no layer and may be shared.
       facts_.saves_unknown = true;
       facts_.measured = true;
       return;
@@ -36,7 +36,7 @@ class Measurement {
       own_.clear();
       for (const LayerValue& v : plain_.values) {
         if (!is_first(v) || v.layer != i) continue;
-        // What an op makes beside its outputs, saved or not.
+        // A tensor that an op makes beside its outputs, saved or not.
         const bool beside = !v.saved && v.index >= static_cast<int>(outputs_[index(i)].size());
         if (beside) own_tensor(v, measured);
         if (v.saved) add(i, v, measured);
@@ -114,7 +114,7 @@ class Measurement {
     SavedTensorFact fact;
     const auto output = std::find(outputs.begin(), outputs.end(), v.memory);
     if (v.memory == 0 && !geometry_.layer_parameters[index(layer)].empty()) {
-      // Of the model, or its input: it counts nothing, whichever it is.
+      // A parameter of the model, or its input: neither counts.
       fact.what = What::parameter;
     } else if (const int operand = operand_in(layer, v.memory); operand >= 0) {
       fact.what = What::operand;

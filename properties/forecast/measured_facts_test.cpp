@@ -62,8 +62,8 @@ TEST_CASE("an engine whose facts are measured keeps every law about its plans") 
                                  << describe(f.smallest));
     }
     const VerdictCounts& saved = result.verdicts[index_of(*find_law("saved-bytes"))];
-    // Of some plans the plain run says too little: a reentrant segment makes values require grad
-    // that do not in the plain run; and of casts it says nothing.
+    // For some plans the plain run says too little: a reentrant segment makes values require grad
+    // that do not in the plain run; and it says nothing about casts.
     CHECK(saved[static_cast<std::size_t>(Verdict::kept)] > 1500);
   }
 }

@@ -56,7 +56,7 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   SymbolicHeap host_;
   SymbolicGraph graph_;
   Block model_;
-  /// Of the optimizer, by parameter.
+  /// The optimizer's state, by parameter.
   std::vector<Block> state_;
   std::vector<Forward> forwards_;
   /// Leaves that a partial backward is for; empty: all.

@@ -12,7 +12,7 @@ namespace rematch {
 bool sums_across_segments(const Case& c, const Geometry& geometry, const Facts& facts) {
   using Name = std::pair<int, int>;
   const auto name_of = [](const ValueRef& v) { return Name(v.layer, v.output); };
-  // What a layer hands on is its operand under another name.
+  // An identity hands on its operand under another name.
   std::map<Name, Name> origins;
   const auto origin_of = [&](const ValueRef& v) {
     const auto found = origins.find(name_of(v));
@@ -41,7 +41,7 @@ bool sums_across_segments(const Case& c, const Geometry& geometry, const Facts& 
   while (!segments.empty()) {
     const SegmentSpec segment = std::move(segments.back());
     segments.pop_back();
-    // What enters or leaves under two names gets two gradients.
+    // A value that enters or leaves under two names gets two gradients.
     for (const int border : {segment.begin, segment.end}) {
       std::set<Name> known;
       for (const ValueRef& v : geometry.live[static_cast<std::size_t>(border)]) {

@@ -8,7 +8,7 @@
 
 namespace rematch {
 
-/// What a symbolic run shows of itself: the events of the protocol's first two steps, which all
+/// The trace of a symbolic run: the events of the protocol's first two steps, which all
 /// later ones repeat, and what the first forward counts with all its backwards.
 struct Trace {
   std::vector<LiveReading> live;
@@ -36,7 +36,7 @@ struct Trace {
 
   /// Formulas of the gradients when a step ends: those of parameter p begin at step * parameters.
   std::vector<std::uint64_t> parameter_gradients;
-  /// Of the model inputs, by forward.
+  /// Ids of the gradients of the model inputs, by forward.
   std::vector<std::uint64_t> input_gradients;
 
   /// Empties the trace and keeps its memory.

@@ -8,7 +8,7 @@
 namespace rematch {
 namespace {
 
-/// What fields cost, by Cost: sizes apart from everything else.
+/// Costs of fields, by Cost: sizes apart from everything else.
 struct Costs {
   std::uint64_t options = 0;
   std::uint64_t sizes = 0;

@@ -115,7 +115,7 @@ bool edit_numbered(std::vector<SegmentSpec>& segments, int& index,
 Case without_layers(const Case& c, int begin, int end) {
   const Removal removal{begin, end};
   Case smaller = c;
-  // What its embedding made of tokens is the model's input then.
+  // The model's input is then the numbers that its embedding made of tokens.
   if (begin == 0 && vocabulary_of(c.layers) > 0) smaller.input.push_back(c.layers[0].features);
   smaller.layers.erase(smaller.layers.begin() + begin, smaller.layers.begin() + end);
   for (LayerSpec& l : smaller.layers) {

@@ -27,8 +27,8 @@ Floors floors_of(Feature feature) {
   return {layer.standard_floor, layer.wide_floor};
 }
 
-/// What a mix promises where not all features are allowed: what is left out takes others along that
-/// go with it, so the promise is a quarter of what a sample of such cases has, where that is not
+/// The floors of a mix where not all features are allowed: features that are left out take others
+/// along, so each floor is a quarter of what a sample of such cases has, where that is not
 /// too little to tell.
 struct Restricted {
   Mix mix;
@@ -47,7 +47,7 @@ std::array<double, kFeatureCount> floors_within(Mix mix, const Scope& scope) {
   constexpr double kShare = 0.25;
   constexpr double kLeast = 0.02;
   Restricted r{mix, scope};
-  // Of shapes that differ: cases of one shape have most features together.
+  // A sample of different shapes: cases of one shape have most features together.
   Scope apart = scope;
   apart.cases_per_shape = 1;
   for (std::uint64_t i = 0; i < kSample; ++i) {

@@ -114,7 +114,7 @@ Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope
   DrawSource draw(seed, index | kOthers, scope);
   Case c = first;
   c.seed = draw.word();
-  // What makes a case of the standard mix or of the tail is not drawn here.
+  // Cases of the standard mix or of the tail are not drawn here.
   const bool tail = features_of(first, validate(first)).contains(Feature::more_than_a_few);
   if (mix == Mix::standard || tail) return c;
   Case other = with_others(c, scope.new_plans, draw);

@@ -11,8 +11,8 @@ namespace rematch {
 
 /// A distribution of cases.
 enum class Mix : std::uint8_t {
-  /// What one would write first with a property-testing library: half perceptrons of 1 to 10
-  /// layers, half small convolutional networks, checkpointed by checkpoint_sequential().
+  /// The cases that one would write first with a property-testing library: half perceptrons of 1 to
+  /// 10 layers, half small convolutional networks, checkpointed by checkpoint_sequential().
   standard,
   /// Everything a case can say: 2 to 24 layers with skips, ties, several outputs and frozen parts,
   /// nested and mixed plans, and every protocol.

@@ -80,7 +80,7 @@ class WidePlan {
   void draw_keep(int begin, int end, bool first_draw, CheckpointChoice& choice) {
     if (first_draw) {
       int layer = begin;
-      // What a custom layer draws no policy can name.
+      // No policy can name what a custom layer draws.
       while (layer < end && (!draws(layer, layer + 1) || ops(layer).empty())) ++layer;
       if (layer < end) choice.keep.push_back({ops(layer).front(), 0});
       return;

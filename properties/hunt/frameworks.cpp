@@ -34,7 +34,7 @@ const Json& need_object(JsonFields& fields, const char* name) {
   return value;
 }
 
-/// Of an environment only its variables matter here: ci/maintain/frameworks reads the rest.
+/// Only the variables of an environment matter here: ci/maintain/frameworks reads the rest.
 Variables read_variables(const Json& environment, const std::string& path) {
   JsonFields fields(kFrameworks, environment, path);
   Variables variables;

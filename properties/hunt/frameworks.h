@@ -15,14 +15,14 @@ namespace rematch {
 std::optional<std::filesystem::path> beside_program(std::string_view installed,
                                                     std::string_view in_sources);
 
-/// What the harness knows of frameworks: one folder each in properties/python/rematch/frameworks.
+/// Frameworks that the harness knows: one folder each in properties/python/rematch/frameworks.
 struct Frameworks {
   /// An adapter that can be judged, and the Python environment that it needs.
   struct Subject {
     std::string environment;
-    /// Of `python -m rematch`: "pytorch --variant reentrant".
+    /// Arguments of `python -m rematch`: "pytorch --variant reentrant".
     std::string arguments;
-    /// What its processes are started with.
+    /// Environment variables that its processes are started with.
     std::map<std::string, std::string> variables;
     /// Its framework's, where profiles are.
     std::filesystem::path folder;

@@ -37,7 +37,7 @@ struct GatherOptions {
   LawSet laws = all_laws();
   /// Both runs record their timelines.
   bool timelines = false;
-  /// Of every run (RunRequest): for cases that someone will look at, or that failed once.
+  /// For every run (RunRequest): set it for cases that someone will look at, or that failed once.
   bool poison_at_once = false;
   /// Whether violations by a foreign subject are worth two repeated runs, which tell whether they
   /// are noise; empty: all are.

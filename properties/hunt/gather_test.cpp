@@ -101,7 +101,7 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.first() == nullptr);
-  // Of some there is nothing in two prepared records, one is not observed.
+  // Two prepared records have nothing for some laws, and one is not observed.
   CHECK(verdicts.count(Verdict::kept) == laws().size() - 5);
 
   ++subject.records.checkpointed.hooks[0].count;
@@ -239,7 +239,7 @@ TEST_CASE("an exception of the subject violates the law that it survives, and no
   };
   Falling subject;
   Workspace workspace;
-  // What an earlier case left must not count as this one's.
+  // Evidence of an earlier case must not count as this one's.
   EngineSubject engine;
   judge_case(synthetic_case(), engine, workspace);
   const Verdicts verdicts = judge_case(synthetic_case(), subject, workspace);

@@ -29,7 +29,7 @@ std::uint64_t chunk_of(const Scope& scope) {
   return scope.cases_per_shape > 1 ? scope.cases_per_shape : kChunk;
 }
 
-/// What the workers share. Chunks are handed out in order and every chunk handed out is finished,
+/// State that the workers share. Chunks are handed out in order and every one of them is finished,
 /// unless an earlier one ended the hunt; tallies are added up in order too, up to that one. So the
 /// cases that count are always 0 .. n - 1, and which thread ran them is forgotten.
 class Campaign {
@@ -231,7 +231,7 @@ class Campaign {
   std::exception_ptr error_;
   std::vector<WorkerLost> lost_;
   std::uint64_t next_ = 0;
-  /// Of the part's chunks, behind the last.
+  /// One behind the part's last chunk.
   std::uint64_t end_ = UINT64_MAX;
   /// Chunks that ended before one handed out earlier did.
   std::map<std::uint64_t, Tally> waiting_;
@@ -239,7 +239,7 @@ class Campaign {
   std::map<std::uint64_t, Tally> cut_short_;
   std::uint64_t committed_ = 0;
   Tally total_;
-  /// What the subjects implement, each the same, and their versions.
+  /// Scope and versions, which are the same for all subjects.
   Scope scope_;
   Versions versions_;
   double start_seconds_ = 0;
@@ -286,7 +286,7 @@ HuntResult hunt(const HuntOptions& options) {
 
   HuntResult result = result_of(options, campaign.total(), campaign.scope(), campaign.versions());
   std::vector<ViolatingCase> to_shrink = result.violating;
-  // What was found before something failed is not lost with it.
+  // Findings from before a failure are not lost with it.
   for (ViolatingCase& found : campaign.uncommitted_violations())
     to_shrink.push_back(std::move(found));
   if (to_shrink.empty() && campaign.lost().empty()) campaign.rethrow();

@@ -16,7 +16,7 @@ namespace rematch {
 /// The tally of cases 0 .. cases - 1, of which without keep_going a violating case is the last one,
 /// and the findings that its violating cases shrink to.
 struct HuntResult : Tally {
-  /// Of the subject.
+  /// Versions of the subject.
   Versions versions;
   /// In the order of laws(), the most frequent of a law first. What the profile explains is not
   /// among them.
@@ -29,7 +29,7 @@ struct HuntResult : Tally {
   /// Without shrinking. Of these, so many passed until the first subject was ready.
   double seconds = 0;
   double start_seconds = 0;
-  /// Of the cases: judged by an earlier process.
+  /// Number of the cases that an earlier process judged.
   std::uint64_t cases_before = 0;
   /// Stopped before all cases were judged, or before all violating cases were shrunk.
   bool interrupted = false;

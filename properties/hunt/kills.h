@@ -29,7 +29,7 @@ struct KillOptions {
   std::function<void(std::size_t done)> progress;
 };
 
-/// What the hunts for one fault came to.
+/// The outcome of the hunts for one fault.
 struct Kill {
   const Fault* fault = nullptr;
   /// By hunt: how many cases it took; 0: the fault survived.

@@ -15,7 +15,7 @@ namespace rematch {
 // kernel may have done the damage, and a fault of one client of an MPS server ends all of them. So
 // the hunt ends, and each case that was in flight anywhere is tried alone.
 
-/// What became of the cases in flight.
+/// The outcome for the cases in flight.
 struct LostWorkers {
   /// Which cases these were, which of them lose the device again, and which do not.
   std::string report;

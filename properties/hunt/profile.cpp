@@ -124,7 +124,7 @@ Profile load_profile(const std::filesystem::path& file) {
     std::string base;
     fields.read("extends", base, kLongestProfileText);
     if (!base.empty()) {
-      // Of the same folder, so that no chain of profiles has an end elsewhere, or none.
+      // A file of the same folder, so that no chain of profiles ends elsewhere, or never.
       if (base != std::filesystem::path(base).filename() || base >= file.filename()) {
         fields.fail("extends", "a file beside this one that comes before it by name", base);
       }

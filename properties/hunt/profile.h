@@ -15,7 +15,7 @@
 
 namespace rematch {
 
-/// What an implementation does not promise, or is known to get wrong, in cases of a certain kind.
+/// A law that an implementation does not promise to keep, or is known to violate, in certain cases.
 struct KnownDivergence {
   /// Name, such as "batch-norm-twice".
   std::string id;
@@ -50,7 +50,7 @@ class Profile {
       : entries_(std::move(entries)), text_hash_(text_hash) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
-  /// Of its file, and of those that it extends; 0 if it is from none.
+  /// Hash of its file, and of those that it extends; 0 if it is from none.
   std::uint64_t text_hash() const { return text_hash_; }
   /// The first entry, from number `from` on, that explains a violation by a case of these features.
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,

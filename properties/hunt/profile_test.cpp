@@ -32,7 +32,7 @@ HuntOptions hunt_of_updates(const KnownDivergence& known) {
 
 KnownDivergence twice() {
   return {.id = "twice",
-          // What moves on twice is read by later forwards.
+          // Later forwards read the state that moved on twice.
           .laws = {"buffers-after-step", "reevaluation", "outputs", "losses", "input-gradients",
                    "parameter-gradients", "parameters-after-step", "recomputed-values",
                    "dropout-masks"},

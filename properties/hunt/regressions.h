@@ -18,7 +18,7 @@ std::vector<std::filesystem::path> regression_files(const std::filesystem::path&
 /// <root>/properties/regressions. nullopt when neither exists.
 std::optional<std::filesystem::path> default_regressions(const std::filesystem::path& executable);
 
-/// What the case needs and the scope lacks, by name, each preceded by a space. The case is valid.
+/// Names of what the case needs and the scope lacks, each preceded by a space. The case is valid.
 std::string lacking(const Scope& scope, const Case& c);
 
 /// Reads one case from a file. Throws std::invalid_argument with the file's name when it cannot be

@@ -42,7 +42,7 @@ struct Lines {
   std::uint64_t bytes = 0;
 };
 
-/// What the line of a header begins with: JSON's names are in order.
+/// The beginning of a header's line: JSON's names are in order.
 constexpr std::string_view kHeader = "{\"hunt\":{";
 
 /// As many bytes of it as a header begins with; empty if there are none.
@@ -233,7 +233,7 @@ ResultsWriter::ResultsWriter(std::filesystem::path file, const std::string& hunt
                                   " is there already; --resume goes on where it ends");
     }
     const Lines found = whole_lines(file_);
-    // What was cut short goes, once it is clear that it is ours.
+    // Drops a line that was cut short, once it is clear that the file is ours.
     const auto truncate = [&] {
       if (::ftruncate(descriptor_, static_cast<off_t>(found.bytes)) != 0 ||
           ::lseek(descriptor_, 0, SEEK_END) < 0) {

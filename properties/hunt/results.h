@@ -22,7 +22,7 @@ struct Results {
   /// JSON on one line.
   std::string hunt;
   Shard shard;
-  /// Of the first cases of the part.
+  /// The tally of the first cases of the part.
   Tally total;
   bool done = false;
 };
@@ -50,7 +50,7 @@ class ResultsWriter {
   ResultsWriter(const ResultsWriter&) = delete;
   ResultsWriter& operator=(const ResultsWriter&) = delete;
 
-  /// What the file had.
+  /// The results that the file had.
   const Results& before() const { return before_; }
   /// Adds what came of the cases that follow. Violations are written at once. Once something could
   /// not be written, nothing is any more, so that no case is missing before others.

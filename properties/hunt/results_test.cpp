@@ -122,7 +122,7 @@ TEST_CASE("behind a disk that was full for a moment, a part goes on without a ga
       const FullDisk full(std::filesystem::file_size(file) + 100);
       CHECK_THROWS_AS(results.add(before.total), std::runtime_error);
     }
-    // Of other threads, which have not stopped yet.
+    // Tallies of other threads, which have not stopped yet.
     results.add(before.total);
     results.finish(true);
   }
@@ -174,7 +174,7 @@ TEST_CASE("a file of results is of one part of one hunt, and has one writer") {
   };
   refused(kHunt, false, "is there already; --resume goes on");
   refused(R"({"cases":900,"seed":"6"})", true, "seed \"6\", got \"5\"");
-  // What was asked for says more than what follows from it.
+  // A seed says more than the hash that follows from it.
   refused(R"({"cases":900,"first_cases":"a1","seed":"6"})", true, "seed \"6\", got \"5\"");
   refused(R"({"cases":900,"first_cases":"a1","seed":"5"})", true, "another commit");
   options.shard = {2, 4};
@@ -184,7 +184,7 @@ TEST_CASE("a file of results is of one part of one hunt, and has one writer") {
     const ResultsWriter writer(file, kHunt, options, true);
     refused(kHunt, true, "another process is writing");
   }
-  // What is no file of results is left as it is.
+  // A file that holds no results is left as it is.
   for (const char* text : {"no newline", "a line\nand more"}) {
     const std::filesystem::path other = folder.write("other", text);
     CHECK_THROWS_AS(ResultsWriter(other, kHunt, options, false), std::invalid_argument);

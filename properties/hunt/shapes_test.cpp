@@ -30,7 +30,7 @@ std::string shape_of(Case c) {
   return to_json(c);
 }
 
-/// What has been compiled, by all subjects of a hunt.
+/// Models that all subjects of a hunt have compiled.
 struct Compilations {
   std::mutex mutex;
   std::map<std::string, std::set<const void*>> by;

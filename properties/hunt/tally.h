@@ -33,7 +33,7 @@ inline constexpr std::size_t kUnexplained = SIZE_MAX;
 /// Number of cases that a subject could not run, by what it said of them.
 using Reasons = std::map<std::string, std::uint64_t>;
 
-/// What the judgement of some cases of a hunt comes to. Tallies of cases that follow one another
+/// The sum of the verdicts on some cases of a hunt. Tallies of cases that follow one another
 /// add up to that of all, whichever thread, process or machine judged them.
 struct Tally {
   std::uint64_t cases = 0;

@@ -96,7 +96,7 @@ TEST_CASE("a violation keeps every digit of its distance, and a text whatever is
     CHECK(read.violation.law == violating.violation.law);
     CHECK(read.c == violating.c);
   }
-  // What is no UTF-8 becomes so.
+  // Bytes that are no UTF-8 are replaced.
   violating.violation.got = "\xff";
   CHECK_NOTHROW(violating_from_json(parse_tally_text(to_json(violating))));
 }

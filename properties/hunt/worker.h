@@ -36,7 +36,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// What the subject implements, and of what it consists.
+  /// Scope and versions of the subject.
   virtual const Scope& scope() const = 0;
   virtual const Versions& versions() const = 0;
   /// Judges cases of the hunt: unless it keeps going, up to the first that violates a law. It asks

@@ -74,7 +74,7 @@ Json ProcessWorker::ask(const std::string& request, const char* answer, CaseRang
 Tally ProcessWorker::tally_of(const std::string& request, std::uint64_t index) {
   Tally tally = tally_from_json(ask(request, "tally", {index, index + 1}, options_.worker_limit));
   if (tally.cases != 1) json_fail(kWorker, "tally.cases", "1", std::to_string(tally.cases));
-  // What is known of the subject is numbered alike at both ends.
+  // Entries of the profile have the same numbers at both ends.
   for (const auto& [entry, count] : tally.known) {
     if (entry >= options_.profile.entries().size()) {
       json_fail(kWorker, "known", "an entry of the profile", std::to_string(entry));

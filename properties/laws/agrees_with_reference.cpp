@@ -53,7 +53,7 @@ std::optional<Violation> check_agrees_with_reference(const Evidence& e) {
       return p.quantity == o.quantity && p.step == o.step && p.microbatch == o.microbatch &&
              p.index == o.index;
     });
-    // What is absent or not recorded is judged by other laws.
+    // Other laws judge values that are absent or not recorded.
     if (got == nullptr || !got->present) continue;
     const std::string place =
         place_of(o.step, o.microbatch) + ", " + value_name(e, o.quantity, o.index);

@@ -13,7 +13,7 @@ Violation violation(int step, int microbatch, const char* tag, const char* run,
 
 std::optional<Violation> compare(const Evidence& e, const Record& record, std::int64_t per_forward,
                                  std::int64_t offloaded_per_forward, const char* run) {
-  // What a recomputation brought back belongs to one backward, whether the graph is kept or not.
+  // Recomputed tensors belong to one backward, whether the graph is kept or not.
   std::int64_t retained = 0;
   for (const ByteReading& r : record.bytes) {
     if (!r.retained) continue;

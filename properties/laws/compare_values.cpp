@@ -28,7 +28,7 @@ bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, 
   if (quantity == Quantity::input_gradient && !f.exact_inputs) return false;
   if (quantity == Quantity::reevaluation) return f.exact_until_step >= e.c.protocol.steps;
   if (step != f.exact_until_step) return step < f.exact_until_step;
-  // What all gradients decide about differs with one of them.
+  // A value that depends on all gradients differs when one of them does.
   const ProtocolSpec& p = e.c.protocol;
   if (quantity == Quantity::parameter && (p.clip != 0 || p.loss_scale != 0)) return false;
   const bool of_parameter =

@@ -18,7 +18,7 @@ struct Promise {
     r.step = step;
     return r;
   }
-  /// What, when and for which forward; not how many bytes.
+  /// The kind of event, when and for which forward; not how many bytes.
   bool is_event_of(const LiveReading& got) const {
     return got.event == reading->event && got.step == step &&
            got.microbatch == reading->microbatch && got.layer == reading->layer &&

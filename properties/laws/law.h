@@ -40,7 +40,7 @@ struct Evidence {
   const Case& c;
   const Geometry& geometry;
   const Forecast& forecast;
-  /// What the subject records. All other fields of its records are meaningless.
+  /// Observables that the subject records. All other fields of its records are meaningless.
   Observables observed;
   const Record& plain;
   const Record& checkpointed;
@@ -69,7 +69,7 @@ struct Violation {
   std::string place;  ///< "step 0, parameter 2 (layer 3 linear weight), element 17".
   std::string expected;
   std::string got;
-  /// Of laws that compare values: the largest difference of two elements in all arrays compared,
+  /// The largest difference of two elements in all arrays that a law compares,
   /// relative to the largest magnitude that the expected array has, or to 2^-10 where all of it is
   /// smaller. 0 where only signs of zeros or the bits of a NaN differ, infinity where one of the
   /// two is no number.

@@ -338,7 +338,7 @@ TEST_CASE("every law is in the table once, with a sentence, and is seen failing 
   std::set<std::string_view> failing;
   for (const Deviation& d : kDeviations) failing.insert(d.law);
   for (const Law& law : laws()) {
-    // What these read is not in two records: derivatives_test.cpp, device_laws_test.cpp, and
+    // Two records lack what these read: derivatives_test.cpp, device_laws_test.cpp, and
     // hunt/gather_test.cpp.
     if (!law.extras.empty() || law.name == "survives") continue;
     CHECK(names.insert(law.name).second);

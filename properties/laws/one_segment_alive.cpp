@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kOneSegmentAlive = "one-segment-alive";
 
-// What a run holds beyond the forecast when a recomputation begins: it may not grow from one
+// Bytes that a run holds beyond the forecast when a recomputation begins may not grow from one
 // recomputation of a backward to the next. What was there at the first is the business of other
 // laws.
 std::optional<Violation> check_one_segment_alive(const Evidence& e) {

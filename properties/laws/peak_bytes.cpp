@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kPeakBytes = "peak-bytes";
 
 std::optional<Violation> check_peak_bytes(const Evidence& e) {
-  // What was live when early stop left a layer, for the next peak begins with it.
+  // Bytes that were live when early stop left a layer: the next peak begins with them.
   std::int64_t left = 0;
   return judge_events(
       e, kPeakBytes,

@@ -7,7 +7,7 @@ namespace {
 constexpr std::string_view kRecomputationOrder = "recomputation-order";
 
 std::optional<Violation> check_recomputation_order(const Evidence& e) {
-  // What a run does with bytes, and how many nodes it makes, is not asked here.
+  // Bytes and numbers of nodes are not compared here.
   const auto is_layer = [](const LiveReading& r) { return r.event == Event::layer; };
   const auto judge = [&](const Promise* wanted, const LiveReading* got,
                          std::size_t number) -> std::optional<Violation> {

@@ -17,7 +17,7 @@ std::optional<Violation> compare(const Evidence& e, const Record& first, const R
   if (first.error.has_value() != second.error.has_value()) {
     return Violation{kRepeatable, "the end of the " + run, error_of(first), error_of(second)};
   }
-  // What a failed run recorded before its end, and what its message says, is left to other laws.
+  // Other laws judge what a failed run recorded before its end, and its message.
   if (first.error) return std::nullopt;
   constexpr std::array kCompared{
       std::pair{Observable::outputs, Quantity::output},

@@ -28,8 +28,8 @@ void leave_out(const std::vector<SegmentSpec>& segments, std::vector<bool>& judg
   }
 }
 
-/// What a layer hands on within a reentrant segment, whose forward records nothing, is up to the
-/// implementation: of views and identities, some say that they require grad. Nothing reads it.
+/// Values that layers hand on within a reentrant segment, whose forward records nothing, are up to
+/// the implementation: of views and identities, some say that they require grad. Nothing reads it.
 std::vector<bool> judged_layers(const Evidence& e) {
   std::vector<bool> judged(e.c.layers.size(), true);
   if (e.forecast.measured) leave_out(segments_of(e.c), judged);

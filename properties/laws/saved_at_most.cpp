@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSavedAtMost = "saved-at-most";
 
-/// What a plan may save after one forward, from what the plain run shows.
+/// The most that a plan may save after one forward, from what the plain run shows.
 class Allowance {
  public:
   explicit Allowance(const Evidence& e) : e_(e), inside_(e.c.layers.size(), false) {

@@ -18,9 +18,9 @@ struct SlopeSample {
   double half_backward = 0;  ///< At -`distance` / 2.
 };
 
-/// What the slope of a loss is measured by.
+/// Losses that the slope of a loss is measured by.
 struct SlopeSamples {
-  /// What the recorded gradients of the first step promise along the direction.
+  /// The slope along the direction by the recorded gradients of the first step.
   double promised = 0;
   /// The summed loss at the case itself.
   double middle = 0;

@@ -63,7 +63,7 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {
 
 namespace {
 
-/// What a segment is handed among other things is kept, but not as a saved tensor.
+/// A tensor that a segment is handed among other things is kept, but not as a saved tensor.
 bool hides_inputs(const std::vector<SegmentSpec>& segments) {
   return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
     return s.choice.arguments != Arguments::tensors || hides_inputs(s.nested);

@@ -6,7 +6,7 @@
 
 namespace rematch {
 
-/// Of a layer of attention with queries of shape `x` and a second operand of shape `memory`. All is
+/// The shape of attention with queries of shape `x` and a second operand of shape `memory`. All is
 /// as the engine's attention() wants it if the layer's fields and operands fit; else some is not.
 math::AttentionShape attention_shape(const LayerSpec& spec, const Shape& x, const Shape& memory);
 

@@ -7,7 +7,7 @@
 
 #include "properties/layers/layer.h"
 
-/// What the residual branches that samples skip have in common.
+/// Members that the kinds with a residual branch that samples skip have in common.
 namespace rematch {
 
 inline void branch_shape(ShapeWalk& s) {

@@ -40,7 +40,7 @@ enum class BackwardUse : std::uint8_t {
   join,
 };
 
-/// What one layer does with memory and random streams, whatever its numbers are.
+/// Memory and random streams that one layer uses, whatever its numbers are.
 struct LayerFacts {
   /// Returns the very tensor that it got, for each output.
   bool identity = false;
@@ -55,8 +55,8 @@ struct LayerFacts {
   BackwardUse backward = BackwardUse::pointwise;
   /// Random numbers that one execution draws.
   std::int64_t drawn = 0;
-  /// Of the state that it reads and that forwards change; 0: none. A checkpointed region keeps what
-  /// its forward read for its recomputations.
+  /// Size of the state that it reads and that forwards change; 0: none. A checkpointed region keeps
+  /// what its forward read for its recomputations.
   std::int64_t state_bytes = 0;
   /// Bytes that the kernel needs while it runs, forward and backward alike.
   std::int64_t workspace = 0;
@@ -74,10 +74,10 @@ struct Facts {
   std::vector<SavedTensorFact> saved_tensors;
   /// Bytes of the layers' own tensors.
   std::vector<std::int64_t> own_bytes;
-  /// What layers save was seen in the plain run: it is known of a layer only where the same of its
-  /// operands and parameters require grad as there.
+  /// Saved tensors were seen in the plain run: those of a layer are known only where the same of
+  /// its operands and parameters require grad as there.
   bool measured = false;
-  /// What layers save is not known at all.
+  /// Saved tensors are not known at all.
   bool saves_unknown = false;
 
   const LayerFacts& of(int layer) const { return layers[static_cast<std::size_t>(layer)]; }

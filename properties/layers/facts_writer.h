@@ -49,7 +49,7 @@ class FactsWriter {
   }
   const Shape& output(int k) const { return geometry_.shape_of({layer_, k}, input_); }
 
-  /// What is saved, in the order of saving.
+  /// Saved tensors, in the order of saving.
   void save(What what, int index = 0, When when = When::always, int of = 0) {
     facts_.saved_tensors.push_back({what, index, when, of});
   }
@@ -58,7 +58,7 @@ class FactsWriter {
     facts_.own_bytes.push_back(bytes);
     save(What::own, static_cast<int>(facts_.own_bytes.size()) - f.first_own - 1);
   }
-  /// What the layer reads of its state.
+  /// Bytes of its state that the layer reads.
   void save_state(std::int64_t bytes) {
     f.state_bytes = bytes;
     save(What::state);

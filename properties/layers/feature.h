@@ -10,7 +10,7 @@
 
 namespace rematch {
 
-/// What a case exercises, and what a subject may lack (properties/record/subject.h): one feature
+/// A property of a case that a subject may lack (properties/record/subject.h): one feature
 /// for each layer kind, in its order, then those of features.def.
 enum class Feature : std::uint8_t {
 #define REMATCH_KIND(name) name,

@@ -26,8 +26,8 @@ struct Field {
   std::string_view name;
   V S::*member;
   Cost cost = Cost::one;
-  /// What a description says of an unusual value; "{}" stands for the value, "{s}" for the s of the
-  /// plural. Empty: nothing.
+  /// Phrase for an unusual value in a description; "{}" stands for the value, "{s}" for the s of
+  /// the plural. Empty: nothing.
   std::string_view phrase = {};
   /// The description says it even of the usual value.
   bool always_said = false;

@@ -37,7 +37,7 @@ struct ParameterInfo {
   double high = 0;
 };
 
-/// What shapes alone say of a model.
+/// Facts about a model that follow from shapes alone.
 struct Geometry {
   /// The first model input and the further ones.
   int inputs = 1;
@@ -58,7 +58,7 @@ struct Geometry {
   /// its first entry.
   std::vector<std::vector<ValueRef>> live;
 
-  /// Of a layer that has one.
+  /// The shape of a layer's weight, if it has one.
   const Shape& weight_of(int layer) const {
     const int first = layer_parameters[static_cast<std::size_t>(layer)].front();
     return parameters[static_cast<std::size_t>(first)].shape;
@@ -83,7 +83,7 @@ class ShapeWalk {
   void step();
 
   const LayerSpec& spec() const { return layers_[static_cast<std::size_t>(index_)]; }
-  /// Of the layer at hand.
+  /// Whether the current layer trains.
   bool train() const { return trains_in(spec(), train_); }
   /// Operand 0.
   const Shape& x() const { return x_; }

@@ -6,7 +6,7 @@ namespace rematch {
 namespace {
 
 constexpr std::int64_t kMostKept = 4;
-/// Of a sequence that the mix makes longer.
+/// The longest sequence that the mix makes longer.
 constexpr std::int64_t kLongest = 12;
 
 }  // namespace

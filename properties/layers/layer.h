@@ -37,7 +37,7 @@ struct Layer {
   /// and a policy can keep their results. Empty: the layer computes nothing and returns existing
   /// memory. nullptr: one op, named after the layer.
   std::span<const std::string_view> (*ops)(const LayerSpec&, bool train) = nullptr;
-  /// What the reference engine saves, draws and needs.
+  /// Tells what the reference engine saves, draws and needs.
   void (*facts)(FactsWriter&) = [](FactsWriter&) {};
   /// Its outputs where it draws nothing, with bounds on what rounding may change; nullptr: what it
   /// computes only the subject knows.

@@ -9,7 +9,7 @@
 #include "properties/layers/model_draw.h"
 #include "properties/layers/window.h"
 
-/// What the two pools have in common.
+/// Members that the two pools have in common.
 namespace rematch {
 
 inline void pool_shape(ShapeWalk& s) {

@@ -7,10 +7,10 @@
 
 namespace rematch {
 
-/// Of a layer of cells over x[batch, steps, width].
+/// The shape of a layer of cells over x[batch, steps, width].
 math::RecurrentShape recurrent_shape(math::Cell cell, const LayerSpec& spec, const Shape& x);
 
-// What kinds of recurrent layers have in common; see Layer.
+// Members that the kinds of recurrent layers have in common; see Layer.
 
 void walk_recurrent(ShapeWalk& s, math::Cell cell);
 void recurrent_facts(FactsWriter& w, math::Cell cell);

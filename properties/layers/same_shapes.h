@@ -4,7 +4,7 @@
 
 namespace rematch {
 
-// Of layers that take two operands of one shape, and return a third of it.
+// Members of layers that take two operands of one shape, and return a third of it.
 
 inline void shape_of_two(ShapeWalk& s) {
   if (!(s.operand(1) == s.x())) {

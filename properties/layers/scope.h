@@ -9,7 +9,7 @@
 
 namespace rematch {
 
-/// What cases may have, because the subject implements it.
+/// Features and layers that cases may have, because the subject implements them.
 struct Scope {
   /// All that the engine knows of: everything but what only subjects have.
   Scope() : Scope(FeatureSet::all().without(of_subjects())) {}

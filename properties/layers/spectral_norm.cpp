@@ -8,7 +8,7 @@
 namespace rematch {
 namespace {
 
-/// Of each element of a unit vector whose elements are equal; the same in every dtype.
+/// The value of each element of a unit vector whose elements are equal; the same in every dtype.
 double unit(std::int64_t extent) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(extent)));
 }

@@ -34,7 +34,7 @@ struct Chart {
     bars,   ///< A group for each category, in it a bar for each series.
   } kind = Kind::lines;
   std::vector<Series> series = {};
-  /// Of what is not bars, they are names of x = 0, 1, 2, ...; only the outermost are shown.
+  /// Names of x = 0, 1, 2, ... where there are no bars; only the outermost are shown.
   std::vector<std::string> categories = {};
   /// Parts of the x-axis from its beginning: each lasts until the next one, the last one as long as
   /// the series.
@@ -50,8 +50,9 @@ struct Range {
   double span() const { return high - low; }
 };
 
-/// What all of `charts` fit into, so that they can be compared by eye; never empty. Values of y
-/// begin at zero, where lengths do; a line that stays far from it is not flattened for its sake.
+/// Bounds that all of `charts` fit into, so that they can be compared by eye; never empty. Values
+/// of y begin at zero, where lengths do; a line that stays far from it is not flattened for its
+/// sake.
 struct Scale {
   Range x, y;
 };

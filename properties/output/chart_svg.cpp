@@ -13,7 +13,7 @@ namespace {
 constexpr double kWidth = 640;
 constexpr double kMargin = 12;
 constexpr double kPlotHeight = 300;
-/// Of charts below each other.
+/// Distance of charts below each other.
 constexpr double kPanelHeight = 180;
 /// Sizes of text in units of the picture; the larger one where the picture is narrow. Everything is
 /// laid out for it.

@@ -111,7 +111,7 @@ TEST_CASE("categories name the ends of their axis") {
   CHECK(contains(text, ">first</text>"));
   CHECK(contains(text, ">third</text>"));
   CHECK_FALSE(contains(text, "second"));
-  // What begins later begins with its own name.
+  // A chart that begins later begins with its own name.
   chart.series[0] = {"times", {1, 2}, {6, 5}};
   CHECK(contains(svg(chart), ">second</text>"));
 }

@@ -48,7 +48,7 @@ TEST_CASE("a record survives the way to JSON and back, whatever the engine write
     const Record again = read_record(text);
     REQUIRE(again.hash() == record.hash());
     REQUIRE(again.data == record.data);
-    // What the hash leaves out is in the text.
+    // Fields that the hash leaves out are in the text.
     REQUIRE(to_json(again) == text);
     REQUIRE(again.values.size() == record.values.size());
     REQUIRE(again.timeline.size() == record.timeline.size());

@@ -9,7 +9,7 @@ namespace rematch {
 /// is nothing to judge then.
 bool is_of_machine(const std::exception& error);
 
-/// What the error says; where memory ran out, also how much this process may use, and what to do.
+/// The error's text; where memory ran out, also how much this process may use, and what to do.
 std::string describe(const std::exception& error);
 
 /// To be called before `threads` are started. If a limit on this process's memory leaves no room

@@ -60,8 +60,8 @@ class SubjectBroken : public std::runtime_error {
 /// Names and versions of what an implementation consists of: "torch", "2.15.0".
 using Versions = std::map<std::string, std::string>;
 
-/// What runs have asked of a device: operations by kind ("kernels"), under "waits" how often the
-/// host waited for it, and under "slow_convolutions" how many convolutions ran on slow kernels.
+/// Counts of what runs asked of a device: operations by kind ("kernels"), under "waits" how often
+/// the host waited for it, and under "slow_convolutions" how many convolutions ran on slow kernels.
 using DeviceWork = std::map<std::string, std::int64_t>;
 
 /// An implementation under test. To test your own: implement run(), declare what it implements and
@@ -84,7 +84,7 @@ class Subject {
   /// Whether each of these cases may have another plan, because operations are compiled one by one,
   /// whatever the plan.
   virtual bool new_plans() const { return false; }
-  /// What run() records. Laws that read anything else are not judged.
+  /// Observables that run() records. Laws that read anything else are not judged.
   virtual Observables observes() const {
     return Observables::all().without(
         {Observable::saved_tensors, Observable::displacement, Observable::host_agreement});
@@ -114,7 +114,7 @@ class Subject {
                      Facts& /*facts*/) const {
     return false;
   }
-  /// Of all runs so far; empty if the subject does not count.
+  /// The work of all runs so far; empty if the subject does not count.
   virtual DeviceWork device_work() const { return {}; }
   /// Whether export_script() can write any.
   virtual bool exports() const { return false; }

@@ -12,7 +12,7 @@
 namespace rematch::rounding {
 namespace {
 
-/// Of the derivatives of one forward. More are hardly ever needed, and take milliseconds.
+/// Limit on the derivatives of one forward. More are hardly ever needed, and take milliseconds.
 constexpr std::size_t kMostEdges = std::size_t{1} << 17;
 
 using Array = std::vector<Bounded>;
@@ -309,7 +309,7 @@ class Run {
   std::vector<Array> buffers_;
   std::vector<Array> gradients_;
   std::vector<bool> has_gradient_;
-  /// Of the optimizer: momenta, or first and second moments.
+  /// The optimizer's state: momenta, or first and second moments.
   std::vector<Array> states_;
   std::vector<Array> squares_;
   std::vector<BoundedArray> seen_;

@@ -19,7 +19,7 @@ struct BoundedArray {
   std::vector<Bounded> numbers;
 };
 
-/// What a plain run of the case shows, with bounds on what rounding may do to each number in a
+/// The numbers of a plain run of the case, with bounds on what rounding may do to each in a
 /// correct implementation that works in the case's dtype, or in bfloat16 wherever it likes if the
 /// case has autocast. nullopt where that does not follow from the case: a layer draws, a trial
 /// leaves states changed, or there is too much to be analysed. `detached`: layers whose

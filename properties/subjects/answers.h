@@ -14,7 +14,7 @@ namespace rematch {
 
 inline constexpr int kProtocol = 1;
 
-/// What a subject says of itself.
+/// The declaration that a subject makes of itself.
 struct Hello {
   std::string name;
   Versions versions;

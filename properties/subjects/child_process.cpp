@@ -150,7 +150,7 @@ ChildProcess::~ChildProcess() {
     ended = waitpid(pid_, nullptr, WNOHANG) != 0;
     if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // What it started itself may be left in any case.
+  // Processes that it started itself may be left in any case.
   kill_group();
   if (!ended) (void)waitpid(pid_, nullptr, 0);
   close_all();

@@ -1,4 +1,4 @@
-// What the cases of a hunt ask of a device. It decides the speed of a hunt there, and does not
+// Work that the cases of a hunt ask of a device. It decides the speed of a hunt there, and does not
 // depend on the device, so it is bounded here, and also on the emulated one.
 
 #include <dlfcn.h>

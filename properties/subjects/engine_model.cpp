@@ -129,7 +129,7 @@ Tensors EngineModel::run_layer(int layer, ForwardRun& forward, const Tensors& li
                                 static_cast<int>(phase_) << 16 | (layer + 1));
   }
   const LayerSpec& spec = injected(layer, first);
-  // What an identity hands on was made by another layer.
+  // An identity hands on a value that another layer made.
   const std::shared_ptr<Node> before_it = forward.watched ? live[0].grad_fn() : nullptr;
   Tensors operands{live[0]};
   for (const ValueRef value : spec.from) operands.push_back(find(value));

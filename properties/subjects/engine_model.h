@@ -103,7 +103,7 @@ class EngineModel final : public RunObserver {
   std::vector<bool> detached_;
   bool train_;
   Moment phase_{};
-  /// What the layer is under the injected failure: itself, or in a recomputation another one.
+  /// The layer under the injected failure: itself, or in a recomputation another one.
   /// Throws when it must.
   const LayerSpec& injected(int layer, bool forward);
 
@@ -113,7 +113,7 @@ class EngineModel final : public RunObserver {
   void read_draw(std::size_t i, std::span<const std::byte> drawn);
 
   InjectedFailure failure_;
-  /// Of the current execution of a layer.
+  /// State of the current execution of a layer.
   int results_ = 0;
   int saves_ = 0;
   LayerSpec exchanged_;

@@ -1,4 +1,4 @@
-// What an engine's run shows of itself, on its way into the record.
+// Events of an engine's run, on their way into the record.
 #include <algorithm>
 
 #include "engine/autograd/node.h"

@@ -5,7 +5,7 @@
 
 namespace rematch {
 
-/// What an observation is of.
+/// The quantity that is observed, and when.
 struct Noted {
   Quantity quantity;
   int step;

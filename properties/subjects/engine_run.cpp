@@ -126,7 +126,7 @@ class Run {
     set_prior_gradients();
     reading.left_bytes = ambient().ledger->live() + offloaded() - before;
     reading.left_behind = left_behind();
-    // What it showed on the way is of no concern; its error is.
+    // Observations on the way do not matter; its error does.
     ambient().ledger->memory().drop_reads();
     record_.clear();
     record_.trial = std::move(reading);
@@ -199,8 +199,8 @@ class Run {
     }
     for (Tensor& loss : forward.losses) {
       if (scaler_) loss = scaler_->scaled(loss);
-      // What is still saved when the last node has run, before anything is swept up: registered
-      // by the first node, so that it comes before every other end-of-backward action.
+      // Bytes that are still saved when the last node has run, before anything is swept up:
+      // registered by the first node, so that it comes before every other end-of-backward action.
       loss.register_hook([this](const Tensor&) {
         at_end_of_backward([this] { left_saved_ = ambient().ledger->live(Tag::saved); });
         return Tensor();
@@ -273,7 +273,7 @@ class Run {
     }
   }
 
-  /// What each backward is asked for; none: everything.
+  /// The tensors whose gradients each backward is asked for; none: all.
   std::vector<Tensors> parts_of_backward(const Tensors& inputs) {
     if (!protocol_.partial) return {{}};
     std::vector<Tensors> parts(2);
@@ -318,7 +318,7 @@ class Run {
   }
 
   const Case& case_;
-  /// Of the same numbers, perhaps in another dtype.
+  /// A case of the same numbers, perhaps in another dtype.
   const Case& numbers_;
   const ProtocolSpec& protocol_;
   const double displacement_;
@@ -343,7 +343,7 @@ void run_protocol(const Case& c, const Geometry& geometry, const RunRequest& req
   try {
     request.displacement != 0 ? run.go_forward() : run.go();
   } catch (...) {
-    // What was seen before counts as well.
+    // Observations from before count as well.
     memory.finish_reads();
     throw;
   }

@@ -17,7 +17,7 @@
 namespace rematch {
 namespace {
 
-/// Of so many cases one has its freed memory poisoned at once, on a device too.
+/// One of so many cases has its freed memory poisoned at once, on a device too.
 constexpr std::uint64_t kCasesPerPoison = 32;
 
 std::shared_ptr<Ledger> new_ledger(Device device) {
@@ -84,7 +84,7 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
   record.clear();
   // An earlier run may have leaked: count from what is live now.
   if (ledger_->live() != 0) ledger_ = new_ledger(device());
-  // Of a run that broke off: their readers are gone.
+  // Reads of a run that broke off: their readers are gone.
   ledger_->memory().drop_reads();
   // Late poison misses what reads a block between its release and the poisoning. So some cases, and
   // all that a person will look at, run with all of it at once.

@@ -75,7 +75,7 @@ class LayersAlone {
     if (absolute) model_.take_magnitudes();
   }
 
-  /// What each layer of [0, layers) that is `wanted` computes; none of the others.
+  /// Values that each layer of [0, layers) that is `wanted` computes; none of the others.
   template <class Wanted>
   std::vector<Seen> run(const Wanted& wanted) {
     const std::size_t layers = c_.layers.size();
@@ -197,7 +197,7 @@ std::int64_t terms_of(const Case& c, const Geometry& geometry, int layer, std::s
   return y.elements() / features;
 }
 
-/// What cuDNN may add to a sum of `terms` products: F(2x2, 3x3) of Winograd forms other products
+/// The error that cuDNN may add to a sum of `terms` products: F(2x2, 3x3) of Winograd forms others
 /// than the direct sum, so its error is not relative to the direct sum's terms, but to the largest
 /// operands (derived in engine/cuda/kernels/conv2d.h). Operands and gradients are in (-1, 1).
 double of_transforms(const Case& c, const Geometry& geometry, int layer, std::int64_t terms,

@@ -26,7 +26,7 @@ std::string script(const std::string& then, const std::string& hello = kHello) {
          "; done";
 }
 
-/// What printf writes for the id.
+/// The text that printf writes for the id.
 std::string answer(const std::string& fields) {
   return "printf '{\"answer\":{\"id\":%s," + fields + "}}\\n' \"$id\" >&4";
 }
@@ -37,7 +37,7 @@ const Case& one_linear() {
   return c;
 }
 
-/// What run() throws for a subject that does `then`.
+/// The message of the exception that run() throws for a subject that does `then`.
 std::string thrown_by(const std::string& command, ProcessLimits limits = {}) {
   ProcessSubject subject(command, limits);
   Record record;

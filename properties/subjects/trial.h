@@ -24,7 +24,7 @@ class WrittenTo {
   std::vector<std::byte> before_;
 };
 
-/// What of the ambient state is not as a run finds it: "grad mode, hooks"; empty when all is.
+/// Names of the ambient state that is not as a run finds it: "grad mode, hooks"; empty when all is.
 std::string left_behind();
 
 }  // namespace rematch

@@ -15,7 +15,7 @@ Tape::Var silu(Tape& tape, Tape::Var x);
 Tape::Var tanh(Tape& tape, Tape::Var x);
 Tape::Var sigmoid(Tape& tape, Tape::Var x);
 Tape::Var exp(Tape& tape, Tape::Var x);
-/// Of positive numbers.
+/// Logarithm of a positive number.
 Tape::Var log(Tape& tape, Tape::Var x);
 Tape::Var reciprocal(Tape& tape, Tape::Var x);
 /// 1 / sqrt(x + epsilon), of x that is not negative.

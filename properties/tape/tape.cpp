@@ -10,7 +10,7 @@ namespace {
 
 /// Roundings of a sum of products beside its additions.
 constexpr double kExtraSteps = 4;
-/// Of a library's function, in units of roundoff.
+/// Error of a library's function, in units of roundoff.
 constexpr double kFunctionSteps = 8;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -20,7 +20,7 @@ double known(double error) { return std::isnan(error) ? kInfinity : error; }
 
 double reach(Bounded x) { return std::fabs(x.value) + x.error; }
 
-/// What a product is off by, before it is rounded.
+/// Error of a product, before it is rounded.
 double product_error(Bounded a, Bounded b) {
   return std::fabs(a.value) * b.error + a.error * std::fabs(b.value) + a.error * b.error;
 }

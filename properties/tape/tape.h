@@ -13,11 +13,11 @@ struct Bounded {
   double error = 0;
 };
 
-/// What an implementation computes with.
+/// The format of numbers that an implementation computes with.
 struct Format {
   /// The largest relative error of a rounding.
   double roundoff = 0;
-  /// What underflow may take from a result.
+  /// The most that underflow may take from a result.
   double smallest = 0;
   double largest = 0;
 };
@@ -46,7 +46,7 @@ class TooLarge : public std::runtime_error {
 ///
 /// 5. Nothing is said of what may overflow on the way: its error is infinite.
 ///
-/// What the model leaves out: methods that are not stable in the ordinary sense, such as variances
+/// The model leaves out methods that are not stable in the ordinary sense, such as variances
 /// from a difference of large sums; and that fused attention sums gradient * output over features
 /// where the formula sums gradient * probability over keys.
 class Tape {
@@ -73,7 +73,7 @@ class Tape {
     /// Bounds on the magnitudes of the second and third derivative wherever x may be.
     double most_second = 0;
     double most_third = 0;
-    /// Of the terms that the value and the first derivative are computed from.
+    /// Magnitude of the terms that the value and the first derivative are computed from.
     double magnitude = 0;
     double first_magnitude = 0;
   };
@@ -109,7 +109,7 @@ class Tape {
   };
 
   double gamma(double steps) const;
-  /// What rounding does to a sum of so many products.
+  /// Error by rounding of a sum of so many products.
   double rounding(int products, double magnitude) const;
   void check_size() const;
   void edge(Var from, Bounded derivative);
@@ -120,7 +120,7 @@ class Tape {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::size_t first_edge_ = 0;
-  /// Of the sum that is being made. Other numbers may be put on the tape meanwhile.
+  /// The sum that is being made. Other numbers may be put on the tape meanwhile.
   std::vector<Edge> terms_;
   Bounded sum_;
   double magnitude_ = 0;

@@ -30,7 +30,7 @@ std::string read_all(FILE* pipe) {
   return text;
 }
 
-/// Of a process that is not this one, which may have ended. The kernel shows the set as one
+/// Whether another process, which may have ended, handles a signal. The kernel shows the set as one
 /// hexadecimal number, bit s - 1 for signal s.
 bool catches(pid_t process, int signal) {
   const std::string status = text_of("/proc/" + std::to_string(process) + "/status");

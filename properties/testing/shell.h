@@ -7,7 +7,7 @@
 
 namespace rematch::testing {
 
-/// What a command line left.
+/// The output and status that a command line left.
 struct Outcome {
   int status = -1;
   std::string out;  ///< stdout, then stderr, unless the line says otherwise.
