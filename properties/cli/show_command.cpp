@@ -40,7 +40,7 @@ Json show_json(const Replay& r) {
                    {"plain_saved_bytes", r.seen.forecast.plain_saved_bytes},
                    {"offloaded_bytes", r.seen.forecast.offloaded_bytes},
                    {"frozen_layers", r.seen.forecast.frozen_layers},
-                   {"words_per_forward", r.seen.forecast.words_per_forward}};
+                   {"draws_per_forward", r.seen.forecast.draws_per_forward}};
   j["timeline_fields"] = {"live", "saved", "layer", "execution", "phase"};
   j["plain"] = {{"peak_bytes", r.seen.plain.peak_bytes},
                 {"reserved_bytes", r.seen.plain.reserved_bytes},

@@ -146,8 +146,8 @@ class Comparison {
   void run() {
     versions();
     if (before_.judged != now_.judged) {
-      say(now_.judged ? Change::Kind::other : Change::Kind::broken,
-          now_.judged ? "is judged now" : "is not judged any more");
+      add_change(now_.judged ? Change::Kind::other : Change::Kind::broken,
+                 now_.judged ? "is judged now" : "is not judged any more");
     }
     if (!before_.judged || !now_.judged) return;
     divergences();
@@ -155,7 +155,7 @@ class Comparison {
   }
 
  private:
-  void say(Change::Kind kind, std::string text) {
+  void add_change(Change::Kind kind, std::string text) {
     changes_.push_back({kind, subject_, std::move(text)});
   }
 
@@ -163,7 +163,7 @@ class Comparison {
     for (const auto& [name, version] : now_.versions) {
       const auto earlier = before_.versions.find(name);
       if (earlier == before_.versions.end() || earlier->second == version) continue;
-      say(Change::Kind::other, fmt::format("{} {} was {}", name, version, earlier->second));
+      add_change(Change::Kind::other, fmt::format("{} {} was {}", name, version, earlier->second));
     }
   }
 
@@ -172,9 +172,9 @@ class Comparison {
     const std::vector<std::string> came = only_of(now_, before_);
     for (const std::string& id : gone) {
       const Seen& seen = before_.divergences.at(id);
-      say(is_renamed(seen, now_, came) ? Change::Kind::other : Change::Kind::mended,
-          fmt::format("{} was seen in {} of {}, and now in none of {}", id, seen.cases,
-                      before_.cases, now_.cases));
+      add_change(is_renamed(seen, now_, came) ? Change::Kind::other : Change::Kind::mended,
+                 fmt::format("{} was seen in {} of {}, and now in none of {}", id, seen.cases,
+                             before_.cases, now_.cases));
     }
     for (const std::string& id : came) {
       const Seen& seen = now_.divergences.at(id);
@@ -182,7 +182,8 @@ class Comparison {
         const auto mark = before_.marks.find(law);
         return mark != before_.marks.end() && mark->second == Mark::fresh;
       });
-      say(was_new || is_renamed(seen, before_, gone) ? Change::Kind::other : Change::Kind::broken,
+      add_change(
+          was_new || is_renamed(seen, before_, gone) ? Change::Kind::other : Change::Kind::broken,
           fmt::format("{} is seen in {} of {}, and was in none of {}", id, seen.cases, now_.cases,
                       before_.cases));
     }
@@ -195,14 +196,14 @@ class Comparison {
       const Mark earlier = found->second;
       const bool was_judged = earlier >= Mark::kept;
       if (mark == Mark::fresh && earlier != Mark::fresh) {
-        say(Change::Kind::broken,
-            fmt::format("{} is violated in a new way, and was {}", law, to_string(earlier)));
+        add_change(Change::Kind::broken,
+                   fmt::format("{} is violated in a new way, and was {}", law, to_string(earlier)));
       } else if (earlier == Mark::fresh && mark != Mark::fresh) {
-        say(mark == Mark::kept ? Change::Kind::mended : Change::Kind::other,
-            fmt::format("{} was violated in a new way, and is {}", law, to_string(mark)));
+        add_change(mark == Mark::kept ? Change::Kind::mended : Change::Kind::other,
+                   fmt::format("{} was violated in a new way, and is {}", law, to_string(mark)));
       } else if (was_judged != (mark >= Mark::kept)) {
-        say(Change::Kind::other,
-            fmt::format("{} is {}, and was {}", law, to_string(mark), to_string(earlier)));
+        add_change(Change::Kind::other,
+                   fmt::format("{} is {}, and was {}", law, to_string(mark), to_string(earlier)));
       }
     }
   }

@@ -18,7 +18,7 @@ struct SlotByParity {
     Buffer& slot = slots[calls++ % 2];
     slot.clear();
     for (const Tensor& t : in) slot.push_back(bytes_of(t));
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [&slot](const Function& g, const Tensors& x) {
                                for (std::size_t i = 0; i < x.size() && i < slot.size(); ++i) {
                                  Tensor same = x[i];
@@ -37,7 +37,7 @@ struct SlotByParity {
 /// C4: each of two threads finds no recomputation and makes one.
 struct TwoThreadsRecompute {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [](const Function& g, const Tensors& x) {
                                on_another_thread([&] {
                                  const GradMode no_grad(false);

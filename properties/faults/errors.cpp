@@ -31,7 +31,7 @@ EngineParts left_after_error() {
   const LeftAfterError* const seen = mechanics.get();
   return {mechanics,
           [seen](const Function& f, const Tensors& in, const CheckpointOptions& options) {
-            return checkpoint(around(f, as_it_is,
+            return checkpoint(around(f, run_function,
                                      [seen](const Function& g, const Tensors& x) {
                                        try {
                                          return g(x);

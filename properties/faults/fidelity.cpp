@@ -30,7 +30,7 @@ class DropoutInEvaluation final : public Spy {
 /// F4
 struct OnAnotherThread {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [](const Function& g, const Tensors& x) {
                                Tensors y;
                                on_another_thread([&] {

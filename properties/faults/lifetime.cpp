@@ -240,7 +240,7 @@ struct SavedBeforeFilled {
 /// L12: other memory is written over the inputs when the recomputation is done with them.
 struct FreedTooEarly {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [](const Function& g, const Tensors& x) {
                                struct Poison {
                                  const Tensors& inputs;
@@ -269,7 +269,7 @@ class NeverStops final : public Mechanics {
 /// L15
 struct RecomputesTwice {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [](const Function& g, const Tensors& x) {
                                {
                                  const GradMode no_grad(false);

@@ -103,7 +103,7 @@ class ForwardOrder {
                             const Collector hooks(*waiting_);
                             return g(x);
                           },
-                          as_it_is),
+                          run_function),
                       in, options);
   }
 
@@ -168,7 +168,7 @@ struct LongSkipFreed {
       if (calls - first >= 2) dead.push_back(i);
     }
     if (dead.empty()) return checkpoint(f, in, options);
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [dead](const Function& g, const Tensors& x) {
                                for (const std::size_t i : dead) fill_bytes(x[i], std::byte{0xff});
                                return g(x);
@@ -183,7 +183,7 @@ struct LongSkipFreed {
 /// P8: results of recomputations, by op and shape, for the rest of the backward.
 struct SharedCache {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) {
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [this](const Function& g, const Tensors& x) {
                                const Remember spy(*this);
                                return g(x);

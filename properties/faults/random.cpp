@@ -86,7 +86,7 @@ struct ForgetsRrelu {
                             return g(x);
                           },
                           [has_rng](const Function& g, const Tensors& x) {
-                            if (!*has_rng) skip_words(64);
+                            if (!*has_rng) skip_draws(64);
                             return g(x);
                           }),
                       in, options);
@@ -122,7 +122,7 @@ struct MaskByAddress {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     // Counted from here, places are the same in every run.
     const std::uint64_t origin = Storage::next_id();
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [origin](const Function& g, const Tensors& x) {
                                const MixedSeed mixed(Storage::next_id() - origin);
                                return g(x);

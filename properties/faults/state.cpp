@@ -30,7 +30,7 @@ Tensors as_forward(const Function& f, const Tensors& in) { return marked(f, in, 
 /// S1
 struct RecomputationUpdates {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_it_is, as_forward), in, options);
+    return checkpoint(around(f, run_function, as_forward), in, options);
   }
 };
 

@@ -34,7 +34,7 @@ EngineParts with_checkpoint() {
 
 using Around = std::function<Tensors(const Function&, const Tensors&)>;
 
-inline Tensors as_it_is(const Function& function, const Tensors& inputs) {
+inline Tensors run_function(const Function& function, const Tensors& inputs) {
   return function(inputs);
 }
 
@@ -68,7 +68,7 @@ class SaveSpy : public SavedTensorHooks {
 template <class S>
 struct RecomputesUnder {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_it_is,
+    return checkpoint(around(f, run_function,
                              [](const Function& g, const Tensors& x) {
                                const S spy;
                                return g(x);
@@ -88,10 +88,10 @@ inline bool draws(std::string_view op) {
   return op == "dropout" || op == "rrelu" || op == "gaussian_noise";
 }
 
-/// All ambient streams, `words` further.
-inline void skip_words(std::int64_t words) {
+/// All ambient streams, `draws` further.
+inline void skip_draws(std::int64_t draws) {
   Streams& streams = ambient().streams;
-  for (int i = 0; i < streams.size(); ++i) streams.at(i).draw(words);
+  for (int i = 0; i < streams.size(); ++i) streams.at(i).draw(draws);
 }
 
 /// Fills the memory of `t`, past all that counts writes.

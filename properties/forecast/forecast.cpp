@@ -21,17 +21,17 @@ bool checks_values(std::span<const SegmentSpec> segments) {
   });
 }
 
-/// The random words of an execution: its elements, rounded up to whole Philox blocks of 4.
+/// The draws of an execution: its elements, rounded up to whole Philox blocks of 4.
 std::uint64_t words_of(const LayerFacts& facts) {
   return (static_cast<std::uint64_t>(facts.drawn) + 3) / 4 * 4;
 }
 
 void note_words(Forecast& f, const Case& c, const Facts& facts) {
-  f.layer_words.clear();
-  f.words_per_forward.assign(static_cast<std::size_t>(streams_of(c)), 0);
+  f.layer_draws.clear();
+  f.draws_per_forward.assign(static_cast<std::size_t>(streams_of(c)), 0);
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
-    f.layer_words.push_back(words_of(facts.layers[i]));
-    f.words_per_forward[static_cast<std::size_t>(c.layers[i].stream)] += f.layer_words.back();
+    f.layer_draws.push_back(words_of(facts.layers[i]));
+    f.draws_per_forward[static_cast<std::size_t>(c.layers[i].stream)] += f.layer_draws.back();
   }
 }
 
@@ -49,7 +49,7 @@ void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segm
     return f.executions[static_cast<std::size_t>(layer)] > 1;
   };
   f.trial_fails = false;
-  f.words_of_trial.assign(f.words_per_forward.size(), 0);
+  f.words_of_trial.assign(f.draws_per_forward.size(), 0);
   switch (m.kind) {
     case FailureKind::none:
       return;
@@ -68,13 +68,13 @@ void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segm
       f.trial_fails = true;
       for (int i = 0; i < m.layer; ++i) {
         const auto layer = static_cast<std::size_t>(i);
-        f.words_of_trial[static_cast<std::size_t>(c.layers[layer].stream)] += f.layer_words[layer];
+        f.words_of_trial[static_cast<std::size_t>(c.layers[layer].stream)] += f.layer_draws[layer];
       }
       return;
     case FailureKind::graph_dropped:
       break;
   }
-  f.words_of_trial = f.words_per_forward;
+  f.words_of_trial = f.draws_per_forward;
 }
 
 /// Facts may come from a subject, so they are checked.

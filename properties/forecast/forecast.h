@@ -46,10 +46,10 @@ struct Forecast {
   bool saves_known = true;
   /// Saved tensors were measured in the plain run, which then shows what the loss saves, too.
   bool measured = false;
-  /// Words by which one execution of layer i advances its stream; 0: it draws nothing.
-  std::vector<std::uint64_t> layer_words;
-  /// Words by which one forward advances each random stream; as many streams as the case uses.
-  std::vector<std::uint64_t> words_per_forward;
+  /// Draws by which one execution of layer i advances its stream; 0: it draws nothing.
+  std::vector<std::uint64_t> layer_draws;
+  /// Draws by which one forward advances each random stream; as many streams as the case uses.
+  std::vector<std::uint64_t> draws_per_forward;
   /// The same for the trial before the first step; zeros when there is none.
   std::vector<std::uint64_t> words_of_trial;
   /// Whether the trial must fail under the plan: a recomputation meets the change, and its checks

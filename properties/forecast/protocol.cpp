@@ -68,7 +68,7 @@ void SymbolicProtocol::run_step(int step) {
   graph_.release(before);
   step_optimizer();
   microbatch_ = 0;
-  note(Event::step);
+  emit(Event::step);
   if (!p.zero_grad) return;
   for (int i = 0; i < static_cast<int>(state_.size()); ++i) graph_.gradient_of(i) = {};
 }
@@ -106,7 +106,7 @@ void SymbolicProtocol::run_forward(int microbatch) {
     trace_->saved_bytes = heap_.saved();
     trace_->offloaded_bytes = host_.live();
   }
-  note(Event::forward);
+  emit(Event::forward);
   graph_.drop_outputs();
 }
 
@@ -144,13 +144,13 @@ void SymbolicProtocol::run_backward(int microbatch) {
     graph_.backward(f.graph, {from, root, i + 1 < calls * roots, wanted_}, f.executions,
                     is_first(microbatch));
     graph_.leave_autocast();
-    note(Event::backward);
+    emit(Event::backward);
   }
   f.losses.clear();
   // The graph goes with the loss, the gradients of inputs stay.
   f.graph.leaves = graph_.mark().leaves;
   graph_.release(f.graph);
-  note(Event::graph);
+  emit(Event::graph);
   if (is_first(microbatch)) trace_->executions = f.executions;
 }
 

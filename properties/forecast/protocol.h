@@ -38,7 +38,7 @@ class SymbolicProtocol final : private SymbolicGraph::Listener {
   void step_optimizer();
   void note_gradients();
   void want(int part, const std::vector<SymbolicValue>& inputs);
-  void note(Event event) { on_event(event, -1, 0, 0, false); }
+  void emit(Event event) { on_event(event, -1, 0, 0, false); }
   void on_event(Event event, int layer, int execution, std::int64_t entered, bool stops) override;
   bool is_first(int microbatch) const { return step_ == 0 && microbatch == 0; }
   Forward& forward(int microbatch) { return forwards_[static_cast<std::size_t>(microbatch)]; }

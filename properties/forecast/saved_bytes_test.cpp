@@ -127,17 +127,17 @@ TEST_CASE(
 TEST_CASE("layers without effect in eval mode cost nothing") {
   Case c = case_of({4, 3}, {dense(8), layer("dropout"), dense(2)});
   CHECK(forecast_of(c).saved_bytes == 4 * 8 + kWide + kOutput);
-  CHECK(forecast_of(c).words_per_forward == std::vector<std::uint64_t>{32});
+  CHECK(forecast_of(c).draws_per_forward == std::vector<std::uint64_t>{32});
   c.protocol.train = false;
   CHECK(forecast_of(c).saved_bytes == kWide + kOutput);
-  CHECK(forecast_of(c).words_per_forward == std::vector<std::uint64_t>{0});
+  CHECK(forecast_of(c).draws_per_forward == std::vector<std::uint64_t>{0});
 }
 
-TEST_CASE("a draw takes whole blocks of four words") {
+TEST_CASE("a draw takes whole blocks of four") {
   const Case c = case_of({5, 3}, {layer("dropout"), dense(1), layer("rrelu")});
   const Forecast f = forecast_of(c);
-  CHECK(f.layer_words == std::vector<std::uint64_t>{16, 0, 8});
-  CHECK(f.words_per_forward == std::vector<std::uint64_t>{24});
+  CHECK(f.layer_draws == std::vector<std::uint64_t>{16, 0, 8});
+  CHECK(f.draws_per_forward == std::vector<std::uint64_t>{24});
 }
 
 }  // namespace

@@ -72,11 +72,11 @@ TEST_CASE("the index of a policy counts ops of that name in their segment") {
   CHECK(ops_of(c.layers[0], false).empty());
 }
 
-TEST_CASE("each stream advances by the words of the layers that draw from it") {
+TEST_CASE("each stream advances by the draws of the layers that draw from it") {
   LayerSpec second = layer("rrelu");
   second.stream = 2;
   const Case c = case_of({2, 3}, {layer("dropout"), second, dense(3)});
-  CHECK(forecast_of(c).words_per_forward == std::vector<std::uint64_t>{8, 0, 8});
+  CHECK(forecast_of(c).draws_per_forward == std::vector<std::uint64_t>{8, 0, 8});
 }
 
 }  // namespace

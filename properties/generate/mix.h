@@ -22,7 +22,7 @@ enum class Mix : std::uint8_t {
 std::string_view to_string(Mix mix);
 
 /// The fraction of the mix's cases with features of `scope`, at least, that have the feature; 0
-/// where nothing is promised.
+/// where there is none.
 double floor(Mix mix, Feature feature, const Scope& scope = everything());
 
 /// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine. Of

@@ -37,7 +37,7 @@ TEST_CASE("every generated case is valid and its plain loss requires grad") {
   }
 }
 
-TEST_CASE("each mix keeps its promise on every feature") {
+TEST_CASE("each mix keeps its floor of every feature") {
   constexpr int kDraws = 20000;
   for (const Mix mix : {Mix::standard, Mix::wide}) {
     std::array<int, kFeatureCount> found{};
@@ -67,7 +67,7 @@ TEST_CASE("of the wide mix, one case in 200 or more has a head that is tied to i
   CHECK(found >= kDraws / 200);
 }
 
-TEST_CASE("the wide mix promises every feature, at least one case in 200") {
+TEST_CASE("the wide mix has a floor for every feature, at least one case in 200") {
   for (std::size_t f = 0; f < kFeatureCount; ++f) {
     // Only a subject that has layers of its own gets them.
     if (Scope::of_subjects().contains(Feature(f))) continue;
@@ -126,7 +126,7 @@ TEST_CASE("what cannot be drawn is an error that names it") {
   }
 }
 
-TEST_CASE("nothing is promised of what a subject cannot do") {
+TEST_CASE("features that a subject lacks have no floor") {
   const FeatureSet within = FeatureSet::all().without({Feature::non_reentrant, Feature::relu});
   CHECK(floor(Mix::wide, Feature::selective, within) == 0);
   CHECK(floor(Mix::wide, Feature::kept_draw_before_draw, within) == 0);

@@ -64,7 +64,7 @@ class Gathering {
     request.detached_layers.clear();
     request.checkpointed = true;
     if (!run_once("checkpointed run", request, w.checkpointed, e) || e.failed()) return e;
-    gather_extras(e);
+    gather_extra_runs(e);
     return e;
   }
 
@@ -99,20 +99,21 @@ class Gathering {
   }
 
   /// Whether a law that was asked for reads it, and the subject can give it.
-  bool wanted(Extra extra, const Evidence& e) const {
+  bool wanted(ExtraRun extra, const Evidence& e) const {
     for (std::size_t i = 0; i < laws().size(); ++i) {
       const Law& law = laws()[i];
-      if (options_.laws[i] && law.extras.contains(extra) && e.observed.contains_all(law.reads)) {
+      if (options_.laws[i] && law.extra_runs.contains(extra) &&
+          e.observed.contains_all(law.reads)) {
         return true;
       }
     }
     return false;
   }
 
-  void gather_extras(Evidence& e) {
+  void gather_extra_runs(Evidence& e) {
     const bool from_fresh = subject_.wants_fresh_repeat();
     const bool sampled = subject_.is_foreign() && c_.seed % kCasesPerRepeat == 0;
-    if ((subject_.may_vary() || from_fresh || sampled) && wanted(Extra::repeat, e)) {
+    if ((subject_.may_vary() || from_fresh || sampled) && wanted(ExtraRun::repeat, e)) {
       RunRequest request;
       request.checkpointed = true;
       request.fresh = from_fresh;
@@ -120,7 +121,7 @@ class Gathering {
       e.repeat = &workspace_.repeat;
     }
     if (e.rounds_differently || e.sums_differently ||
-        (subject_.is_foreign() && wanted(Extra::reference, e))) {
+        (subject_.is_foreign() && wanted(ExtraRun::reference, e))) {
       std::shared_ptr<Subject>& engine = workspace_.engine;
       if (!engine) engine = std::make_shared<EngineSubject>();
       const auto frozen = frozen_layers(c_, workspace_.geometry);
@@ -128,18 +129,18 @@ class Gathering {
         e.reference = &workspace_.reference;
       }
     }
-    if (wanted(Extra::layers, e)) {
+    if (wanted(ExtraRun::layers, e)) {
       RunRequest request;
       request.compare_layers = true;
       if (!run_once("layers by themselves", request, workspace_.layers, e)) return;
       e.layers = &workspace_.layers;
     }
-    if (wanted(Extra::slope, e) && has_slope(c_, workspace_.forecast)) measure_slope(e);
+    if (wanted(ExtraRun::slope, e) && has_slope(c_, workspace_.forecast)) measure_slope(e);
   }
 
   void measure_slope(Evidence& e) {
     SlopeSamples& samples = workspace_.slope;
-    samples.promised = promised_slope(c_, workspace_.plain);
+    samples.by_gradients = slope_by_gradients(c_, workspace_.plain);
     samples.middle = first_step_loss(c_, workspace_.plain);
     samples.magnitude = magnitude_of(c_, workspace_.plain);
     samples.around.clear();

@@ -36,18 +36,18 @@ std::vector<std::string> shortfalls_of(const HuntSpec& spec, const Tally& tally,
   }
   if (tally.cases < spec.floors_from || !tally.violating.empty()) return shortfalls;
   scope.features.for_each([&](Feature feature) {
-    const double promised = floor(spec.mix, feature, scope);
+    const double least = floor(spec.mix, feature, scope);
     const auto found = static_cast<double>(tally.features[static_cast<std::size_t>(feature)]);
     const auto cases = static_cast<double>(tally.cases - tally.not_judged);
     const double share = found / cases;
-    // Five standard deviations below the promise: chance alone does not come so far. Cases of one
+    // Five standard deviations below the floor: chance alone does not come so far. Cases of one
     // shape have most features together; for those of the training steps this is too lenient.
-    const double expected = promised * cases;
+    const double expected = least * cases;
     const auto together = static_cast<double>(scope.cases_per_shape);
     if (found >= expected - 5 * std::sqrt(expected * together)) return;
     shortfalls.push_back(fmt::format(
-        "feature {} occurred in {:.2f} % of {} cases, but the {} mix promises at least {:.2f} %",
-        to_string(feature), 100 * share, tally.cases, to_string(spec.mix), 100 * promised));
+        "feature {} occurred in {:.2f} % of {} cases, and the floor of the {} mix is {:.2f} %",
+        to_string(feature), 100 * share, tally.cases, to_string(spec.mix), 100 * least));
   });
   return shortfalls;
 }

@@ -171,7 +171,7 @@ TEST_CASE("a hunt of no case fails") {
   CHECK(result.shortfalls.size() == 1);
 }
 
-TEST_CASE("a promised feature that stays below its floor fails the hunt, by name") {
+TEST_CASE("a feature that stays below its floor fails the hunt, by name") {
   HuntOptions options = correct(2000);
   options.generate = [](std::uint64_t) { return tanh_chain(2); };
   const HuntResult result = hunt(options);

@@ -181,7 +181,7 @@ TEST_CASE("no two workers of a hunt compile the same shape") {
   CHECK(shared <= 61 - seen.by.size());
 }
 
-TEST_CASE("few shapes do not make a feature seem rarer than was promised") {
+TEST_CASE("few shapes do not make a feature seem rarer than its floor") {
   Compilations seen;
   const HuntResult result = hunt(hunt_of(seen, false, 2000));
   CHECK(result.shortfalls.empty());

@@ -102,7 +102,7 @@ const Law agrees_with_reference_law{
         "engine's in float64 by no more than what rounding can do in a correct implementation.",
     .check = check_agrees_with_reference,
     .reads = {},
-    .extras = {Extra::reference},
+    .extra_runs = {ExtraRun::reference},
     .applies = applies_agrees_with_reference};
 
 }  // namespace rematch

@@ -32,11 +32,11 @@ std::optional<Violation> compare(const Evidence& e, const Record& record, std::i
   }
   const ProtocolSpec& p = e.c.protocol;
   const auto roots = static_cast<std::int64_t>(roots_of(e.c, e.forecast.output_flags).size());
-  const std::int64_t promised =
+  const std::int64_t expected =
       std::int64_t{p.steps} * p.microbatches * (roots * backward_calls(e.c, e.geometry) - 1);
-  if (roots > 0 && retained != promised) {
+  if (roots > 0 && retained != expected) {
     return Violation{kBytesAfterBackward, std::string("readings with the graph retained, ") + run,
-                     std::to_string(promised), std::to_string(retained)};
+                     std::to_string(expected), std::to_string(retained)};
   }
   Finder readings(record.bytes);
   return for_each_forward(p, [&](int step, int microbatch) -> std::optional<Violation> {

@@ -20,7 +20,7 @@ bool precedes_gradients(Quantity q, int step) {
   return step == 0 && (q == Quantity::output || q == Quantity::loss || q == Quantity::buffer);
 }
 
-/// Does the forecast promise equal bits here?
+/// Whether the forecast has equal bits here.
 bool comparable(const Evidence& e, Quantity quantity, int step, int microbatch, int index) {
   const Forecast& f = e.forecast;
   const bool of_forward = quantity == Quantity::output || quantity == Quantity::loss;

@@ -30,6 +30,6 @@ const Law cross_device_law{
         "or within the error bound of its sums where a library chooses their order.",
     .check = check_cross_device,
     .reads = {Observable::host_agreement},
-    .extras = {Extra::layers}};
+    .extra_runs = {ExtraRun::layers}};
 
 }  // namespace rematch

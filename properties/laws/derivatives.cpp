@@ -20,7 +20,7 @@ std::optional<Violation> check_derivatives(const Evidence& e) {
   return Violation{
       kDerivatives, "step 0, the slope of the loss along a random direction",
       fmt::format("{:.10g} within {:.2g}, by finite differences", q.slope, q.bound),
-      fmt::format("{:.10g}, the product of gradients and direction", samples.promised)};
+      fmt::format("{:.10g}, the product of gradients and direction", samples.by_gradients)};
 }
 
 bool applies_derivatives(const Evidence& e) { return !e.slope->around.empty(); }
@@ -34,7 +34,7 @@ const Law derivatives_law{
     .check = check_derivatives,
     .reads = {Observable::displacement, Observable::outputs, Observable::losses,
               Observable::input_gradients, Observable::parameter_gradients},
-    .extras = {Extra::slope},
+    .extra_runs = {ExtraRun::slope},
     .applies = applies_derivatives};
 
 }  // namespace rematch

@@ -80,7 +80,7 @@ std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain
                                        const DrawTable& checkpointed, int step, int microbatch) {
   for (int layer = 0; layer < static_cast<int>(e.c.layers.size()); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
-    const bool draws = e.forecast.layer_words[index] != 0;
+    const bool draws = e.forecast.layer_draws[index] != 0;
     const auto violation = [&](const char* what, std::string expected, std::string got) {
       return Violation{kDropoutMasks, place_of(e.c, step, microbatch, layer) + what,
                        std::move(expected), std::move(got)};
@@ -102,14 +102,14 @@ std::optional<Violation> check_forward(const Evidence& e, const DrawTable& plain
       return violation(", forward", a != nullptr ? text_of(*a) : std::string(kNotRecorded),
                        b != nullptr ? text_of(*b) : std::string(kNotRecorded));
     }
-    const auto words = (static_cast<std::uint64_t>(b->elements) + 3) / 4 * 4;
+    const auto drawn = (static_cast<std::uint64_t>(b->elements) + 3) / 4 * 4;
     if (b->stream != e.c.layers[index].stream) {
       return violation(", forward, stream", std::to_string(e.c.layers[index].stream),
                        std::to_string(b->stream));
     }
-    if (words != e.forecast.layer_words[index]) {
-      return violation(", forward, words drawn", std::to_string(e.forecast.layer_words[index]),
-                       std::to_string(words));
+    if (drawn != e.forecast.layer_draws[index]) {
+      return violation(", forward, numbers drawn", std::to_string(e.forecast.layer_draws[index]),
+                       std::to_string(drawn));
     }
     const bool hash = step <= e.forecast.exact_until_step || !depends_on_values(e, *b);
     if (comparable_forward(e, step, microbatch) && !same_draw(*a, *b, hash)) {
@@ -146,9 +146,9 @@ std::optional<Violation> check_dropout_masks(const Evidence& e) {
 }
 
 bool applies_dropout_masks(const Evidence& e) {
-  const auto& words = e.forecast.layer_words;
+  const auto& draws = e.forecast.layer_draws;
   if (!e.forecast.saves_known) return false;
-  return std::any_of(words.begin(), words.end(), [](auto w) { return w != 0; }) ||
+  return std::any_of(draws.begin(), draws.end(), [](auto w) { return w != 0; }) ||
          !e.plain.draws.empty() || !e.checkpointed.draws.empty();
 }
 

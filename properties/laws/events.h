@@ -9,7 +9,7 @@
 namespace rematch {
 
 /// An event as the forecast has it, in a step of the run.
-struct Promise {
+struct ForecastEvent {
   const LiveReading* reading = nullptr;
   int step = 0;
   const LiveReading* operator->() const { return reading; }
@@ -34,7 +34,7 @@ std::string place_of(const Case& c, const LiveReading& reading, std::string_view
 std::string event_name(const Case& c, const LiveReading& reading);
 
 /// Calls check(expected, got, number) for the events of a record beside those that the forecast
-/// promises, up to the first violation; either may be nullptr, for an event that is missing or too
+/// has, up to the first violation; either may be nullptr, for an event that is missing or too
 /// many. The forecast covers at most two steps; the second stands for all later ones. Events that
 /// are not `relevant` are passed over in both.
 template <class Relevant, class Check>
@@ -53,8 +53,8 @@ std::optional<Violation> for_each_event(const std::vector<LiveReading>& expected
     for (std::size_t i = step == 0 ? 0 : second; i < end; ++i) {
       if (!relevant(expected[i])) continue;
       const LiveReading* const seen = at < got.size() ? &got[at] : nullptr;
-      const Promise promise{&expected[i], step};
-      if (std::optional<Violation> violation = check(&promise, seen, at)) return violation;
+      const ForecastEvent event{&expected[i], step};
+      if (std::optional<Violation> violation = check(&event, seen, at)) return violation;
       at = next(at + 1);
     }
   }
@@ -64,13 +64,13 @@ std::optional<Violation> for_each_event(const std::vector<LiveReading>& expected
 
 inline bool any_event(const LiveReading& /*reading*/) { return true; }
 
-/// Judges all events of both runs by check(promise, got or nullptr, run, number); events that the
-/// forecast does not promise violate `law` in any case.
+/// Judges all events of both runs by check(expected, got or nullptr, run, number); events that the
+/// forecast lacks violate `law` in any case.
 template <class Check>
 std::optional<Violation> judge_events(const Evidence& e, std::string_view law, Check check) {
   const auto judge_run = [&](const std::vector<LiveReading>& expected, const Record& record,
                              std::string_view run) {
-    const auto judge = [&](const Promise* wanted, const LiveReading* got,
+    const auto judge = [&](const ForecastEvent* wanted, const LiveReading* got,
                            std::size_t number) -> std::optional<Violation> {
       if (wanted != nullptr) return check(*wanted, got, run, number);
       return Violation{law, "events of the " + std::string(run), std::to_string(number),

@@ -23,7 +23,7 @@ struct Reference;
 struct SlopeSamples;
 
 /// Extra runs that only some laws need.
-enum class Extra : std::uint8_t {
+enum class ExtraRun : std::uint8_t {
   /// The checkpointed run once more: of a subject whose runs may vary, or of a foreign one.
   repeat,
   layers,  ///< Every layer run alone, on the host and on the subject's device.
@@ -31,7 +31,7 @@ enum class Extra : std::uint8_t {
   /// The plain run on the reference engine in float64: of foreign subjects.
   reference,
 };
-using Extras = EnumSet<Extra, 4>;
+using ExtraRuns = EnumSet<ExtraRun, 4>;
 
 /// Everything gathered about one case (properties/hunt/gather.h); the input of the laws. `plain` is
 /// the record of the reference run (without checkpointing, with forecast.frozen_layers detached),
@@ -84,7 +84,7 @@ struct Law {
   std::string_view statement;  ///< One sentence in the present tense.
   std::optional<Violation> (*check)(const Evidence&);
   Observables reads;
-  Extras extras = {};
+  ExtraRuns extra_runs = {};
   /// Whether this law has anything to judge in the case; nullptr: always.
   bool (*applies)(const Evidence&) = nullptr;
   bool judges_failures = false;

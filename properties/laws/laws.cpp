@@ -49,15 +49,15 @@ REMATCH_EACH_LAW(REMATCH_DECLARE)
 
 namespace {
 
-bool has(const Evidence& e, Extra extra) {
+bool has(const Evidence& e, ExtraRun extra) {
   switch (extra) {
-    case Extra::repeat:
+    case ExtraRun::repeat:
       return e.repeat != nullptr;
-    case Extra::layers:
+    case ExtraRun::layers:
       return e.layers != nullptr;
-    case Extra::slope:
+    case ExtraRun::slope:
       return e.slope != nullptr;
-    case Extra::reference:
+    case ExtraRun::reference:
       return e.reference != nullptr;
   }
   return false;
@@ -73,7 +73,7 @@ Verdict judge_one(const Law& law, const Evidence& e, std::vector<Violation>& vio
   if (e.failed() && !law.judges_failures) return Verdict::not_applicable;
   const bool has_bits = !e.rounds_differently && !(e.sums_differently && follows_gradients(law));
   bool complete = !law.compares_values || has_bits || e.reference != nullptr;
-  law.extras.for_each([&](Extra extra) { complete = complete && has(e, extra); });
+  law.extra_runs.for_each([&](ExtraRun extra) { complete = complete && has(e, extra); });
   if (!complete || (law.applies != nullptr && !law.applies(e))) return Verdict::not_applicable;
   std::optional<Violation> violation;
   try {

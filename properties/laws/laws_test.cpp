@@ -142,7 +142,7 @@ const Deviation kDeviations[] = {
        erase_first(c.streams,
                    [](const StreamReading& s) { return s.moment == Moment::after_forward; });
      }},
-    {"rng-after-forward", "both runs advance by other words than the layers draw",
+    {"rng-after-forward", "both runs advance by more or less than the layers draw",
      [](Record& p, Record& c) {
        stream(p, Moment::after_forward, 0).offset += 4;
        stream(c, Moment::after_forward, 0).offset += 4;
@@ -272,7 +272,7 @@ TEST_CASE("every law holds for two equal records") {
     const Synthetic s(c);
     for (const Law& law : laws()) {
       INFO(law.name << (forwards_first ? ", forwards first" : ""));
-      if (law.extras.empty()) CHECK(s.verdict(law.name) == Verdict::kept);
+      if (law.extra_runs.empty()) CHECK(s.verdict(law.name) == Verdict::kept);
     }
   }
 }
@@ -340,7 +340,7 @@ TEST_CASE("every law is in the table once, with a sentence, and is seen failing 
   for (const Law& law : laws()) {
     // Two records lack what these read: derivatives_test.cpp, device_laws_test.cpp, and
     // hunt/gather_test.cpp.
-    if (!law.extras.empty() || law.name == "survives") continue;
+    if (!law.extra_runs.empty() || law.name == "survives") continue;
     CHECK(names.insert(law.name).second);
     CHECK(law.statement.size() > 20);
     CHECK(law.statement.back() == '.');

@@ -12,34 +12,34 @@ std::string text_of(const LiveReading& r) {
   return text;
 }
 
-bool is_live(const LiveReading& got, const LiveReading& promised) {
-  if (promised.stops) return got.live >= promised.live && got.live <= promised.peak;
-  return got.live == promised.live;
+bool is_live(const LiveReading& got, const LiveReading& expected) {
+  if (expected.stops) return got.live >= expected.live && got.live <= expected.peak;
+  return got.live == expected.live;
 }
 
 std::optional<Violation> check_live_bytes(const Evidence& e) {
   return judge_events(
       e, kLiveBytes,
-      [&](const Promise& wanted, const LiveReading* got, std::string_view run,
+      [&](const ForecastEvent& wanted, const LiveReading* got, std::string_view run,
           std::size_t number) -> std::optional<Violation> {
-        const LiveReading& promised = *wanted.reading;
-        if (got != nullptr && wanted.is_event_of(*got) && got->entered == promised.entered &&
-            is_live(*got, promised) && got->offloaded == promised.offloaded) {
+        const LiveReading& expected = *wanted.reading;
+        if (got != nullptr && wanted.is_event_of(*got) && got->entered == expected.entered &&
+            is_live(*got, expected) && got->offloaded == expected.offloaded) {
           return std::nullopt;
         }
         const std::string place = place_of(e.c, wanted.in_step(), run, number);
         if (got == nullptr)
-          return Violation{kLiveBytes, place, text_of(promised), std::string(kNotRecorded)};
+          return Violation{kLiveBytes, place, text_of(expected), std::string(kNotRecorded)};
         if (!wanted.is_event_of(*got)) {
           return Violation{kLiveBytes, place, "this event",
                            place_of(got->step, got->microbatch) + ", " + event_name(e.c, *got)};
         }
-        if (got->entered != promised.entered) {
+        if (got->entered != expected.entered) {
           return Violation{kLiveBytes, place + ", when it was entered",
-                           std::to_string(promised.entered) + " bytes",
+                           std::to_string(expected.entered) + " bytes",
                            std::to_string(got->entered) + " bytes"};
         }
-        return Violation{kLiveBytes, place, text_of(promised), text_of(*got)};
+        return Violation{kLiveBytes, place, text_of(expected), text_of(*got)};
       });
 }
 

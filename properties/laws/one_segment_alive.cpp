@@ -15,11 +15,11 @@ std::optional<Violation> check_one_segment_alive(const Evidence& e) {
   bool recomputed = false;
   std::int64_t first = 0;
   std::size_t recomputation = 0;
-  const auto judge = [&](const Promise* promise, const LiveReading* got,
+  const auto judge = [&](const ForecastEvent* expected, const LiveReading* got,
                          std::size_t number) -> std::optional<Violation> {
     // Events that are missing or too many are no business of this law.
-    if (promise == nullptr || got == nullptr) return std::nullopt;
-    const LiveReading* const wanted = promise->reading;
+    if (expected == nullptr || got == nullptr) return std::nullopt;
+    const LiveReading* const wanted = expected->reading;
     const std::vector<std::size_t>& recomputations = e.forecast.recomputations;
     while (recomputation < recomputations.size() && recomputations[recomputation] < number)
       ++recomputation;
@@ -30,7 +30,7 @@ std::optional<Violation> check_one_segment_alive(const Evidence& e) {
       if (recomputed && beyond > first) {
         return Violation{kOneSegmentAlive,
                          "when a recomputation begins, before " +
-                             place_of(e.c, promise->in_step(), "checkpointed run", number),
+                             place_of(e.c, expected->in_step(), "checkpointed run", number),
                          std::to_string(wanted->entered + first) + " bytes",
                          std::to_string(got->entered) + " bytes"};
       }

@@ -14,15 +14,15 @@ std::optional<Violation> check_peak_bytes(const Evidence& e) {
   std::int64_t left = 0;
   return judge_events(
       e, kPeakBytes,
-      [&](const Promise& wanted, const LiveReading* got, std::string_view run,
+      [&](const ForecastEvent& wanted, const LiveReading* got, std::string_view run,
           std::size_t number) -> std::optional<Violation> {
         const std::int64_t before =
             std::exchange(left, wanted->stops && got != nullptr ? got->live : 0);
-        const std::int64_t promised = std::max(wanted->peak, before);
-        if (got != nullptr && got->peak == promised) return std::nullopt;
+        const std::int64_t expected = std::max(wanted->peak, before);
+        if (got != nullptr && got->peak == expected) return std::nullopt;
         return Violation{
             kPeakBytes, "since the event before " + place_of(e.c, wanted.in_step(), run, number),
-            std::to_string(promised) + " bytes",
+            std::to_string(expected) + " bytes",
             got != nullptr ? std::to_string(got->peak) + " bytes" : std::string(kNotRecorded)};
       });
 }

@@ -9,7 +9,7 @@ constexpr std::string_view kRecomputationOrder = "recomputation-order";
 std::optional<Violation> check_recomputation_order(const Evidence& e) {
   // Bytes and numbers of nodes are not compared here.
   const auto is_layer = [](const LiveReading& r) { return r.event == Event::layer; };
-  const auto judge = [&](const Promise* wanted, const LiveReading* got,
+  const auto judge = [&](const ForecastEvent* wanted, const LiveReading* got,
                          std::size_t number) -> std::optional<Violation> {
     const auto place = [&](const LiveReading& r) {
       return place_of(e.c, r, "checkpointed run", number);

@@ -65,7 +65,7 @@ const Law repeatable_law{
         "record, bit for bit.",
     .check = check_repeatable,
     .reads = {},
-    .extras = {Extra::repeat},
+    .extra_runs = {ExtraRun::repeat},
     .judges_failures = true};
 
 }  // namespace rematch

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kRngAfterForward = "rng-after-forward";
 
 std::optional<Violation> check_stream(const Evidence& e, int stream) {
-  const std::uint64_t words = e.forecast.words_per_forward[static_cast<std::size_t>(stream)];
+  const std::uint64_t draws = e.forecast.draws_per_forward[static_cast<std::size_t>(stream)];
   const std::uint64_t start = e.forecast.words_of_trial[static_cast<std::size_t>(stream)];
   Finder readings(e.checkpointed.streams);
   const StreamReading* previous = nullptr;
@@ -23,12 +23,12 @@ std::optional<Violation> check_stream(const Evidence& e, int stream) {
                        place_of(step, microbatch) + ", stream " + std::to_string(stream),
                        "a reading", std::string(kNotRecorded)};
     }
-    const std::uint64_t expected = (before == nullptr ? start : before->offset) + words;
+    const std::uint64_t expected = (before == nullptr ? start : before->offset) + draws;
     if (reading->offset == expected) return std::nullopt;
     return Violation{kRngAfterForward,
                      place_of(step, microbatch) + ", stream " + std::to_string(stream),
                      "offset " + std::to_string(expected) + " (the forward before it plus " +
-                         std::to_string(words) + " words)",
+                         std::to_string(draws) + " draws)",
                      "offset " + std::to_string(reading->offset)};
   });
 }
@@ -40,7 +40,7 @@ std::optional<Violation> check_rng_after_forward(const Evidence& e) {
     return std::nullopt;
   }
   // Backwards in between leave no trace, so one forward's offset follows from the one before it.
-  for (std::size_t stream = 0; stream < e.forecast.words_per_forward.size(); ++stream) {
+  for (std::size_t stream = 0; stream < e.forecast.draws_per_forward.size(); ++stream) {
     if (auto violation = check_stream(e, static_cast<int>(stream))) return violation;
   }
   return std::nullopt;
@@ -52,7 +52,7 @@ extern const Law rng_after_forward_law;
 const Law rng_after_forward_law{.name = kRngAfterForward,
                                 .statement =
                                     "A forward leaves all random streams as the plain run does, "
-                                    "and advances each by the words that its layers draw from it.",
+                                    "and advances each by what its layers draw from it.",
                                 .check = check_rng_after_forward,
                                 .reads = {Observable::rng_state}};
 

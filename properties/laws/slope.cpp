@@ -72,7 +72,7 @@ double magnitude_of(const Case& c, const Record& record) {
   return sum;
 }
 
-double promised_slope(const Case& c, const Record& plain) {
+double slope_by_gradients(const Case& c, const Record& plain) {
   double sum = 0;
   for (const Observation& o : plain.observations) {
     if (o.step != 0) continue;
@@ -110,7 +110,7 @@ Quotient quotient_of(const SlopeSamples& samples, const SlopeSample& s) {
 
 bool agrees(const SlopeSamples& samples, const SlopeSample& sample) {
   const Quotient q = quotient_of(samples, sample);
-  return !std::isfinite(q.bound) || std::fabs(samples.promised - q.slope) <= q.bound;
+  return !std::isfinite(q.bound) || std::fabs(samples.by_gradients - q.slope) <= q.bound;
 }
 
 }  // namespace rematch

@@ -21,12 +21,12 @@ struct SlopeSample {
 /// Losses that the slope of a loss is measured by.
 struct SlopeSamples {
   /// The slope along the direction by the recorded gradients of the first step.
-  double promised = 0;
+  double by_gradients = 0;
   /// The summed loss at the case itself.
   double middle = 0;
   /// The largest numbers that enter the losses: see magnitude_of().
   double magnitude = 0;
-  /// At one distance; at all of kDistances where the first disagrees with the promise.
+  /// At one distance; at all of kDistances where the first disagrees with the gradients.
   std::vector<SlopeSample> around;
 };
 
@@ -46,7 +46,7 @@ double first_step_loss(const Case& c, const Record& record);
 /// difference of numbers as large as the outputs, and rounded like them.
 double magnitude_of(const Case& c, const Record& record);
 /// The product of gradients and direction, over all arrays of the first step.
-double promised_slope(const Case& c, const Record& plain);
+double slope_by_gradients(const Case& c, const Record& plain);
 
 /// The slope by the inner difference quotient, and how far from the true one it may be.
 struct Quotient {
@@ -54,7 +54,7 @@ struct Quotient {
   double bound = 0;
 };
 Quotient quotient_of(const SlopeSamples& samples, const SlopeSample& sample);
-/// Whether the promise lies within the bound, or there is no finite bound.
+/// Whether the slope by the gradients lies within the bound, or there is no finite bound.
 bool agrees(const SlopeSamples& samples, const SlopeSample& sample);
 
 }  // namespace rematch

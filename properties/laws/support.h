@@ -26,7 +26,7 @@ std::string value_name(const Evidence& e, Quantity quantity, int index);
 /// "gradient of the model input", of the first one.
 std::string input_gradient_name(int input);
 
-/// Judges all observations of one quantity that the protocol promises: each must be in both
+/// Judges all observations of one quantity that the protocol implies: each must be in both
 /// records, with equal dtype, shape and bits. Skips gradients that are absent in one record
 /// (absent-gradients judges them), and values that the forecast calls inexact.
 std::optional<Violation> compare_values(const Evidence& e, Quantity quantity, std::string_view law);

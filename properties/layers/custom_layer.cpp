@@ -46,7 +46,7 @@ class Parser {
     layer.result = extents(trimmed(shapes));
     check_name(layer.name);
     check_shapes(layer);
-    while (!trimmed(rest).empty()) note(cut(rest, ","), layer);
+    while (!trimmed(rest).empty()) read_word(cut(rest, ","), layer);
     return layer;
   }
 
@@ -101,7 +101,7 @@ class Parser {
     }
   }
 
-  void note(std::string_view word, CustomLayer& layer) const {
+  void read_word(std::string_view word, CustomLayer& layer) const {
     if (word == "parameters") {
       layer.parameters = true;
     } else if (word == "draws") {

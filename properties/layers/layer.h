@@ -96,7 +96,7 @@ struct Layer {
   /// Cheap, and keeps the shape of its operand (if `features` is its width), so the rare large
   /// models of the wide mix can chain many of them.
   bool chained_in_tail = false;
-  /// Minimum percentage of cases in which each mix promises this kind.
+  /// Minimum percentage of cases in which each mix has this kind.
   double standard_floor = 0;
   double wide_floor = 0;
 

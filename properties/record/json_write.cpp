@@ -81,18 +81,20 @@ class RecordWriter {
 template <class Entry>
 void write_entry(const Entry& entry, std::string& out) {
   // fields() takes what a reader fills in: neither copy is changed here.
-  Entry given = entry;
+  Entry copy = entry;
   Entry usual;
   std::array<const void*, 16> defaults{};
   std::size_t count = 0;
-  const auto note = [&](std::string_view, const auto& value) { defaults[count++] = &value; };
-  entries::fields(note, usual);
+  const auto take_default = [&](std::string_view, const auto& value) {
+    defaults[count++] = &value;
+  };
+  entries::fields(take_default, usual);
   RecordWriter writer(out);
   std::size_t next = 0;
   const auto put = [&]<class Value>(std::string_view name, const Value& value) {
     if (!(value == *static_cast<const Value*>(defaults[next++]))) writer.put(name, value);
   };
-  entries::fields(put, given);
+  entries::fields(put, copy);
   writer.close();
 }
 

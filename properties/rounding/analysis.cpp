@@ -85,7 +85,7 @@ class Run {
     if (p_.reevaluate) {
       Forward f(*this);
       const Values y = f.layers(draw_inputs(), false);
-      note(Quantity::reevaluation, p_.steps - 1, 0, 0, f.numbers(y.back().front()));
+      observe(Quantity::reevaluation, p_.steps - 1, 0, 0, f.numbers(y.back().front()));
     }
     return std::move(seen_);
   }
@@ -164,13 +164,13 @@ class Run {
     std::vector<Vars> buffers;
   };
 
-  void note(Quantity quantity, int step, int microbatch, int index, Array numbers) {
+  void observe(Quantity quantity, int step, int microbatch, int index, Array numbers) {
     seen_.push_back({quantity, step, microbatch, index, std::move(numbers)});
   }
 
   void note_all(Quantity quantity, int step, const std::vector<Array>& arrays) {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
-      note(quantity, step, 0, static_cast<int>(i), arrays[i]);
+      observe(quantity, step, 0, static_cast<int>(i), arrays[i]);
     }
   }
 
@@ -179,13 +179,13 @@ class Run {
     const Values values = f.layers(draw_inputs(), p_.train);
     const auto& outputs = g_.live.back();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      note(Quantity::output, step, microbatch, static_cast<int>(i),
-           f.numbers(Forward::value(values, outputs[i])));
+      observe(Quantity::output, step, microbatch, static_cast<int>(i),
+              f.numbers(Forward::value(values, outputs[i])));
     }
     std::vector<Array> of_inputs(values.front().size(), Array(values.front().front().size()));
     for (std::size_t k = 0; k < (p_.auxiliary_losses ? outputs.size() : 1); ++k) {
       const Tape::Var loss = loss_of(f.tape, Forward::value(values, outputs[k]), k);
-      note(Quantity::loss, step, microbatch, static_cast<int>(k), {f.tape[loss]});
+      observe(Quantity::loss, step, microbatch, static_cast<int>(k), {f.tape[loss]});
       const std::vector<Bounded> found = f.tape.gradients(loss);
       for (std::size_t i = 0; i < of_inputs.size(); ++i) {
         add(found, values.front()[i], of_inputs[i]);
@@ -195,8 +195,8 @@ class Run {
       }
     }
     for (std::size_t i = 0; i < of_inputs.size(); ++i) {
-      note(Quantity::input_gradient, step, microbatch, static_cast<int>(i),
-           std::move(of_inputs[i]));
+      observe(Quantity::input_gradient, step, microbatch, static_cast<int>(i),
+              std::move(of_inputs[i]));
     }
     for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = f.numbers(f.buffers[i]);
   }

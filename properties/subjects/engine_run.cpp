@@ -15,7 +15,7 @@
 #include "properties/record/direction.h"
 #include "properties/record/machine.h"
 #include "properties/subjects/engine_model.h"
-#include "properties/subjects/engine_note.h"
+#include "properties/subjects/observe.h"
 #include "properties/subjects/trial.h"
 
 namespace rematch {
@@ -86,7 +86,7 @@ class Run {
       Tensors inputs;
       for (int i = 0; i <= case_.further_inputs; ++i) inputs.push_back(next_input());
       const Tensor y = model_.evaluate(inputs);
-      note(Quantity::reevaluation, protocol_.steps - 1, 0, 0, y);
+      observe(Quantity::reevaluation, protocol_.steps - 1, 0, 0, y);
     }
   }
 
@@ -164,8 +164,8 @@ class Run {
         run_backward(*forward);
     }
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
-      note(Quantity::parameter_gradient, step, 0, static_cast<int>(i),
-           model_.parameters()[i].grad());
+      observe(Quantity::parameter_gradient, step, 0, static_cast<int>(i),
+              model_.parameters()[i].grad());
     }
   }
 
@@ -185,7 +185,7 @@ class Run {
     if (protocol_.autocast != AutocastSpan::off) autocast.emplace(true, protocol_.cast_cache);
     Tensors outputs = run_model(forward);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      note(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
+      observe(Quantity::output, step, microbatch, static_cast<int>(i), outputs[i]);
     }
     Tensors targets;
     Tensors losses;
@@ -194,7 +194,7 @@ class Run {
     }
     autocast.reset();
     for (std::size_t i = 0; i < losses.size(); ++i) {
-      note(Quantity::loss, step, microbatch, static_cast<int>(i), losses[i]);
+      observe(Quantity::loss, step, microbatch, static_cast<int>(i), losses[i]);
       if (losses[i].requires_grad()) forward.losses.push_back(losses[i]);
     }
     for (Tensor& loss : forward.losses) {
@@ -261,8 +261,8 @@ class Run {
     note_moment(Moment::after_backward, forward);
     if (left != 0) record_.bytes.back().saved = left;
     for (std::size_t i = 0; i < forward.inputs.size(); ++i) {
-      note(Quantity::input_gradient, step, microbatch, static_cast<int>(i),
-           forward.inputs[i].grad());
+      observe(Quantity::input_gradient, step, microbatch, static_cast<int>(i),
+              forward.inputs[i].grad());
     }
     for (std::size_t i = 0; i < fired_.size(); ++i) {
       record_.hooks.push_back({step, microbatch, static_cast<int>(i), fired_[i]});
@@ -289,10 +289,10 @@ class Run {
 
   void note_state(int step) {
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
-      note(Quantity::parameter, step, 0, static_cast<int>(i), model_.parameters()[i]);
+      observe(Quantity::parameter, step, 0, static_cast<int>(i), model_.parameters()[i]);
     }
     for (std::size_t i = 0; i < model_.buffers().size(); ++i) {
-      note(Quantity::buffer, step, 0, static_cast<int>(i), model_.buffers()[i]);
+      observe(Quantity::buffer, step, 0, static_cast<int>(i), model_.buffers()[i]);
     }
     note_streams(Moment::after_step, step, 0);
   }
@@ -313,8 +313,8 @@ class Run {
     }
   }
 
-  void note(Quantity quantity, int step, int microbatch, int index, const Tensor& t) {
-    rematch::note({quantity, step, microbatch, index}, t, record_);
+  void observe(Quantity quantity, int step, int microbatch, int index, const Tensor& t) {
+    rematch::observe({quantity, step, microbatch, index}, t, record_);
   }
 
   const Case& case_;

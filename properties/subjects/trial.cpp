@@ -23,17 +23,17 @@ void WrittenTo::write(std::span<const std::byte> bytes) {
 std::string left_behind() {
   const Ambient& state = ambient();
   std::string text;
-  const auto note = [&](bool changed, const char* what) {
+  const auto name_if = [&](bool changed, const char* what) {
     if (changed) text += (text.empty() ? "" : ", ") + std::string(what);
   };
-  note(!state.grad_enabled, "grad mode");
-  note(state.autocast.enabled || state.autocast.cache, "autocast");
-  note(state.hooks != nullptr, "hooks on saved tensors");
-  note(state.ops != nullptr, "watcher of ops");
-  note(state.recomputing, "mark of a recomputation");
-  note(state.backward_id != 0, "running backward");
-  note(state.backward_group != nullptr, "group of backwards");
-  note(state.early_stop.has_value(), "early stop");
+  name_if(!state.grad_enabled, "grad mode");
+  name_if(state.autocast.enabled || state.autocast.cache, "autocast");
+  name_if(state.hooks != nullptr, "hooks on saved tensors");
+  name_if(state.ops != nullptr, "watcher of ops");
+  name_if(state.recomputing, "mark of a recomputation");
+  name_if(state.backward_id != 0, "running backward");
+  name_if(state.backward_group != nullptr, "group of backwards");
+  name_if(state.early_stop.has_value(), "early stop");
   return text;
 }
 

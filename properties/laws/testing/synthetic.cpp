@@ -32,7 +32,7 @@ class Maker {
       }
       end_of_step(step);
     }
-    note(Quantity::reevaluation, p.steps - 1, 0, 0, g_.outputs.back()[0]);
+    observe(Quantity::reevaluation, p.steps - 1, 0, 0, g_.outputs.back()[0]);
     events();
   }
 
@@ -44,17 +44,17 @@ class Maker {
         r_.grad_flags.push_back(
             {step, microbatch, i, k, f_.grad_flags[index][static_cast<std::size_t>(k)]});
       }
-      if (f_.layer_words[index] == 0) continue;
+      if (f_.layer_draws[index] == 0) continue;
       r_.draws.push_back(
           {step, microbatch, i, 0, 0, offset_, g_.outputs[index][0].elements(), offset_ * 31 + 7});
-      offset_ += f_.layer_words[index];
+      offset_ += f_.layer_draws[index];
     }
     for (int k = 0; k < static_cast<int>(g_.live.back().size()); ++k) {
-      Observation& o = note(Quantity::output, step, microbatch, k,
-                            g_.shape_of(g_.live.back()[static_cast<std::size_t>(k)], Shape()));
+      Observation& o = observe(Quantity::output, step, microbatch, k,
+                               g_.shape_of(g_.live.back()[static_cast<std::size_t>(k)], Shape()));
       o.requires_grad = f_.output_flags[static_cast<std::size_t>(k)];
     }
-    note(Quantity::loss, step, microbatch, 0, Shape());
+    observe(Quantity::loss, step, microbatch, 0, Shape());
     streams(Moment::after_forward, step, microbatch);
     bytes(Moment::after_forward, step, microbatch, graphs_after_forward(c_.protocol, microbatch));
   }
@@ -82,7 +82,7 @@ class Maker {
     bytes(Moment::after_backward, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
     for (int input = 0; input < g_.inputs; ++input) {
       Observation& o =
-          note(Quantity::input_gradient, step, microbatch, input, Shape(std::span(c_.input)));
+          observe(Quantity::input_gradient, step, microbatch, input, Shape(std::span(c_.input)));
       o.present = requires_grad(c_.protocol, input);
     }
     for (int p = 0; p < static_cast<int>(g_.parameters.size()); ++p) {
@@ -99,17 +99,17 @@ class Maker {
   void end_of_step(int step) {
     for (int p = 0; p < static_cast<int>(g_.parameters.size()); ++p) {
       const Shape& shape = g_.parameters[static_cast<std::size_t>(p)].shape;
-      Observation& o = note(Quantity::parameter_gradient, step, 0, p, shape);
+      Observation& o = observe(Quantity::parameter_gradient, step, 0, p, shape);
       if (f_.hooks[static_cast<std::size_t>(p)] == 0) o.present = false;
-      note(Quantity::parameter, step, 0, p, shape);
+      observe(Quantity::parameter, step, 0, p, shape);
     }
     for (int b = 0; b < static_cast<int>(g_.buffers.size()); ++b) {
-      note(Quantity::buffer, step, 0, b, g_.buffers[static_cast<std::size_t>(b)].shape);
+      observe(Quantity::buffer, step, 0, b, g_.buffers[static_cast<std::size_t>(b)].shape);
     }
     streams(Moment::after_step, step, 0);
   }
 
-  Observation& note(Quantity quantity, int step, int microbatch, int index, const Shape& shape) {
+  Observation& observe(Quantity quantity, int step, int microbatch, int index, const Shape& shape) {
     Observation o;
     o.quantity = quantity;
     o.step = step;
@@ -126,7 +126,7 @@ class Maker {
     return r_.observations.emplace_back(o);
   }
 
-  /// As promised: the forecast's second step stands for all later ones.
+  /// As forecast: the forecast's second step stands for all later ones.
   void events() {
     for (int step = 0; step < c_.protocol.steps; ++step) {
       for (LiveReading r : checkpointed_ ? f_.live : f_.plain_live) {

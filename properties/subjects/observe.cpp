@@ -1,8 +1,7 @@
-#include "properties/subjects/engine_note.h"
+#include "properties/subjects/observe.h"
 
 #include <algorithm>
 #include <span>
-
 
 namespace rematch {
 namespace {
@@ -15,12 +14,12 @@ void take(const Observation& o, std::span<const std::byte> values, Record& recor
 
 }  // namespace
 
-void note(const Noted& what, const Tensor& t, Record& record) {
+void observe(const ObservationKey& key, const Tensor& t, Record& record) {
   Observation o;
-  o.quantity = what.quantity;
-  o.step = what.step;
-  o.microbatch = what.microbatch;
-  o.index = what.index;
+  o.quantity = key.quantity;
+  o.step = key.step;
+  o.microbatch = key.microbatch;
+  o.index = key.index;
   o.present = t.defined();
   if (t.defined()) {
     o.requires_grad = t.requires_grad();

@@ -6,7 +6,7 @@
 namespace rematch {
 
 /// The quantity that is observed, and when.
-struct Noted {
+struct ObservationKey {
   Quantity quantity;
   int step;
   int microbatch;
@@ -15,6 +15,6 @@ struct Noted {
 
 /// Adds `t`, which may be undefined, to the record: its values are those of now. For a tensor on a
 /// device they are there after MemoryResource::finish_reads(), until when the record must live.
-void note(const Noted& what, const Tensor& t, Record& record);
+void observe(const ObservationKey& key, const Tensor& t, Record& record);
 
 }  // namespace rematch
