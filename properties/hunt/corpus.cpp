@@ -30,7 +30,7 @@ Corpus cover(Corpus rest) {
   for (;;) {
     std::size_t most = 0;
     std::size_t best = 0;
-    // What adds nothing now will add nothing later.
+    // A case that adds nothing now will add nothing later.
     std::erase_if(rest, [&](const CorpusCase& c) { return known.missing(c.features) == 0; });
     if (rest.empty()) return chosen;
     for (std::size_t i = 0; i < rest.size(); ++i) {

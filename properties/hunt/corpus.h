@@ -47,7 +47,7 @@ using Corpus = std::vector<CorpusCase>;
 
 inline constexpr std::uint64_t kCasesForCorpus = 100'000;
 
-/// Of the cases 0 .. count - 1, some that have all their pairs of features, in order of how many
+/// Some of the cases 0 .. count - 1 that have all their pairs of features, in order of how many
 /// they add; the same for any number of jobs, which call `generate` concurrently.
 Corpus corpus_of(std::uint64_t count, const std::function<Case(std::uint64_t)>& generate, int jobs);
 

@@ -8,7 +8,7 @@
 #include "engine/memory/ledger.h"
 #include "engine/tensor/tensor.h"
 #include "properties/record/subject.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/engine_parts.h"
 
 namespace rematch {
 

@@ -4,7 +4,7 @@
 
 #include "engine/memory/ledger.h"
 #include "properties/record/subject.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/engine_parts.h"
 
 namespace rematch {
 

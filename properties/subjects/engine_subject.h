@@ -1,28 +1,16 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/cuda/runtime/device.h"
 #include "properties/record/subject.h"
+#include "properties/subjects/engine_parts.h"
 
 namespace rematch {
 
 /// Memory limit of a run. A case that needs more ends in an error instead of exhausting the
 /// machine. Generated cases stay below a thousandth of it.
 inline constexpr std::int64_t kMaxRunBytes = std::int64_t{4} << 30;
-
-/// A function to judge instead of the engine's checkpoint(): same signature, same contract. For a
-/// sequential plan it is called for each checkpointed segment in turn.
-using CheckpointFunction =
-    std::function<Tensors(const Function&, const Tensors&, const CheckpointOptions&)>;
-
-/// The parts of an engine that can be replaced; nullptr and empty: the engine's own.
-struct EngineParts {
-  std::shared_ptr<const Mechanics> mechanics;
-  CheckpointFunction checkpoint;
-};
 
 /// By kind, as Subject::device_work() names them.
 DeviceWork work_of(const cuda::Operations& operations);
