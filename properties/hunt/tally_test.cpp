@@ -7,7 +7,7 @@
 #include <string>
 
 #include "properties/hunt/registry.h"
-#include "properties/hunt/worker_process.h"
+#include "properties/hunt/local_worker.h"
 
 namespace rematch {
 namespace {
