@@ -124,8 +124,7 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   std::array<std::int64_t, 2> palette{};
   for (std::int64_t& width : palette) width = draw.range(1, 12);
   c.input = draw_input(draw, palette[0], form);
-  const bool tokens = form == Form::sequences &&
-                      draw.chance(30, feature_of(token_kind())) &&
+  const bool tokens = form == Form::sequences && draw.chance(30, feature_of(token_kind())) &&
                       draw.may(Feature::frozen_input);
   if (tokens) {
     c.input.resize(2);

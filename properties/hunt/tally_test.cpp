@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "properties/hunt/registry.h"
 #include "properties/hunt/local_worker.h"
+#include "properties/hunt/registry.h"
 
 namespace rematch {
 namespace {
