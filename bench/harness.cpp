@@ -78,8 +78,8 @@ void recomputing(benchmark::State& state, Mix mix) {
   count(state);
 }
 
-/// Findings in an engine that does not rewind the random state, each down to its smallest. What
-/// the smallest still has says how well it goes, the cases tried how much was done for it.
+/// Findings in an engine that does not rewind the random state, each down to its smallest. The
+/// layers that are left say how well it goes, the cases tried how much was done for it.
 void shrinking(benchmark::State& state, Mix mix) {
   EngineSubject broken(find_fault("R1")->make);
   Workspace workspace;

@@ -33,7 +33,7 @@ def read_arrows(text):
 
 
 def broken(sources, text):
-    """What is wrong with sources {path: text} by the arrows in text."""
+    """Errors of sources {path: text} by the arrows in text."""
     rules, exceptions, errors = read_arrows(text)
     unused = set(exceptions)
     for path, source in sorted(sources.items()):

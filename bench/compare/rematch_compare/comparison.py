@@ -58,7 +58,7 @@ class Benchmark:
 class Finding:
     kind: str  # regression, improvement, note
     text: str
-    names: list[str]  # Of benchmarks.
+    names: list[str]  # Names of benchmarks.
     effect: float
 
 

@@ -2,7 +2,7 @@
 
 ruptures looks for the best change of level in a series, and for the best stretch at another level.
 The Mann-Whitney test of what lies apart, times the number of places to choose from (Bonferroni),
-bounds false alarms. What lies on either side is searched again."""
+bounds false alarms. Both sides are searched again."""
 
 import json
 import math
@@ -144,7 +144,7 @@ class History:
         return [(i, v) for i, p in points if p and (v := getattr(p, what)) is not None]
 
     def finding(self, name: str, text: str, before: float, after: float, end: float) -> Finding:
-        """`end`: the level at the end of the history. What was undone is no regression."""
+        """`end`: the level at the end of the history. A change that was undone is no regression."""
         undone = after > before and end <= before
         kind = "improvement" if after < before else "note" if undone else "regression"
         return Finding(kind, text + "; undone since" * undone, [name], size(before, after))

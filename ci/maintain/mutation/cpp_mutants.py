@@ -1,6 +1,6 @@
 """Small changes to a C++ source that ought to be noticed, for ci/maintain/mutate.
 
-Works on the syntax tree, and replaces the text of single nodes. What does not compile drops out later.
+Works on the syntax tree, and replaces the text of single nodes. Mutants that do not compile drop out later.
 """
 import re
 

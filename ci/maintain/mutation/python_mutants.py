@@ -1,7 +1,7 @@
 """Small changes to a Python source that ought to be noticed, for ci/maintain/mutate_torch.
 
-Works on the syntax tree, and replaces the text of single nodes. What would fail by a missing name alone
-is not among them, nor what changes decorators, annotations, and the text of errors and warnings.
+Works on the syntax tree, and replaces the text of single nodes. Mutants that would fail by a missing
+name alone are left out, and so are changes of decorators, annotations, and the text of errors and warnings.
 """
 import ast
 import collections
