@@ -16,7 +16,7 @@ constexpr int kMostPageNesting = 64;
 constexpr std::size_t kMostPageEntries = 65536;
 constexpr std::size_t kLongestPageText = std::size_t{1} << 16;
 
-/// Of a divergence, what tells whether it is the same one.
+/// The parts of a divergence that tell whether it is the same one.
 struct Seen {
   std::uint64_t cases = 0;
   std::set<std::string> laws;
@@ -112,8 +112,8 @@ Side side_of(const Column& column) {
   return side;
 }
 
-/// What one side has and the other one lacks, although chance would hardly have hidden it there:
-/// with five cases expected, it does so once in 150 hunts.
+/// Divergences that one side has and the other one lacks, although chance would hardly have hidden
+/// it there: with five cases expected, it does so once in 150 hunts.
 std::vector<std::string> only_of(const Side& one, const Side& other) {
   constexpr double kExpected = 5;
   std::vector<std::string> ids;

@@ -13,7 +13,7 @@
 
 namespace rematch::conform {
 
-/// What a page says of a law and an implementation; a later one outweighs those before it.
+/// The verdict of a page on a law and an implementation; a later one outweighs those before it.
 enum class Mark : std::uint8_t {
   not_applicable,  ///< No case had anything to judge.
   not_observed,    ///< The implementation does not show what the law reads.
@@ -38,17 +38,17 @@ struct Cell {
 /// One way in which an implementation violates laws.
 struct Divergence {
   Mark mark = Mark::fresh;
-  /// Of the profile's entry; of a new one its law and a number: "outputs-1".
+  /// Id of the profile's entry; for a new one its law and a number: "outputs-1".
   std::string id;
-  std::string why;   ///< Of the entry; of a new one empty.
+  std::string why;   ///< From the entry; empty for a new one.
   std::string link;  ///< May be empty.
   std::uint64_t cases = 0;
   /// In how many cases it violates each law.
   std::map<std::string, std::uint64_t, std::less<>> laws;
-  /// Of the smallest case.
+  /// The violation of the smallest case.
   Violation violation;
   Case smallest;
-  std::uint64_t index = 0;  ///< Of the first case in the hunt.
+  std::uint64_t index = 0;  ///< Number of the first case in the hunt.
   /// Files below the page's folder, and command lines; empty where there is none.
   std::string file;
   std::string script;
@@ -56,7 +56,7 @@ struct Divergence {
   std::string unshrunk;
 };
 
-/// What came of the hunt of one subject.
+/// The outcome of the hunt of one subject.
 struct Column {
   std::string subject;
   Versions versions;
@@ -79,7 +79,7 @@ struct Column {
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
 };
 
-/// What differs from an earlier page, in a sentence.
+/// A difference from an earlier page, in a sentence.
 struct Change {
   enum class Kind : std::uint8_t { broken, mended, other };
   Kind kind = Kind::other;
@@ -98,7 +98,7 @@ struct Page {
 /// "broken", "mended", "other".
 std::string_view to_string(Change::Kind kind);
 
-/// What a hunt with keep_going found. Files and command lines are left to whoever writes them.
+/// The column of a hunt with keep_going. Files and command lines are left to whoever writes them.
 Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result);
 
 /// "torch 2.15.0": without what every subject in Python has.

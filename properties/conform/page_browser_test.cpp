@@ -12,7 +12,7 @@ using namespace testing;
 using rematch::testing::browser;
 using rematch::testing::looked_at;
 
-/// What is measured with every fold open. The table is scrolled to its end.
+/// Sizes that are measured with every fold open. The table is scrolled to its end.
 constexpr std::string_view kScript = R"js(
 (frame) => {
   const page = frame.document, root = page.documentElement;

@@ -24,7 +24,7 @@ std::string style_of(Mark mark) {
   return name;
 }
 
-/// What a subject or a profile calls a link need not be one.
+/// A link, unless the text that a subject or a profile calls one is none.
 std::string linked(const std::string& link) {
   const std::string text = xml_escaped(link);
   const bool is_web = link.starts_with("https://") || link.starts_with("http://");
@@ -74,7 +74,7 @@ std::string changes(const Page& page) {
   return out + "</ul>\n";
 }
 
-/// What is behind the mark of a law: the divergences, each with a link to what is known of it.
+/// Details behind the mark of a law: the divergences, each with a link to what is known of it.
 std::string behind(const Column& column, std::size_t at, std::string_view law) {
   std::string items;
   for (std::size_t i = 0; i < column.divergences.size(); ++i) {

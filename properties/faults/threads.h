@@ -8,8 +8,8 @@
 
 namespace rematch::faulty {
 
-/// Runs `body` on a thread of its own, in the ambient state of this one, and waits for it. What it
-/// throws is thrown here.
+/// Runs `body` on a thread of its own, in the ambient state of this one, and waits for it.
+/// Rethrows its exception.
 template <class Body>
 void on_another_thread(Body body) {
   std::exception_ptr thrown;

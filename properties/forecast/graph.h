@@ -47,8 +47,8 @@ struct SymbolicValue {
 ///
 /// This is abstract interpretation of the case: control flow is followed step by step, as an eager
 /// framework would run it, but of tensors only their bytes are kept, of numbers only the formulas
-/// of gradients. It shares no code with any engine. What single layers save, draw and compute comes
-/// from the subject's facts (for the reference engine these include the workspace of its own CPU
+/// of gradients. It shares no code with any engine. The subject's facts tell what single layers
+/// save, draw and compute (for the reference engine these include the workspace of its own CPU
 /// convolutions, which are asked for it).
 ///
 /// Its assumptions about memory are listed in properties/README.md, "Bytes". Order of a
@@ -112,7 +112,7 @@ class SymbolicGraph {
   /// A backward.
   struct Call {
     SymbolicEdge root;  ///< Has a gradient of one.
-    int number = 0;     ///< Of the root among others.
+    int number = 0;     ///< Position of the root among others.
     bool retain = false;
     /// The leaves that it is for, by index; empty: all.
     const std::vector<bool>& wanted;
@@ -166,7 +166,7 @@ class SymbolicGraph {
     int last_placeholder = -1;
     int first_kept = -1;
     int saves = 0;
-    int log = -1;     ///< Of the states that its layers read.
+    int log = -1;     ///< Log of the states that its layers read.
     int holders = 0;  ///< Placeholders that the graph still holds.
     bool over = false;
     bool recomputed = false;

@@ -9,10 +9,10 @@ namespace rematch {
 
 /// Edits of a valid case from which smaller cases are made.
 
-/// The case without layers [begin, end): references, ties and the plan are re-indexed. What read a
-/// removed value reads the value that enters the range; the first remaining user of a removed
-/// weight becomes its owner; segments that become empty go. The range is not the whole model. The
-/// result may need repair().
+/// The case without layers [begin, end): references, ties and the plan are re-indexed. A layer that
+/// read a removed value reads the value that enters the range; the first remaining user of a
+/// removed weight becomes its owner; segments that become empty go. The range is not the whole
+/// model. The result may need repair().
 Case without_layers(const Case& c, int begin, int end);
 
 /// Mends what an edit broke, only ever towards less: second operands that no longer fit become the

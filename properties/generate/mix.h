@@ -25,10 +25,10 @@ std::string_view to_string(Mix mix);
 /// where there is none.
 double floor(Mix mix, Feature feature, const Scope& scope = everything());
 
-/// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine. Of
-/// each `scope.cases_per_shape` cases all but the first differ from that one at most in what vary()
-/// takes over, and with `scope.new_plans` in their plan, in what layers do in place and in the
-/// injected failure; in the standard mix, and with more than a few of something, in their seed
+/// Case number `index` of the hunt with seed `seed`: a pure function, the same on every machine.
+/// All but the first of each `scope.cases_per_shape` cases differ from that one at most in what
+/// vary() takes over, and with `scope.new_plans` in their plan, in what layers do in place and in
+/// the injected failure; in the standard mix, and with more than a few of something, in their seed
 /// alone. The case is valid, has features of `scope` only, and without checkpointing its loss
 /// requires grad. Throws std::invalid_argument that names the missing features when `scope` allows
 /// no case of the mix.

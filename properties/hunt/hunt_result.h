@@ -18,15 +18,15 @@ namespace rematch {
 struct HuntResult : Tally {
   /// Versions of the subject.
   Versions versions;
-  /// In the order of laws(), the most frequent of a law first. What the profile explains is not
-  /// among them.
+  /// In the order of laws(), the most frequent of a law first. They lack what
+  /// the profile explains.
   std::vector<Finding> findings;
   /// With keep_going: one for each entry that some case showed.
   std::vector<Finding> known_findings;
   /// Reasons why a hunt without a violation proves nothing: no case was run, no law had anything to
   /// judge, or a feature stayed below its floor. One sentence each.
   std::vector<std::string> shortfalls;
-  /// Without shrinking. Of these, so many passed until the first subject was ready.
+  /// Duration without shrinking, and the part of it until the first subject was ready.
   double seconds = 0;
   double start_seconds = 0;
   /// Number of the cases that an earlier process judged.

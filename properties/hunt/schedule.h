@@ -14,8 +14,8 @@ struct Shard {
   std::uint64_t of = 1;
 };
 
-/// Who runs the cases of a hunt, where and for how long. Of a hunt of a fixed number of cases it
-/// changes times and device_work alone.
+/// Who runs the cases of a hunt, where and for how long. It changes nothing but times and
+/// device_work of a hunt of a fixed number of cases.
 struct Schedule {
   std::optional<double> seconds;
   /// The part of the cases that is hunted. A part is not shrunk, and floors are not checked: that

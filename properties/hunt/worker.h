@@ -27,8 +27,8 @@ class WorkerLost : public std::runtime_error {
   CaseRange in_flight;
 };
 
-/// Judges cases of a hunt, one after another. What it returns is a function of the hunt's options
-/// and of the cases alone.
+/// Judges cases of a hunt, one after another. Its answers are a function of the hunt's options and
+/// of the cases alone.
 class Worker {
  public:
   Worker() = default;

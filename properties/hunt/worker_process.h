@@ -22,8 +22,8 @@ namespace rematch {
 //   {"shrink": ...}                             {"finding": ...}
 //
 // {"lost": {"index": 5, "what": ...}} says that the device was lost in this case, and
-// {"error": ...} what else was thrown. Either is the last answer. What stands for "..." is in
-// hunt/tally_json.h. The two ends have to be the same program with the same options.
+// {"error": ...} what else was thrown. Either is the last answer. The parts "..." are written
+// by hunt/tally_json.h. The two ends have to be the same program with the same options.
 
 /// A worker in a separate process, started by Schedule::worker.
 class ProcessWorker final : public Worker {

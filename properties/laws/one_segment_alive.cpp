@@ -9,8 +9,7 @@ namespace {
 constexpr std::string_view kOneSegmentAlive = "one-segment-alive";
 
 // Bytes that a run holds beyond the forecast when a recomputation begins may not grow from one
-// recomputation of a backward to the next. What was there at the first is the business of other
-// laws.
+// recomputation of a backward to the next. Other laws judge what was there at the first.
 std::optional<Violation> check_one_segment_alive(const Evidence& e) {
   bool recomputed = false;
   std::int64_t first = 0;

@@ -16,7 +16,7 @@ class Allowance {
   }
 
   std::int64_t bytes() const {
-    // Memory by its name, once, whoever saves it. What segments drop may be saved by others, too.
+    // Memory by its name, once, whoever saves it. Others may save, too, what segments drop.
     std::map<std::uint64_t, std::int64_t> dropped;
     for (const LayerValue& v : e_.plain.values) {
       if (counts(v) && v.saved && inside(v)) dropped[v.memory] = v.bytes;

@@ -78,10 +78,10 @@ inline constexpr std::string_view kNotRecorded = "not recorded";
 /// they were measured in the plain run. Then the first forward of `plain` says what it saves, and
 /// the forecast what the plan makes of that.
 std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
-/// Whether the forecast knows what is saved. What a policy keeps of an implementation whose facts
-/// were measured is not known: it need not be what its layers save. Nor is what becomes of tensors
-/// in a structure: an implementation may hold the structure and save none of them; or of forwards
-/// that save different amounts.
+/// Whether the forecast knows what is saved. It does not know what a policy keeps of an
+/// implementation whose facts were measured: that need not be what its layers save. Nor is what
+/// becomes of tensors in a structure: an implementation may hold the structure and save none of
+/// them; or of forwards that save different amounts.
 bool knows_saved_bytes(const Evidence& e);
 /// Whether regions of an implementation whose facts were measured may keep what layers read of
 /// their states, which the plain run does not show.

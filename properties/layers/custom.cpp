@@ -3,7 +3,7 @@
 
 namespace rematch {
 
-// A layer of the subject's own. What it computes and saves only the subject knows; its parameters
+// A layer of the subject's own. Only the subject knows what it computes and saves; its parameters
 // count as one, its buffers as one, and the subject reports them one after the other.
 constinit const Layer custom_layer{
     .name = "custom",

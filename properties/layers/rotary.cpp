@@ -11,7 +11,7 @@ namespace {
 
 /// Cosines and sines are within 2^-50 of the exact ones at position 0, and as much further off with
 /// each position as an angle in radians that is off by 4 roundoffs of float64: subjects compute
-/// them in float64. What rounding them to a narrower format does rule 1 covers.
+/// them in float64. Rule 1 covers the rounding to a narrower format.
 std::vector<Vars> rotary_on_tape(LayerRun& l) {
   Tape& t = l.tape;
   const math::RotaryShape s{l.shape[0], l.shape[1], l.shape[2], l.spec.features, l.spec.heads};

@@ -10,7 +10,7 @@
 
 namespace rematch::cli {
 
-/// Points (x[i], y[i]), x not descending. Of bars x is empty and y[i] belongs to category i.
+/// Points (x[i], y[i]), x not descending. For bars x is empty and y[i] belongs to category i.
 struct Series {
   std::string name;
   std::vector<double> x, y;

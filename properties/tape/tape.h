@@ -40,7 +40,7 @@ class TooLarge : public std::runtime_error {
 /// 2. A smooth function of one number is off by Taylor's formula with the remainder bounded, and
 ///    by 8 u of its magnitude: libraries promise 1 to 4 ulp.
 /// 3. At a kink, every branch that is within reach is possible. The derivative is then off by the
-///    difference of the branches. Of what jumps there nothing is said: its error is infinite.
+///    difference of the branches. A value that jumps there has an infinite error.
 /// 4. The backward is a computation like any other: rule 1 applies to each gradient, which is a sum
 ///    over the uses of a number, and local derivatives are off by what 2 and 3 say.
 ///
