@@ -1,53 +1,37 @@
 #include "golden/numerics/testing/numerics_file.h"
 
-#include <fstream>
-#include <sstream>
+#include <memory>
 #include <stdexcept>
+
+#include "properties/case/geometry.h"
+#include "properties/case/json.h"
+#include "properties/hunt/registry.h"
+#include "properties/record/json.h"
+#include "properties/testing/shell.h"
 
 namespace rematch::golden {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-DType dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::float32, DType::float64, DType::int32}) {
-    if (name == to_string(dtype)) return dtype;
+std::string line_of(const Json& j) { return j.dump(); }
+
+Json file_of(std::string_view text) {
+  Json file = Json::parse(text);
+  const int format = file.value("format", 0);
+  if (format != kNumericsFormat) {
+    throw std::runtime_error("format " + std::to_string(kNumericsFormat) + " expected, got " +
+                             std::to_string(format));
   }
-  throw std::runtime_error("unknown dtype " + name);
+  return file;
 }
 
-Tensor tensor_of(const json& j) {
-  return Tensor::from(j.at("values").get<std::vector<double>>(),
-                      Shape(j.at("shape").get<std::vector<std::int64_t>>()),
-                      dtype_named(j.at("dtype").get<std::string>()));
-}
-
-Tensors tensors_of(const json& j) {
-  Tensors result;
-  for (const json& t : j) result.push_back(tensor_of(t));
-  return result;
-}
-
-NamedTensors named_tensors_of(const json& j) {
-  NamedTensors result;
-  for (const auto& [name, t] : j.items()) result.emplace(name, tensor_of(t));
-  return result;
-}
-
-Entry entry_of(const json& j) {
+Entry entry_of(const Json& j) {
   Entry e;
   e.name = j.at("name").get<std::string>();
-  e.op = j.at("op").get<std::string>();
-  e.dtype = dtype_named(j.at("dtype").get<std::string>());
-  e.attributes = j.at("attributes");
-  e.inputs = named_tensors_of(j.at("inputs"));
-  e.after = named_tensors_of(j.at("after"));
-  // Optimizers and models have none of these.
-  if (j.contains("outputs")) {
-    e.outputs = tensors_of(j.at("outputs"));
-    e.output_gradients = tensors_of(j.at("output_gradients"));
-    e.gradients = named_tensors_of(j.at("gradients"));
-  }
+  e.c = case_from_json(line_of(j.at("case")));
+  e.exact = j.value("exact", false);
+  record_from_json(line_of(j.at("record")), e.torch);
   return e;
 }
 
@@ -55,14 +39,9 @@ Entry entry_of(const json& j) {
 
 std::vector<Entry> parse_numerics(std::string_view text) {
   try {
-    const json file = json::parse(text);
-    const int format = file.value("format", 0);
-    if (format != kNumericsFormat) {
-      throw std::runtime_error("format " + std::to_string(kNumericsFormat) + " expected, got " +
-                               std::to_string(format));
-    }
+    const Json file = file_of(text);
     std::vector<Entry> entries;
-    for (const json& op : file.at("ops")) entries.push_back(entry_of(op));
+    for (const Json& entry : file.at("cases")) entries.push_back(entry_of(entry));
     return entries;
   } catch (const std::exception& error) {
     throw std::runtime_error("[golden] golden/numerics/numerics.json cannot be used: " +
@@ -70,11 +49,32 @@ std::vector<Entry> parse_numerics(std::string_view text) {
   }
 }
 
-std::vector<Entry> read_numerics() {
-  std::ifstream file(REMATCH_SOURCE_DIR "/golden/numerics/numerics.json");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_numerics(text.str());
+std::string numerics_path() { return REMATCH_SOURCE_DIR "/golden/numerics/numerics.json"; }
+
+std::vector<Entry> read_numerics() { return parse_numerics(testing::text_of(numerics_path())); }
+
+std::string recorded(std::string_view text) {
+  const Json file = file_of(text);
+  const std::unique_ptr<Subject> torch = make_subject("pytorch");
+  std::string result = "{\n\"format\": " + std::to_string(kNumericsFormat) +
+                       ",\n\"regenerate\": \"golden/make_numerics\",\n\"torch\": ";
+  const std::string version = torch->versions().at("torch");
+  result += Json(version.substr(0, version.find('+'))).dump() + ",\n\"cases\": [";
+  const char* before = "\n";
+  for (Json entry : file.at("cases")) {
+    const Case c = case_from_json(line_of(entry.at("case")));
+    Record all;
+    torch->run(c, validate(c), {}, all);
+    if (all.error) throw std::runtime_error(entry.at("name").get<std::string>() + ": an error");
+    // What is computed, without what is observed besides.
+    Record numbers;
+    numbers.observations = all.observations;
+    numbers.data = all.data;
+    entry["record"] = Json::parse(to_json(numbers));
+    result += before + line_of(entry);
+    before = ",\n";
+  }
+  return result + "\n]}\n";
 }
 
 }  // namespace rematch::golden
