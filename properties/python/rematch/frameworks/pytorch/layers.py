@@ -12,16 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rematch.case import Layer
-from rematch.frameworks.pytorch.attention import attention
-from rematch.frameworks.pytorch.delayed_scaling import Float8, delayed_float8, delayed_scaling
-from rematch.frameworks.pytorch.early_exit import early_exit
-from rematch.frameworks.pytorch.hooked import hooked
-from rematch.frameworks.pytorch.kv_cache import kv_cache
-from rematch.frameworks.pytorch.moe import moe
-from rematch.frameworks.pytorch.recurrent import gru, lstm
-from rematch.frameworks.pytorch.rotary import rotary
-from rematch.frameworks.pytorch.spectral_norm import spectral_norm
-from rematch.frameworks.pytorch.stochastic_depth import stochastic_depth
+from rematch.frameworks.pytorch.functions import (
+    Float8,
+    attention,
+    delayed_float8,
+    delayed_scaling,
+    early_exit,
+    gru,
+    hooked,
+    kv_cache,
+    lstm,
+    moe,
+    rotary,
+    spectral_norm,
+    stochastic_depth,
+)
 from rematch.layers import OUTPUTS, Template
 from rematch.protocol import Unsupported
 

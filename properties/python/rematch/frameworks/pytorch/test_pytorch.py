@@ -47,42 +47,6 @@ def test_plain_and_checkpointed_runs_of_saved_cases_agree_but_where_known(torch_
     assert plain["streams"] == checkpointed["streams"]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(
-    "layers",
-    [
-        ["linear", "relu", "linear"],
-        ["linear", "dropout", "gelu"],
-        ["layer_norm", {"kind": "rms_norm"}, "silu"],
-        ["linear", {"kind": "split", "features": 2}, {"kind": "concat", "from": [1, 1]}],
-        ["linear", "duplicate", {"kind": "add", "from": [1, 1]}, "softmax"],
-        ["linear", {"kind": "gaussian_noise", "p": 0.5}, "tanh"],
-        ["linear", {"kind": "relu", "in_place": True}, {"kind": "linear", "features": 5}],
-    ],
-)
-def test_simple_nets_agree_to_the_bit_in_both_variants(torch_subject, layers, variant):
-    plan = {"segments": [segment(0, len(layers), variant)]}
-    case = chain(*layers, plan=plan, protocol=TRAINABLE)
-    plain, checkpointed = both(torch_subject, case)
-    assert "error" not in plain and "error" not in checkpointed
-    assert differing(checkpointed) == []
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_images_agree_to_the_bit(torch_subject, variant):
-    layers = [
-        {"kind": "conv2d", "features": 4, "kernel": 3, "padding": 1},
-        {"kind": "group_norm", "groups": 2},
-        {"kind": "max_pool2d", "kernel": 2, "stride": 2},
-        {"kind": "avg_pool2d", "kernel": 2},
-        "flatten",
-        "linear",
-    ]
-    plan = {"segments": [segment(0, 6, variant)]}
-    case = chain(*layers, input=(2, 3, 8, 8), plan=plan, protocol=TRAINABLE)
-    assert differing(both(torch_subject, case)[1]) == []
-
-
 def test_a_recomputation_ends_where_the_last_tensor_is_saved_unless_early_stop_is_off(torch_subject):
     layers = ["linear", "tanh", "linear"]
     stops = chain(*layers, plan={"segments": [segment(0, 3)]}, protocol=TRAINABLE)
@@ -233,28 +197,6 @@ def test_several_backwards_retain_the_graph(torch_subject):
     assert counts(checkpointed) == [4, 4]
     retained = [r for r in checkpointed["bytes"] if r.get("retained")]
     assert len(retained) == 2 and retained[0]["saved"] == checkpointed["bytes"][0]["saved"]
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        {"steps": 3, "optimizer": "adam", "learning_rate": 0.1},
-        {"steps": 2, "momentum": 0.9, "zero_grad": False},
-        {"microbatches": 3, "forwards_first": True},
-        {"prior_gradients": True, "loss": "cross_entropy"},
-        {"train": False, "reevaluate": True},
-        {"autocast": "forward"},
-        {"autocast": "both", "cast_cache": False, "reevaluate": True},
-    ],
-)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_protocols_agree_to_the_bit(torch_subject, protocol, variant):
-    plan = {"segments": [segment(0, 2, variant), segment(2, 4, variant)]}
-    case = chain("linear", "dropout", "layer_norm", "linear", plan=plan, protocol={**TRAINABLE, **protocol})
-    plain, checkpointed = both(torch_subject, case)
-    assert "error" not in plain and "error" not in checkpointed
-    assert differing(checkpointed) == []
-    assert plain["streams"] == checkpointed["streams"]
 
 
 def test_sequential_plans_store_the_last_segment(torch_subject):
