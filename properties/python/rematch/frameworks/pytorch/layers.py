@@ -188,6 +188,7 @@ def compiled(text: str, names: str) -> Callable[..., Any]:
     return eval(f"lambda {names}: {text}", globals())
 
 
+@lru_cache(maxsize=4096)
 def function_of(
     layer: Layer, train: bool, weights: int, buffers: int, rank: int, native: bool = False
 ) -> Callable[..., Any]:
