@@ -13,7 +13,8 @@ import numpy as np
 
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.frameworks.equinox.promises import PROMISES
-from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, LOSSES, SAME_ROUNDING, Steps, kinds
+from rematch.frameworks.jax.base import OnJax
+from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.layers import Module
 
 
@@ -116,37 +117,21 @@ MODULES = (
 )
 
 
-class Equinox(Framework):
+class Equinox(OnJax):
     name = f"equinox {version('equinox')}"
     versions = {"equinox": version("equinox"), "jax": jax.__version__, "numpy": np.__version__}
     imports = f"{SAME_ROUNDING}{IMPORTS}\nimport equinox as eqx"
     helpers = (*(*FUNCTIONS, Made, parameters_of, state_of, set_mode, bound, rows, stateful), differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
-    losses = LOSSES
     features = COMMON
     observed = SEEN
     modules = MODULES
     promises = PROMISES
     checkpoint_function = "eqx.filter_checkpoint"
-    whole_segments = True
     extras = ("key",)
     state = "state"
     bind = "bound({m}, {w})"
     checkpoint = "eqx.filter_checkpoint({function})({arguments})"
-    detach = "lax.stop_gradient({x})"
-    enter_line = ""
-    script_array = "jnp.array({array})"
-    cases_per_shape = 128
-
-    def __init__(self) -> None:
-        self._steps = Steps()
-        super().__init__()
-
-    def drop_compiled(self) -> None:
-        jax.clear_caches()
-
-    def array(self, a: np.ndarray) -> Any:
-        return jnp.asarray(a)
 
     def seed(self, seed: int) -> str:
         return f"key = jax.random.key({seed})"

@@ -14,7 +14,8 @@ import numpy as np
 
 from rematch.case import Choice
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.frameworks.jax.layers import HELPERS, IMPORTS, LOSSES, MODULES, REFERENCES, SAME_ROUNDING, Steps, kinds
+from rematch.frameworks.jax.base import OnJax
+from rematch.frameworks.jax.layers import HELPERS, IMPORTS, MODULES, REFERENCES, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
 
@@ -53,7 +54,7 @@ class Pulled(Pending):
     pull: Callable[..., Any] | None = None
 
 
-class Jax(Framework):
+class Jax(OnJax):
     """`jit`: a step is one compiled function. `nested`: segments use their parameters as values
     around them. `policies`: segments have the policies in turn; what is drawn is then not looked
     at, for that depends on what is kept. `scan`: each segment is the body of a loop. `remat3`: by
@@ -62,19 +63,13 @@ class Jax(Framework):
     versions = {"jax": jax.__version__, "numpy": np.__version__}
     helpers = (*HELPERS, scanned, differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
-    losses = LOSSES
     observed = SEEN
-    whole_segments = True
     extras = ("key",)
     bind = "bound({m}, {w})"
-    detach = "lax.stop_gradient({x})"
-    enter_line = ""
     drew_line = "jax.debug.callback(drawn, {layer}, {x}, {y})"
-    script_array = "jnp.array({array})"
     modules = (*MODULES, *REFERENCES)
     promises = (*PROMISES, *TRANSFORMATIONS)
     checkpoint_function = "jax.checkpoint"
-    cases_per_shape = 128
     new_plans = True
 
     def __init__(
@@ -101,7 +96,6 @@ class Jax(Framework):
             self.features |= {"forwards_first"}
         self.nested_functions = nested
         self._jit, self._policies, self._scan = jit, policies, scan
-        self._steps = Steps()
         self._run: Run | None = None
         super().__init__()
         self.names |= {"drawn": self._drawn, "np": np}
@@ -117,9 +111,6 @@ class Jax(Framework):
         if self._scan:
             return f"scanned({', '.join([call, *arguments])})"
         return f"{call}({', '.join(arguments)})"
-
-    def array(self, a: np.ndarray) -> Any:
-        return jnp.asarray(a)
 
     def seed(self, seed: int) -> str:
         return f"key = jax.random.key({seed}); np.random.seed({seed})"
@@ -146,9 +137,6 @@ class Jax(Framework):
         found = self._steps.get(run.key, lambda: jax.jit(step))(objective.args, arguments)
         jax.effects_barrier()
         return found
-
-    def drop_compiled(self) -> None:
-        jax.clear_caches()
 
     def backward(self, run: Run, pending: Pending) -> Any:
         if isinstance(pending, Pulled) and pending.pull is not None:

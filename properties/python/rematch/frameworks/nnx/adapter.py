@@ -8,12 +8,12 @@ from importlib.metadata import version
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from rematch.framework import COMMON, SEEN, Framework, Run
-from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, LOSSES, SAME_ROUNDING, Steps, kinds
+from rematch.frameworks.jax.base import OnJax
+from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
 from rematch.frameworks.nnx.promises import PROMISES
 from rematch.layers import Module
@@ -72,27 +72,21 @@ MODULES = (
 )
 
 
-class Nnx(Framework):
+class Nnx(OnJax):
     """`plain_checkpoint`: by `jax.checkpoint()`, which takes modules as well."""
 
     versions = {"flax": version("flax"), "jax": jax.__version__, "numpy": np.__version__}
     imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
-    losses = LOSSES
     features = COMMON
     observed = SEEN | {"rng_state"}
     modules = MODULES
     promises = (*PROMISES, *LINEN)
     checkpoint_function = "nnx.remat"
     modules_are_arguments = True
-    whole_segments = True
     extras = ("rngs",)
-    detach = "lax.stop_gradient({x})"
-    enter_line = ""
-    script_array = "jnp.array({array})"
     script_random_state = "rngs.default.count[...]"
-    cases_per_shape = 128
 
     def __init__(self, plain_checkpoint: bool = False) -> None:
         self.name = f"flax.nnx {version('flax')}"
@@ -101,14 +95,7 @@ class Nnx(Framework):
             self.name += " by jax.checkpoint()"
             self.checkpoint = "jax.checkpoint({function})({arguments})"
             self.promises = ()
-        self._steps = Steps()
         super().__init__()
-
-    def drop_compiled(self) -> None:
-        jax.clear_caches()
-
-    def array(self, a: np.ndarray) -> Any:
-        return jnp.asarray(a)
 
     def seed(self, seed: int) -> str:
         return f"rngs = nnx.Rngs({seed})"

@@ -1,0 +1,33 @@
+"""Frameworks whose arrays are those of JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rematch.framework import Framework
+from rematch.frameworks.jax.layers import LOSSES, Steps
+
+
+class OnJax(Framework):
+    """A framework that differentiates functions of JAX's arrays, mostly in compiled steps."""
+
+    losses = LOSSES
+    whole_segments = True
+    detach = "lax.stop_gradient({x})"
+    enter_line = ""
+    script_array = "jnp.array({array})"
+    cases_per_shape = 128
+
+    def __init__(self) -> None:
+        self._steps = Steps()
+        super().__init__()
+
+    def array(self, a: np.ndarray) -> Any:
+        return jnp.asarray(a)
+
+    def drop_compiled(self) -> None:
+        jax.clear_caches()
