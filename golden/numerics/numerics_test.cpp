@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <stdexcept>
 
@@ -81,8 +82,12 @@ std::vector<std::string> mismatches_of(const Entry& entry, const EngineRuns& run
     } else if (entry.exact) {
       if (!same_bits(runs.own, o, entry.torch, *torch)) differs("other bits");
     } else {
-      for (const double bound : runs.reference->bounds[n]) {
-        if (!std::isfinite(bound)) return {place_of(o) + ": nothing bounds an element"};
+      // misfit() says nothing where a bound or the reference is not finite.
+      const Record& wide = runs.reference->run;
+      const std::vector<double> right = elements_of(wide, wide.observations[n]);
+      for (std::size_t i = 0; i < right.size(); ++i) {
+        if (!std::isfinite(runs.reference->bounds[n][i])) differs("nothing bounds an element");
+        if (!std::isfinite(right[i])) differs("an element is no number in the engine");
       }
       if (const auto m = misfit(*runs.reference, n, entry.torch, *torch)) {
         differs("PyTorch has " + std::to_string(m->got) + " at " + std::to_string(m->element) +
@@ -239,6 +244,11 @@ TEST_CASE("an array that is missing, or of another shape or dtype, is found") {
   Entry fewer = good;
   fewer.torch.observations.pop_back();
   CHECK(mismatches_of(fewer, runs).size() == 2);
+  EngineRuns infinite = runs;
+  const Observation& o = infinite.reference->run.observations[0];
+  const double inf = std::numeric_limits<double>::infinity();
+  std::memcpy(infinite.reference->run.data.data() + o.offset, &inf, sizeof(inf));
+  CHECK(mismatches_of(good, infinite).size() == 1);
   Entry unbounded = good;
   LayerSpec& dropout = unbounded.c.layers.emplace_back();
   dropout.kind = LayerKind::dropout;
