@@ -96,6 +96,16 @@ def subject(request: pytest.FixtureRequest) -> Iterator[Started]:
         yield started.begin()
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_a_framework_is_one_folder(file: Path) -> None:
+    folder, declared = file.parent, json.loads(file.read_text())
+    assert (folder / "adapter.py").exists() and (folder / "README.md").exists()
+    assert declared["format"] == 1 and declared["subjects"]
+    for name, subject in declared["subjects"].items():
+        assert name.split(":")[0] == subject["arguments"].split()[0] == folder.name
+        assert subject["environment"] in ENVIRONMENTS
+
+
 def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Started) -> None:
     layers, at = [], {-1: -1}
     for index, layer in enumerate(LAYERS):
