@@ -9,6 +9,10 @@ from rematch.protocol import Request
 from rematch.record import Record
 
 
+class TrialError(RuntimeError):
+    """The error that a layer throws in a trial."""
+
+
 class Steps:
     """One run of a case: what is done in which order, and noted. How a framework does it is for derived
     classes to say."""

@@ -15,10 +15,7 @@ from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.protocol import Request
 from rematch.record import Record, hash64
 from rematch.source import parameter_names
-
-
-class TrialError(RuntimeError):
-    """The error that a layer throws in a trial."""
+from rematch.steps import TrialError
 
 
 class Tape(Framework):

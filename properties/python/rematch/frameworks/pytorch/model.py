@@ -21,6 +21,7 @@ from rematch.frameworks.pytorch.policy import contexts_for, kept_layers
 from rematch.frameworks.pytorch.streams import generators_of
 from rematch.frameworks.pytorch.watch import Place, Watch
 from rematch.protocol import Request
+from rematch.steps import TrialError
 
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]
@@ -77,10 +78,6 @@ def wire(case: Case, model: Model) -> list[Wiring]:
         )
         wirings.append(Wiring(operands, made))
     return wirings
-
-
-class TrialError(RuntimeError):
-    """The error that a layer throws in a trial."""
 
 
 @dataclass

@@ -13,12 +13,12 @@ from torch.utils.checkpoint import checkpoint
 
 from rematch.frameworks.pytorch.custom import to_one
 from rematch.frameworks.pytorch.layers import loss_of, mean_square, rows
-from rematch.frameworks.pytorch.model import Forward, Injection, TorchModel, TrialError
+from rematch.frameworks.pytorch.model import Forward, Injection, TorchModel
 from rematch.frameworks.pytorch.trial import WrittenTo, left_behind, other_error, put_back
 from rematch.frameworks.pytorch.watch import Watch, to_numpy
 from rematch.protocol import Request
 from rematch.record import Record
-from rematch.steps import Steps
+from rematch.steps import Steps, TrialError
 
 
 class TorchRun(Steps):
