@@ -4,7 +4,7 @@
 
 #include "scenarios/report/scenario.h"
 
-// In the order in which README.md tells them. Each is defined in stories/NAME.cpp.
+// In the order of README.md. Each is defined in stories/NAME.cpp.
 #define REMATCH_EACH_STORY(STORY) \
   STORY(last_segment)             \
   STORY(memory_trade)             \

@@ -136,7 +136,8 @@ int run(const Arguments& a) {
   const std::atomic<bool>& stop = cli::stop_on_interrupt();
 
   const cli::Paint paint(cli::colour_wanted(1));
-  std::string readme = readme_head(scenarios());
+  fs::path reports_folder;
+  if (!a.readme.empty()) reports_folder = made_folder("--readme", fs::path(a.readme) / "reports");
   Json reports = Json::array();
   int claims = 0;
   int failed = 0;
@@ -146,7 +147,10 @@ int run(const Arguments& a) {
     claims += report.claims();
     failed += report.failed();
     if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
-    readme += "\n" + markdown(*scenario, report);
+    if (!reports_folder.empty()) {
+      cli::write_text(reports_folder / (std::string(scenario->name) + ".md"),
+                      markdown(*scenario, report));
+    }
     if (a.json) {
       reports.push_back(to_json(*scenario, report));
     } else if (a.readme.empty()) {
@@ -154,7 +158,9 @@ int run(const Arguments& a) {
     }
   }
   const bool interrupted = stop;
-  if (!a.readme.empty() && !interrupted) cli::write_text(fs::path(a.readme) / "README.md", readme);
+  if (!a.readme.empty() && !interrupted) {
+    cli::write_text(fs::path(a.readme) / "README.md", readme(scenarios()));
+  }
   if (a.json)
     cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
   if (!a.json) {
@@ -185,7 +191,7 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
   app.add_flag("--json", a.json, "JSON instead of text");
   app.add_option("--readme", a.readme,
-                 "Run all scenarios and regenerate DIR/README.md and DIR/pictures")
+                 "Run all scenarios and regenerate DIR/README.md, DIR/reports and DIR/pictures")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
   try {

@@ -8,29 +8,21 @@ namespace {
 constexpr std::string_view kHead =
     R"(# Scenarios
 
-Questions that people really asked about activation checkpointing, each answered by a program that runs, by numbers, and
-by a picture. Bytes are counted by the engine's ledger and layer runs by counting functions, so every figure below is
-the same on every machine.
+Questions that people asked about activation checkpointing, each answered by a program that runs, by numbers, and by a
+picture. Bytes are counted by the engine's ledger and layer runs by counting functions, so every figure is the same on
+every machine. A ticked line in a report is a claim that the run has just checked. Each report ends in what to do in
+PyTorch, with the probes of PyTorch 2.15 that confirm it.
 
-    build/release/bin/rematch scenario                            # lists the stories
+    build/release/bin/rematch scenario                            # lists the questions
     build/release/bin/rematch scenario last_segment               # runs one
     build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts
     build/release/bin/rematch scenario last_segment --json        # the report as data
 
-Each story ends in what to do in PyTorch, and names the probes of PyTorch 2.15 that bear it out. A test compares it
-with their results in `golden/semantics/semantics.json`.
-
-A ticked line is a claim that the run has just checked; a claim that fails fails the program (exit status 1) and the
-story's test. Times are shown by the program and left out here.
-
-This file is written by a program as well: `build/release/bin/rematch scenario --readme scenarios` runs every story and
-writes it and `pictures/` again; `ctest` fails when they differ from what the stories find now.
-
-A story is one file in `stories/`, with a namespace of its own and a function that fills a `Report`, and one line in
-`scenarios.cpp`. `report/` writes reports as text, Markdown and JSON, `properties/output/` draws their charts.
+This page, `reports/` and `pictures/` are written by `build/release/bin/rematch scenario --readme scenarios`. A test
+fails when they differ from what the stories find, and when a claim fails. A story is one file in `stories/` and one
+line in `scenarios.cpp` ([how to add one](../ci/ADDING.md#a-story)).
 
 ## Questions
-
 )";
 
 std::string cell(std::string_view text) {
@@ -85,7 +77,7 @@ std::string picture_name(std::string_view story, int number) {
 }
 
 std::string markdown(const Scenario& scenario, const Report& report) {
-  std::string out = fmt::format("## {}\n\n", scenario.name);
+  std::string out = fmt::format("# {}\n\n", scenario.name);
   out += paragraph(fmt::format("> {}", scenario.question), "> ") + "\n";
   out += paragraph(fmt::format("Source: {}", scenario.source)) + "\n";
   out += paragraph(fmt::format("**In short.** {}", scenario.answer));
@@ -103,7 +95,7 @@ std::string markdown(const Scenario& scenario, const Report& report) {
     } else if (const auto* rows = std::get_if<Table>(&item)) {
       out += table(*rows);
     } else if (const auto* chart = std::get_if<Chart>(&item)) {
-      out += fmt::format("![{}](pictures/{})\n", chart->title,
+      out += fmt::format("![{}](../pictures/{})\n", chart->title,
                          picture_name(scenario.name, ++pictures));
     }
   }
@@ -112,10 +104,11 @@ std::string markdown(const Scenario& scenario, const Report& report) {
   return out;
 }
 
-std::string readme_head(std::span<const Scenario> scenarios) {
+std::string readme(std::span<const Scenario> scenarios) {
   std::string out(kHead);
   for (const Scenario& scenario : scenarios) {
-    out += paragraph(fmt::format("- [{}](#{})", scenario.question, scenario.name), "  ");
+    out += "\n" + paragraph(fmt::format("**{}** {} [{}](reports/{}.md)", scenario.question,
+                                        scenario.answer, scenario.name, scenario.name));
   }
   return out;
 }

@@ -18,12 +18,12 @@ std::string terminal_text(const Scenario& scenario, const Report& report, int wi
 /// member named for what it is: "say", "table", "chart", "claim" or "measured".
 nlohmann::ordered_json to_json(const Scenario& scenario, const Report& report);
 
-/// A story as a section of README.md: question, source, answer, and its report without what was
+/// A story as a page of reports/: question, source, answer, and its report without what was
 /// measured. Charts are links into pictures/.
 std::string markdown(const Scenario& scenario, const Report& report);
 
-/// The beginning of README.md: the room, and every question with a link.
-std::string readme_head(std::span<const Scenario> scenarios);
+/// README.md: the room, and every question with its answer in short and a link to its report.
+std::string readme(std::span<const Scenario> scenarios);
 
 /// The file of a story's chart `number`, counted from 1: "last_segment-1.svg".
 std::string picture_name(std::string_view story, int number);

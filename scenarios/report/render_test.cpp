@@ -36,9 +36,9 @@ Report sample(bool holds = true) {
 
 TEST_CASE("Markdown shows everything but what was measured") {
   const std::string text = markdown(kStory, sample());
-  CHECK(text.starts_with("## a_story\n\n> Why?\n\nSource: a thread\n\n**In short.** Because.\n"));
+  CHECK(text.starts_with("# a_story\n\n> Why?\n\nSource: a thread\n\n**In short.** Because.\n"));
   CHECK(contains(text, "| run | a \\| b |\n| --- | ---: |\n| plain | 1,234 |\n"));
-  CHECK(contains(text, "](pictures/a_story-1.svg)"));
+  CHECK(contains(text, "](../pictures/a_story-1.svg)"));
   CHECK(contains(text, "\n\n- [x] first claim\n- [x] second claim\n"));
   CHECK_FALSE(contains(text, "12 ms"));
   CHECK(text.ends_with("\n\n**In PyTorch.** Do `this`. (A1.x, B2.x.)\n"));

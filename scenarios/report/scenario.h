@@ -65,7 +65,7 @@ struct Scenario {
   }                              \
   const rematch::scenarios::Scenario rematch::scenarios::name
 
-/// Every story, in the order in which README.md tells them.
+/// Every story, in the order of README.md.
 std::span<const Scenario> scenarios();
 
 /// nullptr when there is none of that name.

@@ -302,7 +302,7 @@ void run_story(const Options& options, Report& report) {
       "bytes that the allocator was asked for, not what it reserved. **What to checkpoint:** not "
       "single layers, but blocks with much inside and little at their edges, cheap ones first, "
       "until the peak is low enough. The tutorial's advice on `preserve_rng_state` is a story of "
-      "its own, [preserve_rng](#preserve_rng).");
+      "its own, [preserve_rng](preserve_rng.md).");
 }
 
 }  // namespace
