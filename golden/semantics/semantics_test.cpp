@@ -75,7 +75,7 @@ std::vector<std::string> in_backticks(const std::string& text) {
   return parts;
 }
 
-/// A row of the table of rules in properties/README.md.
+/// A row of the table of rules in RULES.md.
 struct Row {
   std::string states;
   std::set<std::string> tests;
@@ -84,7 +84,7 @@ struct Row {
 
 std::map<std::string, Row> documented_rules() {
   std::map<std::string, Row> rows;
-  std::istringstream text(read("properties/README.md"));
+  std::istringstream text(read("golden/semantics/RULES.md"));
   std::string line;
   while (std::getline(text, line) && line != "| rule | states | tests | left out |") continue;
   REQUIRE(std::getline(text, line));

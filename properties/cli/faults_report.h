@@ -22,7 +22,7 @@ struct KillReport {
 std::string text_of(const KillReport& report);
 /// The same as JSON, with every number behind the text.
 nlohmann::ordered_json json_of(const KillReport& report);
-/// The tables of properties/README.md: faults that are found, and those that are not run.
+/// Tables of properties/faults/README.md: faults that are found, and those that are not run.
 std::string markdown_of(const KillReport& report);
 
 /// `text` with what stands between the two marker lines replaced. Throws UsageError when it has

@@ -51,7 +51,7 @@ struct SymbolicValue {
 /// save, draw and compute (for the reference engine these include the workspace of its own CPU
 /// convolutions, which are asked for it).
 ///
-/// Its assumptions about memory are listed in properties/README.md, "Bytes". Order of a
+/// Its assumptions about memory are listed in properties/forecast/README.md. Order of a
 /// backward: nodes run newest first. Every layer reads the layer before it, so all nodes lie on one
 /// chain and this order is the only possible one; a leaf's shares are summed in the order of their
 /// arrival, and accumulated once the last one is there.
