@@ -10,6 +10,7 @@
 #include "properties/case/geometry.h"
 #include "properties/case/json_fields.h"
 #include "properties/case/names.h"
+#include "properties/case/nearest.h"
 #include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
@@ -132,12 +133,17 @@ void read_field(const Fields& f, const Json& json, const std::string& path,
 
 LayerKind read_kind(const Json* json, const std::string& path) {
   if (json == nullptr) fail(path, "a kind of layer", "none");
+  std::vector<std::string> kinds;
   std::string expected;
   for (std::size_t i = 0; i < kLayerKinds; ++i) {
     const auto kind = static_cast<LayerKind>(i);
     if (json->is_string() && json->get_ref<const std::string&>() == to_string(kind)) return kind;
-    expected += (i == 0 ? "one of " : ", ") + std::string(to_string(kind));
+    kinds.emplace_back(to_string(kind));
+    expected += (i == 0 ? "one of " : ", ") + kinds.back();
   }
+  const std::string near = json->is_string() ? nearest(json->get<std::string>(), kinds) : "";
+  // Where the slip is plain, forty names would only hide it.
+  if (!near.empty()) expected = "a kind of layer, such as " + near;
   fail(path, expected, show_json(*json));
 }
 

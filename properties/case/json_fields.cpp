@@ -3,6 +3,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "properties/case/nearest.h"
+
 namespace rematch {
 
 using Json = nlohmann::json;
@@ -134,7 +136,8 @@ void JsonFields::finish() const {
     for (const char* k : known_) is_known = is_known || name == k;
     if (!is_known) {
       fail(path_.empty() ? "text" : path_, "known fields only",
-           "unknown field " + show_json(Json(name)));
+           "unknown field " + show_json(Json(name)) +
+               did_you_mean(name, {known_.begin(), known_.end()}));
     }
   }
 }

@@ -205,6 +205,8 @@ TEST_CASE("a value of the wrong type or range is refused by its path") {
   rejects(with_layer(R"({"kind": "linear", "features": "4"})"), "layers[0].features");
   rejects(with_layer(R"({"kind": "convolution"})"),
           "layers[0].kind: expected one of embedding, linear,");
+  rejects(with_layer(R"({"kind": "dropuot"})"),
+          "layers[0].kind: expected a kind of layer, such as dropout, got \"dropuot\"");
   rejects(with_layer(R"({"kind": "relu", "in_place": 1})"), "expected true or false, got 1");
   rejects(with_layer(R"({"kind": "add", "from": [0]})"),
           "layers[0].from: expected [layer, output]");
