@@ -62,11 +62,14 @@ std::optional<Violation> check_absent_gradients(const Evidence& e) {
 }  // namespace
 
 extern const Law absent_gradients_law;
-const Law absent_gradients_law{.name = kAbsentGradients,
-                               .statement =
-                                   "Gradients are absent (None, not zero) exactly where they are "
-                                   "in the plain run, and where the forecast says so.",
-                               .check = check_absent_gradients,
-                               .reads = {Observable::absent_gradients}};
+const Law absent_gradients_law{
+    .name = kAbsentGradients,
+    .statement =
+        "A gradient is absent (None, not zero) exactly where it is absent in the plain run, and "
+        "where the forecast says so.",
+    .harm =
+        "The optimizer moves parameters that should stay, or skips parameters that should move.",
+    .check = check_absent_gradients,
+    .reads = {Observable::absent_gradients}};
 
 }  // namespace rematch

@@ -98,8 +98,11 @@ extern const Law agrees_with_reference_law;
 const Law agrees_with_reference_law{
     .name = kAgreesWithReference,
     .statement =
-        "Where no layer draws, the plain run of a foreign subject differs from the reference "
-        "engine's in float64 by no more than what rounding can do in a correct implementation.",
+        "In a case without random layers, the plain run of a subject in another process differs "
+        "from the reference engine's float64 run by no more than rounding explains.",
+    .harm =
+        "The framework computes something else than the model says, with and without checkpointing "
+        "alike.",
     .check = check_agrees_with_reference,
     .reads = {},
     .extra_runs = {ExtraRun::reference},

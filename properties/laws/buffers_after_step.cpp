@@ -16,8 +16,11 @@ bool applies_buffers_after_step(const Evidence& e) { return !e.geometry.buffers.
 extern const Law buffers_after_step_law;
 const Law buffers_after_step_law{.name = kBuffersAfterStep,
                                  .statement =
-                                     "Running statistics are updated once per forward: after every "
-                                     "step they have the same bits as in the plain run.",
+                                     "Each forward updates the running statistics once: after "
+                                     "every step they have the same bits as in the plain run.",
+                                 .harm =
+                                     "Running statistics of BatchNorm and similar layers are "
+                                     "wrong, and so is the model in eval mode.",
                                  .check = check_buffers_after_step,
                                  .reads = {Observable::buffers},
                                  .applies = applies_buffers_after_step,

@@ -80,9 +80,10 @@ const Law bytes_after_backward_law{
     .name = kBytesAfterBackward,
     .statement =
         "The last backward of a forward leaves no saved, offloaded or temporary bytes, except "
-        "those of forwards that still wait for their backward; a backward that retains its graph "
-        "leaves what the forward left. Of several backwards, to some tensors or from several "
-        "losses, the last lets go of its own, and its graph takes the rest with it.",
+        "those of forwards that still wait for their backward. A backward that retains its graph "
+        "leaves what the forward left. Where a forward has several backwards, the last one "
+        "releases its own graph and everything that only this graph still held.",
+    .harm = "Memory leaks from step to step until the run is out of memory.",
     .check = check_bytes_after_backward,
     .reads = {Observable::saved_bytes},
     .applies = knows_saved_bytes};

@@ -27,7 +27,8 @@ const Law cross_device_law{
     .name = kCrossDevice,
     .statement =
         "Each layer, run alone, gives the same result on a device as on the host: the same bits, "
-        "or within the error bound of its sums where a library chooses their order.",
+        "or values within the error bound of its sums where a library chooses their order.",
+    .harm = "A model gives other results on the device than on the host.",
     .check = check_cross_device,
     .reads = {Observable::host_agreement},
     .extra_runs = {ExtraRun::layers}};

@@ -158,9 +158,9 @@ extern const Law dropout_masks_law;
 const Law dropout_masks_law{
     .name = kDropoutMasks,
     .statement =
-        "Every recomputation of a random layer draws what its forward drew, and "
-        "every forward what the plain "
-        "run drew.",
+        "A recomputation of a random layer draws what its forward drew, and every forward draws "
+        "what the plain run drew.",
+    .harm = "Forward and backward use different dropout masks, so gradients are silently wrong.",
     .check = check_dropout_masks,
     .reads = {Observable::draws},
     .applies = applies_dropout_masks};

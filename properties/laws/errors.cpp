@@ -21,12 +21,14 @@ std::optional<Violation> check_errors(const Evidence& e) {
 }  // namespace
 
 extern const Law errors_law;
-const Law errors_law{.name = kErrors,
-                     .statement =
-                         "Neither run fails, except that a determinism check on values may notice "
-                         "a recomputation without random state.",
-                     .check = check_errors,
-                     .reads = {},
-                     .judges_failures = true};
+const Law errors_law{
+    .name = kErrors,
+    .statement =
+        "The checkpointed run raises no error that the plain run does not raise, except that a "
+        "determinism check on values may notice a recomputation without random state.",
+    .harm = "Training stops with an error that does not occur without checkpointing.",
+    .check = check_errors,
+    .reads = {},
+    .judges_failures = true};
 
 }  // namespace rematch

@@ -61,6 +61,9 @@ const Law executions_law{
     .statement =
         "Every layer runs as often as the forecast says: once for the forward and once for each "
         "recomputation that reaches it. It computes each time, unless a policy kept its results.",
+    .harm =
+        "Training is slower than promised, or a recomputation that the memory plan counts on does "
+        "not happen.",
     .check = check_executions,
     .reads = {Observable::executions},
     .applies = applies_executions};

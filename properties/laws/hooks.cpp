@@ -30,12 +30,15 @@ bool applies_hooks(const Evidence& e) { return !e.geometry.parameters.empty(); }
 }  // namespace
 
 extern const Law hooks_law;
-const Law hooks_law{.name = kHooks,
-                    .statement =
-                        "A parameter's gradient hook fires once per backward, and once more for "
-                        "every reentrant region that accumulates into it separately.",
-                    .check = check_hooks,
-                    .reads = {Observable::hooks},
-                    .applies = applies_hooks};
+const Law hooks_law{
+    .name = kHooks,
+    .statement =
+        "A parameter's gradient hook fires once per backward, and once more for "
+        "every reentrant region that accumulates into it separately.",
+    .harm =
+        "Gradient hooks (clipping, reduction between devices, logging) act twice or not at all.",
+    .check = check_hooks,
+    .reads = {Observable::hooks},
+    .applies = applies_hooks};
 
 }  // namespace rematch

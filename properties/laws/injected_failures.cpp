@@ -41,9 +41,12 @@ extern const Law injected_failures_law;
 const Law injected_failures_law{
     .name = kInjectedFailures,
     .statement =
-        "A recomputation that meets a change made between forward and backward raises an error. A "
+        "A recomputation raises an error if something changed between forward and backward. A "
         "forward or recomputation that fails, or a graph that is dropped, leaves no bytes and no "
         "settings behind.",
+    .harm =
+        "A change that invalidates the recomputation goes unnoticed and gradients are silently "
+        "wrong, or memory and settings leak after an error.",
     .check = check_injected_failures,
     .reads = {Observable::injected_failures},
     .applies = applies_injected_failures};

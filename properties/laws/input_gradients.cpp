@@ -17,6 +17,7 @@ extern const Law input_gradients_law;
 const Law input_gradients_law{
     .name = kInputGradients,
     .statement = "The gradient of the model input has the same bits as in the plain run.",
+    .harm = "Whatever comes before the model is trained on wrong gradients.",
     .check = check_input_gradients,
     .reads = {Observable::input_gradients},
     .applies = applies_input_gradients,

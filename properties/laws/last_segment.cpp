@@ -44,12 +44,14 @@ bool applies_last_segment(const Evidence& e) {
 }  // namespace
 
 extern const Law last_segment_law;
-const Law last_segment_law{.name = kLastSegment,
-                           .statement =
-                               "The stored last segment of a sequential plan (floor(n / k) layers "
-                               "plus the remainder) runs once and is never recomputed.",
-                           .check = check_last_segment,
-                           .reads = {Observable::executions},
-                           .applies = applies_last_segment};
+const Law last_segment_law{
+    .name = kLastSegment,
+    .statement =
+        "The last segment of a sequential plan (floor(n / k) layers plus the remainder) is stored: "
+        "it runs once and is never recomputed.",
+    .harm = "Training is slower than promised: the last segment is computed twice.",
+    .check = check_last_segment,
+    .reads = {Observable::executions},
+    .applies = applies_last_segment};
 
 }  // namespace rematch

@@ -82,6 +82,7 @@ struct Violation {
 struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
+  std::string_view harm;       ///< What a violation does to somebody who trains a model.
   std::optional<Violation> (*check)(const Evidence&);
   Observables reads;
   ExtraRuns extra_runs = {};

@@ -344,6 +344,8 @@ TEST_CASE("every law is in the table once, with a sentence, and is seen failing 
     CHECK(names.insert(law.name).second);
     CHECK(law.statement.size() > 20);
     CHECK(law.statement.back() == '.');
+    CHECK(law.harm.size() > 20);
+    CHECK(law.harm.back() == '.');
     CHECK(find_law(law.name) == &law);
   }
   CHECK(names == failing);

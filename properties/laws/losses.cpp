@@ -14,6 +14,7 @@ std::optional<Violation> check_losses(const Evidence& e) {
 extern const Law losses_law;
 const Law losses_law{.name = kLosses,
                      .statement = "Every loss has the same bits as in the plain run.",
+                     .harm = "The loss that is reported and minimised is wrong.",
                      .check = check_losses,
                      .reads = {Observable::losses},
                      .compares_values = true};

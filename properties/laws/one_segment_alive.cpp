@@ -55,7 +55,8 @@ const Law one_segment_alive_law{
     .name = kOneSegmentAlive,
     .statement =
         "When a recomputation begins, nothing that an earlier recomputation of the same backward "
-        "made is still live, except what the forecast says is passed along.",
+        "computed is still live, except what the forecast says is passed along.",
+    .harm = "Several segments are alive at once, so the peak of memory is higher than planned.",
     .check = check_one_segment_alive,
     .reads = {Observable::live_bytes},
     .applies = applies_one_segment_alive};

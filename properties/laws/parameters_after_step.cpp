@@ -17,7 +17,8 @@ extern const Law parameters_after_step_law;
 const Law parameters_after_step_law{
     .name = kParametersAfterStep,
     .statement =
-        "After every optimizer step all parameters have the same bits as in the plain run.",
+        "After every optimizer step, all parameters have the same bits as in the plain run.",
+    .harm = "The model that is trained is another one.",
     .check = check_parameters_after_step,
     .reads = {Observable::parameters},
     .applies = applies_parameters_after_step,

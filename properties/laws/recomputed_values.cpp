@@ -61,8 +61,11 @@ extern const Law recomputed_values_law;
 const Law recomputed_values_law{
     .name = kRecomputedValues,
     .statement =
-        "What a layer's ops compute and its graph saves in a recomputation has the same bits as "
-        "before; the violation names the first value that differs.",
+        "In a recomputation, a layer's ops compute and its graph saves the same bits as before; "
+        "the violation names the first value that differs.",
+    .harm =
+        "The backward works with other values than the forward computed, so gradients are silently "
+        "wrong.",
     .check = check_recomputed_values,
     .reads = {Observable::recomputed_values},
     .applies = applies_recomputed_values};

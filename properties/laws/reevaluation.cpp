@@ -17,7 +17,8 @@ extern const Law reevaluation_law;
 const Law reevaluation_law{.name = kReevaluation,
                            .statement =
                                "On an input that neither has seen, the model trained with "
-                               "checkpointing gives the same bits as the one trained without.",
+                               "checkpointing gives the same bits as the model trained without it.",
+                           .harm = "The trained model gives other results when it is used.",
                            .check = check_reevaluation,
                            .reads = {Observable::reevaluation},
                            .applies = applies_reevaluation,

@@ -61,8 +61,11 @@ extern const Law repeatable_law;
 const Law repeatable_law{
     .name = kRepeatable,
     .statement =
-        "A case that runs twice, on a device, in another process or in a fresh one, gives the same "
-        "record, bit for bit.",
+        "A case that runs twice, on a device, in another process or in a fresh process, gives the "
+        "same record, bit for bit.",
+    .harm =
+        "The same training run gives other numbers each time, and no bug in it can be narrowed "
+        "down.",
     .check = check_repeatable,
     .reads = {},
     .extra_runs = {ExtraRun::repeat},

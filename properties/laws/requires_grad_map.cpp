@@ -75,11 +75,13 @@ std::optional<Violation> check_requires_grad_map(const Evidence& e) {
 }  // namespace
 
 extern const Law requires_grad_map_law;
-const Law requires_grad_map_law{.name = kRequiresGradMap,
-                                .statement =
-                                    "Values inside the model and its outputs require grad exactly "
-                                    "where the rules of each variant say so.",
-                                .check = check_requires_grad_map,
-                                .reads = {Observable::grad_flags}};
+const Law requires_grad_map_law{
+    .name = kRequiresGradMap,
+    .statement =
+        "Values inside the model and its outputs require grad exactly "
+        "where the rules of each variant say so.",
+    .harm = "Part of the model is silently frozen, or trained although it was frozen.",
+    .check = check_requires_grad_map,
+    .reads = {Observable::grad_flags}};
 
 }  // namespace rematch

@@ -32,11 +32,13 @@ std::optional<Violation> check_rng_after_backward(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_backward_law;
-const Law rng_after_backward_law{.name = kRngAfterBackward,
-                                 .statement =
-                                     "A backward, whatever it recomputes, leaves all random "
-                                     "streams as it found them and as in the plain run.",
-                                 .check = check_rng_after_backward,
-                                 .reads = {Observable::rng_state}};
+const Law rng_after_backward_law{
+    .name = kRngAfterBackward,
+    .statement =
+        "A backward leaves all random streams as it found them and as the plain run does, whatever "
+        "it recomputes.",
+    .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
+    .check = check_rng_after_backward,
+    .reads = {Observable::rng_state}};
 
 }  // namespace rematch

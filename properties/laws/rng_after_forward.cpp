@@ -49,11 +49,13 @@ std::optional<Violation> check_rng_after_forward(const Evidence& e) {
 }  // namespace
 
 extern const Law rng_after_forward_law;
-const Law rng_after_forward_law{.name = kRngAfterForward,
-                                .statement =
-                                    "A forward leaves all random streams as the plain run does, "
-                                    "and advances each by what its layers draw from it.",
-                                .check = check_rng_after_forward,
-                                .reads = {Observable::rng_state}};
+const Law rng_after_forward_law{
+    .name = kRngAfterForward,
+    .statement =
+        "A forward leaves all random streams as the plain run does, and advances each by what its "
+        "layers draw from it.",
+    .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
+    .check = check_rng_after_forward,
+    .reads = {Observable::rng_state}};
 
 }  // namespace rematch

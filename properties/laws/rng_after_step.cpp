@@ -14,7 +14,8 @@ std::optional<Violation> check_rng_after_step(const Evidence& e) {
 extern const Law rng_after_step_law;
 const Law rng_after_step_law{
     .name = kRngAfterStep,
-    .statement = "After every step all random streams are as in the plain run.",
+    .statement = "After every step, all random streams are the same as in the plain run.",
+    .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
     .check = check_rng_after_step,
     .reads = {Observable::rng_state}};
 

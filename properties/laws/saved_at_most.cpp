@@ -105,8 +105,9 @@ extern const Law saved_at_most_law;
 const Law saved_at_most_law{
     .name = kSavedAtMost,
     .statement =
-        "After a forward, no more is saved than in the plain run, less what the layers in "
+        "After a forward, no more bytes are saved than in the plain run, minus what the layers in "
         "segments save there, plus the segments' inputs and what a policy may keep.",
+    .harm = "Checkpointing saves less memory than promised.",
     .check = check_saved_at_most,
     .reads = {Observable::saved_bytes, Observable::saved_tensors},
     .applies = applies_saved_at_most};

@@ -16,6 +16,7 @@ extern const Law survives_law;
 const Law survives_law{
     .name = kSurvives,
     .statement = "The subject survives every run of a valid case, and returns a record.",
+    .harm = "The training process crashes or hangs.",
     .check = check_survives,
     .reads = {},
     .judges_failures = true};
