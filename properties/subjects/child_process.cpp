@@ -157,7 +157,8 @@ ChildProcess::~ChildProcess() {
 }
 
 std::string_view ChildProcess::exchange(std::string_view request, Seconds limit,
-                                        std::string_view what, const std::atomic<bool>* stop) {
+                                        std::string_view what, const std::atomic<bool>* stop,
+                                        WhenStopped when_stopped) {
   if (pid_ < 0) throw ProcessFailure(fmt::format("{}: the process has ended", what));
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   const std::string line = std::string(request) + '\n';
@@ -170,8 +171,9 @@ std::string_view ChildProcess::exchange(std::string_view request, Seconds limit,
     if (left <= 0) {
       fail(fmt::format("{}: no answer within {:g} s", what, limit.count()));
     }
-    if (stop != nullptr && stop->load() && !std::exchange(is_interrupted_, true)) {
-      (void)kill(-pid_, SIGINT);
+    if (stop != nullptr && stop->load()) {
+      if (when_stopped == WhenStopped::end) fail(fmt::format("{}: interrupted", what));
+      if (!std::exchange(is_interrupted_, true)) (void)kill(-pid_, SIGINT);
     }
     const long longest = stop == nullptr ? 3600000L : 100L;
     const int count = poll(ready.data(), ready.size(), static_cast<int>(std::min(left, longest)));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ std::string shell_word(const std::string& text);
 class ChildProcess {
  public:
   using Seconds = std::chrono::duration<double>;
+  enum class WhenStopped : std::uint8_t { interrupt, end };
 
   /// Throws std::runtime_error when no process can be made. A command that does not exist is seen
   /// at the first exchange().
@@ -38,10 +40,14 @@ class ChildProcess {
 
   /// Writes `request`, a line without its newline, and waits for the answer, which is valid until
   /// the next call. `what` names the request in messages. After a ProcessFailure the process is
-  /// gone. When `stop` is set the process is sent SIGINT, once in its life, and the answer is
-  /// waited for all the same.
+  /// gone. When `stop` is set, the process is sent SIGINT, once in its life, and the answer is
+  /// waited for all the same; or the process is ended.
   std::string_view exchange(std::string_view request, Seconds limit, std::string_view what,
-                            const std::atomic<bool>* stop = nullptr);
+                            const std::atomic<bool>* stop = nullptr,
+                            WhenStopped when_stopped = WhenStopped::interrupt);
+
+  /// Ends the process at once.
+  void end() noexcept { kill_group(); }
 
   /// `what`, and the last lines that the process printed.
   std::string with_printed(const std::string& what);

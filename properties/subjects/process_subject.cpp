@@ -29,7 +29,16 @@ ProcessSubject::ProcessSubject(std::string command, ProcessLimits limits)
   start();
 }
 
-ProcessSubject::~ProcessSubject() = default;
+ProcessSubject::~ProcessSubject() {
+  // Whoever stops a hunt does not wait for a framework to put its things in order.
+  if (process_ && limits_.stopped()) process_->end();
+}
+
+std::string_view ProcessSubject::exchange(const std::string& request, double seconds,
+                                          std::string_view what) {
+  return process_->exchange(request, ChildProcess::Seconds(seconds), what, limits_.stop,
+                            ChildProcess::WhenStopped::end);
+}
 
 void ProcessSubject::start() {
   known_.reset();
@@ -40,8 +49,7 @@ void ProcessSubject::start() {
     const std::string request =
         fmt::format("{{\"hello\":{{\"protocol\":{},\"features\":[{}],\"observables\":[{}]}}}}",
                     kProtocol, names_of_all<FeatureSet>(), names_of_all<Observables>());
-    hello_ = read_hello(
-        process_->exchange(request, ChildProcess::Seconds(limits_.start_seconds), "saying hello"));
+    hello_ = read_hello(exchange(request, limits_.start_seconds, "saying hello"));
   } catch (const std::exception& error) {
     throw SubjectBroken(fmt::format("subject \"{}\" cannot be judged: {}", command_, error.what()));
   }
@@ -77,8 +85,7 @@ std::string ProcessSubject::export_script(const Case& c, const Geometry& geometr
   known_.reset();
   const std::uint64_t id = next_id_++;
   return read_export_answer(
-      process_->exchange(export_message(id, c, geometry, finding, fresh_files()),
-                         ChildProcess::Seconds(run_seconds()), "exporting"),
+      exchange(export_message(id, c, geometry, finding, fresh_files()), run_seconds(), "exporting"),
       id, hello_.name);
 }
 
@@ -94,10 +101,12 @@ void ProcessSubject::run(const Case& c, const Geometry& geometry, const RunReque
     // The answer breaks the protocol.
     first = error.what();
   }
+  if (limits_.stopped()) throw SubjectBroken("interrupted: " + first);
   start();
   try {
     run_once(c, geometry, request, record);
   } catch (const std::exception&) {
+    if (limits_.stopped()) throw SubjectBroken("interrupted: " + first);
     start();
     throw std::runtime_error(first + "\n(and again in a fresh process)");
   }
@@ -116,8 +125,8 @@ void ProcessSubject::run_once(const Case& c, const Geometry& geometry, const Run
   const std::string text =
       run_message(id, c, geometry, request, same_case, same_case ? nullptr : fresh_files());
   const std::string_view what = request.checkpointed ? "the checkpointed run" : "the plain run";
-  read_run_answer(process_->exchange(text, ChildProcess::Seconds(run_seconds()), what), id,
-                  hello_.name, c, geometry, before_ ? &*before_ : nullptr, record);
+  read_run_answer(exchange(text, run_seconds(), what), id, hello_.name, c, geometry,
+                  before_ ? &*before_ : nullptr, record);
   if (!request.checkpointed && record.error) {
     // There is nothing to compare a checkpointed run with.
     const RecordedError error = *record.error;

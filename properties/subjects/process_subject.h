@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,9 @@ struct ProcessLimits {
   double run_seconds = 60;
   /// In place of run_seconds for a subject that compiles every new model (cases_per_shape).
   double compiling_run_seconds = 600;
+  /// Setting it ends a run that is under way: run() then throws SubjectBroken.
+  const std::atomic<bool>* stop = nullptr;
+  bool stopped() const { return stop != nullptr && stop->load(); }
   /// One case in so many is repeated in a fresh process; 0: none is.
   std::uint64_t cases_per_fresh_repeat = 4096;
 };
@@ -56,6 +60,7 @@ class ProcessSubject final : public Subject {
 
  private:
   void start();
+  std::string_view exchange(const std::string& request, double seconds, std::string_view what);
   double run_seconds() const;
   ArrayFile* fresh_files();
   void run_once(const Case& c, const Geometry& geometry, const RunRequest& request, Record& record);
