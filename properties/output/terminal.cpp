@@ -46,6 +46,11 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
+std::string rate_text(double per_second) {
+  if (per_second >= 10) return grouped(std::lround(per_second));
+  return per_second >= 0.1 ? fmt::format("{:.1f}", per_second) : fmt::format("{:.2g}", per_second);
+}
+
 std::string counted(std::uint64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", grouped(static_cast<std::int64_t>(number)), noun,
                      number == 1 ? "" : "s");
@@ -152,9 +157,9 @@ std::vector<std::string> wrapped(std::string_view text, int width) {
   return lines;
 }
 
-void Table::fit(std::vector<int>& widths) const {
+void Table::fit(std::vector<int>& widths, int width) const {
   constexpr int kLeast = 8;
-  const int room = terminal_width(STDOUT_FILENO) - 2 * static_cast<int>(widths.size());
+  const int room = width - 2 * static_cast<int>(widths.size());
   int excess = std::accumulate(widths.begin(), widths.end(), 0) - room;
   for (const std::size_t i : cut_) {
     if (i >= widths.size()) continue;
@@ -165,6 +170,11 @@ void Table::fit(std::vector<int>& widths) const {
 }
 
 std::string Table::text() const {
+  const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  return text(is_terminal ? std::optional(terminal_width(STDOUT_FILENO)) : std::nullopt);
+}
+
+std::string Table::text(std::optional<int> width) const {
   std::vector<int> widths;
   for (const auto& row : rows_) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -172,7 +182,7 @@ std::string Table::text() const {
       widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
-  fit(widths);
+  if (width) fit(widths, *width);
   std::string out;
   for (const auto& row : rows_) {
     std::string line;

@@ -54,6 +54,9 @@ std::string grouped(std::int64_t number);
 /// "1,234", and of what is not whole four significant digits, or all those before the point.
 std::string number_text(double value);
 
+/// A rate: "1,234", "7.5", and below 0.1 two digits that are not 0: "0.034".
+std::string rate_text(double per_second);
+
 /// "1 case", "1,234 cases".
 std::string counted(std::uint64_t number, std::string_view noun);
 
@@ -83,16 +86,18 @@ std::vector<std::string> wrapped(std::string_view text, int width);
 class Table {
  public:
   /// `right[i]`: column i is aligned to the right; missing entries mean left.
-  /// `cut`: columns of plain text that give way where the terminal is too narrow for all, one after
+  /// `cut`: columns of plain text that give way where a terminal is too narrow for all, one after
   /// the other, each until it has eight characters.
   explicit Table(std::vector<bool> right, std::vector<std::size_t> cut = {})
       : right_(std::move(right)), cut_(std::move(cut)) {}
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
+  /// As wide as the terminal, and in full where stdout is none.
   std::string text() const;
+  std::string text(std::optional<int> width) const;
 
  private:
-  void fit(std::vector<int>& widths) const;
+  void fit(std::vector<int>& widths, int width) const;
 
   std::vector<bool> right_;
   std::vector<std::size_t> cut_;

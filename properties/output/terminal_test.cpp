@@ -36,6 +36,16 @@ TEST_CASE("numbers are grouped when whole and have four digits when not") {
   CHECK(number_text(26203.4) == "26,203");
 }
 
+TEST_CASE("a slow hunt has a rate that is not 0") {
+  CHECK(rate_text(12345.6) == "12,346");
+  CHECK(rate_text(10) == "10");
+  CHECK(rate_text(9.96) == "10.0");
+  CHECK(rate_text(1.12) == "1.1");
+  CHECK(rate_text(0.43) == "0.4");
+  CHECK(rate_text(0.034) == "0.034");
+  CHECK(rate_text(0) == "0");
+}
+
 TEST_CASE("text is wrapped between words, and no word is lost or split") {
   CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
   CHECK(wrapped("a incomprehensible b", 5) ==
@@ -69,15 +79,19 @@ TEST_CASE("a table aligns its columns") {
   CHECK(table.text() == "  name  bytes\n  a         1\n");
 }
 
+TEST_CASE("a table that no terminal shows is not cut") {
+  Table table({false, false}, {0, 1});
+  table.add({std::string(300, 'x'), std::string(300, 'y')});
+  CHECK(table.text(std::nullopt) ==
+        "  " + std::string(300, 'x') + "  " + std::string(300, 'y') + "\n");
+}
+
 TEST_CASE("a table that is too wide cuts the columns that may be cut, one after the other") {
   const auto table_with = [](const std::string& bytes) {
-    ::setenv("COLUMNS", "40", 1);
     Table table({false, false, true, false}, {1, 3});
     table.add({"name", "what it says", "bytes", "why"});
     table.add({"a", std::string(50, 'x'), bytes, std::string(14, 'y')});
-    const std::string text = table.text();
-    ::unsetenv("COLUMNS");
-    return text;
+    return table.text(40);
   };
   CHECK(table_with("123,456") ==
         "  name  what it…    bytes  why\n"
