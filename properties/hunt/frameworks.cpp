@@ -96,6 +96,16 @@ fs::path python_of(const std::string& environment) {
       environment, python.string(), python_variable(environment)));
 }
 
+/// The framework whose adapter runs checkpoint() functions that users wrote.
+constexpr std::string_view kOwnFunctions = "pytorch";
+
+/// "mine.py:my_checkpoint".
+bool is_own_function(std::string_view name) {
+  const std::size_t at = name.rfind(".py:");
+  return at != std::string_view::npos && at + 4 < name.size() &&
+         name.find(' ') == std::string_view::npos;
+}
+
 }  // namespace
 
 std::optional<fs::path> beside_program(std::string_view installed, std::string_view in_sources) {
@@ -162,9 +172,11 @@ std::string python_variable(std::string_view environment) {
 }
 
 std::optional<std::string> framework_command(std::string_view name) {
-  const auto found = known_frameworks().subjects.find(name);
+  const bool is_own = is_own_function(name);
+  const auto found = known_frameworks().subjects.find(is_own ? kOwnFunctions : name);
   if (found == known_frameworks().subjects.end()) return std::nullopt;
-  const Frameworks::Subject& subject = found->second;
+  Frameworks::Subject subject = found->second;
+  if (is_own) subject.arguments = shell_word(std::string(name));
   std::string command;
   for (const auto& [variable, value] : subject.variables) {
     command += fmt::format("{}={} ", variable, shell_word(value));
@@ -178,6 +190,7 @@ std::optional<std::string> framework_command(std::string_view name) {
 }
 
 std::optional<fs::path> framework_profile(std::string_view name) {
+  if (is_own_function(name)) name = kOwnFunctions;
   const auto found = known_frameworks().subjects.find(name);
   if (found == known_frameworks().subjects.end()) return std::nullopt;
   // That of the variant, or of what it is a variant of.

@@ -78,6 +78,20 @@ TEST_CASE("a subject is started with the Python that was chosen for its environm
   CHECK_FALSE(framework_command("pytorch:both"));
 }
 
+TEST_CASE("a checkpoint() function of one's own is run by the adapter of PyTorch") {
+  ::setenv("REMATCH_PYTHON_PYTORCH", "/usr/bin/python3", 1);
+  const auto command = framework_command("mine.py:my_checkpoint");
+  ::unsetenv("REMATCH_PYTHON_PYTORCH");
+  REQUIRE(command);
+  CHECK(command->ends_with("exec /usr/bin/python3 -m rematch mine.py:my_checkpoint"));
+  CHECK(framework_profile("mine.py:my_checkpoint") == framework_profile("pytorch"));
+  for (const char* none : {"mine.py", "mine.py:", "python3 mine.py:f"}) {
+    INFO(none);
+    CHECK_FALSE(framework_command(none));
+    CHECK_FALSE(framework_profile(none));
+  }
+}
+
 TEST_CASE("a variant without a profile has that of its framework") {
   const std::filesystem::path pytorch = known_frameworks().subjects.at("pytorch").folder;
   CHECK(framework_profile("pytorch:fsdp").value() == pytorch / "profile.json");

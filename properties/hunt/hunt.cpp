@@ -15,7 +15,6 @@
 #include "properties/hunt/tally.h"
 #include "properties/hunt/worker_process.h"
 #include "properties/record/machine.h"
-#include "properties/subjects/child_process.h"
 
 namespace rematch {
 namespace {
@@ -50,10 +49,9 @@ class Campaign {
       // Whoever stops a hunt may end its processes as well.
       interrupted_ = options_.stopped();
       if (!interrupted_) lost_.push_back(lost);
-    } catch (const ProcessFailure&) {
-      fail(!options_.stopped());
     } catch (...) {
-      fail(true);
+      // A subject whose process is ended because the hunt is stopped has made no error.
+      fail(!options_.stopped());
     }
     const std::lock_guard lock(mutex_);
     ++finished_;

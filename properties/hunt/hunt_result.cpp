@@ -68,6 +68,11 @@ void shrink_into(HuntResult& result, const HuntOptions& options,
                  const std::function<void(std::size_t, std::size_t)>& report) {
   if (options.keep_going) {
     to_shrink.insert(to_shrink.end(), result.known_cases.begin(), result.known_cases.end());
+  } else {
+    for (const ViolatingCase& v : result.known_cases) {
+      result.known_findings.push_back(
+          {v.violation, v.index, v.c, v.c, result.known_of(*v.known), v.known});
+    }
   }
   if (to_shrink.empty()) return;
   report(0, to_shrink.size());

@@ -21,7 +21,7 @@ struct HuntResult : Tally {
   /// In the order of laws(), the most frequent of a law first. They lack what
   /// the profile explains.
   std::vector<Finding> findings;
-  /// With keep_going: one for each entry that some case showed.
+  /// One for each entry of the profile that some case showed; shrunk with keep_going.
   std::vector<Finding> known_findings;
   /// Reasons why a hunt without a violation proves nothing: no case was run, no law had anything to
   /// judge, or a feature stayed below its floor. One sentence each.

@@ -103,14 +103,21 @@ class LocalWorker final : public Worker {
   void count_known(std::uint64_t index, const Case& c, const FeatureSet& features,
                    const Verdicts& verdicts, Tally& tally) const {
     std::set<std::size_t> seen;
+    bool has_bug = false;
+    bool has_limit = false;
     for (const Violation& violation : verdicts.violations) {
       const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
       if (!options_.profile.explains(violation, c, features, *entry + 1)) {
         tally.needed.emplace(*entry, index);
       }
       if (!seen.insert(*entry).second) continue;
+      const bool is_bug = options_.profile.entries()[*entry].promised;
+      has_bug = has_bug || is_bug;
+      has_limit = has_limit || !is_bug;
       if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
     }
+    tally.cases_with_bug += has_bug ? 1 : 0;
+    tally.cases_with_limit += has_limit ? 1 : 0;
   }
 
   const HuntOptions& options_;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "properties/case/nearest.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/frameworks.h"
 #include "properties/subjects/engine_subject.h"
@@ -51,11 +52,10 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
                                 std::string(name) + "\" chooses its own");
   }
   if (command) return std::make_unique<ProcessSubject>(*command, limits);
-  std::string known;
-  for (const std::string& n : subject_names()) known += " " + n;
-  throw std::invalid_argument("[subject] no subject named \"" + std::string(name) +
-                              "\"; known:" + known +
-                              ", or a command of at least two words that speaks the protocol");
+  throw std::invalid_argument(
+      "[subject] no subject is named \"" + std::string(name) + "\"" +
+      did_you_mean(name, subject_names()) +
+      " (`rematch subjects` lists them; a command of two words or more is started as a process)");
 }
 
 std::vector<std::string> subject_names() {
@@ -73,7 +73,7 @@ void add_subject(const std::string& name, SubjectMaker make) {
     return std::isspace(c) != 0;
   });
   if (!word) {
-    throw std::invalid_argument("[subject] a name of one word expected, got \"" + name + "\"");
+    throw std::invalid_argument("[subject] expected a name of one word, got \"" + name + "\"");
   }
   const std::vector<std::string> names = subject_names();
   if (name.starts_with(kFaulty) || std::find(names.begin(), names.end(), name) != names.end()) {

@@ -24,7 +24,7 @@ TEST_CASE("a subject is not added under a name that is taken, or that no command
   for (const char* wrong : {"", "two words", " "}) {
     INFO(wrong);
     CHECK_THROWS_MATCHES(add_subject(wrong, make), std::invalid_argument,
-                         MessageMatches(ContainsSubstring("a name of one word expected")));
+                         MessageMatches(ContainsSubstring("expected a name of one word")));
   }
   CHECK(default_subject() == "engine");
 }

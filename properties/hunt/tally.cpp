@@ -30,6 +30,8 @@ void Tally::add(Tally next, std::size_t kept_per_law) {
     if (known[*found.known] == 0) known_cases.push_back(std::move(found));
   }
   for (const auto& [entry, count] : next.known) known[entry] += count;
+  cases_with_bug += next.cases_with_bug;
+  cases_with_limit += next.cases_with_limit;
   needed.merge(next.needed);
   for (const auto& [by, count] : next.violated) violated[by] += count;
   std::vector<std::uint64_t> kept(laws().size());

@@ -57,6 +57,9 @@ struct Tally {
   /// By entry of the profile: cases that show it and no new violation, and the first of them.
   std::map<std::size_t, std::uint64_t> known;
   std::vector<ViolatingCase> known_cases;
+  /// Cases that show nothing new, and an entry that is promised, or one that is not.
+  std::uint64_t cases_with_bug = 0;
+  std::uint64_t cases_with_limit = 0;
   /// By entry of the profile: the first case with a violation that no other entry explains.
   std::map<std::size_t, std::uint64_t> needed;
 

@@ -55,7 +55,9 @@ Json json_of(const Tally& t) {
          {"violating", json_of(t.violating)},
          {"known", Json::array()},
          {"needed", Json::array()},
-         {"known_cases", json_of(t.known_cases)}};
+         {"known_cases", json_of(t.known_cases)},
+         {"cases_with_bug", t.cases_with_bug},
+         {"cases_with_limit", t.cases_with_limit}};
   for (std::size_t i = 0; i < kFeatureCount; ++i) {
     if (t.features[i] == 0) continue;
     j["features"][std::string(to_string(static_cast<Feature>(i)))] = t.features[i];
@@ -263,6 +265,8 @@ Tally tally_from_json(const Json& json) {
   read_by_entry("known", t.known);
   read_by_entry("needed", t.needed);
   read_cases(fields, "known_cases", t.known_cases);
+  t.cases_with_bug = number<std::uint64_t>(fields, "cases_with_bug");
+  t.cases_with_limit = number<std::uint64_t>(fields, "cases_with_limit");
   fields.finish();
   for (const ViolatingCase& v : t.known_cases) {
     if (!v.known || !t.known.contains(*v.known)) {
