@@ -147,7 +147,7 @@ class Comparison {
     versions();
     if (before_.judged != now_.judged) {
       add_change(now_.judged ? Change::Kind::other : Change::Kind::broken,
-                 now_.judged ? "is judged now" : "is not judged any more");
+                 now_.judged ? "is judged now" : "is no longer judged");
     }
     if (!before_.judged || !now_.judged) return;
     divergences();

@@ -84,7 +84,7 @@ TEST_CASE("versions, and implementations that come and go, are said") {
   now.columns[0].versions["one"] = "2.0";
   CHECK(has(between(before, now), Change::Kind::other, "one 2.0 was 1.0"));
   now.columns[0].cells.clear();
-  CHECK(has(between(before, now), Change::Kind::broken, "is not judged any more"));
+  CHECK(has(between(before, now), Change::Kind::broken, "is no longer judged"));
   CHECK(has(between(now, before), Change::Kind::other, "is judged now"));
   now = before;
   now.columns.pop_back();

@@ -84,7 +84,7 @@ std::string behind(const Column& column, std::size_t at, std::string_view law) {
     items += fmt::format("<li><a href=\"#{}\">{}</a> {}</li>", anchor(at, i), xml_escaped(d.id),
                          number(found->second));
   }
-  return items.empty() ? "<li>beside a violation of another law</li>" : items;
+  return items.empty() ? "<li>in cases that also violate another law</li>" : items;
 }
 
 std::string cell(const Column& column, std::size_t at, std::size_t law) {
@@ -190,13 +190,13 @@ std::string page_html(const Page& page) {
   out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n",
                      xml_escaped(headline(page)), kPageStyle);
   out += header(page) + changes(page) + table(page);
-  out += "<h2>What stands behind the marks</h2>\n";
+  out += "<h2>The divergences, by implementation</h2>\n";
   for (std::size_t i = 0; i < page.columns.size(); ++i) out += section(page.columns[i], i);
   out += "<h2>The laws</h2>\n<dl>";
   for (std::size_t i = 0; i < laws().size(); ++i) {
     if (!is_shown(page, i)) continue;
-    out += fmt::format("<dt id=\"law-{0}\">{0}</dt><dd>{1}</dd>\n", laws()[i].name,
-                       xml_escaped(laws()[i].statement));
+    out += fmt::format("<dt id=\"law-{0}\">{0}</dt><dd>{1} If violated: {2}</dd>\n", laws()[i].name,
+                       xml_escaped(laws()[i].statement), xml_escaped(laws()[i].harm));
   }
   return out + "</dl>\n</body>\n</html>\n";
 }

@@ -39,12 +39,12 @@ std::string subtitle(const Page& page) {
   const Summary s = summary_of(page);
   std::uint64_t cases = 0;
   for (const Column& c : page.columns) cases += c.cases;
-  std::string text =
-      fmt::format("{} of the {} mix, seed {}. {} and {} that were never promised were seen.",
-                  counted(cases, "random case"), page.mix, page.seed,
-                  counted(s.known, "known divergence"), counted(s.not_promised, "limit"));
+  std::string text = fmt::format(
+      "{} of the {} mix, seed {}. They showed {} and {}.", counted(cases, "random case"), page.mix,
+      page.seed, counted(s.known, "known bug"), counted(s.not_promised, "documented limit"));
   if (s.problems > 0) {
-    text += fmt::format(" Not judged as intended: {}.", counted(s.problems, "implementation"));
+    text +=
+        fmt::format(" {} could not be judged as intended.", counted(s.problems, "implementation"));
   }
   return text;
 }
@@ -52,17 +52,17 @@ std::string subtitle(const Page& page) {
 std::string meaning_of(Mark mark) {
   switch (mark) {
     case Mark::fresh:
-      return "violated in a way that was not known";
+      return "differs in a way that is not on our list";
     case Mark::known:
-      return "violated as an entry of the profile says, which need not have been reported";
+      return "a bug on our list (see the entry for whether it was reported)";
     case Mark::not_promised:
-      return "violated, within a limit that is stated or follows from what is";
+      return "differs, but the framework's documentation says that it may";
     case Mark::kept:
-      return "in all cases that were judged";
+      return "the same in all cases that were judged";
     case Mark::not_observed:
-      return "it does not show what the law reads";
+      return "the implementation does not show what the law reads";
     case Mark::not_applicable:
-      return "no case had anything to judge";
+      return "no case had anything for this law to judge";
   }
   return {};
 }
@@ -72,11 +72,11 @@ std::string hunt_text(const Column& c) {
   for (const auto& [name, version] : c.versions) {
     versions += fmt::format(", {} {}", name, version);
   }
-  std::string text = fmt::format(
-      "{} in {} ({} cases/s){}{}.", counted(c.cases, "case"), cli::seconds_text(c.seconds),
-      cli::number_text(c.cases_per_second()), c.interrupted ? ", interrupted" : "", versions);
+  std::string text = fmt::format("{} in {} ({} cases/s){}{}.", counted(c.cases, "case"),
+                                 cli::seconds_text(c.seconds), cli::rate_text(c.cases_per_second()),
+                                 c.interrupted ? ", interrupted" : "", versions);
   if (c.not_judged > 0) {
-    text += fmt::format(" {} could not be run, most often because of this: {}",
+    text += fmt::format(" {} could not be run, most often because: {}",
                         counted(c.not_judged, "case"), c.why_not_judged);
   }
   return text;
@@ -85,7 +85,7 @@ std::string hunt_text(const Column& c) {
 std::string unseen_text(const Column& c) {
   std::string text;
   for (const std::string& id : c.unseen) text += (text.empty() ? "" : ", ") + id;
-  return "Known, but seen in no case: " + text + ".";
+  return "Known, but not seen in these cases: " + text + ".";
 }
 
 bool is_shown(const Page& page, std::size_t law) {
