@@ -1,40 +1,17 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "properties/cli/commands.h"
+#include "properties/cli/check_arguments.h"
 #include "properties/cli/finding.h"
 #include "properties/hunt/hunt_result.h"
-#include "properties/output/terminal.h"
 
 namespace rematch::cli {
-
-/// What `rematch check` was given.
-struct CheckArguments {
-  std::string cases;
-  std::string duration;
-  std::string seed = "1";
-  std::string jobs;
-  LawChoice laws;
-  std::string mix = "wide";
-  SubjectChoice subject;
-  std::string save = ".";
-  std::string regressions;
-  bool no_regressions = false;
-  bool corpus = false;
-  bool keep_going = false;
-  std::string junit;
-  bool json = false;
-  bool quiet = false;
-  /// "2/4": part 2 of 4.
-  std::string shard;
-  std::string results;
-  bool resume = false;
-  /// Of `rematch merge`: what is merged in the place of a hunt.
-  std::vector<std::string> merged;
-};
 
 /// What became of the corpus of a check.
 struct CorpusUse {
@@ -47,37 +24,118 @@ struct CorpusUse {
   std::uint64_t not_judged = 0;
 };
 
+/// What came of the regressions and the corpus, which a check judges before it hunts.
+struct SavedCases {
+  /// Regressions.
+  std::uint64_t judged = 0;
+  /// The subject could not run these.
+  std::uint64_t not_judged = 0;
+  double seconds = 0;
+  /// By law, for regressions and corpus.
+  std::vector<VerdictCounts> verdicts;
+};
+
 /// The outcome of a check.
 struct CheckOutcome {
   HuntResult hunt;
-  /// Regressions that were judged.
-  std::size_t saved_cases = 0;
-  /// Of these, the subject could not run.
-  std::uint64_t saved_not_judged = 0;
+  SavedCases saved;
   CorpusUse corpus;
   std::vector<Report> reports;
   /// Errors of the check itself.
   std::vector<std::string> errors;
 };
 
-/// Shows how far a hunt has come.
-void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,
-                   std::string_view before = "");
+/// Everything that a check says, in the order in which it says it. Terminal, JSON and JUnit are
+/// three ways to write it.
+struct CheckReport {
+  struct LawLine {
+    std::string_view name;
+    /// Whether it was asked for, rather than added because a failed run says nothing else.
+    bool chosen = false;
+    VerdictCounts hunted{};
+    VerdictCounts saved{};
+    /// Cases of the hunt in which it was the first violated law.
+    std::uint64_t first_violated = 0;
 
-/// The hunt that is asked for, but for its jobs and what watches it.
-HuntOptions hunt_options(const CheckArguments& a);
+    std::uint64_t checks() const { return judged_of(hunted) + judged_of(saved); }
+  };
+  struct FeatureLine {
+    std::string_view name;
+    std::uint64_t cases = 0;
+    /// The least share of cases that the mix promises.
+    double floor = 0;
+  };
+  /// An entry of the profile.
+  struct KnownLine {
+    KnownDivergence entry;
+    std::uint64_t cases = 0;
+    std::optional<std::uint64_t> first_case;
+    /// The smallest case, where one was shrunk.
+    std::optional<Case> smallest;
+    /// The command that replays the smallest case, or else the first.
+    std::string again;
+  };
+  /// The entries of one kind that were seen.
+  struct Seen {
+    std::uint64_t entries = 0;
+    std::uint64_t cases = 0;
+    std::uint64_t unseen = 0;
+  };
 
-nlohmann::ordered_json check_json(const CheckArguments& a, const HuntOptions& o,
-                                  const CheckOutcome& outcome);
-/// What decides the cases and verdicts of a hunt, as files of results say it, and back.
-std::string hunt_of(const CheckArguments& a, const HuntOptions& o);
-CheckArguments arguments_of_hunt(const std::string& hunt);
-/// Of `--shard`. Throws UsageError.
-Shard parse_shard(const std::string& text);
+  std::string subject;
+  std::string device;
+  std::string mix;
+  Versions versions;
+  std::uint64_t seed = 0;
+  std::uint64_t jobs = 1;
+  bool keep_going = false;
+  /// The hunt took its time elsewhere.
+  bool merged = false;
+  std::optional<Shard> part;
+  /// Of `part`: the cases of the whole hunt.
+  std::uint64_t cases_of_all_parts = 0;
+  std::string results;
 
-/// What is said of a part of a hunt.
-void print_part(const CheckArguments& a, const HuntOptions& o, const HuntResult& r);
-/// What follows the findings: features, known divergences, counts and the verdict.
-void print_check(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome);
+  SavedCases saved;
+  std::optional<CorpusUse> corpus;
+  std::uint64_t cases = 0;
+  std::uint64_t not_judged = 0;
+  Reasons why_not_judged;
+  std::uint64_t violating_cases = 0;
+  std::uint64_t shrunk_per_law = 0;
+  std::uint64_t record_hash = 0;
+  DeviceWork device_work;
+  std::vector<LawLine> laws;
+  std::vector<FeatureLine> features;
+  std::vector<KnownLine> known;
+  Seen bugs;
+  Seen limits;
+  std::vector<Report> findings;
+  /// What may explain a finding, and what to do.
+  std::vector<std::string> hints;
+  std::vector<std::string> shortfalls;
+  std::vector<std::string> errors;
+  bool interrupted = false;
+  double seconds = 0;
+  double start_seconds = 0;
+  double cases_per_second = 0;
+
+  std::uint64_t checks() const;
+  bool hunted() const { return cases > 0; }
+  /// Neither new nor known.
+  bool nothing_differed() const { return bugs.entries + limits.entries == 0; }
+  int status() const;
+};
+
+CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome);
+
+/// The findings as text, which are printed before anything is written to disk.
+std::string findings_text(const CheckReport& report);
+/// What follows them on a terminal: known bugs, counts, and in the last line the verdict.
+std::string check_text(const CheckReport& report, bool verbose);
+std::string check_json(const CheckReport& report);
+/// JUnit XML, as dashboards of CI read it: a test for each law that was asked, failed where it has
+/// a new finding, skipped where it judged nothing; and one for the check itself.
+std::string check_junit(const CheckReport& report);
 
 }  // namespace rematch::cli

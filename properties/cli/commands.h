@@ -5,7 +5,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "properties/case/case.h"
@@ -20,16 +23,17 @@
 
 namespace rematch::cli {
 
-/// Each adds its command to `app`.
-void add_check(Command& app);
-void add_merge(Command& app);
-void add_conform(Command& app);
-void add_replay(Command& app);
-void add_show(Command& app);
-void add_laws(Command& app);
-void add_faults(Command& app);
-void add_serve(Command& app);
-void add_work(Command& app);
+/// A command of the program. NAME_command.cpp defines it, and commands.cpp lists it.
+struct CommandEntry {
+  std::string_view name;
+  std::string_view summary;   ///< One line for `rematch --help`.
+  std::string_view examples;  ///< Lines to paste, each beginning with "rematch".
+  /// Declares the arguments, and what runs when the user chooses the command.
+  void (*declare)(Command& command);
+  /// Started by the program itself, so left out of the help.
+  bool internal = false;
+};
+std::span<const CommandEntry* const> commands();
 
 /// From now on an interrupt sets the flag that this returns; a second one ends the program, unless
 /// that is left to whoever started it.
@@ -91,9 +95,11 @@ struct SubjectChoice {
   Option add_options(Command& command);
   /// --profile, for commands that judge.
   void add_profile(Command& command);
-  /// What is known of the subject; of the engine nothing. Throws std::invalid_argument for a file
-  /// that is no profile.
+  /// The known bugs and documented limits of the subject; the engine has none. Throws
+  /// std::invalid_argument for a file that is no profile.
   Profile known() const;
+  /// The file of the profile. Throws UsageError where --profile names none.
+  std::optional<std::filesystem::path> profile_file() const;
   ProcessLimits limits() const;
   /// Throws UsageError that says what there is.
   std::unique_ptr<Subject> make() const;

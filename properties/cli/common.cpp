@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/backend/device.h"
+#include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
 #include "properties/hunt/frameworks.h"
 #include "properties/hunt/regressions.h"
@@ -60,8 +61,11 @@ std::string again(const std::string& arguments) {
 }
 
 std::string text_in(const std::filesystem::path& file) {
+  errno = 0;
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw UsageError(fmt::format("cannot read {}", file.string()));
+  if (!in) {
+    throw UsageError(fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
+  }
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -82,16 +86,18 @@ std::filesystem::path executable() { return std::filesystem::read_symlink("/proc
 Mix parse_mix(std::string_view name) {
   if (name == "standard") return Mix::standard;
   if (name == "wide") return Mix::wide;
-  throw UsageError(fmt::format("--mix: expected standard or wide, got \"{}\"", name));
+  throw UsageError(fmt::format("--mix: expected standard or wide, got \"{}\"{}", name,
+                               did_you_mean(name, {"standard", "wide"})));
 }
 
 namespace {
 
 std::size_t law_named(std::string_view option, std::string_view name) {
   if (const Law* law = find_law(name)) return index_of(*law);
-  std::string known;
-  for (const Law& law : laws()) known += fmt::format("\n  {}", law.name);
-  throw UsageError(fmt::format("{}: no law is named \"{}\"; known laws:{}", option, name, known));
+  std::vector<std::string> known;
+  for (const Law& law : laws()) known.emplace_back(law.name);
+  throw UsageError(fmt::format("{}: no law is named \"{}\"{} (`{}` lists them)", option, name,
+                               did_you_mean(name, known), again("laws")));
 }
 
 }  // namespace
@@ -109,11 +115,12 @@ LawSet LawChoice::chosen() const {
   for (const std::string& name : without) {
     const std::size_t law = law_named("--without", name);
     if (std::find(named.begin(), named.end(), name) != named.end()) {
-      throw UsageError(fmt::format("--law and --without both name {}", name));
+      throw UsageError(
+          fmt::format("--law and --without both name {}: give it to one of them", name));
     }
     chosen.reset(law);
   }
-  if (chosen.none()) throw UsageError("--without: no law is left");
+  if (chosen.none()) throw UsageError("--law and --without leave no law to judge by");
   return chosen;
 }
 
@@ -138,8 +145,9 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
 Option SubjectChoice::add_options(Command& command) {
   const Option subject = command.add(
       "--subject", name, "NAME",
-      "Implementation under test: engine, engine:FAULT, or a command (\"python3 mine.py\")");
-  command.add("--device", device, "DEVICE", "Device to run on: cpu or cuda");
+      "Implementation to test: one that `rematch subjects` lists, a checkpoint() function of your "
+      "own for PyTorch (mine.py:FUNCTION), or a command in quotes");
+  command.add("--device", device, "DEVICE", "Device that the engine runs on: cpu or cuda");
   command.add(
       "--limit", limit, "TIME",
       "Longest that one run of a subject in another process may take, or on a device one case "
@@ -149,28 +157,42 @@ Option SubjectChoice::add_options(Command& command) {
 
 ProcessLimits SubjectChoice::limits() const {
   ProcessLimits limits;
+  limits.stop = &stop_requested;
   if (!limit.empty())
     limits.run_seconds = limits.compiling_run_seconds = parse_duration("--limit", limit);
   return limits;
 }
 
 void SubjectChoice::add_profile(Command& command) {
-  command.add("--profile", profile, "FILE",
-              "What is known of the subject: a file, or none (default: the one that comes with "
-              "it)");
+  command.add("--profile", profile, "PROFILE",
+              "Known bugs and documented limits of the subject: the name of a subject whose "
+              "profile comes with rematch, a file, or none (default: the subject's own)");
+}
+
+std::optional<std::filesystem::path> SubjectChoice::profile_file() const {
+  if (profile == "none") return std::nullopt;
+  if (profile.empty()) return framework_profile(name);
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(profile, ignored)) return profile;
+  if (auto named = framework_profile(profile)) return named;
+  std::vector<std::string> known{"none"};
+  for (const auto& [subject, ignored_subject] : known_frameworks().subjects) {
+    if (framework_profile(subject)) known.push_back(subject);
+  }
+  throw UsageError(
+      fmt::format("--profile: expected a file, none, or a framework such as pytorch, got \"{}\"{}",
+                  profile, did_you_mean(profile, known)));
 }
 
 Profile SubjectChoice::known() const {
-  if (profile == "none") return {};
-  if (!profile.empty()) return load_profile(profile);
-  const std::optional<std::filesystem::path> file = framework_profile(name);
+  const std::optional<std::filesystem::path> file = profile_file();
   return file ? load_profile(*file) : Profile();
 }
 
 std::unique_ptr<Subject> SubjectChoice::make() const {
   if (!limit.empty() && device == "cpu" && is_in_process(name)) {
     throw UsageError(
-        fmt::format("--limit means nothing to {}, which runs in this process on the CPU", name));
+        fmt::format("--limit has no effect on {}: it runs in this process on the CPU", name));
   }
   return make_subject(name, device_named(device), limits());
 }
@@ -195,8 +217,8 @@ Case CaseChoice::load(const Scope& scope) const {
   const Mix of_hunt = mix.empty() ? Mix::wide : parse_mix(mix);
   if (!file.empty()) {
     if (!seed.empty() || !number.empty())
-      throw UsageError("give a case file, or --seed and --case, not both");
-    if (!mix.empty()) throw UsageError("--mix means nothing to a case file");
+      throw UsageError("expected a case file, or --seed and --case, got both");
+    if (!mix.empty()) throw UsageError("--mix has no effect on a case file: leave it out");
     Case c = load_case(file);
     if (const std::string names = lacking(scope, c); !names.empty()) {
       throw UsageError(fmt::format("{}: the subject does not implement:{}", file, names));
@@ -204,7 +226,7 @@ Case CaseChoice::load(const Scope& scope) const {
     return c;
   }
   if (seed.empty() || number.empty()) {
-    throw UsageError("expected a case file, or --seed S and --case K");
+    throw UsageError("expected a case file, or --seed S and --case K, got neither");
   }
   return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0),
                        scope);

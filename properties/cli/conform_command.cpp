@@ -7,13 +7,14 @@
 
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
-#include "properties/cli/check_report.h"
+#include "properties/cli/check_arguments.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/conform/changes.h"
 #include "properties/conform/page.h"
 #include "properties/conform/words.h"
 #include "properties/hunt/frameworks.h"
+#include "properties/hunt/hunt.h"
 #include "properties/hunt/registry.h"
 #include "properties/output/terminal.h"
 #include "properties/record/machine.h"
@@ -36,30 +37,57 @@ struct ConformArguments {
   std::string limit;
   std::string out;
   std::string against;
+  bool all = false;
   bool json = false;
   bool quiet = false;
 };
 
 constexpr std::uint64_t kCasesOfASubject = 2000;
 
-/// All that are named, or that are known, each once. Throws UsageError for a name that is none.
+/// Every framework, where all are asked for, and those that are named, each once. Throws UsageError
+/// for a name that is none.
 std::vector<std::string> subjects_of(const ConformArguments& a) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   const std::vector<std::string> known = subject_names();
+  const auto add_all = [&] {
+    for (const auto& [framework, subject] : known_frameworks().subjects) add(framework);
+  };
+  if (a.all) add_all();
   for (const std::string& name : a.subjects) {
     if (name == "all") {
-      for (const auto& [framework, subject] : known_frameworks().subjects) add(framework);
+      add_all();
       continue;
     }
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-    // What is no command and no name: make_subject() says what there is.
+    // What is no command and no name: make_subject() says what is nearest.
     if (!is_known && name.find(' ') == std::string::npos) (void)make_subject(name);
     add(name);
   }
   return names;
+}
+
+/// Refuses to hunt in everything that is known unless that is asked for, and says what it would
+/// take.
+[[noreturn]] void ask_for_names(const ConformArguments& a) {
+  // The 46 subjects of golden/conformance took 233 s for 2,000 cases on average: half a minute
+  // where operations run one by one, and up to half an hour where every model is compiled.
+  constexpr double kSecondsPerCase = 233.0 / 2000;
+  double seconds =
+      kSecondsPerCase *
+      static_cast<double>(a.cases.empty() ? kCasesOfASubject : parse_whole("--cases", a.cases, 1));
+  if (!a.duration.empty()) {
+    const double limit = parse_duration("--for", a.duration);
+    seconds = a.cases.empty() ? limit : std::min(limit, seconds);
+  }
+  const std::size_t count = known_frameworks().subjects.size();
+  throw UsageError(fmt::format(
+      "conform expects the names of implementations, such as `{}` (`{}` lists them), or --all: all "
+      "{} of them take about {:.1f} hours",
+      again("conform pytorch jax --out page"), again("subjects"), count,
+      seconds * static_cast<double>(count) / 3600));
 }
 
 /// One Python cannot be that of several environments.
@@ -112,7 +140,9 @@ std::string script_of(const Divergence& d, const SubjectChoice& choice,
   } catch (const std::exception& error) {
     // The next one has a new process.
     subject.reset();
-    print_error(fmt::format("{}: no script for {}: {}\n", choice.name, d.id, error.what()));
+    if (!choice.limits().stopped()) {
+      print_error(fmt::format("{}: no script for {}: {}\n", choice.name, d.id, error.what()));
+    }
     return {};
   }
 }
@@ -187,14 +217,14 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
 
 void print_summary(const Page& page) {
   Table table({false, false, true, true, true, true, true}, {1, 0});
-  table.add({"subject", "versions", "cases", "cases/s", "known", "not promised", "new"});
+  table.add({"subject", "versions", "cases", "cases/s", "known bugs", "limits", "new"});
   for (const Column& c : page.columns) {
     const auto count = [&](conform::Mark mark) {
       return std::to_string(std::count_if(c.divergences.begin(), c.divergences.end(),
                                           [&](const Divergence& d) { return d.mark == mark; }));
     };
     table.add({c.subject, conform::short_versions(c.versions),
-               grouped(static_cast<std::int64_t>(c.cases)), number_text(c.cases_per_second()),
+               grouped(static_cast<std::int64_t>(c.cases)), rate_text(c.cases_per_second()),
                count(conform::Mark::known), count(conform::Mark::not_promised),
                count(conform::Mark::fresh)});
   }
@@ -249,6 +279,7 @@ void write_page(const ConformArguments& a, const Page& page) {
 }
 
 int conform_all(const ConformArguments& a) {
+  if (a.subjects.empty() && !a.all) ask_for_names(a);
   const std::vector<std::string> subjects = subjects_of(a);
   check_python(subjects);
   (void)parse_mix(a.mix);
@@ -288,22 +319,19 @@ int conform_all(const ConformArguments& a) {
     if (!a.quiet) print_summary(page);
     print_news(page);
     if (!a.quiet) print_out(conform::subtitle(page) + "\n");
-    if (!a.quiet && !a.out.empty()) {
+    if (!a.quiet && a.out.empty()) {
+      print_out("nothing was written: --out DIR keeps the page, the smallest cases and scripts\n");
+    } else if (!a.quiet) {
       print_out("page: " + (fs::path(a.out) / "conform.html").lexically_normal().string() + "\n");
     }
   }
   return status_of(page);
 }
 
-}  // namespace
-
-void add_conform(Command& app) {
-  Command command = app.add_command(
-      "conform", "Hunt in several implementations, and write one page: implementation by law");
+void declare_conform(Command& command) {
   auto a = std::make_shared<ConformArguments>();
-  a->subjects = {"all"};
-  command.add("subjects", a->subjects, "SUBJECT",
-              "Names or commands, as for check --subject; all: every framework that is known");
+  command.add("subjects", a->subjects, "SUBJECT", "Names or commands, as for check --subject");
+  command.add_flag("--all", a->all, "Test every framework that `rematch subjects` lists");
   command.add("--cases", a->cases, "N",
               "Number of cases of each (default: 2000; unlimited with --for)");
   command.add("--for", a->duration, "TIME", "How long to hunt in each: 60s, 5m, 1h");
@@ -313,13 +341,25 @@ void add_conform(Command& app) {
   command.add("--limit", a->limit, "TIME",
               "Longest that one run may take (default 60s; 600s for a subject that compiles)");
   command.add("--out", a->out, "DIR",
-              "Directory for conform.html, conform.md, conform.json, and the case and script of "
+              "Folder for conform.html, conform.md, conform.json, and the case and script of "
               "each divergence");
   command.add("--against", a->against, "FILE",
-              "The conform.json of an earlier run: say what was mended and what broke since");
+              "The conform.json of an earlier run: also say what was mended and what broke since");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.add_flag("--quiet", a->quiet, "Print only what is new, and errors");
   command.runs([a] { return conform_all(*a); });
 }
+
+}  // namespace
+
+const CommandEntry conform_command{
+    .name = "conform",
+    .summary = "Test several implementations, and write one page: implementation by law",
+    .examples =
+        "  rematch conform\n"
+        "  rematch conform pytorch jax --cases 500 --out page\n"
+        "  rematch conform --all --against page/conform.json --out new",
+    .declare = declare_conform,
+};
 
 }  // namespace rematch::cli

@@ -47,6 +47,8 @@ TEST_CASE("without anything new the page is well, also beside an earlier one") {
   INFO(o.out);
   CHECK(o.status == 0);
   CHECK(json::parse(o.out)["changes"].empty());
+  const Outcome nowhere = run("conform engine --cases 100", folder.path());
+  CHECK(contains(nowhere.out, "nothing was written: --out DIR keeps the page"));
 }
 
 TEST_CASE("a subject that cannot be judged is a column that says so") {
@@ -87,12 +89,12 @@ TEST_CASE("a mistake in the call is refused before anything is judged") {
     CHECK(o.status == 2);
     CHECK(contains(o.out, message));
   };
-  refused("nobody", "no subject named \"nobody\"");
+  refused("nobody", "no subject is named \"nobody\"");
   refused("engine --cases 0", "--cases");
   refused("engine --mix narrow", "--mix");
   refused("engine --against none.json", "cannot read none.json");
   refused("engine --out /proc/none", "--out");
-  refused("all", "REMATCH_PYTHON is one Python", "REMATCH_PYTHON=python3 ");
+  refused("--all", "REMATCH_PYTHON is one Python", "REMATCH_PYTHON=python3 ");
 }
 
 }  // namespace rematch

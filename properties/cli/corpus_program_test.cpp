@@ -15,7 +15,7 @@ using testing::run;
 using testing::run_line;
 
 nlohmann::json report_of(const std::string& arguments, const testing::ScratchFolder& folder) {
-  return nlohmann::json::parse(
+  return testing::json_in(
       run("check --no-regressions --corpus --json " + arguments, folder.path()).out);
 }
 

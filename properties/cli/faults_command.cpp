@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "engine/backend/device.h"
+#include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/faults_report.h"
 #include "properties/output/terminal.h"
@@ -30,9 +31,10 @@ std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
   for (const std::string& id : ids) {
     const Fault* fault = find_fault(id);
     if (fault == nullptr) {
-      std::string known;
-      for (const Fault& f : faults()) known += " " + std::string(f.id);
-      throw UsageError(fmt::format("--fault: no fault is named {}; known:{}", id, known));
+      std::vector<std::string> known;
+      for (const Fault& f : faults()) known.emplace_back(f.id);
+      throw UsageError(fmt::format("--fault: no fault is named {}{} (`{}` lists them)", id,
+                                   did_you_mean(id, known), again("subjects")));
     }
     if (!fault->runs()) {
       throw UsageError(fmt::format("--fault {}: {} It is not run: {}", id, fault->statement,
@@ -119,12 +121,7 @@ int hunt_catalogue(const FaultsArguments& a) {
   return report.survivors() == 0 ? kHeld : kBroken;
 }
 
-}  // namespace
-
-void add_faults(Command& app) {
-  Command command = app.add_command(
-      "faults",
-      "Prove that the laws can fail: hunt for faults in engines that are wrong on purpose");
+void declare_faults(Command& command) {
   auto a = std::make_shared<FaultsArguments>();
   const Option one =
       command.add("--fault", a->ids, "ID", "Hunt only for this fault; may be given several times");
@@ -144,5 +141,17 @@ void add_faults(Command& app) {
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return hunt_catalogue(*a); });
 }
+
+}  // namespace
+
+const CommandEntry faults_command{
+    .name = "faults",
+    .summary = "Prove that the laws can fail: look for bugs in engines that are wrong on purpose",
+    .examples =
+        "  rematch faults\n"
+        "  rematch faults --fault R1 --seeds 5\n"
+        "  rematch faults --matrix",
+    .declare = declare_faults,
+};
 
 }  // namespace rematch::cli

@@ -110,7 +110,7 @@ struct Reach {
 std::string matrix_text(const KillReport& report) {
   const Reach reach(report.matrix);
   Table table({false, true, true, false});
-  table.add({"law", "finds", "alone", "which no other finds"});
+  table.add({"law", "finds", "alone", "only this law finds"});
   for (std::size_t i = 0; i < laws().size(); ++i) {
     table.add({std::string(laws()[i].name), std::to_string(reach.by_law[i]),
                std::to_string(reach.alone[i].size()),

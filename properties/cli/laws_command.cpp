@@ -14,25 +14,34 @@ int list_laws(bool json) {
     for (const Law& law : laws()) {
       nlohmann::ordered_json reads = nlohmann::ordered_json::array();
       law.reads.for_each([&](Observable o) { reads.push_back(to_string(o)); });
-      list.push_back({{"name", law.name}, {"statement", law.statement}, {"reads", reads}});
+      list.push_back(
+          {{"name", law.name}, {"statement", law.statement}, {"harm", law.harm}, {"reads", reads}});
     }
     print_out(list.dump(2) + "\n");
     return kHeld;
   }
   const Paint paint(colour_wanted(1));
   for (const Law& law : laws()) {
-    print_out(fmt::format("{}\n    {}\n", paint.bold(law.name), law.statement));
+    print_out(fmt::format("{}\n    {}\n    {}\n", paint.bold(law.name), law.statement,
+                          paint.dim("If violated: ") + std::string(law.harm)));
   }
   return kHeld;
 }
 
 }  // namespace
 
-void add_laws(Command& app) {
-  Command command = app.add_command("laws", "List the laws and what they state");
-  auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "JSON instead of text");
-  command.runs([json] { return list_laws(*json); });
-}
+const CommandEntry laws_command{
+    .name = "laws",
+    .summary = "List the laws: what each states, and the harm if it is violated",
+    .examples =
+        "  rematch laws\n"
+        "  rematch laws --json",
+    .declare =
+        [](Command& command) {
+          auto json = std::make_shared<bool>(false);
+          command.add_flag("--json", *json, "JSON instead of text");
+          command.runs([json] { return list_laws(*json); });
+        },
+};
 
 }  // namespace rematch::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Option {
  public:
   explicit Option(CLI::Option& option) : option_(&option) {}
   Option& required();
-  /// Must name a folder that is there.
+  /// Must name a folder that exists.
   Option& is_folder();
   /// Has an effect only beside `other`, and is refused without it.
   Option& needs(const Option& other);
@@ -30,17 +31,16 @@ class Option {
   CLI::Option* option_;
 };
 
-/// What a command accepts. CLI11 parses it; its header would cost every source that includes it two
-/// seconds to compile, so that only this class does.
+/// The arguments that a command accepts. CLI11 parses them; its header would cost every source that
+/// includes it two seconds to compile, so only options.cpp and the programs include it.
 ///
-/// `name`: "--option", or "argument" for one that is known by its place. `type` is how the help
-/// calls the value. The default, which help shows, is what the variable holds; it must outlive
-/// parsing.
+/// `name`: "--option", or "argument" for one that is known by its place. `type` is the name of the
+/// value in the help. The help shows the default, which is the value of the variable; the variable
+/// must outlive parsing.
 class Command {
  public:
-  /// Parsing sets `chosen` if the user chose a command of `app`.
+  /// Parsing sets `chosen` if the user chose this command.
   Command(CLI::App& app, Action& chosen) : app_(&app), chosen_(&chosen) {}
-  Command add_command(const std::string& name, const std::string& description);
   void runs(Action action);
 
   Option add(const std::string& name, std::string& value, const std::string& type,
@@ -54,5 +54,12 @@ class Command {
   CLI::App* app_;
   Action* chosen_;
 };
+
+/// Makes `app`, and the commands that are added to it later, print help the way that ours reads.
+void format_help(CLI::App& app);
+
+/// Parses the command line. Returns the exit status where help or a version was asked for and
+/// printed. Throws UsageError for a mistake, in one line: what was expected, what came, what to do.
+std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
 }  // namespace rematch::cli

@@ -1,7 +1,10 @@
-#include <fmt/format.h>
-#include <unistd.h>
-#include <CLI/CLI.hpp>
+#include "properties/cli/program.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -11,8 +14,8 @@
 #include <vector>
 
 #include "engine/build/build_info.h"
+#include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
-#include "properties/cli/program.h"
 #include "properties/output/terminal.h"
 #include "properties/record/machine.h"
 
@@ -20,25 +23,31 @@ namespace rematch::cli {
 namespace {
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 all is well; 1 a law was violated, or no law had anything to judge (faults: a fault was not caught);
-2 wrong usage, bad input, no memory left, or a device lost without a case to blame; 130 interrupted.
-For any other NAME, `rematch NAME` runs the program rematch-NAME in the same directory. `rematch scenario` answers
-questions that users asked about checkpointing.
+    R"(Exit status:
+  0    nothing new was found; known bugs and documented limits may have been seen
+  1    a law was violated, no law had anything to judge, or a fault was not caught
+  2    wrong usage, bad input, no memory left, or a device that was lost without a case to blame
+  130  interrupted
 
-Examples:
-  rematch check --mix wide --cases 20000 --seed 1
-  rematch check --for 60s --seed random
-  rematch replay --seed 1 --case 42
-  rematch show case.json --svg bytes.svg)";
+Start here:
+  rematch check --subject pytorch --cases 300    look for bugs in PyTorch's checkpointing
+  rematch laws                                   list what is checked
+  rematch COMMAND --help                         show the options and examples of a command)";
+
+constexpr std::string_view kPrefix = "rematch-";
+
+bool is_program(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
+}
 
 /// As git does: `rematch NAME ...` is the program rematch-NAME beside this one. Returns only when
 /// there is none.
 void try_external(int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
   const std::string name = argv[1];
   if (name.find('/') != std::string::npos) return;
-  const std::filesystem::path program = executable().parent_path() / ("rematch-" + name);
-  if (::access(program.c_str(), X_OK) != 0) return;
+  const std::filesystem::path program = executable().parent_path() / (std::string(kPrefix) + name);
+  if (!is_program(program)) return;
   std::string first = program.string();
   std::vector<char*> arguments{first.data()};
   for (int i = 2; i < argc; ++i) arguments.push_back(argv[i]);
@@ -47,31 +56,63 @@ void try_external(int argc, char** argv) {
   throw UsageError(fmt::format("cannot run {}: {}", program.string(), std::strerror(errno)));
 }
 
-/// Commands, and the programs beside this one that are called like commands.
-std::string known_commands(const CLI::App& app) {
-  std::string known;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    known += (known.empty() ? "" : ", ") + command->get_name();
-  }
-  constexpr std::string_view kPrefix = "rematch-";
-  std::vector<std::string> programs;
+/// The programs beside this one that are called like commands.
+std::vector<std::string> externals() {
+  std::vector<std::string> names;
   std::error_code error;
   const std::filesystem::path folder = executable().parent_path();
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool runs = name.starts_with(kPrefix) && ::access(entry.path().c_str(), X_OK) == 0;
-    if (runs) programs.push_back(name.substr(kPrefix.size()));
+    if (name.starts_with(kPrefix) && is_program(entry.path())) {
+      names.push_back(name.substr(kPrefix.size()));
+    }
   }
-  std::sort(programs.begin(), programs.end());
-  for (const std::string& name : programs) known += ", " + name;
-  return known;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-bool knows(const CLI::App& app, const std::string& name) {
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->check_name(name)) return true;
+/// Commands and programs, as the help lists them.
+std::vector<std::string> known_commands() {
+  std::vector<std::string> names;
+  for (const CommandEntry* command : commands()) {
+    if (!command->internal) names.emplace_back(command->name);
   }
-  return false;
+  for (const std::string& name : externals()) names.push_back(name);
+  return names;
+}
+
+std::string footer() {
+  std::string text;
+  if (const std::vector<std::string> names = externals(); !names.empty()) {
+    text = fmt::format("Further programs: rematch {}\n\n", fmt::join(names, ", rematch "));
+  }
+  return text + std::string(kFooter);
+}
+
+void add_commands(CLI::App& app, Action& chosen) {
+  for (const CommandEntry* entry : commands()) {
+    CLI::App* added = app.add_subcommand(std::string(entry->name), std::string(entry->summary));
+    added->footer(entry->examples.empty() ? "" : fmt::format("Examples:\n{}", entry->examples));
+    added->group(entry->internal ? "" : "Commands");
+    Command command(*added, chosen);
+    entry->declare(command);
+  }
+}
+
+void check_first(const CLI::App& app, int argc, char** argv) {
+  const std::string first = argv[1];
+  if (first.starts_with('-')) {
+    if (app.get_option_no_throw(first) != nullptr) return;
+    throw UsageError(fmt::format("expected a command before {}; commands: {}", first,
+                                 fmt::join(known_commands(), ", ")));
+  }
+  for (const CommandEntry* command : commands()) {
+    if (command->name == first) return;
+  }
+  try_external(argc, argv);
+  throw UsageError(fmt::format("no command is named \"{}\"{} (commands: {})", first,
+                               did_you_mean(first, known_commands()),
+                               fmt::join(known_commands(), ", ")));
 }
 
 int run(int argc, char** argv) {
@@ -81,36 +122,16 @@ int run(int argc, char** argv) {
   CLI::App app{"Conformance and regression harness for activation checkpointing.", name};
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("rematch {}, {}", REMATCH_VERSION, build_kind()));
-  app.footer(std::string(kFooter));
+  format_help(app);
+  app.footer(footer());
   Action chosen;
-  Command commands(app, chosen);
-  add_check(commands);
-  add_merge(commands);
-  add_conform(commands);
-  add_replay(commands);
-  add_show(commands);
-  add_laws(commands);
-  add_faults(commands);
-  add_serve(commands);
-  add_work(commands);
-  if (argc >= 2 && argv[1][0] != '-' && !knows(app, argv[1])) {
-    try_external(argc, argv);
-    throw UsageError(fmt::format("no command \"{}\"; known: {}", argv[1], known_commands(app)));
-  }
+  add_commands(app, chosen);
   if (argc < 2) {
     print_error(app.help());
     return kUsage;
   }
-  const std::string first = argv[1];
-  if (first[0] == '-' && app.get_option_no_throw(first) == nullptr) {
-    throw UsageError(fmt::format("no option {} stands before a command; commands: {}", first,
-                                 known_commands(app)));
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kHeld : kUsage;
-  }
+  check_first(app, argc, argv);
+  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
   return chosen();
 }
 

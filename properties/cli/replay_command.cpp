@@ -94,7 +94,18 @@ Json replay_json(const Replay& r, const LawSet& asked, const Versions& versions)
   return j;
 }
 
+void print_errors(const Replay& r) {
+  for (const Record* record : {&r.seen.plain, &r.seen.checkpointed}) {
+    if (!record->error) continue;
+    print_out(fmt::format("  the {} run ended in {}: {}\n",
+                          record == &r.seen.plain ? "plain" : "checkpointed", record->error->kind,
+                          record->error->message));
+  }
+}
+
 void print_side_by_side(const Replay& r) {
+  // Most subjects in other processes record no timeline.
+  if (r.seen.plain.timeline.empty() && r.seen.checkpointed.timeline.empty()) return;
   const Paint paint(colour_wanted(1));
   const std::vector<std::string> left = order_of_work(r.seen.plain);
   const std::vector<std::string> right = order_of_work(r.seen.checkpointed);
@@ -116,13 +127,6 @@ void print_side_by_side(const Replay& r) {
   }
   print_out("  " + padded("peak " + bytes_text(r.seen.plain.peak_bytes), width) + "  peak " +
             bytes_text(r.seen.checkpointed.peak_bytes) + "\n");
-  for (const Record* record : {&r.seen.plain, &r.seen.checkpointed}) {
-    if (record->error) {
-      print_out(fmt::format("  {} run ended in {}: {}\n",
-                            record == &r.seen.plain ? "plain" : "checkpointed", record->error->kind,
-                            record->error->message));
-    }
-  }
 }
 
 /// The entry of the profile that explains the violation; nullptr when there is none.
@@ -145,8 +149,11 @@ void print_verdicts(const Replay& r, const LawSet& asked, const Profile& profile
                           law.name));
     if (violation == nullptr) return;
     const std::string margin(kWidth + 4, ' ');
-    print_out(fmt::format("{0}at        {1}\n{0}expected  {2}\n{0}got       {3}\n", margin,
-                          violation->place, violation->expected, violation->got));
+    for (const auto& [name, text] : {std::pair("at", &violation->place),
+                                     {"expected", &violation->expected},
+                                     {"got", &violation->got}}) {
+      print_out(fmt::format("{}{:<9} {}\n", margin, name, hanging(*text, kWidth + 14)));
+    }
     if (const KnownDivergence* known = explained(r, profile, *violation)) {
       print_out(fmt::format("{}known     {}: {} {}\n", margin, known->id, known->why, known->link));
     }
@@ -161,8 +168,8 @@ LawSet violated(const Replay& r) {
   return violated;
 }
 
-/// "3 laws violated, dropout-masks first; 20 kept, 4 n/a, 1 not observed".
-std::string verdict_of(const Replay& r, const LawSet& asked) {
+/// "3 laws violated, the first dropout-masks; 20 kept, 4 n/a, 1 not observed".
+std::string verdict_of(const Replay& r, const LawSet& asked, bool fresh) {
   std::array<std::size_t, kVerdictCount> counts{};
   for_each_verdict(r, asked, [&](const Law&, Verdict verdict, const Violation*) {
     ++counts[static_cast<std::size_t>(verdict)];
@@ -170,7 +177,13 @@ std::string verdict_of(const Replay& r, const LawSet& asked) {
   const Paint paint(colour_wanted(1));
   const std::string rest =
       fmt::format("{} kept, {} n/a, {} not observed", counts[0], counts[2], counts[3]);
-  if (const Violation* first = r.verdicts.first()) {
+  const Violation* first = r.verdicts.first();
+  if (first != nullptr && !fresh) {
+    return paint.green(fmt::format("no new violation ({} violated, as the profile says)",
+                                   counted(counts[1], "law"))) +
+           "; " + rest;
+  }
+  if (first != nullptr) {
     return paint.red(fmt::format("{} violated{}", counted(counts[1], "law"),
                                  counts[1] > 1 ? ", the first " + std::string(first->law)
                                                : ": " + std::string(first->law))) +
@@ -183,7 +196,7 @@ std::string verdict_of(const Replay& r, const LawSet& asked) {
 /// What the script says that it shows: the first violation, if there is one.
 std::string finding_of(const Replay& r) {
   const Violation* v = r.verdicts.first();
-  return v == nullptr ? "all laws are kept" : text_for_script(*v);
+  return v == nullptr ? "all laws kept" : text_for_script(*v);
 }
 
 /// Writes the script, and says where it is.
@@ -225,8 +238,9 @@ int run_replay(const ReplayArguments& a) {
   const bool held = !fresh && (judged || !r.verdicts.kept());
   const int status = held ? kHeld : kBroken;
   if (!a.exported.empty()) {
+    // The script was asked for, not the verdict, so that `replay --export ... && ...` goes on.
     write_script(a, r, *subject);
-    return status;
+    return kHeld;
   }
   if (a.json) {
     print_out(replay_json(r, asked, subject->versions()).dump(2) + "\n");
@@ -235,7 +249,8 @@ int run_replay(const ReplayArguments& a) {
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
   print_verdicts(r, asked, known);
   print_side_by_side(r);
-  print_out("\n" + verdict_of(r, chosen | (asked & violated(r))) + "\n");
+  print_errors(r);
+  print_out("\n" + verdict_of(r, chosen | (asked & violated(r)), fresh) + "\n");
   print_out("again: " +
             again("replay" + a.laws.options() + a.subject.options() + " " + a.choice.options()) +
             "\n");
@@ -245,10 +260,7 @@ int run_replay(const ReplayArguments& a) {
   return status;
 }
 
-}  // namespace
-
-void add_replay(Command& app) {
-  Command command = app.add_command("replay", "Run one case again and judge it by every law");
+void declare_replay(Command& command) {
   auto a = std::make_shared<ReplayArguments>();
   a->choice.add_options(command);
   a->laws.add_options(command);
@@ -256,11 +268,23 @@ void add_replay(Command& app) {
   a->subject.add_profile(command);
   const Option exported =
       command.add("--export", a->exported, "SUBJECT",
-                  "Print a script that shows the finding in the bare framework: pytorch, or "
-                  "any subject that writes scripts");
+                  "Print a script that shows the finding in the bare framework, and exit with 0 if "
+                  "it was written: pytorch, or any subject that writes scripts");
   command.add("--output", a->output, "FILE", "Write the script to this file").needs(exported);
   command.add_flag("--json", a->json, "JSON instead of text").excludes(exported);
   command.runs([a] { return run_replay(*a); });
 }
+
+}  // namespace
+
+const CommandEntry replay_command{
+    .name = "replay",
+    .summary = "Run one case again and judge it by every law",
+    .examples =
+        "  rematch replay FINDING.json --subject pytorch\n"
+        "  rematch replay FINDING.json --subject pytorch --export pytorch > bug.py\n"
+        "  rematch replay --seed 1 --case 42",
+    .declare = declare_replay,
+};
 
 }  // namespace rematch::cli

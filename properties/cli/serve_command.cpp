@@ -74,14 +74,19 @@ int serve(const SubjectChoice& choice) {
   return kHeld;
 }
 
-}  // namespace
-
-void add_serve(Command& app) {
-  Command command = app.add_command(
-      "serve", "Be a subject in another process: check --subject \"rematch serve\"");
+void declare_serve(Command& command) {
   auto choice = std::make_shared<SubjectChoice>();
   choice->add_options(command);
   command.runs([choice] { return serve(*choice); });
 }
+
+}  // namespace
+
+const CommandEntry serve_command{
+    .name = "serve",
+    .summary = "Answer as a subject in another process, by the protocol on descriptors 3 and 4",
+    .examples = "  rematch check --subject \"rematch serve\" --cases 300",
+    .declare = declare_serve,
+};
 
 }  // namespace rematch::cli

@@ -6,6 +6,7 @@
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
 #include "properties/cli/commands.h"
+#include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
 #include "properties/cli/timeline.h"
 #include "properties/hunt/replay.h"
@@ -69,7 +70,7 @@ int show(const ShowArguments& a) {
   }
   const int status = r.verdicts.kept() ? kHeld : kBroken;
   for (const Violation& v : r.verdicts.violations) {
-    print_error(fmt::format("rematch: this case violates {}: {}\n", v.law, v.got));
+    print_error(fmt::format("rematch: this case violates {}: {}\n", v.law, first_line(v.got)));
   }
   if (a.json) {
     print_out(show_json(r).dump(2) + "\n");
@@ -102,6 +103,10 @@ int show(const ShowArguments& a) {
     print_out(fmt::format("          {} layers{} (no input of their segment requires grad)\n",
                           paint.yellow("frozen:"), frozen));
   }
+  if (r.seen.plain.timeline.empty() && r.seen.checkpointed.timeline.empty()) {
+    print_out(fmt::format("{} does not record its bytes over time\n", subject->name()));
+    return status;
+  }
   const std::vector<std::string> charts =
       memory_texts(r.seen.plain, r.seen.checkpointed, terminal_width(1), paint);
   print_out("\n" + paint.bold("plain") +
@@ -125,11 +130,7 @@ int show(const ShowArguments& a) {
   return status;
 }
 
-}  // namespace
-
-void add_show(Command& app) {
-  Command command =
-      app.add_command("show", "Show a case: the model, the plan, and its bytes over time");
+void declare_show(Command& command) {
   auto a = std::make_shared<ShowArguments>();
   a->choice.add_options(command);
   a->subject.add_options(command);
@@ -137,5 +138,16 @@ void add_show(Command& app) {
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return show(*a); });
 }
+
+}  // namespace
+
+const CommandEntry show_command{
+    .name = "show",
+    .summary = "Show a case: the model, the plan, and its bytes over time",
+    .examples =
+        "  rematch show --seed 1 --case 42\n"
+        "  rematch show FINDING.json --svg bytes.svg",
+    .declare = declare_show,
+};
 
 }  // namespace rematch::cli

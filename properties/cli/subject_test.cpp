@@ -68,9 +68,16 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
       run("check --cases 300 --seed 6" + subject + " --profile known.json", folder.path());
   INFO(all.out);
   CHECK(all.status == 0);
-  CHECK(contains(all.out, "known divergence"));
-  CHECK(contains(all.out, "twice"));
-  CHECK(contains(all.out, "all laws kept"));
+  CHECK(contains(all.out, "Known bugs:\n  twice, "));
+  CHECK(contains(all.out, "no new violation (1 known bug in "));
+  CHECK_FALSE(contains(all.out, "all laws kept"));
+  // The first case that shows it.
+  const std::size_t line = all.out.find("replay --subject ");
+  REQUIRE(line != std::string::npos);
+  const Outcome shown = run(all.out.substr(line, all.out.find('\n', line) - line), folder.path());
+  CHECK(shown.status == 0);
+  CHECK(contains(shown.out, "known     twice: It is so. a link"));
+  CHECK(contains(shown.out, "no new violation"));
 
   const Outcome found = run("check --cases 300 --seed 6 --json" + subject, folder.path());
   REQUIRE(found.status == 1);
@@ -180,8 +187,8 @@ TEST_CASE("a subject that cannot be judged is a mistake in the call") {
     CHECK(contains(o.out, message));
   };
   refused("'no-such-program at all'", "exit status 127");
-  refused("nobody", "or a command of at least two words");
-  refused("pytorch:both", "no subject named \"pytorch:both\"; known:");
+  refused("nobody", "no subject is named \"nobody\" (`rematch subjects` lists them; a command");
+  refused("pytorch:both", "no subject is named \"pytorch:both\"");
   refused("pytorch:fsdp", "ci/setup --frameworks pytorch`, or name yours in REMATCH_PYTHON_PYTORCH",
           "env -u REMATCH_PYTHON XDG_CACHE_HOME=/none ");
   CHECK(run("serve", folder.path()).status == 2);
@@ -205,6 +212,92 @@ TEST_CASE("a JUnit report has a test for each law, and fails where a law is viol
   CHECK(nowhere.status == 2);
   CHECK(contains(nowhere.out, "--junit: cannot write none/report.xml: No such file or directory"));
   CHECK_FALSE(contains(nowhere.out, "9 cases"));
+}
+
+TEST_CASE("the smallest case of each known bug is kept where a folder is named") {
+  const ScratchFolder folder;
+  fs::create_directory(folder.path() / "kept");
+  write_profile(folder.path() / "known.json",
+                R"(["buffers-after-step", "reevaluation", "outputs", "losses", "input-gradients",
+                    "parameter-gradients", "parameters-after-step", "recomputed-values",
+                    "dropout-masks"])");
+  const std::string check =
+      "check --cases 300 --seed 6 --no-regressions --profile known.json --subject engine:S1 "
+      "--keep-going";
+  const Outcome o = run(check + " --save kept", folder.path());
+  INFO(o.out);
+  CHECK(o.status == 0);
+  CHECK(contains(
+      o.out, "replay --subject engine:S1 --profile known.json kept/known-engine-S1-twice.json"));
+  CHECK(run("replay --subject engine:S1 --profile known.json kept/known-engine-S1-twice.json",
+            folder.path())
+            .status == 0);
+  CHECK(run("replay --subject engine:S1 kept/known-engine-S1-twice.json", folder.path()).status ==
+        1);
+  // Without a folder the current one stays as it was.
+  (void)run(check, folder.path());
+  CHECK_FALSE(fs::exists(folder.path() / "known-engine-S1-twice.json"));
+}
+
+TEST_CASE("a profile that comes with the program is found by the name of its subject") {
+  const ScratchFolder folder;
+  const Outcome o =
+      run("check --cases 60 --no-regressions --json --profile pytorch", folder.path());
+  INFO(o.out);
+  CHECK(o.status == 0);
+  CHECK(contains(o.out, "\"id\": \"running-statistics-twice\""));
+  // A file of that name goes first.
+  write_profile(folder.path() / "pytorch", R"(["losses"])");
+  CHECK(
+      contains(run("check --cases 60 --no-regressions --json --profile pytorch", folder.path()).out,
+               "\"id\": \"twice\""));
+}
+
+TEST_CASE("where PyTorch does the same, a finding says so, and what to do") {
+  const ScratchFolder folder;
+  // The engine with fault S1, which says that it consists of torch.
+  folder.write("torch.sh", "'" REMATCH_PROGRAM
+                           "' serve --subject engine:S1 4>&1 >/dev/null | "
+                           "sed -u 's/\"versions\":[^}]*}/\"versions\":{\"torch\":\"2\"}/' >&4\n");
+  const std::string check = "check --cases 300 --seed 6 --no-regressions --subject 'sh torch.sh'";
+  const Outcome o = run(check, folder.path());
+  INFO(o.out);
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, "hint: PyTorch itself does this, too (running-statistics-twice)"));
+  CHECK(contains(o.out, "--profile pytorch"));
+  CHECK_FALSE(contains(run(check + " --profile none", folder.path()).out, "hint:"));
+}
+
+TEST_CASE("a replay of a subject that records no bytes over time has no empty chart") {
+  const ScratchFolder folder;
+  for (const char* command : {"replay", "show"}) {
+    const Outcome o =
+        run(std::string(command) + " --seed 1 --case 3 --subject " + kServe, folder.path());
+    INFO(o.out);
+    CHECK(o.status == 0);
+    CHECK_FALSE(contains(o.out, "nothing was recorded"));
+    CHECK_FALSE(contains(o.out, "peak 0 B"));
+  }
+}
+
+TEST_CASE("a script that was written is a success, whatever the verdict") {
+  const ScratchFolder folder;
+  folder.write(
+      "writing.sh",
+      "read -r line <&3\n"
+      "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
+      "printf '{\"hello\":{\"protocol\":1,\"name\":\"writing\",\"versions\":{},\"exports\":true,"
+      "\"observes\":[\"outputs\"],\"implements\":%s}}\\n' \"$all\" >&4\n"
+      "read -r line <&3\n"
+      "case $line in *'\"export\"'*) id=${line#*'\"id\":'}\n"
+      "printf '{\"answer\":{\"id\":%s,\"script\":\"print()\"}}\\n' \"${id%%,*}\" >&4;; esac\n");
+  const std::string replay = "replay --seed 1 --case 3 --subject 'sh writing.sh'";
+  CHECK(run(replay, folder.path()).status == 1);
+  const Outcome o = run(replay + " --export writing > bug.py", folder.path());
+  INFO(o.out);
+  CHECK(o.status == 0);
+  CHECK(text_of(folder.path() / "bug.py") == "print()");
+  CHECK(run(replay + " --export writing --output /nowhere/bug.py", folder.path()).status == 2);
 }
 
 TEST_CASE("a script is asked only of subjects that write some") {

@@ -1,6 +1,6 @@
 #include <cstdlib>
 
-#include "properties/cli/check_report.h"
+#include "properties/cli/check_arguments.h"
 #include "properties/cli/pipes.h"
 #include "properties/hunt/worker_process.h"
 
@@ -19,11 +19,7 @@ int work(const CheckArguments& a) {
   return kHeld;
 }
 
-}  // namespace
-
-void add_work(Command& app) {
-  Command command =
-      app.add_command("work", "Be a worker process of a hunt on a device, which `check` starts");
+void declare_work(Command& command) {
   auto a = std::make_shared<CheckArguments>();
   command.add("--seed", a->seed, "S", "Seed of the hunt");
   command.add("--mix", a->mix, "MIX", "Mix of the hunt: standard or wide");
@@ -33,5 +29,15 @@ void add_work(Command& app) {
   a->subject.add_profile(command);
   command.runs([a] { return work(*a); });
 }
+
+}  // namespace
+
+const CommandEntry work_command{
+    .name = "work",
+    .summary = "Be a worker process of a hunt on a device, which `check` starts",
+    .examples = "",
+    .declare = declare_work,
+    .internal = true,
+};
 
 }  // namespace rematch::cli

@@ -7,6 +7,7 @@
 
 #include "properties/conform/testing/example_page.h"
 #include "properties/faults/fault.h"
+#include "properties/hunt/hunt.h"
 #include "properties/subjects/engine_subject.h"
 #include "properties/testing/shell.h"
 

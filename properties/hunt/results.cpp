@@ -22,7 +22,7 @@ namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::uint64_t kResultsFormat = 3;
+constexpr std::uint64_t kResultsFormat = 4;
 constexpr auto kBetweenLines = std::chrono::seconds(1);
 
 [[noreturn]] void failed(const std::filesystem::path& file, std::string_view what) {
@@ -89,7 +89,7 @@ Results read_header(const std::filesystem::path& file, const Lines& found) {
   if (found.lines.empty()) refuse(file, 1, "results of a hunt", "nothing");
   const Json header = parsed(file, 1, found.lines[0]);
   if (!header.is_object() || !header.contains("results") || !header.contains("hunt")) {
-    refuse(file, 1, "results of a hunt, {\"results\": 3, ...}", found.lines[0].substr(0, 100));
+    refuse(file, 1, "results of a hunt, {\"results\": 4, ...}", found.lines[0].substr(0, 100));
   }
   if (const std::uint64_t format = count(header, "results", file); format != kResultsFormat) {
     refuse(file, 1, fmt::format("format {}", kResultsFormat), fmt::format("format {}", format));

@@ -12,7 +12,7 @@
 namespace rematch {
 
 /// A file of results is JSON, a line for each entry:
-///   {"results": 3, "shard": 2, "of": 4, "hunt": {...}}
+///   {"results": 4, "shard": 2, "of": 4, "hunt": {...}}
 ///   {"tally": {...}}      what came of the cases that follow, about one line a second
 ///   {"done": true}
 /// `hunt` decides every case and verdict, so it is equal in all parts. Lines are only ever

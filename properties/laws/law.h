@@ -82,7 +82,7 @@ struct Violation {
 struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
-  std::string_view harm;       ///< What a violation does to somebody who trains a model.
+  std::string_view harm;       ///< Harm that a violation does to a training run.
   std::optional<Violation> (*check)(const Evidence&);
   Observables reads;
   ExtraRuns extra_runs = {};

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "engine/build/build_info.h"
+#include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
 #include "scenarios/report/render.h"
 
@@ -15,7 +16,11 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFooter =
-    R"(Exit status: 0 all claims hold, 1 a claim failed, 2 wrong usage or bad input, 130 interrupted.
+    R"(Exit status:
+  0    all claims hold
+  1    a claim failed
+  2    wrong usage or bad input
+  130  interrupted
 
 Examples:
   rematch scenario
@@ -55,16 +60,17 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
   for (const std::string& name : a.names) {
     const Scenario* scenario = find_scenario(name);
     if (scenario == nullptr) {
-      std::string known;
-      for (const Scenario& s : scenarios()) known += fmt::format("\n  {}", s.name);
+      std::vector<std::string> known;
+      for (const Scenario& s : scenarios()) known.emplace_back(s.name);
       throw cli::UsageError(
-          fmt::format("no scenario is named \"{}\"; known scenarios:{}", name, known));
+          fmt::format("no scenario is named \"{}\"{} (`rematch scenario` lists them)", name,
+                      did_you_mean(name, known)));
     }
     result.push_back(scenario);
   }
   if (a.all || !a.readme.empty()) {
     if (!a.names.empty())
-      throw cli::UsageError("expected names, or --all, or --readme; got several of them");
+      throw cli::UsageError("expected names, --all or --readme, got several of them");
     for (const Scenario& scenario : scenarios()) result.push_back(&scenario);
   }
   return result;
@@ -115,7 +121,7 @@ int run(const Arguments& a) {
   const std::vector<const Scenario*> stories = chosen(a);
   if (stories.empty()) {
     if (!a.svg.empty() || !a.epochs.empty() || !a.samples.empty()) {
-      throw cli::UsageError("expected the name of a scenario, or --all");
+      throw cli::UsageError("expected the name of a scenario, or --all, got options alone");
     }
     return list(a.json);
   }
@@ -127,7 +133,7 @@ int run(const Arguments& a) {
   }
   for (const Scenario* s : stories) {
     if (a.all || s->trains || (a.epochs.empty() && a.samples.empty())) continue;
-    throw cli::UsageError(fmt::format("{} means nothing to {}, which trains nothing",
+    throw cli::UsageError(fmt::format("{} has no effect on {}, which trains nothing",
                                       a.epochs.empty() ? "--samples" : "--epochs", s->name));
   }
   // Before the run, so that a bad folder costs no computation.
@@ -194,11 +200,8 @@ int parse_and_run(int argc, char** argv) {
                  "Run all scenarios and regenerate DIR/README.md, DIR/reports and DIR/pictures")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? cli::kHeld : cli::kUsage;
-  }
+  cli::format_help(app);
+  if (const std::optional<int> status = cli::parse(app, argc, argv)) return *status;
   return run(a);
 }
 

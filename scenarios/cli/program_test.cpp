@@ -1,4 +1,5 @@
 // The program as its users meet it: arguments in, text, files and exit status out.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -62,7 +63,9 @@ TEST_CASE("an interrupted story keeps what it found and exits with 130") {
 
 TEST_CASE("a usage error of the scenarios exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
-      {"no_such_story", "known scenarios:\n  last_segment"},
+      {"no_such_story", "(`rematch scenario` lists them)"},
+      {"last_segmnet", "no scenario is named \"last_segmnet\"; did you mean last_segment?"},
+      {"last_segment --epohcs 3", "has no option --epohcs; did you mean --epochs?"},
       {"last_segment --epochs many", "--epochs"},
       {"last_segment --epochs 0", "from 1"},
       {"last_segment --samples 10000000", "at most 1000000"},
@@ -79,6 +82,8 @@ TEST_CASE("a usage error of the scenarios exits with 2 and names what was expect
     INFO(o.out);
     CHECK(o.status == 2);
     CHECK(contains(o.out, expected));
+    CHECK(o.out.starts_with("rematch scenario: "));
+    CHECK(std::count(o.out.begin(), o.out.end(), '\n') == 1);
   }
   CHECK(run("--help").status == 0);
 }

@@ -1,7 +1,6 @@
-#include "properties/cli/junit.h"
-
 #include <fmt/format.h>
 
+#include "properties/cli/check_report.h"
 #include "properties/output/svg_parts.h"
 
 namespace rematch::cli {
@@ -30,9 +29,9 @@ struct Suite {
   }
 };
 
-std::string failures_of(std::string_view law, const CheckOutcome& outcome) {
+std::string failures_of(std::string_view law, const CheckReport& report) {
   std::string out;
-  for (const Report& r : outcome.reports) {
+  for (const Report& r : report.findings) {
     if (r.violation.law != law) continue;
     out += fmt::format(
         "      <failure message=\"{}\">at {}\nexpected {}\ngot {}\nagain: {}\n"
@@ -45,23 +44,21 @@ std::string failures_of(std::string_view law, const CheckOutcome& outcome) {
 
 }  // namespace
 
-std::string junit_xml(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
-  const HuntResult& r = outcome.hunt;
+std::string check_junit(const CheckReport& r) {
   Suite suite;
-  for (std::size_t i = 0; i < laws().size(); ++i) {
-    if (!o.judged()[i]) continue;
-    std::string body = failures_of(laws()[i].name, outcome);
+  for (const CheckReport::LawLine& law : r.laws) {
+    std::string body = failures_of(law.name, r);
     if (!body.empty()) {
       ++suite.failures;
-    } else if (judged_of(r.verdicts[i]) == 0) {
+    } else if (law.checks() == 0) {
       ++suite.skipped;
       body = "      <skipped message=\"no case was judged by this law\"/>\n";
     }
-    suite.add(laws()[i].name, body);
+    suite.add(law.name, body);
   }
   std::string troubles;
   for (const std::string& s : r.shortfalls) troubles += s + "\n";
-  for (const std::string& s : outcome.errors) troubles += s + "\n";
+  for (const std::string& s : r.errors) troubles += s + "\n";
   if (!troubles.empty()) ++suite.failures;
   suite.add("the check itself",
             troubles.empty() ? "" : fmt::format("      <failure>{}</failure>\n", xml(troubles)));
@@ -78,8 +75,8 @@ std::string junit_xml(const CheckArguments& a, const HuntOptions& o, const Check
       "<testsuites>\n"
       "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n"
       "{}{}  </testsuite>\n</testsuites>\n",
-      xml(fmt::format("rematch check, {}, {} mix, seed {}", a.subject.name, a.mix, o.seed)),
-      suite.count, suite.failures, suite.skipped, r.seconds, properties, suite.tests);
+      xml(fmt::format("rematch check, {}, {} mix, seed {}", r.subject, r.mix, r.seed)), suite.count,
+      suite.failures, suite.skipped, r.seconds, properties, suite.tests);
 }
 
 }  // namespace rematch::cli

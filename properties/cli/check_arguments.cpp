@@ -1,3 +1,5 @@
+#include "properties/cli/check_arguments.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,7 +11,6 @@
 #include "engine/build/build_info.h"
 #include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/json.h"
-#include "properties/cli/check_report.h"
 #include "properties/hunt/worker_process.h"
 
 namespace rematch::cli {
@@ -114,6 +115,33 @@ Shard parse_shard(const std::string& text) {
   }
   if (shard.number > shard.of) fail();
   return shard;
+}
+
+void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,
+                   std::string_view before) {
+  std::optional<double> fraction;
+  if (o.cases) {
+    const auto cases = static_cast<double>(*o.cases) / static_cast<double>(o.shard.of);
+    fraction = std::min(1.0, static_cast<double>(p.cases) / cases);
+  }
+  if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
+  std::string text = counted(p.cases, "case");
+  if (p.violations > 0)
+    text += ", " + grouped(static_cast<std::int64_t>(p.violations)) + " violating";
+  if (p.to_shrink > 0) {
+    fraction = static_cast<double>(p.shrunk) / static_cast<double>(p.to_shrink);
+    text = fmt::format("shrinking, {} of {}", p.shrunk, counted(p.to_shrink, "violating case"));
+  }
+  status.show(p.seconds, fraction, fmt::format("{}{}", before, text));
+}
+
+std::string replay_line(const SubjectChoice& subject, const std::filesystem::path& file) {
+  return again("replay" + subject.options() + " " + shell_word(file.lexically_normal().string()));
+}
+
+std::string numbered_line(const CheckArguments& a, std::uint64_t seed, std::uint64_t index) {
+  return again(fmt::format("replay{} --mix {} --seed {} --case {}", a.subject.options(), a.mix,
+                           seed, index));
 }
 
 }  // namespace rematch::cli

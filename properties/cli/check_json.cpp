@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/build/build_info.h"
+#include "engine/cuda/runtime/device.h"
+#include "properties/case/json.h"
+#include "properties/cli/check_report.h"
+#include "properties/cli/device_work.h"
+
+namespace rematch::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const CorpusUse& use) {
+  return {{"cases", use.cases},
+          {"pairs", use.pairs},
+          {"judged", use.judged},
+          {"not_judged", use.not_judged}};
+}
+
+Json work_json(const CheckReport& r) {
+  Json work;
+  work["operations"] = per_case(r, operations_of(r.device_work));
+  for (const auto& [kind, count] : r.device_work) work[kind] = per_case(r, count);
+  return work;
+}
+
+Json json_of(const CheckReport::LawLine& law) {
+  Json counts;
+  for (std::size_t v = 0; v < kVerdictCount; ++v) {
+    counts[std::string(to_string(static_cast<Verdict>(v)))] = law.hunted[v];
+  }
+  return counts;
+}
+
+Json json_of(const CheckReport::KnownLine& known) {
+  Json j{{"id", known.entry.id},
+         {"cases", known.cases},
+         {"promised", known.entry.promised},
+         {"why", known.entry.why},
+         {"link", known.entry.link}};
+  if (known.first_case) j["first_case"] = *known.first_case;
+  if (known.smallest) j["case"] = Json::parse(to_json(*known.smallest));
+  if (!known.again.empty()) j["again"] = known.again;
+  return j;
+}
+
+Json json_of(const CheckReport::Seen& seen) {
+  return {{"seen", seen.entries}, {"cases", seen.cases}, {"not_seen", seen.unseen}};
+}
+
+}  // namespace
+
+std::string check_json(const CheckReport& r) {
+  Json j;
+  j["subject"] = r.subject;
+  if (!r.versions.empty()) j["versions"] = r.versions;
+  j["device"] = r.device;
+  j["build"] = build_kind();
+  j["mix"] = r.mix;
+  j["seed"] = r.seed;
+  j["saved_cases"] = r.saved.judged;
+  if (r.saved.not_judged > 0) j["saved_not_judged"] = r.saved.not_judged;
+  if (r.corpus) j["corpus"] = json_of(*r.corpus);
+  j["cases"] = r.cases;
+  j["not_judged"] = r.not_judged;
+  if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
+  j["violating_cases"] = r.violating_cases;
+  j["checks"] = r.checks();
+  j["record_hash"] = fmt::format("{:016x}", r.record_hash);
+  if (!r.device_work.empty()) {
+    j["device_work_per_case"] = work_json(r);
+    if (slow_convolutions(r.device_work) > 0) j["warnings"] = {cuda::kSlowConvolutionWarning};
+  }
+  j["laws"] = Json::object();
+  for (const CheckReport::LawLine& law : r.laws) j["laws"][std::string(law.name)] = json_of(law);
+  j["features"] = Json::object();
+  for (const CheckReport::FeatureLine& f : r.features) {
+    j["features"][std::string(f.name)] = {{"cases", f.cases}, {"floor", f.floor}};
+  }
+  j["known"] = Json::array();
+  for (const CheckReport::KnownLine& known : r.known) j["known"].push_back(json_of(known));
+  j["known_bugs"] = json_of(r.bugs);
+  j["documented_limits"] = json_of(r.limits);
+  j["findings"] = Json::array();
+  for (const Report& report : r.findings) j["findings"].push_back(json_of(report));
+  if (!r.hints.empty()) j["hints"] = r.hints;
+  j["shortfalls"] = r.shortfalls;
+  j["errors"] = r.errors;
+  j["interrupted"] = r.interrupted;
+  j["seconds"] = r.seconds;
+  j["start_seconds"] = r.start_seconds;
+  j["cases_per_second"] = r.cases_per_second;
+  if (r.part) {
+    j["shard"] = {{"number", r.part->number}, {"of", r.part->of}, {"results", r.results}};
+  }
+  return j.dump(2) + "\n";
+}
+
+}  // namespace rematch::cli

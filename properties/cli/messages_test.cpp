@@ -1,0 +1,149 @@
+// What a user reads who mistypes something, asks for help, or stops a hunt.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "properties/cli/commands.h"
+#include "properties/cli/testing/program.h"
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::contains;
+using testing::Outcome;
+using testing::run;
+using testing::run_line;
+using testing::ScratchFolder;
+
+const std::string kProgram = "'" REMATCH_PROGRAM "'";
+
+/// The words of a text, a blank apart.
+std::string unwrapped(const std::string& text) {
+  std::istringstream in(text);
+  std::string words;
+  for (std::string word; in >> word;) words += (words.empty() ? "" : " ") + word;
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("a slip is answered in one line that says what was probably meant") {
+  const std::pair<const char*, const char*> kSlips[] = {
+      {"chekc", "no command is named \"chekc\"; did you mean check?"},
+      {"check --subject pytroch", "no subject is named \"pytroch\"; did you mean pytorch?"},
+      {"check --subject pytorch:renetrant", "did you mean pytorch:reentrant?"},
+      {"check --subject egnine", "did you mean engine?"},
+      {"check --casse 3", "check has no option --casse; did you mean --cases?"},
+      {"check --casse=3", "check has no option --casse; did you mean --cases?"},
+      {"check --law dropuot-masks", "did you mean dropout-masks?"},
+      {"check --without lossess", "did you mean losses?"},
+      {"check --mix wied", "expected standard or wide, got \"wied\"; did you mean wide?"},
+      {"check --profile pytroch", "did you mean pytorch?"},
+      {"faults --fault R11x", "no fault is named R11x"},
+      {"check 3", "check takes no argument \"3\""},
+      {"check --cases", "--cases: expected N, got nothing"},
+      {"check --save /nowhere", "--save: expected a folder that exists, got \"/nowhere\""},
+      {"merge", "merge expects FILE: Files of `check --shard K/N --results FILE`; got none"},
+      {"replay --seed 1 --case 1 --output x", "--output has an effect only with --export"},
+      {"conform", "conform expects the names of implementations"},
+  };
+  for (const auto& [arguments, expected] : kSlips) {
+    INFO("rematch " << arguments);
+    const Outcome o = run(arguments);
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(o.out.starts_with("rematch: "));
+    CHECK(contains(o.out, expected));
+    CHECK(std::count(o.out.begin(), o.out.end(), '\n') == 1);
+    CHECK(o.out.size() < 400);
+  }
+}
+
+TEST_CASE("the list of subjects has every framework, grouped, and what to do for those not there") {
+  const std::string none = "env -u REMATCH_PYTHON -u REMATCH_PYTHON_MLX XDG_CACHE_HOME=/none ";
+  const Outcome o = run("subjects", fs::temp_directory_path(), none);
+  INFO(o.out);
+  CHECK(o.status == 0);
+  CHECK(contains(o.out, "pytorch:reentrant"));
+  CHECK(contains(o.out, "engine:R1"));
+  CHECK(contains(o.out, "mlx, not set up: "));
+  CHECK(contains(o.out, "REMATCH_PYTHON_MLX"));
+  const Json list = Json::parse(run("subjects --json").out);
+  CHECK(list.size() == subject_names().size());
+}
+
+TEST_CASE("the help of a command has its own examples, and the program's lists every command") {
+  const std::string all = unwrapped(run("--help").out);
+  for (const cli::CommandEntry* command : cli::commands()) {
+    INFO(command->name);
+    const Outcome o = run(std::string(command->name) + " --help");
+    CHECK(o.status == 0);
+    CHECK(contains(o.out, command->examples));
+    CHECK_FALSE(contains(o.out, "Exit status"));
+    CHECK(contains(all, command->summary) == !command->internal);
+    // An example is of its command, but for those that say what comes before it.
+    if (!command->internal) {
+      CHECK(contains(o.out, "rematch " + std::string(command->name)));
+    }
+    for (const cli::CommandEntry* other : cli::commands()) {
+      if (other != command && !other->examples.empty()) {
+        CHECK_FALSE(contains(o.out, other->examples));
+      }
+    }
+  }
+  CHECK_FALSE(contains(all, ":DIR"));
+}
+
+TEST_CASE("help promises the programs that lie beside this one, and no others") {
+  CHECK(contains(run("--help").out, "rematch scenario"));
+  const ScratchFolder folder;
+  fs::copy_file(REMATCH_PROGRAM, folder.path() / "rematch");
+  const Outcome alone = run_line("./rematch --help", folder.path());
+  CHECK(alone.status == 0);
+  CHECK_FALSE(contains(alone.out, "scenario"));
+}
+
+TEST_CASE("conform says how long everything would take, and hunts in nothing") {
+  const Outcome o = run("conform --for 60s");
+  INFO(o.out);
+  CHECK(o.status == 2);
+  CHECK(contains(o.out, "--all"));
+  // So many minutes as there are subjects.
+  const std::size_t count = Json::parse(run("subjects --json").out).size();
+  CHECK(count > 60);
+  CHECK(contains(o.out, "0.8 hours"));
+}
+
+TEST_CASE("a hunt that is stopped does not wait for a subject that gives no answer") {
+  const ScratchFolder folder;
+  folder.write("hanging.sh",
+               "read -r line <&3\n"
+               "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
+               "printf '{\"hello\":{\"protocol\":1,\"name\":\"hanging\",\"versions\":{},"
+               "\"observes\":[\"outputs\"],\"implements\":%s}}\\n' \"$all\" >&4\n"
+               "read -r line <&3\n"
+               "touch started\n"
+               "exec cat <&3 >/dev/null\n");
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const Outcome o =
+      run_line("(" + kProgram +
+                   " check --no-regressions --subject 'sh hanging.sh' --for 1h & p=$!; "
+                   "until [ -e started ]; do :; done; kill -INT $p; wait $p) 2>&1",
+               folder.path());
+  INFO(o.out);
+  CHECK(o.status == 130);
+  CHECK(contains(o.out, "interrupted"));
+  // One run may take 60 s, and is tried twice.
+  CHECK(Clock::now() - begin < std::chrono::seconds(30));
+}
+
+}  // namespace rematch

@@ -1,0 +1,82 @@
+// Saved cases, which a check judges before it hunts, as users of the program meet them.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "properties/cli/testing/program.h"
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::contains;
+using testing::json_in;
+using testing::Outcome;
+using testing::regression;
+using testing::run;
+using testing::run_line;
+using testing::ScratchFolder;
+using testing::text_of;
+
+}  // namespace
+
+TEST_CASE("a saved case that violates a law ends the check before the hunt") {
+  const Outcome o =
+      run("check --subject engine:R1 --regressions " REMATCH_SOURCE_DIR "/properties/regressions");
+  CHECK(o.status == 1);
+  CHECK(contains(o.out, "found in: "));
+  CHECK(contains(o.out, "no random case was run after that"));
+  CHECK_FALSE(contains(o.out, ", 0 checks"));
+  CHECK_FALSE(contains(o.out, "; 0 checks"));
+  CHECK_FALSE(contains(o.out, "all laws kept"));
+}
+
+TEST_CASE("a finding in a saved case is shrunk, and its lines show it again") {
+  const ScratchFolder folder;
+  // The first case of a hunt that violates a law, which is a large one.
+  const Json found =
+      json_in(run("check --subject engine:R1 --no-regressions --json", folder.path()).out);
+  const std::string unshrunk = found["findings"][0]["unshrunk"];
+  const std::size_t at = unshrunk.find("--mix");
+  const Json large =
+      Json::parse(run("show --json " + unshrunk.substr(at), folder.path()).out)["case"];
+  folder.write("mine/large.json", large.dump());
+  const std::string check =
+      "check --subject engine:R1 --no-regressions --regressions mine --cases 1 --json";
+  const Json j = json_in(run(check, folder.path()).out);
+  CHECK(j["cases"] == 0);
+  CHECK(j["saved_cases"] == 1);
+  CHECK(j["checks"] > 0);
+  const Json& finding = j["findings"].at(0);
+  CHECK(finding["law"] == "dropout-masks");
+  CHECK(finding["found_in"] == "mine/large.json");
+  CHECK(finding["saved_case"] == true);
+  CHECK(finding["case"]["layers"].size() < large["layers"].size());
+  CHECK(fs::exists(folder.path() / finding["file"].get<std::string>()));
+  for (const char* line : {"again", "unshrunk"}) {
+    const Outcome again = run_line(finding[line], folder.path());
+    INFO(line << ": " << again.out);
+    CHECK(again.status == 1);
+    CHECK(contains(again.out, "VIOLATED      dropout-masks"));
+  }
+}
+
+TEST_CASE("saved cases of one's own are judged beside those that come with the program") {
+  const ScratchFolder folder;
+  folder.write("mine/a.json", text_of(regression("replay_draws_anew")));
+  folder.write("yours/b.json", text_of(regression("loss_of_zero")));
+  const auto saved = [&](const std::string& options) {
+    return Json::parse(run("check --cases 1 --json " + options, folder.path()).out)["saved_cases"]
+        .get<int>();
+  };
+  const int built_in = saved("");
+  CHECK(built_in > 10);
+  CHECK(saved("--regressions mine --regressions yours") == built_in + 2);
+  CHECK(saved("--no-regressions --regressions mine") == 1);
+  CHECK(saved("--regressions " REMATCH_SOURCE_DIR "/properties/regressions") == built_in);
+}
+
+}  // namespace rematch
