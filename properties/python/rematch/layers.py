@@ -24,7 +24,7 @@ def extents(shapes: str, operand: Sequence[int]) -> dict[str, int]:
     """Extents that the letters of "N C -> N 2C" stand for with an operand of that shape."""
     words = shapes.partition("->")[0].split()
     if len(words) != len(operand):
-        raise ValueError(f"{' '.join(words)} expected, got {list(operand)}")
+        raise ValueError(f"takes {' '.join(words)}, got {list(operand)}")
     meant: dict[str, int] = {}
     for word, extent in zip(words, operand, strict=True):
         factor, letter = _EXTENT.match(word).groups()  # type: ignore[union-attr]

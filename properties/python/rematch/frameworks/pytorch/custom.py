@@ -67,7 +67,10 @@ class CustomLayer:
 
     def extents(self, operand: Iterable[int]) -> dict[str, int]:
         """Extents that the letters stand for with an operand of that shape, without the batch."""
-        meant = extents(self.shapes, list(operand))
+        try:
+            meant = extents(self.shapes, list(operand))
+        except ValueError as error:
+            raise ValueError(f"{self.name} {error}") from None
         return {letter: meant[letter] for letter in list(meant)[1:]}
 
     @cached_property

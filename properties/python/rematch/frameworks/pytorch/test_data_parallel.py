@@ -234,7 +234,7 @@ def faulty():
 @pytest.mark.parametrize(
     ("layers", "told"),
     [
-        (2, ["Hang: of its ranks, 0 does not answer", "rank 0: ", "_run_backward (run.py:"]),
+        (2, ["Hang: of its ranks, 0 does not answer", "rank 0: ", "backward (run.py:"]),
         (3, ["RanksDiffer: parameter_gradient 0, step 0"]),
         (4, ["Hang: of its ranks, 1 died", "rank 0: ", "rank 1: exit status 3"]),
         (5, ["rank 0: ", "(run.py:", "rank 1: ValueError: no such row"]),
