@@ -55,9 +55,9 @@ enum class Change {
 };
 
 /// A chain of n ops, each of which reads something of its own.
-class Chain {
+class ChangedChain {
  public:
-  Chain(Change change, std::size_t n)
+  ChangedChain(Change change, std::size_t n)
       : change_(change), captured_(constants(n)), inputs_(constants(n + 1)), changed_(n) {
     for (std::size_t i = 0; i < n; ++i) captured_[i].set_name("captured " + std::to_string(i));
     inputs_[0].set_requires_grad(true);
@@ -168,7 +168,7 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation that differs is noticed wherever 
   FunctionHooks copying([](const Tensor& t) { return t.clone(); },
                         [](const Tensor& t) { return t.clone(); });
   const HookScope hooks(copies ? &copying : nullptr);
-  Chain chain(change, n);
+  ChangedChain chain(change, n);
   Tensor y = chain.run(reentrant);
   for (const std::size_t p : positions(n)) {
     CAPTURE(static_cast<int>(change), n, reentrant, copies, p);
