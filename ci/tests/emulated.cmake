@@ -57,7 +57,7 @@ emulated_tests(emulated_gpu_tests "emulated" "[gpu]")
 emulated_tests(emulated_gpu_tests "emulated, copies early" "[offload]" REMATCH_EMULATOR_STREAMS=mixed)
 emulated_tests(emulated_gpu_tests "emulated, last threads first" "[sums]" REMATCH_EMULATOR_ORDER=descending)
 # A device that is lost stays so until the process ends.
-emulated_tests(emulated_gpu_tests "emulated" "[.lost]" REMATCH_EMULATOR_LOSE_IN=Relu)
+emulated_tests(emulated_gpu_tests "emulated" "[.lost]" REMATCH_EMULATOR_LOSE_IN=math::relu<)
 # Ranges, as a profiler gets them.
 add_library(nvtx_recorder MODULE nvtx/recorder.cpp)
 target_link_libraries(nvtx_recorder PRIVATE rematch_bits rematch_warnings CUDA::cudart)

@@ -24,7 +24,7 @@ std::string loss_in(const Call& call) {
 }  // namespace
 
 // Hidden: only an emulated device can be lost at will, once a process
-// (REMATCH_EMULATOR_LOSE_IN=Relu).
+// (REMATCH_EMULATOR_LOSE_IN=math::relu<).
 TEST_CASE("once the device is lost every call says so, and none blames its own work", "[.lost]") {
   if (std::getenv("REMATCH_EMULATOR_LOSE_IN") == nullptr) SKIP("the device is not to be lost");
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
