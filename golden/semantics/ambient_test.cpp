@@ -231,6 +231,19 @@ RULE("N17", "with recording off a checkpoint runs its function and nothing else"
     facts[to_string(way) + "_random_state_read"] = mechanics.captures;
   }
   seen.add("N17.grad_disabled", facts);
+  json inside;
+  for (const Way way : kVariants) {
+    int runs = 0;
+    const Unary recorded = [](const Tensor& x) {
+      const GradMode on(true);
+      return tanh(x);
+    };
+    const GradMode off(false);
+    const HookCounter hooks;
+    const Tensor y = Call(way)(counted_one(runs, recorded), {variable({0.5})})[0];
+    inside[to_string(way)] = {hooks.packs, runs, y.requires_grad()};
+  }
+  seen.add("N17.recording_inside", inside);
   int runs = 0;
   const Tensor y = non_reentrant(counted_one(runs, tanh), {constant({0.5})});
   seen.add("N17.nothing_requires_grad",

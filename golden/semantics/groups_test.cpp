@@ -46,6 +46,18 @@ RULE("N16", "the backwards of a group recompute each checkpoint once") {
   shared["verdict_in_a_group"] = judged([&] { return Tensors{gradients[1]}; }, {gradients[0]});
   seen.add("N16.shared", shared);
 
+  int reentrant_runs = 0;
+  const Tensor z = sum(reentrant(counted_one(reentrant_runs, tanh), {variable({0.5})}));
+  json runs_after;
+  {
+    const BackwardGroup group;
+    for (int i = 0; i < 2; ++i) {
+      backward(z, {.retain_graph = true});
+      runs_after.push_back(reentrant_runs);
+    }
+  }
+  seen.add("N16.reentrant", {{"runs", runs_after}});
+
   json nested;
   for (const bool grouped : {false, true}) {
     int inner_runs = 0;

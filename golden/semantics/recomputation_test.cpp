@@ -1,9 +1,13 @@
 // The non-reentrant variant: what is saved, when it is recomputed, and where a recomputation stops.
+#include <map>
+#include <set>
 #include <thread>
 
+#include "engine/autograd/autocast.h"
 #include "engine/checkpoint/early_stop.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/dropout.h"
 #include "engine/ops/noise.h"
 #include "golden/semantics/testing/observer.h"
 #include "golden/semantics/testing/rules.h"
@@ -126,6 +130,74 @@ RULE("N2", "one backward recomputes a non-reentrant checkpoint once, however muc
     facts[together ? "one_backward_runs" : "two_backwards_runs"] = runs;
   }
   seen.add("N2.two_outputs", facts);
+}
+
+namespace {
+
+/// Three forwards of two segments that share a weight, the second within the first or behind it,
+/// and one backward: the gradients, and the masks of each run of a segment, by its name and the
+/// forward. Small whole numbers make sums exact in every order.
+struct OneBackward {
+  Tensors gradients;
+  std::map<std::string, std::vector<std::vector<double>>> masks;
+};
+
+OneBackward one_backward(const Call& call, bool nests) {
+  ambient().streams.seed(5);
+  OneBackward seen;
+  const Tensor weight = variable({2, -1, 3});
+  const auto masked = [&](const Tensor& x, const std::string& name) {
+    const Tensor mask = dropout(constant({1, 1, 1}), 0.5);
+    seen.masks[name].push_back(mask.to_vector());
+    return mul(mul(x, weight), mask);
+  };
+  const auto run = [&](const Tensor& x, int forward) {
+    const std::string suffix = std::to_string(forward);
+    const Function second =
+        of_one([&masked, suffix](const Tensor& in) { return masked(in, "second " + suffix); });
+    const Function first = of_one([&masked, &call, second, nests, suffix](const Tensor& in) {
+      const Tensor out = masked(in, "first " + suffix);
+      return nests ? call(second, {out})[0] : out;
+    });
+    const Tensor y = call(first, {x})[0];
+    return nests ? y : call(second, {y})[0];
+  };
+  const Tensors inputs = {variable({1, 2, 3}), variable({-2, 1, 5}), variable({4, -3, 2})};
+  Tensor total;
+  for (int i = 0; i < 3; ++i) {
+    const Tensor y = run(inputs[static_cast<std::size_t>(i)], i);
+    const Tensor loss = sum(mul(y, y));
+    total = total.defined() ? add(total, loss) : loss;
+  }
+  backward(total);
+  seen.gradients = {weight.grad(), inputs[0].grad(), inputs[1].grad(), inputs[2].grad()};
+  return seen;
+}
+
+}  // namespace
+
+RULE("N2", "one backward over several forwards recomputes each, which draws what it drew") {
+  json facts;
+  const std::pair<std::string, Call> calls[] = {
+      {"reentrant", Call(Way::reentrant)},
+      {"non_reentrant", Call(Way::non_reentrant)},
+      {"without_early_stop", Call(Way::non_reentrant, without_early_stop())}};
+  for (const auto& [name, call] : calls) {
+    for (const bool nests : {false, true}) {
+      const OneBackward plain = one_backward(Call(Way::plain), nests);
+      const OneBackward found = one_backward(call, nests);
+      std::set<std::size_t> first;
+      std::set<std::size_t> second;
+      bool alike = true;
+      for (const auto& [segment, masks] : found.masks) {
+        (segment.starts_with("first") ? first : second).insert(masks.size());
+        for (const auto& mask : masks) alike = alike && mask == plain.masks.at(segment)[0];
+      }
+      const std::string verdict = judged([&] { return found.gradients; }, plain.gradients);
+      facts[name + (nests ? "_nested" : "_in_a_row")] = {verdict, first, second, alike};
+    }
+  }
+  seen.add("N2.several_forwards", facts);
 }
 
 RULE("N2", "each further backward over a retained graph recomputes once more") {
@@ -254,6 +326,27 @@ RULE("N20", "recomputations run on the thread that called backward") {
     facts[to_string(way) + "_recomputes_on_the_callers_thread"] = threads[0] == threads[1];
   }
   seen.add("N20.thread", facts);
+}
+
+RULE("N20", "a backward on another thread finds the autocast and the draws of the forward") {
+  json facts;
+  for (const Way way : kVariants) {
+    std::vector<std::pair<bool, std::vector<double>>> found;
+    const Function body = of_one([&](const Tensor& x) {
+      const Tensor mask = dropout(constant({1, 1, 1}), 0.5);
+      found.emplace_back(ambient().autocast.enabled, mask.to_vector());
+      return tanh(x);
+    });
+    const Tensor x = variable({0.5});
+    Tensor y;
+    {
+      const AutocastScope autocast;
+      y = Call(way)(body, {x})[0];
+    }
+    std::thread([&] { backward(sum(y)); }).join();
+    facts[to_string(way)] = {found.size(), found.front() == found.back(), x.grad().defined()};
+  }
+  seen.add("N20.other_thread", facts);
 }
 
 }  // namespace rematch::golden

@@ -123,17 +123,19 @@ RULE("RE4", "a reentrant checkpoint whose inputs are frozen freezes its weights,
                                      {"outer_has_gradient", v.grad().defined()}});
   }
   {
-    const Tensor w = variable({2});
-    const Function body = [&](const Tensors& in) -> Tensors {
-      return {mul(tanh(mul(in[0], w)), in[1])};
-    };
-    Tensor y;
-    const json warnings = warnings_of([&] {
-      y = reentrant(body, {variable({0.5}), constant({0.5})});
-    });
-    backward(sum(y));
-    seen.add("RE4.one_input_trains",
-             {{"warnings", warnings}, {"weight_has_gradient", w.grad().defined()}});
+    for (const std::size_t trains : {0, 1}) {
+      const Tensor w = variable({2});
+      const Function body = [&](const Tensors& in) -> Tensors {
+        return {mul(tanh(mul(in[trains], w)), in[1 - trains])};
+      };
+      Tensors inputs(2, constant({0.5}));
+      inputs[trains] = variable({0.5});
+      Tensor y;
+      const json warnings = warnings_of([&] { y = reentrant(body, inputs); });
+      backward(sum(y));
+      seen.add(trains == 0 ? "RE4.one_input_trains" : "RE4.the_other_trains",
+               {{"warnings", warnings}, {"weight_has_gradient", w.grad().defined()}});
+    }
   }
   {
     Tensor y;

@@ -1,4 +1,6 @@
 // Selective checkpointing: policies over ops, and what they keep.
+#include <algorithm>
+
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
@@ -163,6 +165,31 @@ RULE("SE2", "a policy is asked in the forward only, once for each op, by op and 
   const Tensor y = sum(non_reentrant(body, {ramp({2, 2})}, with(every_second)));
   seen.add("SE2.invocation", {{"recomputed_products", count(kernels_in_backward(y), "linear")},
                               {"asked_for_products", asked}});
+
+  const Function chain = of_one([](Tensor x) {
+    for (int i = 0; i < 4; ++i) x = tanh(x);
+    return sigmoid(x);
+  });
+  const auto gradient = [&](const Call& call) {
+    const Tensor x = variable({0.5, -1});
+    backward(sum(call(chain, {x})[0]));
+    return Tensors{x.grad()};
+  };
+  json further;
+  for (const std::vector<int>& kept : {std::vector{0}, {1, 2}, {0, 1, 3}}) {
+    CheckpointOptions options = with([&](const OpInstance& call) {
+      const bool keeps = call.op == "tanh" && std::ranges::count(kept, call.index) > 0;
+      return keeps ? Keep::must_save : Keep::prefer_recompute;
+    });
+    options.early_stop = false;
+    const Observer observer;
+    const Tensors found = gradient(Call(Way::non_reentrant, options));
+    const int runs = count(observer.kernels, "tanh") - 4;
+    std::string name;
+    for (const int index : kept) name += (name.empty() ? "" : "_") + std::to_string(index);
+    further[name] = {runs, judged([&] { return found; }, gradient(Call(Way::plain)))};
+  }
+  seen.add("SE2.numbers", further);
 }
 
 RULE("SE3", "a policy is not asked about views and ops that make no tensors") {

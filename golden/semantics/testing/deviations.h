@@ -11,6 +11,7 @@ namespace rematch::golden {
 /// A fact in which the engine differs from PyTorch on purpose. Tests demand both sides.
 struct Deviation {
   std::string id;
+  /// Empty: the engine has no counterpart of the whole probe.
   std::string fact;
   nlohmann::json theirs;
   /// nullopt: the engine has no counterpart.

@@ -25,11 +25,13 @@ SemanticsRecord parse_semantics(std::string_view text) {
     }
     SemanticsRecord record;
     record.errors = file.at("errors");
+    file.at("rules").get_to(record.rules);
+    record.torch = file.value("torch", "");
     for (const json& entry : file.at("probes")) {
       Probe probe{entry.at("id").get<std::string>(), entry.at("rule").get<std::string>(),
-                  entry.at("seen")};
+                  entry.at("seen"), entry.value("promised", json::object())};
       if (!probe.id.starts_with(probe.rule + ".") || !probe.seen.is_object() ||
-          probe.seen.empty()) {
+          probe.seen.empty() || record.rules.count(probe.rule) == 0) {
         throw std::runtime_error("the entry " + probe.id + " is not one of rule " + probe.rule +
                                  " with facts");
       }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -7,18 +8,24 @@
 
 namespace rematch::golden {
 
-/// What PyTorch did in one situation; golden/semantics/make_semantics.py says what the members
-/// mean.
+/// What PyTorch did in one situation; rematch/frameworks/pytorch/contract/record.py says what the
+/// members mean.
 struct Probe {
   std::string id;
   std::string rule;
   /// Facts by name.
   nlohmann::json seen;
+  /// Facts that the documentation promises, and that PyTorch does not keep.
+  nlohmann::json promised = nlohmann::json::object();
 };
 
 /// golden/semantics/semantics.json.
 struct SemanticsRecord {
   std::vector<Probe> probes;
+  /// What each rule states.
+  std::map<std::string, std::string> rules;
+  /// The release of PyTorch.
+  std::string torch;
   /// By category: {"class": ..., "says": ...}.
   nlohmann::json errors;
 
@@ -26,7 +33,7 @@ struct SemanticsRecord {
   const Probe* find(std::string_view id) const;
 };
 
-inline constexpr int kSemanticsFormat = 1;
+inline constexpr int kSemanticsFormat = 2;
 
 /// Parses the text of golden/semantics/semantics.json. Throws std::runtime_error that says how to
 /// write the file again when its format is not kSemanticsFormat, a member is missing, or an id

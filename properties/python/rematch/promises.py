@@ -1,15 +1,24 @@
-"""What no case can say: small functions whose checkpointed twin must do the same.
+"""Promises: what no case can say, tried by small functions, one thing each, for every framework.
 
-A promise takes `checkpoint`, which turns a function into one that is checkpointed, and returns
-numbers. Called with a `checkpoint` that changes nothing, whatever its options, it must return the
-same, and its docstring says what that means. What has no plain twin returns a pair: what is
-expected, and what came. Its source becomes the script that shows it broken.
+A promise gives what was expected and what came. It is kept if both are the same. A broken one is
+told by its sentence and by the difference, and its source, with all that it uses, becomes the
+script that shows it.
+
+Most frameworks write a promise as a function that takes `checkpoint`, which makes a checkpointed
+function of another one, and returns numbers. Called with a `checkpoint` that changes nothing,
+whatever its options, it must return the same, and its docstring says what that means. What has no
+plain twin returns a pair: what is expected, and what came.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,93 +27,224 @@ from rematch.description import Description
 from rematch.protocol import Unsupported
 from rematch.source import ANNOTATION
 
-Promise = Callable[[Callable[..., Any]], Any]
+Function = Callable[..., Any]
 
 _ONE_OF = 3
 """So many checkpointed runs try one promise, by the seeds of their cases."""
 
 _SCRIPT = """\
+{comment}# {label}; run: python this_file.py
 {imports}
-import numpy as np
 
 
-{helpers}{source}
+{definitions}
 
 
-def outcome(wrap):
-    try:
-        found = {name}(wrap)
-        return found if isinstance(found, tuple) else np.array(found)
-    except Exception as error:
-        return f"{{type(error).__name__}}: {{error}}"
-
-
-plain, checkpointed = outcome(lambda function, **options: function), outcome({checkpoint})
-plain, checkpointed = checkpointed if isinstance(checkpointed, tuple) else (plain, checkpointed)
-print("plain        ", plain)
-print("checkpointed ", checkpointed)
-same = np.array_equal(plain, checkpointed)
+expected, got = {attempt}
+same = {same}
+print("{expected}", expected)
+print("{got}", got)
 print("same" if same else "DIFFERENT")
 raise SystemExit(0 if same else 1)
 """
 
 
-def promises_in(scope: Mapping[str, Any]) -> tuple[Promise, ...]:
+@dataclass(frozen=True)
+class Promise:
+    """A function that tries something, and how it is judged and shown."""
+
+    name: str
+    sentence: str
+    function: Function
+    attempt: Callable[[], tuple[Any, Any]]
+    """Returns what is expected and what came."""
+    difference: Callable[[Any, Any], str]
+    """Tells the two apart, behind the promise's name; "" if they are the same."""
+
+    def broken(self) -> str:
+        """What became of it, "" if it was kept."""
+        wrong = self.difference(*self.attempt())
+        return wrong and f"{self.sentence} Not so ({self.name}){wrong}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How promises look as scripts."""
+
+    label: str
+    attempt: str
+    """The expression of what is expected and what came."""
+    same: str
+    """The expression that compares `expected` and `got`."""
+    words: tuple[str, str]
+    """What these two are called in what a script prints."""
+    uses: Iterable[Function]
+    """Functions in `attempt`."""
+    imports: str = ""
+
+
+def named(finding: str, promises: Iterable[Promise]) -> Promise:
+    """The promise that a finding of broken() names. Raises Unsupported if none is known."""
+    for promise in promises:
+        if f"({promise.name})" in finding:
+            return promise
+    raise Unsupported("the finding names no promise that is known")
+
+
+def script(finding: str, form: Form) -> str:
+    """The script for a finding: the promise, what it uses, and what it prints."""
+    source = _Source()
+    for function in form.uses:
+        source.add(function)
+    # What a framework imports may be code of several lines, whose order matters.
+    more = [line for line in source.imports if line not in form.imports.splitlines()]
+    more.sort(key=lambda line: (line.startswith("from"), line))
+    wide = max(map(len, form.words)) + 1
+    return _SCRIPT.format(
+        comment="".join(f"# {line}".rstrip() + "\n" for line in finding.splitlines()),
+        label=form.label,
+        imports="\n".join(filter(None, (form.imports.rstrip(), *more))),
+        definitions="\n\n\n".join(source.parts.values()),
+        attempt=form.attempt,
+        same=form.same,
+        expected=f"{form.words[0]:{wide}}",
+        got=f"{form.words[1]:{wide}}",
+    )
+
+
+class _Source:
+    """Definitions of functions and of what they use, each behind what it needs."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, str] = {}
+        self.imports: dict[str, None] = {}
+
+    def add(self, function: Function) -> None:
+        self._name(sys.modules[function.__module__], function.__name__)
+
+    def _name(self, module: ModuleType, name: str) -> None:
+        """Adds the definition of a name of that module; what `rematch` does not define is
+        imported."""
+        text = inspect.getsource(module)
+        for statement in ast.parse(text).body:
+            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                for alias in statement.names:
+                    if name == (alias.asname or alias.name).partition(".")[0]:
+                        self._import(statement, alias)
+            elif name in _defined(statement) and name not in self.parts:
+                # Itself first: functions may call one another.
+                self.parts[name] = ""
+                for used in _used(statement):
+                    self._name(module, used)
+                del self.parts[name]
+                self.parts[name] = _text(text, statement)
+
+    def _import(self, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> None:
+        of = getattr(statement, "module", None) or ""
+        if of.startswith("rematch"):
+            self._name(sys.modules[of], alias.name)
+            return
+        one = ast.Import([alias]) if not of else ast.ImportFrom(of, [alias], 0)
+        self.imports[ast.unparse(one)] = None
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return [statement.name]
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return []
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+
+
+def _used(statement: ast.stmt) -> list[str]:
+    """Names that a definition uses, but for its annotations, which scripts do not have."""
+    if isinstance(statement, ast.FunctionDef):
+        statement.decorator_list = _decorators(statement)
+    for node in ast.walk(statement):
+        for annotation in ("annotation", "returns"):
+            if getattr(node, annotation, None):
+                setattr(node, annotation, None)
+    names = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
+    return list(dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Load)))
+
+
+def _decorators(statement: ast.stmt) -> list[ast.expr]:
+    """All but the one that lists a promise."""
+    found = getattr(statement, "decorator_list", [])
+    return [d for d in found if not ast.unparse(d).startswith("probe(")]
+
+
+def _text(source: str, statement: ast.stmt) -> str:
+    lines = source.splitlines()[statement.lineno - 1 : statement.end_lineno]
+    text = "\n".join([*(f"@{ast.unparse(d)}" for d in _decorators(statement)), *lines])
+    return ANNOTATION.sub("", text)
+
+
+def promises_in(scope: Mapping[str, Any]) -> tuple[Function, ...]:
     """The promises that a module defines, in order. `scope`: its globals()."""
     own = (v for v in list(scope.values()) if getattr(v, "__module__", "") == scope["__name__"])
-    return tuple(v for v in own if callable(v) and list(inspect.signature(v).parameters) == ["checkpoint"])
+    takes = ["checkpoint"]
+    return tuple(v for v in own if callable(v) and list(inspect.signature(v).parameters) == takes)
 
 
-def promise_for(framework: Description, seed: int) -> Promise | None:
+def promise_for(framework: Description, seed: int) -> Function | None:
     """The promise that the case of that seed tries."""
     if not framework.promises or seed % _ONE_OF:
         return None
     return framework.promises[seed // _ONE_OF % len(framework.promises)]
 
 
-def broken(framework: Description, promise: Promise) -> str:
-    """What became of it, "" if it was kept."""
-    checkpoint = eval(framework.checkpoint_function, framework.names)
-    plain = _outcome(framework, promise, lambda function, **options: function)
-    got = _outcome(framework, promise, checkpoint)
-    plain, got = map(np.array, got) if isinstance(got, tuple) else (plain, got)
-    if np.array_equal(plain, got):
-        return ""
-    sentence = " ".join(inspect.cleandoc(promise.__doc__ or "").split())
-    return (
-        f"{sentence} Not so ({promise.__name__}) with {framework.checkpoint_function}: "
-        f"{_text(got)}, plain {_text(plain)}"
-    )
+def broken(framework: Description, function: Function) -> str:
+    """What became of a promise of that framework, "" if it was kept."""
+    return _twin(framework, function).broken()
 
 
 def script_of(framework: Description, finding: str) -> str:
     """The script for a finding that quotes broken(). Raises Unsupported for any other."""
-    for promise in framework.promises:
-        if f"({promise.__name__})" in finding:
-            text = _SCRIPT.format(
-                imports=framework.imports,
-                helpers="".join(f"{_source(h)}\n\n\n" for h in framework.promise_helpers),
-                source=_source(promise),
-                name=promise.__name__,
-                checkpoint=framework.checkpoint_function,
-            )
-            comment = "".join(f"# {line}".rstrip() + "\n" for line in finding.splitlines())
-            return f"{comment}# {framework.name}; run: python this_file.py\n{text}"
-    raise Unsupported("the finding names no promise that the adapter knows")
+    promise = named(finding, (_twin(framework, function) for function in framework.promises))
+    form = Form(
+        label=framework.name,
+        attempt=f"sides({promise.function.__name__}, {framework.checkpoint_function})",
+        same="np.array_equal(expected, got)",
+        words=("plain", "checkpointed"),
+        uses=[*framework.promise_helpers, promise.function, sides],
+        imports=framework.imports,
+    )
+    return script(finding, form)
 
 
-def _outcome(framework: Description, promise: Promise, checkpoint: Callable[..., Any]) -> Any:
-    try:
-        found = promise(checkpoint)
-        return found if isinstance(found, tuple) else np.array(found)
-    except Exception as error:
+def _twin(framework: Description, function: Function) -> Promise:
+    """A promise that compares a function that is checkpointed with its plain twin."""
+
+    def message(error: Exception) -> str:
         framework.put_back()
-        return f"{type(error).__name__}: {framework.message(error)}"
+        return framework.message(error)
+
+    def difference(plain: Any, got: Any) -> str:
+        if np.array_equal(plain, got):
+            return ""
+        return f" with {framework.checkpoint_function}: {_shown(got)}, plain {_shown(plain)}"
+
+    sentence = " ".join(inspect.cleandoc(function.__doc__ or "").split())
+    checkpoint = eval(framework.checkpoint_function, framework.names)
+    attempt = partial(sides, function, checkpoint, message)
+    return Promise(function.__name__, sentence, function, attempt, difference)
 
 
-def _source(function: Callable[..., Any]) -> str:
-    return ANNOTATION.sub("", inspect.getsource(function).rstrip())
+def sides(promise, checkpoint, message=str):
+    """What a promise returns without a checkpoint and with one, or the pair that it returns."""
+
+    def outcome(wrap):
+        try:
+            found = promise(wrap)
+            return found if isinstance(found, tuple) else np.array(found)
+        except Exception as error:
+            return f"{type(error).__name__}: {message(error)}"
+
+    plain, got = outcome(lambda function, **options: function), outcome(checkpoint)
+    return tuple(map(np.array, got)) if isinstance(got, tuple) else (plain, got)
 
 
-def _text(outcome: Any) -> str:
+def _shown(outcome: Any) -> str:
     return str(outcome.tolist() if isinstance(outcome, np.ndarray) else outcome)

@@ -11,6 +11,7 @@ import torch
 
 from rematch.export import FEW, LAWS, Attempt, Finding, Search, last_line, numbers_in
 from rematch.frameworks.pytorch import script_counts
+from rematch.frameworks.pytorch.contract import script_of
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.interpreter import Interpreter
 from rematch.frameworks.pytorch.layers import draws, ops_of
@@ -18,7 +19,6 @@ from rematch.frameworks.pytorch.script import Script
 from rematch.frameworks.pytorch.script_custom import CustomText, customs_of
 from rematch.frameworks.pytorch.script_layers import Style, comment
 from rematch.frameworks.pytorch.script_model import OPS
-from rematch.frameworks.pytorch.script_promise import script_of
 from rematch.protocol import Request, Unsupported
 
 MOST = 4096

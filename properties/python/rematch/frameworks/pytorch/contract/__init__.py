@@ -1,37 +1,88 @@
-"""What PyTorch's documentation promises of torch.utils.checkpoint beside equal numbers: what is
-refused and how, what errors say, what is warned of, what options and helpers do, and that settings
-are left as they were found.
+"""What PyTorch does, rule by rule, and what its documentation promises of torch.utils.checkpoint.
 
-A promise is a small function that tries one of them, with its sentence as docstring. A checkpointed
-run keeps up to one, which the seed of its case chooses, so that a finding is found again when it is
-replayed and shrunk.
+Probes try one thing each; `semantics.json` has the facts that they saw on the release which was
+recorded. A probe is kept where the PyTorch that is installed shows the same, or what is promised
+where that release breaks it. `python -m rematch.frameworks.pytorch.contract` tries all; a
+checkpointed run of a hunt tries one.
 """
 
-from __future__ import annotations
+from functools import partial
 
-from rematch.frameworks.pytorch.contract import (
-    calls,
-    errors,
-    graphs,
-    hooks,
+from rematch.frameworks.pytorch.contract import (  # noqa: F401  (each registers its probes)
+    ambient,
+    arguments,
+    autocast,
+    bits,
+    decorator,
+    devices,
+    groups,
+    helpers,
+    lifetime,
+    messages,
+    mismatches,
+    nesting,
+    partition,
     policies,
-    refusals,
-    scopes,
+    probing,
+    record,
+    recomputation,
+    reentrant,
+    selective,
+    selective_masks,
+    verdicts,
 )
-from rematch.frameworks.pytorch.contract.promise import Promise, broken
+from rematch.frameworks.pytorch.contract.differences import changed
+from rematch.frameworks.pytorch.contract.rules import RULES
+from rematch.promises import Form, Promise, named, script
 
-PROMISES: list[Promise] = [
-    promise
-    for module in (calls, refusals, errors, graphs, hooks, policies, scopes)
-    for promise in module.promises
-]
+__all__ = ["PROMISES", "broken", "promise_of", "script_of"]
 
 
-def promise_of(seed: int, often: bool = True) -> Promise | None:
-    """The promise that goes with the case of that seed, if any does: with two of five cases, or
-    with one of ten. With more a hunt would be slower by more than a twentieth."""
+def _attempt(name, function):
+    entries, errors, _ = record.recorded()
+    probing.errors_seen.clear()
+    got = record.plain(probing.facts_of(function))
+    for category, error in probing.errors_seen.items():
+        if errors.get(category) != error:
+            got[f"error '{category}'"] = error["class"]
+    return record.expected(entries[name], got), got
+
+
+def _promise(name, probe):
+    sentence = f"{RULES[name.split('.')[0]]}. {probe.tried}"
+    attempt = partial(_attempt, name, probe.function)
+    return Promise(name, sentence, probe.function, attempt, changed)
+
+
+PROMISES = {name: _promise(name, probe) for name, probe in probing.PROBES.items()}
+"""By the name of its probe, such as "N3.stop"."""
+
+
+def broken(name):
+    """What became of a promise, "" if it was kept. Random and other settings are left as found."""
+    return PROMISES[name].broken()
+
+
+def promise_of(seed, often=True):
+    """The name of the promise that goes with the case of that seed, if any does: with two of five
+    cases, or with one of ten. With more a hunt would be slower by more than a twentieth."""
     at = ((seed + 1) * 0x9E3779B97F4A7C15 >> 32) % (len(PROMISES) * (5 if often else 20) // 2)
-    return PROMISES[at] if at < len(PROMISES) else None
+    return [*PROMISES][at] if at < len(PROMISES) else None
 
 
-__all__ = ["PROMISES", "broken", "promise_of"]
+def script_of(finding):
+    """The script for a finding of broken(). Raises Unsupported for any other."""
+    promise = named(finding, PROMISES.values())
+    function, arguments = promise.function, ""
+    if isinstance(function, partial):
+        function, arguments = function.func, "".join(f", {a!r}" for a in function.args)
+    call = f"partial({function.__name__}{arguments})" if arguments else function.__name__
+    form = Form(
+        label=f"torch {record.RELEASE}",
+        attempt=f"{promise.attempt()[0]!r}, facts_of({call})",
+        same="expected == got",
+        words=("expected", "got"),
+        uses=[function, probing.facts_of],
+        imports="from functools import partial" if arguments else "",
+    )
+    return script(finding, form)

@@ -1,27 +1,50 @@
 """What checkpoint() accepts, refuses and ignores."""
 
 from contextlib import contextmanager
+from contextlib import nullcontext
 
-from semantics.probing import *
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.probing import (
+    VARIANTS,
+    Counted,
+    HookCounter,
+    checkpoint,
+    checkpointed,
+    constant,
+    outcome,
+    probe,
+    said,
+    variable,
+    warned,
+)
 
 
 def attempt(variant, function=torch.tanh, **options):
     return outcome(lambda: checkpointed(variant, function, variable(0.5), **options))
 
 
-@probe("RE7.refused", "Options that the reentrant variant refuses.")
+@probe("RE7.refused", "Options that the reentrant variant refuses, runs then, and defaults.")
 def refused():
-    return {
-        "keyword_argument_error": attempt("reentrant", lambda x, k: x, k=1),
-        "context_fn_error": attempt("reentrant", context_fn=lambda: (nullcontext(), nullcontext())),
-        "debug_error": attempt("reentrant", debug=True),
+    body = Counted(torch.tanh)
+    contexts = lambda: (nullcontext(), nullcontext())
+    more = lambda: checkpointed("reentrant", body, variable(0.5), first=1, second=2)
+    seen = {
+        "keyword_argument_error": attempt("reentrant", body, k=1),
+        "keywords_named": said(more, "Unexpected keyword arguments: first,second"),
+        "context_fn_error": attempt("reentrant", body, context_fn=contexts),
+        "debug_error": attempt("reentrant", body, debug=True),
     }
+    defaults = {"context_fn": C.noop_context_fn, "debug": False, "determinism_check": "default"}
+    return seen | {"runs": body.runs, "defaults_error": attempt("reentrant", body, **defaults)}
 
 
 @probe("RE7.respect_saved_tensors_hooks", "An option that only newer releases have.")
 def respect_saved_tensors_hooks():
     return {
         "reentrant_error": attempt("reentrant", respect_saved_tensors_hooks=True),
+        "reentrant_off_error": attempt("reentrant", respect_saved_tensors_hooks=False),
         "non_reentrant_error": attempt("non_reentrant", respect_saved_tensors_hooks=True),
     }
 
@@ -43,48 +66,35 @@ def ignored():
     }
 
 
-@probe("RE7.variant_not_chosen", "checkpoint() without use_reentrant.")
+@probe("RE7.variant_not_chosen", "checkpoint(), checkpoint_sequential() without use_reentrant.")
 def variant_not_chosen():
-    with warned() as seen:
-        y = C.checkpoint(torch.tanh, variable(0.5))
-    return {
-        "warnings": seen,
-        "is_reentrant": type(y.grad_fn).__name__ == "CheckpointFunctionBackward",
-    }
+    seen = {}
+    for name, options in [
+        ("left_out", {}),
+        ("none", {"use_reentrant": None}),
+        ("reentrant", {"use_reentrant": True}),
+        ("non_reentrant", {"use_reentrant": False}),
+    ]:
+        for call in (
+            lambda **o: C.checkpoint(torch.tanh, variable(0.5), **o),
+            lambda **o: C.checkpoint_sequential([torch.tanh, lambda x: x], 2, variable(0.5), **o),
+        ):
+            with warned() as warnings_seen:
+                y = call(**options)
+            is_reentrant = type(y.grad_fn).__name__ == "CheckpointFunctionBackward"
+            seen.setdefault(name, []).append([warnings_seen, is_reentrant])
+    return seen
 
 
-@probe("N7.unknown_check", "determinism_check with a word that is not known.")
+@probe("N7.unknown_check", "determinism_check with what is not known: errors, and runs.")
 def unknown_check():
-    return {"error": attempt("non_reentrant", determinism_check="nonsense")}
-
-
-@probe("N8.debug", "debug=True when the recomputation runs another op than the forward.")
-def debug():
-    body = InTurn(torch.tanh, lambda x: torch.sigmoid(torch.tanh(x) + 1)[:1])
-    y = checkpoint(body, variable(0.5, 1.0), debug=True, early_stop=False)
-    try:
-        y.sum().backward()
-        text = ""
-    except C.CheckpointError as error:
-        text = str(error)
-        seen = category(error)
-    return {
-        "error": seen if text else "no error",
-        "names_the_forward_op": "$1: f64[2]" in text or "torch._ops.aten.tanh.default" in text,
-        "names_the_recomputation_op": "torch._ops.aten.sigmoid.default" in text,
-        "cause": category(error_cause()),
-    }
-
-
-def error_cause():
-    """The error that a debug report is raised from."""
-    body = InTurn(torch.tanh, lambda x: torch.sigmoid(torch.tanh(x)))
-    y = checkpoint(body, variable(0.5), debug=True, early_stop=False)
-    try:
-        y.sum().backward()
-    except C.CheckpointError as error:
-        return error.__cause__
-    raise AssertionError("the recomputation differs")
+    body = Counted(torch.tanh)
+    errors = []
+    for wrong in ("nonsense", "", None):
+        call = lambda: checkpoint(body, variable(0.5), determinism_check=wrong)
+        words = "determinism_check should be one of", "default", "none", f"got {wrong}"
+        errors.append([outcome(call), said(call, *words)])
+    return {"errors": errors, "runs": body.runs}
 
 
 @probe("N8.options", "debug beside context_fn, and the scope that overrides it.")
@@ -140,6 +150,17 @@ def grad_disabled():
         checkpointed("non_reentrant", torch.tanh, variable(0.5), context_fn=make)
     seen["contexts_made"] = calls["made"]
     seen["contexts_entered"] = calls["forward"]
+    return seen
+
+
+@probe("N17.recording_inside", "Recording off around, on inside: packs that hooks see, and runs.")
+def recording_inside():
+    seen = {}
+    for variant in VARIANTS:
+        body = Counted(torch.enable_grad()(torch.tanh))
+        with torch.no_grad(), HookCounter() as hooks:
+            y = checkpointed(variant, body, variable(0.5))
+        seen[variant] = [hooks.packs, body.runs, y.requires_grad]
     return seen
 
 

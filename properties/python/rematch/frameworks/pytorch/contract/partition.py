@@ -1,6 +1,23 @@
 """checkpoint_sequential(): which layers are checkpointed."""
 
-from semantics.probing import *
+from functools import partial
+
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.probing import (
+    VARIANTS,
+    Counted,
+    HookCounter,
+    judged,
+    outcome,
+    probe,
+    ramp,
+    reentrant,
+    said,
+    variable,
+    warned,
+)
 
 
 def layers(count, log=None):
@@ -23,18 +40,19 @@ def runs(count, segments, **options):
     return "".join(str(f.runs) for f in functions)
 
 
-for variant, reentrant in VARIANTS.items():
+def formula(reentrant):
+    return {
+        f"layers_{n}": [runs(n, k, use_reentrant=reentrant) for k in range(1, n + 1)]
+        for n in range(1, 13)
+    }
 
-    @probe(
+
+for variant, reentrant in VARIANTS.items():
+    probe(
         f"PT1.{variant}",
         "How often each layer runs in a step, a digit a layer: for every number of layers up to "
         f"12, a word for 1, 2, 3, ... segments; {variant.replace('_', '-')}.",
-    )
-    def formula(reentrant=reentrant):
-        return {
-            f"layers_{n}": [runs(n, k, use_reentrant=reentrant) for k in range(1, n + 1)]
-            for n in range(1, 13)
-        }
+    )(partial(formula, reentrant))
 
 
 @probe("PT2.one_segment", "Three layers in one segment: is anything checkpointed, is a word said?")
@@ -96,6 +114,34 @@ def interface():
     }
 
 
+@probe("PT5.module", "A Sequential in two segments, and lists: the verdict, by variant.")
+def module():
+    model = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Sigmoid(), torch.nn.Tanh())
+    functions = [torch.sin, torch.cos, torch.tanh, torch.exp, torch.erf]
+
+    def gradient(model, call):
+        x = variable(0.5, -0.25)
+        call(model, x).sum().backward()
+        return [x.grad]
+
+    def plain(model, x):
+        for function in model:
+            x = function(x)
+        return x
+
+    seen = {}
+    for name, reentrant in VARIANTS.items():
+        call = lambda m, x: C.checkpoint_sequential(m, 2, x, use_reentrant=reentrant)
+        for kind, given in (("module", model), ("list", functions)):
+            verdict = judged(lambda: gradient(given, call), gradient(given, plain))
+            seen[f"{name}_{kind}"] = verdict
+        more = lambda: C.checkpoint_sequential(
+            [torch.sin], 1, variable(0.5), use_reentrant=reentrant, surprise=1
+        )
+        seen[f"{name}_surprise"] = said(more, "Unexpected keyword arguments: surprise")
+    return seen
+
+
 @probe("PT5.two_values", "Segments that hand two tensors on: can the next segment take them?")
 def two_values():
     first = lambda x: (x * 1, x * 2)
@@ -120,11 +166,7 @@ def last_segment():
     return seen
 
 
-@probe(
-    "PT6.random_state",
-    "Four dropout layers in two segments: draws in a step, and the random state that it leaves.",
-)
-def random_state():
+def draws(**options):
     seen = {}
     for name, reentrant in VARIANTS.items():
         draws = []
@@ -134,7 +176,7 @@ def random_state():
             return torch.dropout(x, 0.5, True)
 
         x = ramp(4, 4)
-        y = C.checkpoint_sequential([layer] * 4, 2, x, use_reentrant=reentrant).sum()
+        y = C.checkpoint_sequential([layer] * 4, 2, x, use_reentrant=reentrant, **options).sum()
         before = torch.get_rng_state()
         y.backward()
         seen[f"{name}_draws"] = len(draws)
@@ -143,3 +185,16 @@ def random_state():
         ]
         seen[f"{name}_state_kept_by_backward"] = torch.equal(before, torch.get_rng_state())
     return seen
+
+
+@probe(
+    "PT6.random_state",
+    "Four dropout layers in two segments: draws in a step, and the random state that it leaves.",
+)
+def random_state():
+    return draws()
+
+
+@probe("PT6.not_preserved", "The same with preserve_rng_state=False.")
+def not_preserved():
+    return draws(preserve_rng_state=False)

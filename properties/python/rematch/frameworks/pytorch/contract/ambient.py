@@ -1,11 +1,29 @@
 """State that code depends on without being handed it: what a recomputation restores."""
 
+import contextlib
 import contextvars
+import random
 import threading
+from contextlib import nullcontext
 
+import torch
 from torch.overrides import TorchFunctionMode
 
-from semantics.probing import *
+from rematch.frameworks.pytorch.contract.probing import (
+    CALLS,
+    VARIANTS,
+    HookCounter,
+    checkpoint,
+    checkpointed,
+    directly,
+    gradient_and_state,
+    probe,
+    ramp,
+    same_bits,
+    seed,
+    variable,
+)
+
 
 tanh = torch.tanh
 
@@ -18,7 +36,7 @@ def steps(**options):
     """Whether a step with dropout, checkpointed with these options, is as the plain one."""
 
     def run(call):
-        torch.manual_seed(7)
+        seed(7)
         x = ramp(8, 8)
         y = call(lambda x: tanh(dropout(x)), x).sum()
         before = torch.get_rng_state()
@@ -77,7 +95,7 @@ def state_at_entry():
 
 @probe("AM1.reseeded", "Seeding between forward and backward.")
 def reseeded():
-    return begins(lambda: torch.manual_seed(99))
+    return begins(lambda: seed(99))
 
 
 @probe("AM1.own_generator", "A draw from a generator of the user's own.")
@@ -197,6 +215,28 @@ def device_context():
 @probe("AM5.device_context_of_backward", "The same around the backward only.")
 def device_context_of_backward():
     return whose(lambda: torch.empty(1).device.type, nullcontext, lambda: torch.device("meta"))
+
+
+@probe("AM5.nested_devices", "Devices of forward, recomputation, and around both, by scopes.")
+def nested_devices():
+    now = lambda: torch.empty(1).device.type
+    seen = {}
+    for outer, inner in (("meta", "cpu"), ("cpu", "meta"), ("meta", "meta")):
+        found = []
+
+        def body(x):
+            found.append(now())
+            return tanh(x)
+
+        x = variable(0.5)
+        with torch.device(outer), torch.device(inner):
+            y = checkpoint(body, x)
+        left = [now()]
+        with torch.device("meta" if inner == "cpu" else "cpu"):
+            torch.autograd.grad(y, x, torch.ones(1, device="cpu"))
+            left.append(now())
+        seen[f"{inner}_within_{outer}"] = [found, [*left, now()]]
+    return seen
 
 
 class Doubles(TorchFunctionMode):

@@ -1,6 +1,24 @@
 """Automatic mixed precision and recomputes. On the CPU, to bfloat16."""
 
-from semantics.probing import *
+from contextlib import nullcontext
+from functools import partial
+
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.probing import (
+    CALLS,
+    VARIANTS,
+    OpCounter,
+    checkpoint,
+    checkpointed,
+    directly,
+    judged,
+    probe,
+    ramp,
+    variable,
+)
+
 
 bfloat16 = torch.bfloat16
 mm = torch.ops.aten.mm.default
@@ -55,6 +73,26 @@ def around_the_backward():
     return {v: tuples(v, nullcontext(), casting()) for v in VARIANTS}
 
 
+@probe("AM4.around_both", "Other settings around the backward: (enabled, dtype, cache) of all.")
+def around_both():
+    settings = [
+        {"enabled": True},
+        {"enabled": True, "dtype": torch.float16, "cache_enabled": False},
+        {"enabled": False, "dtype": torch.float16},
+        {"enabled": True, "cache_enabled": False},
+    ]
+    seen = {}
+    for variant in VARIANTS:
+        for i, inside in enumerate(settings):
+            with casting(**settings[i - 1]):
+                outside = tuple_now()
+            around = casting(**settings[i - 1])
+            seen[f"{variant}_{i}"] = tuples(variant, casting(**inside), around)
+            with around:
+                seen[f"{variant}_{i}"].append(outside == tuple_now())
+    return seen
+
+
 @probe(
     "AM4.inside",
     "Autocast inside the function: dtypes of a product in it, forward and recomputation.",
@@ -104,43 +142,45 @@ def step(call, warm, uses=2, **options):
     return [x.grad, w.grad], counted(forward), counted(backward)
 
 
-for warm, words in ((False, "cold"), (True, "warm")):
+def weight_cast(warm):
+    reference, forward, plain = step(directly, warm)
+    seen = {"plain_forward_casts": forward[0], "plain_forward_products": forward[1]}
+    for variant, call in CALLS.items():
+        gradients, forward, backward = step(call, warm)
+        seen[f"{variant}_forward_casts"] = forward[0]
+        seen[f"{variant}_forward_products"] = forward[1]
+        seen[f"{variant}_recomputation_casts"] = backward[0] - plain[0]
+        seen[f"{variant}_recomputation_products"] = backward[1] - plain[1]
+        seen[f"{variant}_verdict"] = judged(lambda: gradients, reference)
+    return seen
 
-    @probe(
+
+def weight_cast_selective(warm):
+    def contexts():
+        return C.create_selective_checkpoint_contexts([mm])
+
+    def selective(f, *a, **options):
+        return checkpoint(f, *a, context_fn=contexts, **options)
+
+    reference, _, _ = step(directly, warm)
+    whole = lambda f, *a: selective(f, *a, early_stop=False)
+    return {
+        "verdict": judged(lambda: step(selective, warm)[0], reference),
+        "verdict_without_early_stop": judged(lambda: step(whole, warm)[0], reference),
+        "verdict_without_cast_cache": judged(
+            lambda: step(selective, warm, cache_enabled=False)[0],
+            step(directly, warm, cache_enabled=False)[0],
+        ),
+    }
+
+
+for warm, words in ((False, "cold"), (True, "warm")):
+    probe(
         f"AM4.weight_cast_{words}",
         f"A float32 weight multiplied twice under autocast, the cache of casts {words} at entry: "
         "casts and products of the forward, and of the recomputation.",
-    )
-    def weight_cast(warm=warm):
-        reference, forward, plain = step(directly, warm)
-        seen = {"plain_forward_casts": forward[0], "plain_forward_products": forward[1]}
-        for variant, call in CALLS.items():
-            gradients, forward, backward = step(call, warm)
-            seen[f"{variant}_forward_casts"] = forward[0]
-            seen[f"{variant}_forward_products"] = forward[1]
-            seen[f"{variant}_recomputation_casts"] = backward[0] - plain[0]
-            seen[f"{variant}_recomputation_products"] = backward[1] - plain[1]
-            seen[f"{variant}_verdict"] = judged(lambda: gradients, reference)
-        return seen
-
-    @probe(
+    )(partial(weight_cast, warm))
+    probe(
         f"AM4.weight_cast_{words}_selective",
         f"The same with a policy that saves products, the cache {words}: does backward work?",
-    )
-    def weight_cast_selective(warm=warm):
-        def contexts():
-            return C.create_selective_checkpoint_contexts([mm])
-
-        def selective(f, *a, **options):
-            return checkpoint(f, *a, context_fn=contexts, **options)
-
-        reference, _, _ = step(directly, warm)
-        whole = lambda f, *a: selective(f, *a, early_stop=False)
-        return {
-            "verdict": judged(lambda: step(selective, warm)[0], reference),
-            "verdict_without_early_stop": judged(lambda: step(whole, warm)[0], reference),
-            "verdict_without_cast_cache": judged(
-                lambda: step(selective, warm, cache_enabled=False)[0],
-                step(directly, warm, cache_enabled=False)[0],
-            ),
-        }
+    )(partial(weight_cast_selective, warm))

@@ -2,7 +2,26 @@
 
 import functools
 
-from semantics.probing import *
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.probing import (
+    Counted,
+    HookCounter,
+    InTurn,
+    OpCounter,
+    checkpoint,
+    checkpointed,
+    directly,
+    judged,
+    outcome,
+    probe,
+    ramp,
+    storage_of,
+    variable,
+    warned,
+)
+
 
 aten = torch.ops.aten
 Policy = C.CheckpointPolicy
@@ -27,20 +46,6 @@ def kernels_in_backward(policy, function, x, **options):
     with OpCounter() as ops:
         y.sum().backward()
     return ops.counts
-
-
-@probe("SE1.lists", "What may stand for a policy.")
-def lists():
-    def attempt(policy):
-        return outcome(lambda: selective(policy, torch.tanh, variable(0.5)))
-
-    return {
-        "overload_error": attempt([aten.tanh.default]),
-        "packet_error": attempt([aten.tanh]),
-        "name_error": attempt(["tanh"]),
-        "tuple_error": attempt((aten.tanh.default,)),
-        "empty_list_error": attempt([]),
-    }
 
 
 @probe(

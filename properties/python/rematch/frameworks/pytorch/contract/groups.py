@@ -1,7 +1,22 @@
 """GraphExecGroup: backwards that share a recomputation."""
 
-from semantics.lifetime import two_outputs
-from semantics.probing import *
+from contextlib import nullcontext
+
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.lifetime import two_outputs
+from rematch.frameworks.pytorch.contract.probing import (
+    Counted,
+    alive,
+    checkpoint,
+    judged,
+    outcome,
+    probe,
+    reentrant,
+    same_bits,
+    variable,
+)
 
 
 def group():
@@ -89,7 +104,19 @@ def two_groups():
     return {"runs": runs}
 
 
-@probe("N16.same_group_again", "The same group entered twice for the same backward.")
+@probe("N16.reentrant", "The reentrant variant in a group: runs after each of two backwards.")
+def reentrant_in_a_group():
+    body = Counted(torch.tanh)
+    y = reentrant(body, variable(0.5)).sum()
+    runs = []
+    with group():
+        for _ in range(2):
+            y.backward(retain_graph=True)
+            runs.append(body.runs)
+    return {"runs": runs}
+
+
+@probe("N16.same_group_again", "The same group entered twice; what is entered, and errors in it.")
 def same_group_again():
     body = Counted(torch.tanh)
     y = checkpoint(body, variable(0.5)).sum()
@@ -98,7 +125,19 @@ def same_group_again():
         y.backward(retain_graph=True)
     with scope:
         error = outcome(lambda: y.backward(retain_graph=True))
-    return {"second_time_error": error, "runs": body.runs}
+    entered = []
+
+    def fails():
+        with group() as given:
+            entered.append(isinstance(given, C.GraphExecGroup))
+            raise ValueError("the function gave up")
+
+    return {
+        "second_time_error": error,
+        "runs": body.runs,
+        "left_by_an_error": [outcome(fails), outcome(fails)],
+        "is_given": entered,
+    }
 
 
 @probe("N16.weights_changed_in_a_group", "A weight changed between two backwards of a group.")
@@ -123,7 +162,6 @@ def leftovers():
     with group():
         a.sum().backward()
         inside = alive(recomputed)
-    gc.collect()
     return {
         "alive_in_the_group": inside,
         "alive_after_the_group": alive(recomputed),

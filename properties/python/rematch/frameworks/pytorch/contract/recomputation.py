@@ -1,9 +1,33 @@
 """The non-reentrant variant: what is saved, when it is recomputed, where recomputation stops."""
 
+import contextlib
 import re
 import threading
 
-from semantics.probing import *
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.probing import (
+    CALLS,
+    VARIANTS,
+    Counted,
+    HookCounter,
+    InTurn,
+    OpCounter,
+    checkpoint,
+    checkpointed,
+    constant,
+    directly,
+    judged,
+    outcome,
+    probe,
+    reentrant,
+    runs_of_backwards,
+    seed,
+    variable,
+    verdicts,
+    without_early_stop,
+)
 
 
 @probe("N1.hidden", "A body that saves four tensors: what the surrounding hooks see of it.")
@@ -28,6 +52,16 @@ def two_inputs():
     with HookCounter() as hooks:
         checkpoint(lambda x, c: torch.tanh(x) * c, variable(0.5), constant(2.0))
     return {"packs": hooks.packs}
+
+
+@probe("N1.meta", "Tensors without data: device and shape of the gradient.")
+def meta():
+    seen = {}
+    for variant, call in CALLS.items():
+        x = torch.empty(3, device="meta", requires_grad=True)
+        call(lambda x: x.sin().cos(), x).sum().backward()
+        seen[variant] = [x.grad.device.type, list(x.grad.shape)]
+    return seen
 
 
 @probe("N1.positions", "The third of four saved tensors comes out in another shape.")
@@ -71,6 +105,53 @@ def two_outputs():
         return body.runs
 
     return {"one_backward_runs": run(True), "two_backwards_runs": run(False)}
+
+
+def one_backward(call, nests):
+    """Three forwards of two segments that share a weight, the second within the first or behind it,
+    and one backward: the gradients, and the draws of each run of a segment. Small whole numbers
+    make sums exact in every order."""
+    weight, drawn = variable(2, -1, 3), {}
+    inputs = [variable(1, 2, 3), variable(-2, 1, 5), variable(4, -3, 2)]
+
+    def masked(x, name, forward):
+        mask = torch.dropout(torch.ones(3), 0.5, True)
+        drawn.setdefault(f"{name} {forward}", []).append(mask.tolist())
+        return x * weight * mask
+
+    def second(x, forward):
+        return masked(x, "second", forward)
+
+    def first(x, forward):
+        x = masked(x, "first", forward)
+        return call(second, x, forward) if nests else x
+
+    def run(x, forward):
+        x = call(first, x, forward)
+        return x if nests else call(second, x, forward)
+
+    seed(5)
+    sum((run(x, i) ** 2).sum() for i, x in enumerate(inputs)).backward()
+    return [leaf.grad for leaf in (weight, *inputs)], drawn
+
+
+@probe(
+    "N2.several_forwards",
+    "Three forwards of two segments with a weight and draws, in a row or nested, and one backward: "
+    "the verdict, runs of the first and of the second, and whether each draws what it drew.",
+)
+def several_forwards():
+    seen = {}
+    for name, call in [*CALLS.items(), ("without_early_stop", without_early_stop)]:
+        for nests in (False, True):
+            reference, masks = one_backward(directly, nests)
+            gradients, drawn = one_backward(call, nests)
+            seen[f"{name}_{'nested' if nests else 'in_a_row'}"] = [
+                judged(lambda: gradients, reference),
+                *(sorted({len(drawn[k]) for k in drawn if w in k}) for w in ("first", "second")),
+                all(mask == masks[k][0] for k in drawn for mask in drawn[k]),
+            ]
+    return seen
 
 
 @probe("N2.retain_graph", "Runs of the function after each of three backwards, graph retained.")
@@ -193,7 +274,7 @@ def rrelu(x):
 
 
 def gradient_of_noise(body, call):
-    torch.manual_seed(7)
+    seed(7)
     # New memory holds NaN, lest it hold the forward's noise by chance.
     torch.use_deterministic_algorithms(True)
     x = variable(*[-1.0] * 64)
@@ -279,4 +360,24 @@ def thread():
 
         checkpointed(variant, body, variable(0.5)).sum().backward()
         seen[f"{variant}_recomputes_on_the_callers_thread"] = threads[0] == threads[1]
+    return seen
+
+
+@probe("N20.other_thread", "A backward on another thread: autocast and draws, as in the forward?")
+def other_thread():
+    seen = {}
+    for variant, call in CALLS.items():
+        found = []
+
+        def body(x):
+            found.append((torch.is_autocast_enabled("cpu"), torch.rand(3).tolist()))
+            return torch.tanh(x)
+
+        x = variable(0.5)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = call(body, x)
+        thread = threading.Thread(target=lambda: y.sum().backward())
+        thread.start()
+        thread.join()
+        seen[variant] = [len(found), found[0] == found[-1], x.grad is not None]
     return seen

@@ -3,7 +3,26 @@
 import dataclasses
 from collections import namedtuple
 
-from semantics.probing import *
+import torch
+
+from rematch.frameworks.pytorch.contract.probing import (
+    CALLS,
+    VARIANTS,
+    Counted,
+    HookCounter,
+    alike,
+    checkpoint,
+    checkpointed,
+    constant,
+    directly,
+    judged,
+    outcome,
+    probe,
+    reentrant,
+    runs_of_backwards,
+    variable,
+    warned,
+)
 
 
 @probe("RE1.forward", "What the forward leaves behind for a body of a product and a tanh.")
@@ -30,18 +49,88 @@ def forward():
 
 @probe(
     "RE1.other_arguments",
-    "Arguments that are no tensors: does the recomputation get the same ones?",
+    "Arguments between tensors that are none: what forward and recomputation get, and the verdict.",
 )
 def other_arguments():
-    marker = object()
-    got = []
+    def run(call):
+        marker = object()
+        x, y, z = variable(0.5, 2.0), variable(3.0, -1.0), constant(7.0, 4.0)
 
-    def body(x, number, thing):
-        got.append((number, thing is marker))
-        return x * number
+        def body(*given):
+            trains = [v.requires_grad for v in given if isinstance(v, torch.Tensor)]
+            got.append([len(given), trains, given[3] is marker, given[0], given[5]])
+            return torch.sin(given[1] * given[2]) * given[4]
 
-    reentrant(body, variable(0.5), 3, marker).sum().backward()
-    return {"same_in_recomputation": got[0] == got[1], "runs": len(got)}
+        call(body, "word", x, y, marker, z, None).sum().backward()
+        return [x.grad, y.grad]
+
+    seen = {}
+    for variant, call in CALLS.items():
+        got = []
+        reference = run(directly)
+        got.clear()
+        seen[f"{variant}_verdict"] = judged(lambda: run(call), reference)
+        seen[f"{variant}_got"] = got
+    return seen
+
+
+@probe("N19.other_outputs", "Outputs that are no tensors, or hold some: same objects, and verdict.")
+def other_outputs():
+    thing = object()
+    returned = [thing, None, [thing], {"a": 1}]
+    same = [checkpoint(lambda x, r=r: r, variable(0.5)) is r for r in returned]
+
+    def nested(call):
+        x = variable(0.5, -1.0)
+        out = call(lambda x: {"a": [x.sin()], "b": thing}, x)
+        out["a"][0].sum().backward()
+        return [x.grad]
+
+    def mixed(call):
+        x = variable(0.5, -1.0)
+        a, b, c, d = call(lambda x: (x.sin(), thing, x.detach(), x.cos()), x)
+        assert b is thing
+        (2 * a + d).sum().backward()
+        return [x.grad]
+
+    of_nested = judged(lambda: nested(checkpoint), nested(directly))
+    return {"same_objects": same, "nested_verdict": of_nested} | {
+        f"mixed_{variant}_verdict": verdict for variant, verdict in alike(mixed).items()
+    }
+
+
+@probe("N9.keywords", "A tensor and a number by keyword: the verdict, and what each run gets.")
+def keywords():
+    powers = []
+
+    def run(call):
+        def body(x, *, scale, power):
+            powers.append(power)
+            return (x * scale).sin() ** power
+
+        x, scale = variable(0.5, -1.0), variable(2.0, 3.0)
+        call(body, x, scale=scale, power=3).sum().backward()
+        return [x.grad, scale.grad]
+
+    reference = run(directly)
+    powers.clear()
+    return {"verdict": judged(lambda: run(checkpoint), reference), "powers": powers}
+
+
+@probe("RE4.no_tensor_that_trains", "Weights in a function without an input that trains, or any.")
+def no_tensor_that_trains():
+    seen = {}
+    for name, inputs in [("frozen", (constant(2.0),)), ("number", (2,)), ("none", ())]:
+
+        def run(call):
+            w = variable(3.0)
+            call(lambda *i: torch.tanh(w * 3) * sum(i, start=1), *inputs).sum().backward()
+            return [w.grad]
+
+        with warned() as warnings_seen:
+            seen[name] = judged(lambda: run(checkpoint), run(directly))
+        seen[f"{name}_warnings"] = warnings_seen
+    return seen
 
 
 def partial_backward(how):
@@ -125,13 +214,22 @@ def trainable_after():
     return {"inner_has_gradient": w.grad is not None, "outer_has_gradient": v.grad is not None}
 
 
-@probe("RE4.one_input_trains", "One input of two requires grad.")
-def one_input_trains():
-    w, x = variable(2.0), variable(0.5)
+def one_of_two(body, *inputs):
+    w = variable(2.0)
     with warned() as warnings_seen:
-        y = reentrant(lambda x, c: torch.tanh(x * w) * c, x, constant(0.5))
+        y = reentrant(lambda *inputs: body(w, *inputs), *inputs)
     y.sum().backward()
     return {"warnings": warnings_seen, "weight_has_gradient": w.grad is not None}
+
+
+@probe("RE4.one_input_trains", "One input of two requires grad.")
+def one_input_trains():
+    return one_of_two(lambda w, x, c: torch.tanh(x * w) * c, variable(0.5), constant(0.5))
+
+
+@probe("RE4.the_other_trains", "The same, and it is the second.")
+def the_other_trains():
+    return one_of_two(lambda w, c, x: torch.tanh(x * w) * c, constant(0.5), variable(0.5))
 
 
 @probe("RE4.nothing_trains", "A function and inputs without anything to train.")

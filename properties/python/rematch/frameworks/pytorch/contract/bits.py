@@ -1,6 +1,15 @@
 """When gradients agree bit for bit. Sums and products only, so that every machine rounds alike."""
 
-from semantics.probing import *
+from functools import partial
+
+from rematch.frameworks.pytorch.contract.probing import (
+    CALLS,
+    constant,
+    directly,
+    probe,
+    same_bits,
+    variable,
+)
 
 
 def rounding(count, seed):
@@ -52,10 +61,9 @@ def untied():
 
 
 for uses in (2, 3, 4):
-
-    @probe(f"B2.tied_{uses}", f"A weight used in {uses} checkpoints side by side: same bits?")
-    def tied(uses=uses):
-        return table(uses)
+    probe(f"B2.tied_{uses}", f"A weight used in {uses} checkpoints side by side: same bits?")(
+        partial(table, uses)
+    )
 
 
 @probe("B2.exact_data", "The same with three uses of small whole numbers, whose sums are exact.")

@@ -4,7 +4,24 @@ Each verdict is "right", "silently wrong" or "error: CATEGORY", judged by the gr
 run to which nothing happened.
 """
 
-from semantics.probing import *
+import random
+
+import torch
+
+from rematch.frameworks.pytorch.contract.probing import (
+    HookCounter,
+    checkpoint,
+    constant,
+    directly,
+    probe,
+    ramp,
+    reentrant,
+    storage_of,
+    variable,
+    verdicts,
+    without_early_stop,
+)
+
 
 tanh = torch.tanh
 

@@ -1,7 +1,10 @@
 """Selective checkpointing of operators that draw."""
 
-from semantics.probing import *
-from semantics.selective import RECOMPUTE, SAVE, aten, saving, selective
+import torch
+
+from rematch.frameworks.pytorch.contract.probing import directly, judged, probe, ramp, seed
+from rematch.frameworks.pytorch.contract.selective import RECOMPUTE, SAVE, aten, saving, selective
+
 
 native_dropout = aten.native_dropout.default
 
@@ -27,7 +30,7 @@ def masks(first, second, **options):
         return torch.tanh(b * x)
 
     def gradient(call):
-        torch.manual_seed(7)
+        seed(7)
         x = ramp(64)
         call(body, x).sum().backward()
         return [x.grad]

@@ -1,8 +1,25 @@
 """Checkpoints in checkpoints."""
 
 import re
+from functools import partial
 
-from semantics.probing import *
+import torch
+import torch.utils.checkpoint as C
+
+from rematch.frameworks.pytorch.contract.probing import (
+    VARIANTS,
+    Counted,
+    HookCounter,
+    checkpoint,
+    checkpointed,
+    directly,
+    gradient_and_state,
+    judged,
+    probe,
+    ramp,
+    variable,
+    without_early_stop,
+)
 
 
 def level_runs(variants, early_stop=True):
@@ -21,22 +38,23 @@ def level_runs(variants, early_stop=True):
     return [c.runs for c in reversed(counted)]
 
 
-for depth in range(1, 6):
+def pure_nesting(depth):
+    stopped = level_runs(["non_reentrant"] * depth)
+    whole = level_runs(["non_reentrant"] * depth, early_stop=False)
+    return {
+        "leaf_runs_with_early_stop": stopped[-1],
+        "leaf_runs_without": whole[-1],
+        "level_runs_with_early_stop": stopped,
+        "level_runs_without": whole,
+    }
 
-    @probe(
+
+for depth in range(1, 6):
+    probe(
         f"N13.depth{depth}",
         f"Nothing but checkpoints in checkpoints, {depth} deep, around a tanh: how often the "
         "innermost function runs, and each level, outermost first.",
-    )
-    def pure_nesting(depth=depth):
-        stopped = level_runs(["non_reentrant"] * depth)
-        whole = level_runs(["non_reentrant"] * depth, early_stop=False)
-        return {
-            "leaf_runs_with_early_stop": stopped[-1],
-            "leaf_runs_without": whole[-1],
-            "level_runs_with_early_stop": stopped,
-            "level_runs_without": whole,
-        }
+    )(partial(pure_nesting, depth))
 
 
 def siblings(early_stop, saves_before=False, saves_after=False):

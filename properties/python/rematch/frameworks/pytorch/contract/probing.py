@@ -1,4 +1,7 @@
-"""What every probe needs: the registry, categories of errors and warnings, counters, verdicts."""
+"""Probes: small functions that try one thing each and return the facts that they saw.
+
+What every probe needs: the registry, categories of errors and warnings, counters, verdicts.
+"""
 
 import contextlib
 import gc
@@ -6,12 +9,13 @@ import random
 import re
 import warnings
 import weakref
-from contextlib import nullcontext
 
 import torch
 import torch.utils.checkpoint as C
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from rematch.frameworks.pytorch.trial import left_behind, put_back
 
 VARIANTS = {"reentrant": True, "non_reentrant": False}
 
@@ -39,11 +43,11 @@ ERRORS = {
     "no step": "range() arg 3 must not be zero",
     "division by zero": "division",
     "too many arguments": "got multiple values for argument",
-    "not an overload": "Expected op in `op_list` to be an OpOverload",
     "not a policy": "policy_fn_or_list must be either a function or a list of ops",
     "consumed": "Trying to backward an extra time",
     "not in storage": "encountered during backward but not found in storage",
     "cached tensor changed": "cached during selective activation checkpoint has been mutated",
+    "initialized late": "device state was initialized in the forward pass",
     "the function's own": "the function gave up",
 }
 # The last match wins: an overlap is told inside the text of a second unpacking.
@@ -59,12 +63,20 @@ PROBES = {}
 errors_seen = {}
 
 
-def probe(identifier, tried):
+class Probe:
+    """A function and what it tries. `promised`: facts that the documentation promises and that the
+    release of the record does not keep."""
+
+    def __init__(self, tried, function, promised):
+        self.tried, self.function, self.promised = tried, function, promised
+
+
+def probe(identifier, tried, **promised):
     """Registers a function that returns the facts seen. `identifier` begins with its rule."""
 
     def register(function):
         assert identifier not in PROBES, identifier
-        PROBES[identifier] = (tried, function)
+        PROBES[identifier] = Probe(tried, function, promised)
         return function
 
     return register
@@ -107,21 +119,50 @@ def warned():
                 seen.append(name)
 
 
-def run_probe(function):
-    """Runs a probe from a state that is always the same."""
-    torch.manual_seed(7)
+def seed(value):
+    """Seeds the CPU alone: torch.manual_seed() notes its caller, for devices to come."""
+    torch.default_generator.manual_seed(value)
+
+
+@contextlib.contextmanager
+def same_state():
+    """A state that is always the same, after which all is as it was before.
+
+    Without the garbage collector, for what is kept alive is a fact.
+    """
+    before = torch.get_rng_state(), random.getstate(), torch.get_default_dtype()
+    deterministic, collects = torch.are_deterministic_algorithms_enabled(), gc.isenabled()
+    seed(7)
     random.seed(7)
     torch.set_default_dtype(torch.float64)
     torch.use_deterministic_algorithms(False)
     torch.clear_autocast_cache()
-    gc.collect()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if collects:
+            gc.enable()
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        torch.set_default_dtype(before[2])
+        torch.use_deterministic_algorithms(deterministic)
+
+
+def facts_of(function):
+    """What a probe sees, and what it leaves behind of PyTorch's settings."""
+    with same_state():
         try:
-            return function()
+            seen = function()
         except Exception as error:  # noqa: BLE001
-            # Of another release, which does not have what is tried.
-            return {"not_available": f"{type(error).__name__}: {error}"}
+            # Another release does not have what is tried.
+            seen = {"not_available": f"{type(error).__name__}: {error}"}
+        if changed := left_behind():
+            seen["left_behind"] = changed
+            put_back()
+    return seen
 
 
 def variable(*values):
@@ -185,6 +226,17 @@ class InTurn(Counted):
 
     def __init__(self, *functions):
         super().__init__(lambda x: functions[min(self.runs, len(functions)) - 1](x))
+
+
+class Entered(contextlib.nullcontext):
+    """A context that notes when it is entered."""
+
+    def __init__(self, entered, name):
+        super().__init__()
+        self.entered, self.name = entered, name
+
+    def __enter__(self):
+        self.entered.append(self.name)
 
 
 def runs_of_backwards(call, count):
@@ -277,7 +329,7 @@ def gradient_and_state(run):
     """Whether `run(call)` gives the gradient and leaves the random state that a plain run does."""
 
     def both(call):
-        torch.manual_seed(7)
+        seed(7)
         return run(call), torch.get_rng_state()
 
     gradient, state = both(directly)
@@ -297,7 +349,7 @@ def verdicts(situation):
     """
 
     def fresh(call, accident):
-        torch.manual_seed(7)
+        seed(7)
         random.seed(7)
         return situation(call, accident)
 
@@ -311,4 +363,22 @@ def verdicts(situation):
     return seen
 
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+
+def said(action, *words):
+    """Whether the error of `action` has these words in that order; otherwise its text."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        rest = text = str(error)
+        for word in words:
+            _, found, rest = rest.partition(word)
+            if not found:
+                return f"{type(error).__name__}: {text}"
+        return True
+    return "no error"
+
+
+def alike(run):
+    """Verdicts over the gradients of `run(call)` in both variants."""
+    reference = run(directly)
+    return {name: judged(lambda: run(call), reference) for name, call in CALLS.items()}

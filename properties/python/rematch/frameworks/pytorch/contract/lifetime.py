@@ -1,6 +1,27 @@
 """How long recomputed tensors live, and the ways of going backward."""
 
-from semantics.probing import *
+import weakref
+from functools import partial
+
+import torch
+
+from rematch.frameworks.pytorch.contract.probing import (
+    CALLS,
+    VARIANTS,
+    Counted,
+    against_plain,
+    alive,
+    checkpoint,
+    checkpointed,
+    directly,
+    judged,
+    probe,
+    reentrant,
+    storage_of,
+    variable,
+    verdicts,
+    without_early_stop,
+)
 
 
 @probe(
@@ -105,8 +126,34 @@ def dropped_graph():
         del h
         seen[f"{variant}_input_kept"] = storage() is not None
         del y
-        gc.collect()
         seen[f"{variant}_input_kept_afterwards"] = storage() is not None
+    return seen
+
+
+@probe("N5.objects", "Objects and surrounding hooks: kept by a graph, after a backward, beyond it?")
+def objects():
+    class Thing:
+        pass
+
+    seen = {}
+    for variant, call in CALLS.items():
+        for backward in (False, True):
+            thing, body = Thing(), lambda x, thing: torch.tanh(torch.tanh(x))
+            kept = weakref.ref(thing)
+            y = call(body, variable(0.5), thing)
+            del thing
+            lives = [kept() is not None]
+            if backward:
+                y.sum().backward(retain_graph=True)
+                lives.append(kept() is not None)
+            del y
+            seen[f"{variant}_{'backward' if backward else 'dropped'}"] = [*lives, kept() is None]
+    pack, unpack = lambda t: t, lambda t: t
+    hooks = [weakref.ref(pack), weakref.ref(unpack)]
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = checkpoint(lambda n, x=variable(0.5): torch.tanh(x * n), 3)
+    del pack, unpack
+    seen["hooks_kept_without_a_tensor"] = [y.requires_grad and h() is not None for h in hooks]
     return seen
 
 
@@ -120,7 +167,6 @@ def after_backward():
         loss = y.sum()
         del h, y
         loss.backward()
-        gc.collect()
         seen[f"{variant}_input_kept"] = storage() is not None
     return seen
 
@@ -132,36 +178,37 @@ def inner_gradient(x, retain_graph):
     return torch.tanh(x) * slope.detach()
 
 
-for retain, words in ((True, "retained"), (False, "freed")):
+def inner_graph(retain):
+    def gradient(call):
+        x = variable(0.5, -1.0)
+        body = Counted(lambda x: inner_gradient(x, retain))
+        call(body, x).sum().backward()
+        return body.runs, [x.grad]
 
-    @probe(
+    _, reference = gradient(directly)
+    seen = {}
+    for name, call in [
+        ("with_early_stop", checkpoint),
+        ("without", without_early_stop),
+        ("reentrant", reentrant),
+    ]:
+        runs = []
+
+        def run():
+            count, gradients = gradient(call)
+            runs.append(count)
+            return gradients
+
+        seen[name] = judged(run, reference)
+        seen[f"{name}_runs"] = runs[0] if runs else 0
+    return seen
+
+
+for retain, words in ((True, "retained"), (False, "freed")):
+    probe(
         f"N14.inner_graph_{words}",
         f"A function that differentiates inside, its inner graph {words}: verdict and runs.",
-    )
-    def inner_graph(retain=retain):
-        def gradient(call):
-            x = variable(0.5, -1.0)
-            body = Counted(lambda x: inner_gradient(x, retain))
-            call(body, x).sum().backward()
-            return body.runs, [x.grad]
-
-        _, reference = gradient(directly)
-        seen = {}
-        for name, call in [
-            ("with_early_stop", checkpoint),
-            ("without", without_early_stop),
-            ("reentrant", reentrant),
-        ]:
-            runs = []
-
-            def run():
-                count, gradients = gradient(call)
-                runs.append(count)
-                return gradients
-
-            seen[name] = judged(run, reference)
-            seen[f"{name}_runs"] = runs[0] if runs else 0
-        return seen
+    )(partial(inner_graph, retain))
 
 
 @probe("N15.grad", "torch.autograd.grad(): runs, verdict, and .grad left alone.")
@@ -254,5 +301,4 @@ def two_outputs():
 def leftovers_of_a_backward():
     a, b, recomputed = two_outputs()
     a.sum().backward()
-    gc.collect()
     return {"alive_while_the_graph_is": alive(recomputed), "graph_alive": b is not None}

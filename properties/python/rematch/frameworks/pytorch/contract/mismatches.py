@@ -1,6 +1,22 @@
 """Recomputations that differ from their forward, and functions that throw."""
 
-from semantics.probing import *
+import torch
+
+from rematch.frameworks.pytorch.contract.probing import (
+    VARIANTS,
+    HookCounter,
+    InTurn,
+    checkpoint,
+    checkpointed,
+    directly,
+    judged,
+    outcome,
+    probe,
+    ramp,
+    same_bits,
+    variable,
+    verdicts,
+)
 
 
 def mismatch(forward, recomputation, variant="non_reentrant", values=(0.5, 1.0), **options):
