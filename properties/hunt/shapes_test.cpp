@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <regex>
@@ -82,21 +83,33 @@ std::set<std::string> differing(const ProtocolSpec& a, const ProtocolSpec& b) {
   return names;
 }
 
+std::set<std::string> names_in(const std::string& text, const std::regex& name) {
+  std::set<std::string> names;
+  for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i) {
+    names.insert((*i)[1]);
+  }
+  return names;
+}
+
+/// The text of a file of properties/ from `first` up to the next `end`.
+std::string text_in(const std::string& file, const std::string& first, const std::string& end) {
+  std::ifstream in(REMATCH_SOURCE_DIR "/properties/" + file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t begin = text.find(first);
+  return begin == std::string::npos ? "" : text.substr(begin, text.find(end, begin) - begin);
+}
+
 /// Those that PROTOCOL.md says cases of one shape differ in.
 std::set<std::string> differing_by_the_protocol() {
-  std::ifstream file(REMATCH_SOURCE_DIR "/properties/subjects/PROTOCOL.md");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("| `cases_per_shape`")) continue;
-    std::string list = line.substr(line.find("these fields of the protocol: "));
-    list.resize(list.find(". "));
-    static const std::regex kName("`([a-z_]+)`");
-    std::set<std::string> names;
-    for (std::sregex_iterator i(list.begin(), list.end(), kName), end; i != end; ++i) {
-      names.insert((*i)[1]);
-    }
-    return names;
-  }
-  return {};
+  const std::string row = text_in("subjects/PROTOCOL.md", "| `cases_per_shape`", "\n");
+  const std::string list = row.substr(row.find("these fields of the protocol: "));
+  return names_in(list.substr(0, list.find(". ")), std::regex("`([a-z_]+)`"));
+}
+
+/// Those that the Python package leaves out of a shape.
+std::set<std::string> differing_by_the_package() {
+  return names_in(text_in("python/rematch/case.py", "def shape_of", "\n\n"),
+                  std::regex("\"([a-z_]+)\":"));
 }
 
 Scope of_shapes(bool new_plans) { return {everything().features, {}, kPerShape, new_plans}; }
@@ -124,6 +137,7 @@ TEST_CASE("cases of one shape differ in their seed and in their training steps a
     CHECK(c == first);
   }
   CHECK(differ == differing_by_the_protocol());
+  CHECK(differ == differing_by_the_package());
   CHECK(seeds.size() == 60 * kPerShape);
   CHECK(protocols.size() > kPerShape / 2);
 }
