@@ -1,4 +1,4 @@
-#include "scenarios/stories/frozen_first_block/pictures.h"
+#include "scenarios/stories/frozen_first_block/training.h"
 
 #include <cmath>
 

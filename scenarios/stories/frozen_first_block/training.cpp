@@ -1,23 +1,16 @@
 #include "scenarios/stories/frozen_first_block/training.h"
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/tensor_hash.h"
 #include "engine/ops/loss.h"
-#include "scenarios/stories/frozen_first_block/pictures.h"
+#include "scenarios/support/step.h"
 
 namespace rematch::scenarios::frozen {
 namespace {
-
-constexpr double kLearningRate = 1e-3;
-constexpr std::int64_t kScoreBatch = 50;
 
 /// The training's own ambient state for a scope: its ledger, and its random streams from where it
 /// left them.
@@ -35,49 +28,77 @@ class Turn {
   Streams& kept_;
 };
 
-/// Evaluation mode for a scope.
-class Evaluation {
- public:
-  explicit Evaluation(Network& network) : network_(network) { network_.set_training(false); }
-  ~Evaluation() { network_.set_training(true); }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
+/// First weights come from streams of their own, so that no wiring draws them differently.
+Generator weights(std::uint64_t part) { return {kSeed, 1'000 + part, 0}; }
 
- private:
-  Network& network_;
-};
+ModulePtr relu() { return activation(nn::ActivationKind::relu); }
+
+ModulePtr convolution(std::int64_t in, std::int64_t out, Generator& g) {
+  return std::make_shared<nn::Conv2d>(in, out, 3, 1, 1, true, DType::float32, &g);
+}
+
+nn::Sequential block(std::int64_t in, std::int64_t middle, std::int64_t out, Generator g) {
+  const ModulePtr first = convolution(in, middle, g);
+  const ModulePtr second = convolution(middle, out, g);
+  const ModulePtr pool = std::make_shared<nn::Pool2d>(nn::PoolKind::max, 2, 2);
+  return nn::Sequential({first, relu(), second, relu(), pool});
+}
+
+nn::Sequential head(Generator g) {
+  const ModulePtr first = linear_layer(64 * 8 * 8, 512, g);
+  const ModulePtr second = linear_layer(512, 10, g);
+  const ModulePtr dropout = std::make_shared<nn::RandomLayer>(nn::RandomKind::dropout, 0.5);
+  return nn::Sequential({std::make_shared<nn::Flatten>(), first, relu(), dropout, second});
+}
 
 }  // namespace
 
-Training::Training(Wiring wiring, std::uint64_t seed)
-    : wiring_(std::move(wiring)), ledger_(std::make_shared<Ledger>()), streams_(seed) {
+Training::Training(Wiring wiring) : wiring_(std::move(wiring)) {
   const Turn turn(ledger_, streams_);
-  network_ = std::make_unique<Network>(wiring_, seed);
-  optimizer_ = std::make_unique<nn::Adam>(network_->parameters(), kLearningRate);
+  parts_ = {block(3, 32, 64, weights(0)), block(64, 64, 64, weights(1)), head(weights(2))};
+  for (nn::Sequential& part : parts_) {
+    if (wiring_.frozen_by_hand && &part != &parts_.back()) part.set_requires_grad(false);
+    parameters_.insert(parameters_.end(), part.parameters().begin(), part.parameters().end());
+  }
+  optimizer_ = std::make_unique<nn::Adam>(parameters_, 1e-3);
 }
 
-Training::~Training() = default;
+Tensor Training::forward(const Tensor& pictures) {
+  Tensor x = pictures;
+  for (const std::size_t i : {0, 1}) {
+    const bool checkpointed = i == 0 ? wiring_.first_checkpointed : wiring_.second_checkpointed;
+    const bool inside = checkpointed && wiring_.dropout_inside;
+    const Function function = [this, i, inside](const Tensors& in) -> Tensors {
+      ++executions_[i];
+      const Tensor y = parts_[i](in[0]);
+      return {inside ? dropout_(y) : y};
+    };
+    CheckpointOptions options;
+    options.reentrant = wiring_.reentrant;
+    options.preserve_rng = wiring_.preserve_rng;
+    x = checkpointed ? checkpoint(function, {x}, options)[0] : function({x})[0];
+    if (!inside) x = dropout_(x);
+  }
+  return parts_[2](x);
+}
 
 Step Training::step(std::span<const std::int64_t> numbers) {
   const Turn turn(ledger_, streams_);
   Batch batch = make_batch(numbers);
   batch.pictures.set_requires_grad(wiring_.input_requires_grad);
   const std::int64_t warnings_before = frozen_checkpoint_warnings();
-  const int runs_before[2] = {network_->executions(0), network_->executions(1)};
+  executions_[0] = executions_[1] = 0;
 
-  const Tensor loss = cross_entropy(network_->forward(batch.pictures), batch.labels);
+  const Tensor loss = cross_entropy(forward(batch.pictures), batch.labels);
   Step result;
   result.loss = loss.item();
   result.saved_bytes = ledger_->live(Tag::saved);
   backward(loss);
-  const Tensors& parameters = network_->parameters();
-  for (std::size_t i = 0; i < 2; ++i) {
-    const auto first =
-        parameters.begin() + static_cast<std::ptrdiff_t>(i * Network::kBlockParameters);
-    result.gradients[i] =
-        static_cast<int>(std::count_if(first, first + Network::kBlockParameters,
-                                       [](const Tensor& p) { return p.grad().defined(); }));
-    result.executions[i] = network_->executions(static_cast<int>(i)) - runs_before[i];
+  for (const std::size_t i : {0, 1}) {
+    const Tensors& block = parts_[i].parameters();
+    result.gradients[i] = static_cast<int>(std::count_if(
+        block.begin(), block.end(), [](const Tensor& p) { return p.grad().defined(); }));
+    result.executions[i] = executions_[i];
   }
   result.warnings = frozen_checkpoint_warnings() - warnings_before;
   optimizer_->step();
@@ -85,49 +106,30 @@ Step Training::step(std::span<const std::int64_t> numbers) {
   return result;
 }
 
-std::optional<Score> Training::score(std::int64_t begin, std::int64_t count,
-                                     const std::function<bool(std::int64_t)>& scored) {
+Score Training::score(std::span<const std::int64_t> numbers) {
+  constexpr std::size_t kRows = 50;
   const Turn turn(ledger_, streams_);
   const GradMode no_grad(false);
-  const Evaluation evaluation(*network_);
+  const auto set_training = [this](bool on) {
+    for (nn::Sequential& part : parts_) part.set_training(on);
+    dropout_.set_training(on);
+  };
+  set_training(false);
   Score result;
-  std::int64_t right = 0;
-  for (std::int64_t first = 0; first < count; first += kScoreBatch) {
-    const std::int64_t rows = std::min(kScoreBatch, count - first);
-    std::vector<std::int64_t> numbers(static_cast<std::size_t>(rows));
-    std::iota(numbers.begin(), numbers.end(), begin + first);
-    const Batch batch = make_batch(numbers);
-    const Tensor y = network_->forward(batch.pictures);
-    result.loss += cross_entropy(y, batch.labels).item() * static_cast<double>(rows);
-    const std::int64_t classes = y.shape()[1];
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const float* row = y.data<float>() + i * classes;
-      const auto best = std::max_element(row, row + classes) - row;
-      right += best == batch.labels.data<std::int32_t>()[i] ? 1 : 0;
+  const auto count = static_cast<double>(numbers.size());
+  for (std::size_t first = 0; first < numbers.size(); first += kRows) {
+    const auto rows = numbers.subspan(first, std::min(kRows, numbers.size() - first));
+    const Batch batch = make_batch(rows);
+    const Tensor y = forward(batch.pictures);
+    result.loss += cross_entropy(y, batch.labels).item() * static_cast<double>(rows.size()) / count;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const float* row = y.data<float>() + i * 10;
+      const bool right = std::max_element(row, row + 10) - row == batch.labels.at(i);
+      if (right) result.accuracy += 1 / count;
     }
-    if (!scored(rows)) return std::nullopt;
   }
-  result.loss /= static_cast<double>(count);
-  result.accuracy = static_cast<double>(right) / static_cast<double>(count);
+  set_training(true);
   return result;
-}
-
-std::int64_t different_elements(std::span<const Tensor> a, std::span<const Tensor> b) {
-  std::int64_t different = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto* x = a[i].data<float>();
-    const auto* y = b[i].data<float>();
-    for (std::int64_t e = 0; e < a[i].elements(); ++e) {
-      different += std::bit_cast<std::uint32_t>(x[e]) != std::bit_cast<std::uint32_t>(y[e]) ? 1 : 0;
-    }
-  }
-  return different;
-}
-
-std::uint64_t hash_of(std::span<const Tensor> tensors) {
-  std::uint64_t hash = 0;
-  for (const Tensor& t : tensors) hash = hash * 31 + tensor_hash(t);
-  return hash;
 }
 
 }  // namespace rematch::scenarios::frozen

@@ -1,21 +1,47 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "engine/nn/layers.h"
 #include "engine/nn/optimizer.h"
 #include "engine/random/generator.h"
-#include "scenarios/stories/frozen_first_block/network.h"
 
 namespace rematch::scenarios::frozen {
+
+inline constexpr std::uint64_t kSeed = 1;
+
+struct Batch {
+  Tensor pictures;  ///< float32 [n, 3, 32, 32]
+  Tensor labels;    ///< int32 [n], 0 to 9
+};
+
+/// The pictures with these numbers, each drawn from its number alone, so that there is nothing to
+/// download: stripes whose direction and width are the class, with weaker ones of a class drawn at
+/// random and noise over them. The same bits on every machine.
+Batch make_batch(std::span<const std::int64_t> numbers);
+
+/// How the two convolutional blocks of the network are run. The layers, their order and their first
+/// weights are the same for every wiring.
+struct Wiring {
+  std::string name;
+  bool first_checkpointed = false;
+  bool second_checkpointed = false;
+  bool reentrant = false;
+  /// The dropout behind a block belongs to its checkpoint.
+  bool dropout_inside = false;
+  bool input_requires_grad = false;
+  bool preserve_rng = true;
+  bool frozen_by_hand = false;
+};
 
 /// Observations of one training step.
 struct Step {
   double loss = 0;
-  /// Parameters of blocks 0 and 1 that had a gradient, 0 to Network::kBlockParameters.
+  /// Parameters of blocks 0 and 1 that had a gradient, 0 to 4.
   int gradients[2] = {};
   /// Runs of each block, the recomputation included.
   int executions[2] = {};
@@ -30,39 +56,37 @@ struct Score {
   double accuracy = 0;  ///< Share of pictures whose class got the highest value.
 };
 
-/// One network in training: Adam with a step of 0.001, cross-entropy, dropout from a random stream
-/// of its own. Two trainings with equal wirings and equal batches have equal bits. Each has its own
-/// ledger and random state, so that different threads may each train one; a training may move from
-/// thread to thread between calls.
+/// The network of the thread in training, for pictures of 32 x 32 in three channels and ten
+/// classes: two blocks of two convolutions (32, 64; 64, 64 channels) with max pooling and dropout,
+/// and a head of two linear layers (512, 10) with dropout between; Adam with a step of 0.001.
+/// Trainings with equal wirings and batches have equal bits. Each has its own ledger and random
+/// state, so that different threads may each train one.
 class Training {
  public:
-  Training(Wiring wiring, std::uint64_t seed);
-  ~Training();
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
+  explicit Training(Wiring wiring);
 
   /// Forward, backward and update for the pictures with these numbers.
   Step step(std::span<const std::int64_t> numbers);
-  /// The score of `count` pictures from number `begin`, in evaluation mode. `scored` is told after
-  /// each batch how many it had; when it returns false, the score is given up.
-  std::optional<Score> score(std::int64_t begin, std::int64_t count,
-                             const std::function<bool(std::int64_t)>& scored);
+  /// The score of these pictures, in evaluation mode.
+  Score score(std::span<const std::int64_t> numbers);
 
   const Wiring& wiring() const { return wiring_; }
-  const Tensors& parameters() const { return network_->parameters(); }
+  /// Those of both blocks, then of the head.
+  const Tensors& parameters() const { return parameters_; }
+  std::span<const Tensor> block_parameters() const { return std::span(parameters_).first(8); }
 
  private:
+  Tensor forward(const Tensor& pictures);
+
   Wiring wiring_;
-  std::shared_ptr<Ledger> ledger_;
-  Streams streams_;
-  std::unique_ptr<Network> network_;
+  std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
+  Streams streams_{kSeed};
+  /// Both blocks and the head.
+  std::vector<nn::Sequential> parts_;
+  nn::RandomLayer dropout_{nn::RandomKind::dropout, 0.25};
+  Tensors parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;
+  int executions_[2] = {};
 };
-
-/// Elements whose bits differ between two lists of tensors of equal shapes.
-std::int64_t different_elements(std::span<const Tensor> a, std::span<const Tensor> b);
-
-/// A hash of the bits of all tensors.
-std::uint64_t hash_of(std::span<const Tensor> tensors);
 
 }  // namespace rematch::scenarios::frozen
