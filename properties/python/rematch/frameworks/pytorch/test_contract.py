@@ -91,10 +91,7 @@ def test_an_older_release_adds_the_facts_in_which_it_differs():
 
 def test_differences_are_told_fact_by_fact():
     assert [*facts({"a": 1}, {"a": True})] == ["a: 1 recorded, yes now"]
-    assert [*facts({"a": [1, False]}, {"b_c": 2})] == [
-        "a: [1, no] recorded, not seen now",
-        "b c: not recorded, 2 now",
-    ]
+    assert [*facts({"a": [1, False]}, {"b_c": 2})] == ["a: [1, no] recorded, not seen now", "b c: not recorded, 2 now"]
     assert [*facts({"a": 1}, {"not_available": "TypeError: x"})] == ["not available (TypeError: x)"]
     other = json.loads(json.dumps(RECORD))
     assert [*differences(RECORD, other)] == []

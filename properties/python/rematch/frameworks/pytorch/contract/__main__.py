@@ -1,7 +1,7 @@
 """Tries every probe on the PyTorch that is installed, and compares or writes the record of them.
 
-  python -m rematch.frameworks.pytorch.contract            says what differs from the record
-  golden/make_semantics                         writes the record, with the release that it names
+python -m rematch.frameworks.pytorch.contract            says what differs from the record
+golden/make_semantics                         writes the record, with the release that it names
 """
 
 import argparse

@@ -85,10 +85,7 @@ def begins(before_backward):
     return seen
 
 
-@probe(
-    "AM1.state_at_entry",
-    "Draws before the region and after it: where the recomputation begins.",
-)
+@probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")
 def state_at_entry():
     return begins(lambda: None)
 
@@ -129,10 +126,7 @@ def several_regions():
     return gradient_and_state(run)
 
 
-@probe(
-    "AM2.python_random",
-    "Python's random inside the function: state at entry, state afterwards.",
-)
+@probe("AM2.python_random", "Python's random inside the function: state at entry, state afterwards.")
 def python_random():
     seen = {}
     for variant in VARIANTS:
@@ -184,10 +178,7 @@ def setting(get, put, value):
         put(before)
 
 
-@probe(
-    "AM3.grad_mode",
-    "Recording in the recomputation of a backward that is called with recording off.",
-)
+@probe("AM3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.")
 def grad_mode():
     seen = {}
     for variant in VARIANTS:
@@ -204,10 +195,7 @@ def grad_mode():
     return seen
 
 
-@probe(
-    "AM5.device_context",
-    "torch.device('meta') around the forward only: whose the recomputation sees.",
-)
+@probe("AM5.device_context", "torch.device('meta') around the forward only: whose the recomputation sees.")
 def device_context():
     return whose(lambda: torch.empty(1).device.type, lambda: torch.device("meta"), nullcontext)
 
@@ -257,9 +245,7 @@ def default_dtype():
     return whose(lambda: str(torch.empty(1).dtype), nullcontext, change)
 
 
-@probe(
-    "AM6.deterministic_algorithms", "The switch for deterministic algorithms, changed in between."
-)
+@probe("AM6.deterministic_algorithms", "The switch for deterministic algorithms, changed in between.")
 def deterministic_algorithms():
     get = torch.are_deterministic_algorithms_enabled
     return whose(get, nullcontext, lambda: setting(get, torch.use_deterministic_algorithms, True))
@@ -275,9 +261,7 @@ def matmul_precision():
 def attention_backend():
     flags = torch.backends.cuda
     return whose(
-        flags.math_sdp_enabled,
-        nullcontext,
-        lambda: setting(flags.math_sdp_enabled, flags.enable_math_sdp, False),
+        flags.math_sdp_enabled, nullcontext, lambda: setting(flags.math_sdp_enabled, flags.enable_math_sdp, False)
     )
 
 
@@ -296,9 +280,7 @@ def training():
             y = checkpointed(variant, body, variable(0.5)).sum()
             model.train(backward)
             y.backward()
-            seen[f"{name}_{variant}"] = (
-                "the forward's" if values[0] == values[1] else "the backward's"
-            )
+            seen[f"{name}_{variant}"] = "the forward's" if values[0] == values[1] else "the backward's"
     return seen
 
 
@@ -319,17 +301,10 @@ def module_hook():
 @probe("AM6.global_variable", "A global of the user's, changed in between.")
 def global_variable():
     box = [1]
-    return whose(
-        lambda: box[0],
-        nullcontext,
-        lambda: setting(lambda: box[0], lambda v: box.__setitem__(0, v), 2),
-    )
+    return whose(lambda: box[0], nullcontext, lambda: setting(lambda: box[0], lambda v: box.__setitem__(0, v), 2))
 
 
-@probe(
-    "AM6.context_variable",
-    "A context variable and a thread-local, set around the forward only.",
-)
+@probe("AM6.context_variable", "A context variable and a thread-local, set around the forward only.")
 def context_variable():
     variable_ = contextvars.ContextVar("probe", default="unset")
 
@@ -347,10 +322,7 @@ def context_variable():
     return seen | {f"thread_local_{k}": v for k, v in threads.items()}
 
 
-@probe(
-    "AM6.saved_tensor_hooks",
-    "Hooks on saved tensors around the forward: do they see the recomputation?"
-)
+@probe("AM6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?")
 def saved_tensor_hooks():
     seen = {}
     for variant in VARIANTS:

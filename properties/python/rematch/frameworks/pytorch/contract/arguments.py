@@ -55,9 +55,7 @@ def ignored():
     for early_stop in (True, False):
         tail = Counted(lambda x: x + 1)
         x = variable(0.5)
-        checkpointed(
-            "reentrant", lambda x: tail(torch.tanh(x)), x, early_stop=early_stop
-        ).sum().backward()
+        checkpointed("reentrant", lambda x: tail(torch.tanh(x)), x, early_stop=early_stop).sum().backward()
         tails[early_stop] = tail.runs
     return {
         "runs_after_the_last_saved_with_early_stop": tails[True],
@@ -199,8 +197,6 @@ def swallowed():
         raise ValueError("the function gave up")
 
     return {
-        "swallowing_error": attempt(
-            "non_reentrant", fails, context_fn=lambda: (Swallows(), nullcontext())
-        ),
+        "swallowing_error": attempt("non_reentrant", fails, context_fn=lambda: (Swallows(), nullcontext())),
         "plain_error": attempt("non_reentrant", fails),
     }

@@ -50,10 +50,7 @@ def tuples(variant, forward, backward):
     return seen
 
 
-@probe(
-    "AM4.tuple",
-    "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only."
-)
+@probe("AM4.tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only.")
 def around_the_forward():
     return {v: tuples(v, casting(), nullcontext()) for v in VARIANTS}
 
@@ -93,10 +90,7 @@ def around_both():
     return seen
 
 
-@probe(
-    "AM4.inside",
-    "Autocast inside the function: dtypes of a product in it, forward and recomputation.",
-)
+@probe("AM4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.")
 def inside():
     seen = {}
     for variant in VARIANTS:
@@ -168,8 +162,7 @@ def weight_cast_selective(warm):
         "verdict": judged(lambda: step(selective, warm)[0], reference),
         "verdict_without_early_stop": judged(lambda: step(whole, warm)[0], reference),
         "verdict_without_cast_cache": judged(
-            lambda: step(selective, warm, cache_enabled=False)[0],
-            step(directly, warm, cache_enabled=False)[0],
+            lambda: step(selective, warm, cache_enabled=False)[0], step(directly, warm, cache_enabled=False)[0]
         ),
     }
 

@@ -2,14 +2,7 @@
 
 from functools import partial
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    constant,
-    directly,
-    probe,
-    same_bits,
-    variable,
-)
+from rematch.frameworks.pytorch.contract.probing import CALLS, constant, directly, probe, same_bits, variable
 
 
 def rounding(count, seed):
@@ -61,9 +54,7 @@ def untied():
 
 
 for uses in (2, 3, 4):
-    probe(f"B2.tied_{uses}", f"A weight used in {uses} checkpoints side by side: same bits?")(
-        partial(table, uses)
-    )
+    probe(f"B2.tied_{uses}", f"A weight used in {uses} checkpoints side by side: same bits?")(partial(table, uses))
 
 
 @probe("B2.exact_data", "The same with three uses of small whole numbers, whose sums are exact.")

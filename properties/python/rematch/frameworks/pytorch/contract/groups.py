@@ -72,11 +72,7 @@ def overlap():
         y.backward(retain_graph=True)
         error = outcome(lambda: y.backward(retain_graph=True))
         runs = body.runs
-    return {
-        "second_backward_error": error,
-        "runs": runs,
-        "backward_after_the_group_error": outcome(y.backward),
-    }
+    return {"second_backward_error": error, "runs": runs, "backward_after_the_group_error": outcome(y.backward)}
 
 
 @probe("N16.groups_in_groups", "A group inside a group, and a new one after that.")
@@ -162,8 +158,4 @@ def leftovers():
     with group():
         a.sum().backward()
         inside = alive(recomputed)
-    return {
-        "alive_in_the_group": inside,
-        "alive_after_the_group": alive(recomputed),
-        "graph_alive": b is not None,
-    }
+    return {"alive_in_the_group": inside, "alive_after_the_group": alive(recomputed), "graph_alive": b is not None}

@@ -3,14 +3,7 @@
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    constant,
-    outcome,
-    probe,
-    said,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import constant, outcome, probe, said, variable, warned
 
 
 @probe("HE.detach_variable", "detach_variable() of a tuple of tensors and other objects.")
@@ -35,10 +28,7 @@ def check_backward_validity():
         return seen
 
     x, frozen = variable(0.5), constant(0.5)
-    return {
-        "frozen": [of(frozen, 3), of(), of(None, frozen)],
-        "trains": [of(frozen, x), of(x), of(3, x, None)],
-    }
+    return {"frozen": [of(frozen, 3), of(), of(None, frozen)], "trains": [of(frozen, x), of(x), of(3, x, None)]}
 
 
 @probe("HE.noop_context_fn", "What the contexts of noop_context_fn() give.")

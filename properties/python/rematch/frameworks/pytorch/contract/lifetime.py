@@ -82,9 +82,7 @@ def read_twice():
     return verdicts(situation)
 
 
-@probe(
-    "N5.outside_backward", "A saved tensor read four times outside of a backward: runs after each."
-)
+@probe("N5.outside_backward", "A saved tensor read four times outside of a backward: runs after each.")
 def outside_backward():
     body = Counted(torch.tanh)
     y = checkpoint(body, variable(0.5))
@@ -187,11 +185,7 @@ def inner_graph(retain):
 
     _, reference = gradient(directly)
     seen = {}
-    for name, call in [
-        ("with_early_stop", checkpoint),
-        ("without", without_early_stop),
-        ("reentrant", reentrant),
-    ]:
+    for name, call in [("with_early_stop", checkpoint), ("without", without_early_stop), ("reentrant", reentrant)]:
         runs = []
 
         def run():
@@ -206,8 +200,7 @@ def inner_graph(retain):
 
 for retain, words in ((True, "retained"), (False, "freed")):
     probe(
-        f"N14.inner_graph_{words}",
-        f"A function that differentiates inside, its inner graph {words}: verdict and runs.",
+        f"N14.inner_graph_{words}", f"A function that differentiates inside, its inner graph {words}: verdict and runs."
     )(partial(inner_graph, retain))
 
 
@@ -294,10 +287,7 @@ def two_outputs():
     return *outputs, recomputed
 
 
-@probe(
-    "N5.leftovers",
-    "What a recomputation recomputed and its backward did not use, after that backward."
-)
+@probe("N5.leftovers", "What a recomputation recomputed and its backward did not use, after that backward.")
 def leftovers_of_a_backward():
     a, b, recomputed = two_outputs()
     a.sum().backward()

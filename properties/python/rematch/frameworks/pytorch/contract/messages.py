@@ -50,7 +50,7 @@ def message():
         text = text_of(through(same), through(change), **options)
         x = variable(0.3, -0.7, 1.1)
         both = [
-            f"{side} metadata: {({'shape': t.shape, 'dtype': t.dtype, 'device': t.device})}"
+            f"{side} metadata: { ({'shape': t.shape, 'dtype': t.dtype, 'device': t.device}) }"
             for side, t in (("saved", x), ("recomputed", change(x)))
         ]
         seen[f"{name}_positions"] = re.findall(r"tensor at position (\d+)", text)
@@ -96,10 +96,7 @@ def changes_nothing():
 
     reference = gradient(directly)
     option = lambda *args: checkpoint(*args, debug=True)
-    return {
-        "option": judged(lambda: gradient(option), reference),
-        "scope": judged(lambda: gradient(scoped), reference),
-    }
+    return {"option": judged(lambda: gradient(option), reference), "scope": judged(lambda: gradient(scoped), reference)}
 
 
 @probe("N8.two_backwards", "debug=True and two backwards over a retained graph.", verdict="right")

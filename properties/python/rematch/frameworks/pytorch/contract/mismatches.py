@@ -30,9 +30,7 @@ def by_options(forward, recomputation):
         "with_early_stop": mismatch(forward, recomputation),
         "without": mismatch(forward, recomputation, early_stop=False),
         "with_early_stop_unchecked": mismatch(forward, recomputation, determinism_check="none"),
-        "without_unchecked": mismatch(
-            forward, recomputation, early_stop=False, determinism_check="none"
-        ),
+        "without_unchecked": mismatch(forward, recomputation, early_stop=False, determinism_check="none"),
         "reentrant": mismatch(forward, recomputation, "reentrant"),
     }
 
@@ -86,10 +84,7 @@ def freed_holder():
     return {"later_backward_error": outcome(c.sum().backward)}
 
 
-@probe(
-    "N6.values",
-    "The recomputation computes other values in the same shapes: a count from call to call."
-)
+@probe("N6.values", "The recomputation computes other values in the same shapes: a count from call to call.")
 def values():
     def situation(call, accident):
         x = variable(0.5, -1.0)
@@ -121,10 +116,7 @@ def settings_left(x):
     return {"recording": torch.is_grad_enabled(), "hooks_left": hooks.packs != 1}
 
 
-@probe(
-    "N18.throws_in_recomputation",
-    "A function that throws in its recomputation: state afterwards.",
-)
+@probe("N18.throws_in_recomputation", "A function that throws in its recomputation: state afterwards.")
 def throws_in_recomputation():
     seen = {}
     for variant in VARIANTS:
@@ -173,11 +165,7 @@ def mismatch_then_again():
     second = outcome(y.backward)
     reference = variable(0.5, 1.0)
     torch.tanh(reference).sum().backward()
-    return {
-        "first_error": first,
-        "second_error": second,
-        "gradient_right": same_bits(x.grad, reference.grad),
-    }
+    return {"first_error": first, "second_error": second, "gradient_right": same_bits(x.grad, reference.grad)}
 
 
 @probe(

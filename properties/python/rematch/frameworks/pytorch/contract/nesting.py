@@ -114,9 +114,7 @@ def mixed_without_early_stop():
 @probe("N13.belongs_to_the_innermost", "What hooks around a nesting of two see saved.")
 def belongs_to_the_innermost():
     with HookCounter() as hooks:
-        checkpoint(
-            lambda x: torch.tanh(checkpoint(lambda x: torch.tanh(torch.tanh(x)), x)), variable(0.5)
-        )
+        checkpoint(lambda x: torch.tanh(checkpoint(lambda x: torch.tanh(torch.tanh(x)), x)), variable(0.5))
     return {"surrounding_packs": hooks.packs}
 
 
@@ -145,10 +143,7 @@ def inputs_belong_to_the_parent():
     return {"saved_in_forward": 0, "saved_in_recomputation": 0}
 
 
-@probe(
-    "N13.recomputation_inside_a_forward",
-    "A function that differentiates another checkpoint's result.",
-)
+@probe("N13.recomputation_inside_a_forward", "A function that differentiates another checkpoint's result.")
 def recomputation_inside_a_forward():
     def run(call):
         x = variable(0.5, -1.0)
@@ -173,10 +168,7 @@ def recomputation_inside_a_forward():
     return seen
 
 
-@probe(
-    "N13.hooks_around_backward",
-    "Hooks active during backward: do they see what a recomputation saves?"
-)
+@probe("N13.hooks_around_backward", "Hooks active during backward: do they see what a recomputation saves?")
 def hooks_around_backward():
     seen = {}
     for variant in VARIANTS:

@@ -41,10 +41,7 @@ def runs(count, segments, **options):
 
 
 def formula(reentrant):
-    return {
-        f"layers_{n}": [runs(n, k, use_reentrant=reentrant) for k in range(1, n + 1)]
-        for n in range(1, 13)
-    }
+    return {f"layers_{n}": [runs(n, k, use_reentrant=reentrant) for k in range(1, n + 1)] for n in range(1, 13)}
 
 
 for variant, reentrant in VARIANTS.items():
@@ -96,9 +93,7 @@ def interface():
     x = variable(0.5)
 
     def attempt(**options):
-        return outcome(
-            lambda: C.checkpoint_sequential(layers(4), 2, x, use_reentrant=False, **options)
-        )
+        return outcome(lambda: C.checkpoint_sequential(layers(4), 2, x, use_reentrant=False, **options))
 
     with warned() as warnings_seen:
         C.checkpoint_sequential(layers(4), 2, x).sum().backward()
@@ -108,9 +103,7 @@ def interface():
         "determinism_check_error": attempt(determinism_check="none"),
         "context_fn_error": attempt(context_fn=C.noop_context_fn),
         "warnings_without_a_variant": warnings_seen,
-        "two_inputs_error": outcome(
-            lambda: C.checkpoint_sequential(layers(4), 2, x, x, use_reentrant=False)
-        ),
+        "two_inputs_error": outcome(lambda: C.checkpoint_sequential(layers(4), 2, x, x, use_reentrant=False)),
     }
 
 
@@ -135,9 +128,7 @@ def module():
         for kind, given in (("module", model), ("list", functions)):
             verdict = judged(lambda: gradient(given, call), gradient(given, plain))
             seen[f"{name}_{kind}"] = verdict
-        more = lambda: C.checkpoint_sequential(
-            [torch.sin], 1, variable(0.5), use_reentrant=reentrant, surprise=1
-        )
+        more = lambda: C.checkpoint_sequential([torch.sin], 1, variable(0.5), use_reentrant=reentrant, surprise=1)
         seen[f"{name}_surprise"] = said(more, "Unexpected keyword arguments: surprise")
     return seen
 
@@ -187,10 +178,7 @@ def draws(**options):
     return seen
 
 
-@probe(
-    "PT6.random_state",
-    "Four dropout layers in two segments: draws in a step, and the random state that it leaves.",
-)
+@probe("PT6.random_state", "Four dropout layers in two segments: draws in a step, and the random state that it leaves.")
 def random_state():
     return draws()
 

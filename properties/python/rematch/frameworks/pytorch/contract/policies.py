@@ -61,11 +61,7 @@ def executions(policy, function=three_steps):
 
 @probe("SE1.lists", "Lists of operators: further runs of sin, cos, exp in a step, and the verdict.")
 def lists():
-    return {
-        "sin_and_exp": executions([SIN, EXP]),
-        "cos": executions([aten.cos.default]),
-        "none": executions([]),
-    }
+    return {"sin_and_exp": executions([SIN, EXP]), "cos": executions([aten.cos.default]), "none": executions([])}
 
 
 @probe("SE2.told", "What a policy is told of an operator with options.")
@@ -125,11 +121,7 @@ def message():
     }
 
 
-@probe(
-    "SE6.views",
-    "A saved view that is written to before backward.",
-    verdict="error: cached tensor changed",
-)
+@probe("SE6.views", "A saved view that is written to before backward.", verdict="error: cached tensor changed")
 def views():
     def step(call):
         made = []
@@ -203,10 +195,7 @@ def results():
     }
 
 
-@probe(
-    "SE8.unsaved",
-    "Hooks around a policy that saves nothing, or a number; no hooks: warnings, packs, verdict.",
-)
+@probe("SE8.unsaved", "Hooks around a policy that saves nothing, or a number; no hooks: warnings, packs, verdict.")
 def unsaved():
     seen = {}
     of_number = lambda x: (x * x.sum().item()).sin()
@@ -236,9 +225,7 @@ def nested():
         return t
 
     def call(function, x):
-        return checkpoint(
-            lambda x: selective([EXP], function, x.tanh(), respect_saved_tensors_hooks=True), x
-        )
+        return checkpoint(lambda x: selective([EXP], function, x.tanh(), respect_saved_tensors_hooks=True), x)
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         x = x3()
@@ -246,10 +233,7 @@ def nested():
     y.sum().backward()
     kept = x.tanh().sin().exp().detach()
     reference = gradient(lambda x: inner(x.tanh()), directly)
-    return {
-        "times": sum(same_bits(t, kept) for t in shown),
-        "right": same_bits(x.grad, reference[0]),
-    }
+    return {"times": sum(same_bits(t, kept) for t in shown), "right": same_bits(x.grad, reference[0])}
 
 
 @probe("N18.order", "The order in which contexts are asked for, entered and left, and runs.")

@@ -363,7 +363,6 @@ def verdicts(situation):
     return seen
 
 
-
 def said(action, *words):
     """Whether the error of `action` has these words in that order; otherwise its text."""
     try:

@@ -40,11 +40,7 @@ def hidden():
         y = checkpoint(body, x)
     packs = hooks.packs
     y.sum().backward()
-    return {
-        "plain_packs": plain.packs,
-        "checkpointed_packs": packs,
-        "checkpointed_unpacks": hooks.unpacks,
-    }
+    return {"plain_packs": plain.packs, "checkpointed_packs": packs, "checkpointed_unpacks": hooks.unpacks}
 
 
 @probe("N1.two_inputs", "Two inputs of which one is frozen: what the surrounding hooks see.")
@@ -77,9 +73,7 @@ def positions():
     except C.CheckpointError as error:
         return {
             "positions_named": [int(n) for n in re.findall(r"at position (\d+)", str(error))],
-            "compared": sorted(
-                set(re.findall(r"'(shape|dtype|device|stride|layout)'", str(error)))
-            ),
+            "compared": sorted(set(re.findall(r"'(shape|dtype|device|stride|layout)'", str(error)))),
         }
     return {"positions_named": [], "compared": []}
 
@@ -204,10 +198,7 @@ def precedence():
 
 @probe("N3.scope_without_choice", "A scope that chooses nothing leaves the option as it is.")
 def scope_without_choice():
-    return {
-        "option_on": tail_runs(True, [False, None]),
-        "option_off": tail_runs(False, [True, None]),
-    }
+    return {"option_on": tail_runs(True, [False, None]), "option_off": tail_runs(False, [True, None])}
 
 
 @probe("N3.scope_after_an_exception", "A scope that an exception left: the option counts again.")
@@ -341,11 +332,7 @@ def weight_inside_and_outside():
         (call(lambda h: torch.tanh(h * w), variable(0.5)) * w).sum().backward()
         return len(count)
 
-    return {
-        "plain": firings(directly),
-        "reentrant": firings(reentrant),
-        "non_reentrant": firings(checkpoint),
-    }
+    return {"plain": firings(directly), "reentrant": firings(reentrant), "non_reentrant": firings(checkpoint)}
 
 
 @probe("N20.thread", "Whether a recomputation on the CPU runs on the thread that called backward.")

@@ -154,24 +154,17 @@ def partial_backward(how):
     }
 
 
-@probe(
-    "RE2.grad", "torch.autograd.grad() through a reentrant checkpoint, then a backward elsewhere."
-)
+@probe("RE2.grad", "torch.autograd.grad() through a reentrant checkpoint, then a backward elsewhere.")
 def through_grad():
     return partial_backward(lambda loss, x: torch.autograd.grad(loss, x))
 
 
-@probe(
-    "RE2.inputs", "backward(inputs=...) through a reentrant checkpoint, then a backward elsewhere."
-)
+@probe("RE2.inputs", "backward(inputs=...) through a reentrant checkpoint, then a backward elsewhere.")
 def through_inputs():
     return partial_backward(lambda loss, x: loss.backward(inputs=[x]))
 
 
-@probe(
-    "RE3.recomputation",
-    "What the recomputation is given, and how much of the function it runs.",
-)
+@probe("RE3.recomputation", "What the recomputation is given, and how much of the function it runs.")
 def recomputation():
     x, w = variable(0.5), variable(3.0)
     h, frozen = x * 2, constant(1.0)
@@ -282,10 +275,7 @@ def only_detached_used():
     x = variable(0.5)
     _, detached = reentrant(lambda t: (torch.tanh(t), torch.sigmoid(t).detach()), x)
     error = outcome(lambda: detached.sum().backward())
-    return {
-        "backward_error": error,
-        "gradient_is_zero": x.grad is not None and bool((x.grad == 0).all()),
-    }
+    return {"backward_error": error, "gradient_is_zero": x.grad is not None and bool((x.grad == 0).all())}
 
 
 @dataclasses.dataclass
@@ -392,10 +382,7 @@ def changes_a_constant_argument():
         call(lambda h, m: (m.mul_(3) * h).sum(), h, m).backward()
         return h.grad.item()
 
-    return {
-        "plain_gradient": int(gradient(directly)),
-        "reentrant_gradient": int(gradient(reentrant)),
-    }
+    return {"plain_gradient": int(gradient(directly)), "reentrant_gradient": int(gradient(reentrant))}
 
 
 @probe("RE11.identity", "A function that returns its input: the same object, the same memory?")
@@ -445,8 +432,4 @@ def create_graph():
             return "has no history"
         return outcome(lambda: torch.autograd.grad(first, x))
 
-    return {
-        "plain": second(directly),
-        "reentrant": second(reentrant),
-        "non_reentrant": second(checkpoint),
-    }
+    return {"plain": second(directly), "reentrant": second(reentrant), "non_reentrant": second(checkpoint)}

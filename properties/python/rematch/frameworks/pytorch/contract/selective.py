@@ -48,9 +48,7 @@ def kernels_in_backward(policy, function, x, **options):
     return ops.counts
 
 
-@probe(
-    "SE1.policies", "Which answers of a policy keep tanh from running again: kernels in backward."
-)
+@probe("SE1.policies", "Which answers of a policy keep tanh from running again: kernels in backward.")
 def policies():
     seen = {}
     answers = {p.name.lower(): p for p in Policy} | {"true": True, "false": False}
@@ -79,9 +77,7 @@ def calls():
     }
 
 
-@probe(
-    "SE2.invocation", "A policy that saves every second product: kernels of products in backward."
-)
+@probe("SE2.invocation", "A policy that saves every second product: kernels of products in backward.")
 def invocation():
     count = []
 
@@ -104,8 +100,7 @@ def invocation():
         return ops.counts["mm"] - 4
 
     return {
-        "recomputed_products": kernels_in_backward(policy, body, ramp(2, 2)).get("mm", 0)
-        - plain_mm(),
+        "recomputed_products": kernels_in_backward(policy, body, ramp(2, 2)).get("mm", 0) - plain_mm(),
         "asked_for_products": len(count),
     }
 
@@ -141,18 +136,10 @@ def extra_backward():
     return seen
 
 
-@probe(
-    "SE4.two_outputs",
-    "Two outputs, a backward for each: a saved tensor serves one recomputation only.",
-)
+@probe("SE4.two_outputs", "Two outputs, a backward for each: a saved tensor serves one recomputation only.")
 def two_outputs():
-    a, b = selective(
-        saving(aten.mul.Tensor), lambda x: (torch.tanh(x * x), torch.sigmoid(x * x)), variable(0.5)
-    )
-    return {
-        "first_error": outcome(lambda: a.sum().backward()),
-        "second_error": outcome(lambda: b.sum().backward()),
-    }
+    a, b = selective(saving(aten.mul.Tensor), lambda x: (torch.tanh(x * x), torch.sigmoid(x * x)), variable(0.5))
+    return {"first_error": outcome(lambda: a.sum().backward()), "second_error": outcome(lambda: b.sum().backward())}
 
 
 def differing(policy, forward, recomputation):
@@ -160,10 +147,7 @@ def differing(policy, forward, recomputation):
     return outcome(selective(policy, body, variable(0.5, 1.0), early_stop=False).sum().backward)
 
 
-@probe(
-    "SE5.recomputation_differs",
-    "A recomputation that runs an operator which the forward did not run.",
-)
+@probe("SE5.recomputation_differs", "A recomputation that runs an operator which the forward did not run.")
 def recomputation_differs():
     policy = saving(aten.tanh.default)
     return {
@@ -189,9 +173,7 @@ def changed():
     reference = gradient(directly)
     return {
         "checked": judged(lambda: gradient(functools.partial(selective, policy)), reference),
-        "allowed": judged(
-            lambda: gradient(functools.partial(selective, policy, mutation=True)), reference
-        ),
+        "allowed": judged(lambda: gradient(functools.partial(selective, policy, mutation=True)), reference),
         "not_saved": judged(lambda: gradient(functools.partial(selective, saving())), reference),
     }
 
@@ -215,9 +197,7 @@ def storages_alive(call):
     return alive
 
 
-@probe(
-    "SE7.kept", "Which results of add, tanh, add, tanh, add are kept after the forward: 1 is kept."
-)
+@probe("SE7.kept", "Which results of add, tanh, add, tanh, add are kept after the forward: 1 is kept.")
 def kept():
     everything = lambda ctx, op, *a, **k: SAVE
     nothing = lambda ctx, op, *a, **k: RECOMPUTE
@@ -251,10 +231,7 @@ def recompute_everything():
     }
 
 
-@probe(
-    "SE7.products",
-    "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.",
-)
+@probe("SE7.products", "sigmoid((x y) y) * y: products in forward, and in the recomputation, by policy.")
 def products():
     def body(x, y):
         return torch.sigmoid(torch.matmul(torch.matmul(x, y), y)) * y
@@ -280,10 +257,7 @@ def products():
     return seen
 
 
-@probe(
-    "SE7.early_stop",
-    "A saved last operator: kernels of tanh and add in the recomputation of two tanh.",
-)
+@probe("SE7.early_stop", "A saved last operator: kernels of tanh and add in the recomputation of two tanh.")
 def early_stop():
     seen = {}
     body = lambda x: torch.tanh(torch.tanh(x) + x)
@@ -309,10 +283,7 @@ def surrounding_hooks():
     for name, choice in (("by_default", None), ("respected", True), ("bypassed", False)):
         with warned() as warnings_seen, HookCounter() as hooks:
             y = selective(
-                saving(aten.tanh.default),
-                torch.tanh,
-                variable(0.5),
-                respect_saved_tensors_hooks=choice,
+                saving(aten.tanh.default), torch.tanh, variable(0.5), respect_saved_tensors_hooks=choice
             ).sum()
         y.backward()
         seen[f"{name}_packs"] = hooks.packs
@@ -321,10 +292,7 @@ def surrounding_hooks():
     return seen
 
 
-@probe(
-    "SE10.nested",
-    "A selective checkpoint inside another: runs of each and kernels in backward.",
-)
+@probe("SE10.nested", "A selective checkpoint inside another: runs of each and kernels in backward.")
 def nested():
     seen = {}
     for name, outer_policy, inner_policy in [

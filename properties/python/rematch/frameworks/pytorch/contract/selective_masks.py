@@ -37,9 +37,7 @@ def masks(first, second, **options):
 
     reference = gradient(directly)
     drawn.clear()
-    verdict = judged(
-        lambda: gradient(lambda f, *a: selective(policy, f, *a, early_stop=False)), reference
-    )
+    verdict = judged(lambda: gradient(lambda f, *a: selective(policy, f, *a, early_stop=False)), reference)
     forward = drawn[0]
 
     def named(mask):

@@ -63,9 +63,7 @@ def captured_changed():
     return input_changed(lambda call, x, c: call(lambda x: tanh(x) * c, x))
 
 
-@probe(
-    "N9.hooks", "What surrounding hooks see of inputs by position, by keyword, in a list, captured."
-)
+@probe("N9.hooks", "What surrounding hooks see of inputs by position, by keyword, in a list, captured.")
 def hooks():
     body = lambda x, c: tanh(x * c)
 
@@ -275,9 +273,7 @@ def batch_norm_statistics():
         "reentrant": updates(reentrant),
         "non_reentrant": updates(checkpoint),
         "non_reentrant_without_early_stop": updates(without_early_stop),
-        "non_reentrant_with_an_op_after": updates(
-            lambda f, *a: checkpoint(lambda x: tanh(f(x)), *a)
-        ),
+        "non_reentrant_with_an_op_after": updates(lambda f, *a: checkpoint(lambda x: tanh(f(x)), *a)),
     }
 
 
@@ -340,9 +336,7 @@ def crosses(seed):
 def no_preserved_random_state():
     def situation(call, accident):
         x = ramp(64)
-        call(
-            lambda x: tanh(torch.dropout(x, 0.5, True)), x, preserve_rng_state=not accident
-        ).sum().backward()
+        call(lambda x: tanh(torch.dropout(x, 0.5, True)), x, preserve_rng_state=not accident).sum().backward()
         return [x.grad]
 
     return verdicts(situation)
