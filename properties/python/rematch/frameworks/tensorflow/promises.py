@@ -15,61 +15,37 @@ from rematch.promises import promises_in
 
 def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:
     """A variable that is an argument, and closed over as well, gets both gradients."""
-    v = tf.Variable([2.0, 3.0])
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda w: w * v)(v)
-    return tape.gradient(y, v)
+    return gradient(lambda v: checkpoint(lambda w: w * v)(v), tf.Variable([2.0, 3.0]))
 
 
 def unused_argument(checkpoint: Callable[..., Any]) -> Any:
     """An argument that nothing uses has no gradient."""
-    x, w = tf.constant(2.0), tf.constant(3.0)
-    with tf.GradientTape() as tape:
-        tape.watch([x, w])
-        y = checkpoint(lambda x, w: x * x)(x, w)
-    return [tape.gradient(y, w) is None]
+    square = checkpoint(lambda x, w: x * x)
+    return [gradient(square, tf.constant(2.0), tf.constant(3.0))[1] is None]
 
 
 def unused_output(checkpoint: Callable[..., Any]) -> Any:
     """An output that nothing uses adds nothing, even where its gradient is no number."""
-    x = tf.constant(0.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y, _ = checkpoint(lambda x: (x * 2, tf.sqrt(x)))(x)
-    return tape.gradient(y, x)
+    return gradient(lambda x: checkpoint(lambda x: (x * 2, tf.sqrt(x)))(x)[0], tf.constant(0.0))
 
 
 def second_derivative(checkpoint: Callable[..., Any]) -> Any:
     """The gradient of a gradient is right."""
-    x = tf.constant(2.0)
-    with tf.GradientTape() as outer:
-        outer.watch(x)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = checkpoint(lambda x: x * x * x)(x)
-        slope = tape.gradient(y, x)
-    return outer.gradient(slope, x)
+    cube = checkpoint(lambda x: x * x * x)
+    return gradient(lambda x: gradient(cube, x), tf.constant(2.0))
 
 
 def second_derivative_by_variable(checkpoint: Callable[..., Any]) -> Any:
     """The gradient of a gradient by a variable is right."""
     v = tf.Variable(2.0)
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as tape:
-            y = checkpoint(lambda x: x * v * v * v)(tf.constant(1.0))
-        slope = tape.gradient(y, v)
-    return outer.gradient(slope, v)
+    cube = checkpoint(lambda x: x * v * v * v)
+    return gradient(lambda v: gradient(lambda v: cube(tf.constant(1.0)), v), v)
 
 
 def gradient_penalty(checkpoint: Callable[..., Any]) -> Any:
     """A gradient by the input is differentiated by a variable."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = checkpoint(lambda x: x * x * v * v)(x)
-        slope = tape.gradient(y, x)
-    return outer.gradient(slope, v)
+    return gradient(lambda v: gradient(checkpoint(lambda x: x * x * v * v), x), v)
 
 
 def forward_derivative(checkpoint: Callable[..., Any]) -> Any:
@@ -133,10 +109,7 @@ def drawn_with_seed(checkpoint: Callable[..., Any]) -> Any:
         seen.append(float(tf.random.uniform([], seed=5)))
         return x * x * seen[-1]
 
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = checkpoint(noisy)(x)
-    tape.gradient(y, x)
+    gradient(checkpoint(noisy), x)
     return [seen[0] == seen[-1]]
 
 
@@ -148,10 +121,7 @@ def counted(checkpoint: Callable[..., Any]) -> Any:
         v.assign_add(1.0)
         return x * x
 
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = checkpoint(count)(x)
-    tape.gradient(y, x)
+    gradient(checkpoint(count), x)
     return v.numpy()
 
 
@@ -178,45 +148,35 @@ def model(checkpoint: Callable[..., Any]) -> Any:
     """A model of Keras may be checkpointed as it is, and trains."""
     made = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
     made.build([1, 2])
-    x = tf.ones([1, 2])
-    with tf.GradientTape() as tape:
-        y = checkpoint(made)(x) ** 2
-    return tape.gradient(y, made.trainable_variables[0].value)
+    return gradient(lambda kernel: checkpoint(made)(tf.ones([1, 2])) ** 2, made.trainable_variables[0].value)
 
 
 def dense_in_half(checkpoint: Callable[..., Any]) -> Any:
     """A layer of mixed precision has gradients of float32."""
     layer = tf.keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
     layer.build([1, 2])
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda x: layer(x) ** 2)(tf.ones([1, 2]))
-    gradient = tape.gradient(y, layer.kernel.value)
-    return [gradient.dtype == tf.float32, *gradient.numpy().ravel().tolist()]
+    square = checkpoint(lambda x: layer(x) ** 2)
+    found = gradient(lambda kernel: square(tf.ones([1, 2])), layer.kernel.value)
+    return [found.dtype == tf.float32, *found.numpy().ravel().tolist()]
 
 
 def nested(checkpoint: Callable[..., Any]) -> Any:
     """A checkpointed function may call another, and all variables train."""
     v, w = tf.Variable(2.0), tf.Variable(3.0)
     inner = checkpoint(lambda x: x * x * v)
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda x: inner(x) * w)(tf.constant(2.0))
-    return [float(g) for g in tape.gradient(y, [v, w])]
+    return gradient(lambda v, w: checkpoint(lambda x: inner(x) * w)(tf.constant(2.0)), v, w)
 
 
 def mapped(checkpoint: Callable[..., Any]) -> Any:
     """A function may be mapped over rows."""
     x, v = tf.constant([[1.0], [2.0]]), tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        y = tf.map_fn(checkpoint(lambda row: row * row * v), x)
-    return tape.gradient(y, v)
+    return gradient(lambda v: tf.map_fn(checkpoint(lambda row: row * row * v), x), v)
 
 
 def vectorized(checkpoint: Callable[..., Any]) -> Any:
     """A function may be vectorized."""
     x, v = tf.constant([[1.0], [2.0]]), tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        y = tf.vectorized_map(checkpoint(lambda row: row * row * v), x)
-    return tape.gradient(y, v)
+    return gradient(lambda v: tf.vectorized_map(checkpoint(lambda row: row * row * v), x), v)
 
 
 def error_passes(checkpoint: Callable[..., Any]) -> Any:
@@ -248,19 +208,13 @@ def custom_gradient(checkpoint: Callable[..., Any]) -> Any:
 
 def numpy_argument(checkpoint: Callable[..., Any]) -> Any:
     """An argument may be an array of NumPy."""
-    v = tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda x: x * v * v)(np.float32(2.0))
-    return tape.gradient(y, v)
+    return gradient(lambda v: checkpoint(lambda x: x * v * v)(np.float32(2.0)), tf.Variable(3.0))
 
 
 def ragged_argument(checkpoint: Callable[..., Any]) -> Any:
     """An argument may be a ragged tensor."""
     x = tf.ragged.constant([[1.0], [2.0, 3.0]])
-    v = tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        y = tf.reduce_sum(checkpoint(lambda x: x * v * v)(x).flat_values)
-    return tape.gradient(y, v)
+    return gradient(lambda v: tf.reduce_sum(checkpoint(lambda x: x * v * v)(x).flat_values), tf.Variable(3.0))
 
 
 def runs_twice(checkpoint: Callable[..., Any]) -> Any:

@@ -10,20 +10,20 @@ import tensorflow as tf
 from rematch.promises import promises_in
 
 
-def gradient(objective: Callable[..., Any], x: Any) -> Any:
+def gradient(objective: Callable[..., Any], *by: Any) -> Any:
+    """The gradient of `objective(*by)`, or a list of them where it is by several."""
     with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = objective(x)
-    return tape.gradient(y, x)
+        tape.watch(by)
+        y = objective(*by)
+    found = tape.gradient(y, by)
+    return found[0] if len(by) == 1 else list(found)
 
 
 def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
     """A tensor that is given by keyword gets its gradient."""
-    x, w = tf.constant(2.0), tf.constant(3.0)
-    with tf.GradientTape() as tape:
-        tape.watch([x, w])
-        y = checkpoint(lambda x, w: x * w * w)(x, w=w)
-    return [None if g is None else float(g) for g in tape.gradient(y, [x, w])]
+    product = checkpoint(lambda x, w: x * w * w)
+    found = gradient(lambda x, w: product(x, w=w), tf.constant(2.0), tf.constant(3.0))
+    return [None if g is None else float(g) for g in found]
 
 
 def keyword_option(checkpoint: Callable[..., Any]) -> Any:
@@ -35,46 +35,33 @@ def keyword_option(checkpoint: Callable[..., Any]) -> Any:
 
 def closed_over_tensor(checkpoint: Callable[..., Any]) -> Any:
     """A tensor that a function closes over gets its gradient."""
-    x = tf.constant(2.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
+
+    def loss(x):
         square = x * x
-        y = checkpoint(lambda x: x * square)(x)
-    return tape.gradient(y, x)
+        return checkpoint(lambda x: x * square)(x)
+
+    return gradient(loss, tf.constant(2.0))
 
 
 def closed_over_variable(checkpoint: Callable[..., Any]) -> Any:
     """A variable that a function closes over gets its gradient."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = checkpoint(lambda x: x * v * v)(x)
-    return [float(g) for g in tape.gradient(y, [x, v])]
+    return gradient(lambda x, v: checkpoint(lambda x: x * v * v)(x), x, v)
 
 
 def variables_alone(checkpoint: Callable[..., Any]) -> Any:
     """A function may have no arguments, and train what it closes over."""
-    v = tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda: v * v)()
-    return tape.gradient(y, v)
+    return gradient(lambda v: checkpoint(lambda: v * v)(), tf.Variable(3.0))
 
 
 def untrainable_variable(checkpoint: Callable[..., Any]) -> Any:
     """A variable that is watched by hand gets its gradient, trainable or not."""
-    v = tf.Variable(3.0, trainable=False)
-    with tf.GradientTape() as tape:
-        tape.watch(v)
-        y = checkpoint(lambda x: x * v * v)(tf.constant(2.0))
-    return tape.gradient(y, v)
+    return gradient(lambda v: checkpoint(lambda x: x * v * v)(tf.constant(2.0)), tf.Variable(3.0, trainable=False))
 
 
 def variable_argument(checkpoint: Callable[..., Any]) -> Any:
     """A variable may be an argument, and gets its gradient."""
-    v = tf.Variable(3.0)
-    with tf.GradientTape() as tape:
-        y = checkpoint(lambda v: v * v)(v)
-    return tape.gradient(y, v)
+    return gradient(lambda v: checkpoint(lambda v: v * v)(v), tf.Variable(3.0))
 
 
 def variable_argument_stays_one(checkpoint: Callable[..., Any]) -> Any:
@@ -119,17 +106,15 @@ def none_argument(checkpoint: Callable[..., Any]) -> Any:
 def integer_argument(checkpoint: Callable[..., Any]) -> Any:
     """A function may take integers, the tokens of an embedding for example."""
     table = tf.Variable([[1.0], [2.0], [3.0]])
-    with tf.GradientTape() as tape:
-        y = tf.reduce_sum(checkpoint(lambda i: tf.gather(table, i) ** 2)(tf.constant([2, 0, 2])))
-    return tf.convert_to_tensor(tape.gradient(y, table))
+    look_up = checkpoint(lambda i: tf.gather(table, i) ** 2)
+    return tf.convert_to_tensor(gradient(lambda table: look_up(tf.constant([2, 0, 2])), table))
 
 
 def sparse_gradient(checkpoint: Callable[..., Any]) -> Any:
     """The gradient of an embedding stays sparse."""
     table = tf.Variable([[1.0], [2.0], [3.0]])
-    with tf.GradientTape() as tape:
-        y = tf.reduce_sum(checkpoint(lambda i: tf.gather(table, i))(tf.constant([2])))
-    return [isinstance(tape.gradient(y, table), tf.IndexedSlices)]
+    look_up = checkpoint(lambda i: tf.gather(table, i))
+    return [isinstance(gradient(lambda table: look_up(tf.constant([2])), table), tf.IndexedSlices)]
 
 
 def tuple_argument(checkpoint: Callable[..., Any]) -> Any:
@@ -144,12 +129,12 @@ def dictionary_argument(checkpoint: Callable[..., Any]) -> Any:
 
 def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
     """A function may return a dictionary of tensors."""
-    x = tf.constant(2.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
+
+    def loss(x):
         made = checkpoint(lambda x: {"a": x * x, "b": x})(x)
-        y = made["a"] * made["b"]
-    return tape.gradient(y, x)
+        return made["a"] * made["b"]
+
+    return gradient(loss, tf.constant(2.0))
 
 
 def none_returned(checkpoint: Callable[..., Any]) -> Any:
@@ -163,11 +148,7 @@ def none_returned(checkpoint: Callable[..., Any]) -> Any:
 
 def integer_returned(checkpoint: Callable[..., Any]) -> Any:
     """A function may return integers beside its result."""
-    x = tf.constant([2.0, 3.0])
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y, _ = checkpoint(lambda x: (x * x, tf.argmax(x)))(x)
-    return tape.gradient(y, x)
+    return gradient(lambda x: checkpoint(lambda x: (x * x, tf.argmax(x)))(x)[0], tf.constant([2.0, 3.0]))
 
 
 def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:

@@ -71,9 +71,8 @@ def integer_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(tokens):
-        with tf.GradientTape() as tape:
-            y = tf.reduce_sum(checkpoint(lambda i: tf.gather(table, i) ** 2)(tokens))
-        return tf.convert_to_tensor(tape.gradient(y, table))
+        look_up = checkpoint(lambda i: tf.gather(table, i) ** 2)
+        return tf.convert_to_tensor(gradient(lambda table: look_up(tokens), table))
 
     return step(tf.constant([2, 0, 2]))
 
@@ -111,10 +110,8 @@ def function_inside(checkpoint: Callable[..., Any]) -> Any:
     v = tf.Variable(3.0)
     traced, gradients = tf.function(lambda x: x * v * v), []
     for _ in range(2):
-        with tf.GradientTape() as tape:
-            y = checkpoint(lambda x: traced(x))(tf.constant(2.0))
-        gradient = tape.gradient(y, v)
-        gradients.append(None if gradient is None else float(gradient))
+        found = gradient(lambda v: checkpoint(lambda x: traced(x))(tf.constant(2.0)), v)
+        gradients.append(None if found is None else float(found))
     return gradients
 
 
@@ -127,10 +124,7 @@ def around_of_functions(checkpoint: Callable[..., Any]) -> Any:
     """A checkpointed function may be a tf.function."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     made = tf.function(checkpoint(lambda x: x * x * v))
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = made(x)
-    return [float(g) for g in tape.gradient(y, [x, v])]
+    return gradient(lambda x, v: made(x), x, v)
 
 
 def traced_once(checkpoint: Callable[..., Any]) -> Any:
@@ -140,9 +134,7 @@ def traced_once(checkpoint: Callable[..., Any]) -> Any:
     @tf.function
     def step(x):
         traces.append(1)
-        with tf.GradientTape() as tape:
-            y = checkpoint(lambda x: x * v * v)(x)
-        return tape.gradient(y, v)
+        return gradient(lambda v: checkpoint(lambda x: x * v * v)(x), v)
 
     return [*[float(step(tf.constant(float(i)))) for i in range(3)], len(traces)]
 
@@ -153,10 +145,7 @@ def compiled(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function(jit_compile=True)
     def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = checkpoint(lambda x: x * x * v)(x)
-        return tape.gradient(y, [x, v])
+        return gradient(lambda x, v: checkpoint(lambda x: x * x * v)(x), x, v)
 
     return [float(g) for g in step(tf.constant(2.0))]
 
@@ -197,9 +186,7 @@ def mapped_in_function(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        with tf.GradientTape() as tape:
-            y = tf.map_fn(checkpoint(lambda row: row * row * v), x)
-        return tape.gradient(y, v)
+        return gradient(lambda v: tf.map_fn(checkpoint(lambda row: row * row * v), x), v)
 
     return step(tf.constant([[1.0], [2.0]]))
 
@@ -213,9 +200,7 @@ def loop_inside(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        with tf.GradientTape() as tape:
-            y = checkpoint(power)(x)
-        return tape.gradient(y, v)
+        return gradient(lambda v: checkpoint(power)(x), v)
 
     return step(tf.constant(1.0))
 
@@ -226,9 +211,7 @@ def in_condition(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        with tf.GradientTape() as tape:
-            y = tf.cond(x > 0, lambda: checkpoint(lambda x: x * v * v)(x), lambda: x)
-        return tape.gradient(y, v)
+        return gradient(lambda v: tf.cond(x > 0, lambda: checkpoint(lambda x: x * v * v)(x), lambda: x), v)
 
     return step(tf.constant(1.0))
 
@@ -238,11 +221,8 @@ def not_a_number(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = checkpoint(lambda x: x * x)(x)
-            z = y * tf.constant([float("nan"), 1.0])
-        return tf.math.is_nan(tape.gradient(z, x))
+        square = checkpoint(lambda x: x * x)
+        return tf.math.is_nan(gradient(lambda x: square(x) * tf.constant([float("nan"), 1.0]), x))
 
     return step(tf.constant([2.0, 3.0]))
 
@@ -252,11 +232,8 @@ def infinite(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = checkpoint(lambda x: x * x)(x)
-            z = y * tf.constant([float("inf"), 1.0])
-        return tape.gradient(z, x)
+        square = checkpoint(lambda x: x * x)
+        return gradient(lambda x: square(x) * tf.constant([float("inf"), 1.0]), x)
 
     return step(tf.constant([2.0, 3.0]))
 
@@ -269,9 +246,7 @@ def distributed(checkpoint: Callable[..., Any]) -> Any:
 
     @tf.function
     def step(x):
-        with tf.GradientTape() as tape:
-            y = checkpoint(lambda x: x * v * v)(x)
-        return tape.gradient(y, v)
+        return gradient(lambda v: checkpoint(lambda x: x * v * v)(x), v)
 
     return strategy.run(step, [tf.constant(2.0)])
 
