@@ -14,6 +14,7 @@ from paddle.distributed.fleet.utils import recompute
 from paddle.incubate.distributed.fleet import recompute_sequential
 
 from rematch.frameworks.paddle import promises_arguments
+from rematch.frameworks.paddle.promises_arguments import gradient
 from rematch.promises import promises_in
 
 
@@ -74,15 +75,13 @@ def no_grad(checkpoint: Callable[..., Any]) -> Any:
 
 def no_grad_inside(checkpoint: Callable[..., Any]) -> Any:
     """A part of a function under paddle.no_grad() gets no gradient."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
 
     def half(x):
         with paddle.no_grad():
             constant = x * x
         return constant * x
 
-    checkpoint(half)(x).backward()
-    return x.grad
+    return gradient(checkpoint(half))
 
 
 def auto_cast(checkpoint: Callable[..., Any]) -> Any:
@@ -205,9 +204,7 @@ def custom_layer(checkpoint: Callable[..., Any]) -> Any:
         def backward(ctx, g):
             return g * 10 * ctx.saved_tensor()[0]
 
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x: Tenfold.apply(x * x))(x).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda x: Tenfold.apply(x * x))(x))
 
 
 def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
@@ -281,17 +278,13 @@ def tracked_stream(checkpoint: Callable[..., Any]) -> Any:
 def random_state_not_preserved(checkpoint: Callable[..., Any]) -> Any:
     """With preserve_rng_state=False a function that draws nothing is the same."""
     options = {} if checkpoint(len) is len else {"preserve_rng_state": False}
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x: x * x)(x, **options).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda x: x * x)(x, **options))
 
 
 def nested(checkpoint: Callable[..., Any]) -> Any:
     """A checkpointed function may call another."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
     inner = checkpoint(lambda x: x * x * x)
-    checkpoint(lambda x: inner(x) * x)(x).backward()
-    return x.grad
+    return gradient(checkpoint(lambda x: inner(x) * x))
 
 
 def unused_output(checkpoint: Callable[..., Any]) -> Any:

@@ -10,6 +10,13 @@ import paddle
 from rematch.promises import promises_in
 
 
+def gradient(objective: Callable[..., Any]) -> Any:
+    """The gradient of `objective(x)` where x is 2."""
+    x = paddle.to_tensor([2.0], stop_gradient=False)
+    objective(x).backward()
+    return x.grad
+
+
 def keyword_only(checkpoint: Callable[..., Any]) -> Any:
     """A parameter that takes keywords alone gets its gradient."""
     x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
@@ -22,9 +29,8 @@ def keyword_only(checkpoint: Callable[..., Any]) -> Any:
 
 def any_keyword(checkpoint: Callable[..., Any]) -> Any:
     """A function may take any keywords, as **options."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, **options: x * options["w"])(x, w=paddle.to_tensor([3.0])).backward()
-    return x.grad
+    function = checkpoint(lambda x, **options: x * options["w"])
+    return gradient(lambda x: function(x, w=paddle.to_tensor([3.0])))
 
 
 def any_arguments(checkpoint: Callable[..., Any]) -> Any:
@@ -37,44 +43,33 @@ def any_arguments(checkpoint: Callable[..., Any]) -> Any:
 
 def defaults(checkpoint: Callable[..., Any]) -> Any:
     """Keywords may come in any order, defaults may be left out."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)(scale=3.0, x=x).backward()
-    return x.grad
+    function = checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)
+    return gradient(lambda x: function(scale=3.0, x=x))
 
 
 def list_of_tensors(checkpoint: Callable[..., Any]) -> Any:
     """Tensors in a list get their gradients."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda pair: pair[0] * pair[1])([x * 1, x * x]).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])([x * 1, x * x]))
 
 
 def dictionary_of_tensors(checkpoint: Callable[..., Any]) -> Any:
     """Tensors in a dictionary get their gradients."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, named: x * named["square"])(x, {"square": x * x}).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda x, named: x * named["square"])(x, {"square": x * x}))
 
 
 def mixed_tuple(checkpoint: Callable[..., Any]) -> Any:
     """A tuple may have a tensor that trains and one, a mask for example, that does not."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda pair: pair[0] * pair[1])((x * x, paddle.ones([1]))).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x * x, paddle.ones([1]))))
 
 
 def tuple_with_none(checkpoint: Callable[..., Any]) -> Any:
     """A tuple may have a tensor and None, as the cache of an attention has."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, cache: x * cache[0])(x, (x * x, None)).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda x, cache: x * cache[0])(x, (x * x, None)))
 
 
 def empty_tuple(checkpoint: Callable[..., Any]) -> Any:
     """A tuple may be empty."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, masks: x * x + len(masks))(x, ()).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda x, masks: x * x + len(masks))(x, ()))
 
 
 def closed_over(checkpoint: Callable[..., Any]) -> Any:
@@ -87,16 +82,12 @@ def closed_over(checkpoint: Callable[..., Any]) -> Any:
 
 def closed_over_alone(checkpoint: Callable[..., Any]) -> Any:
     """A frozen input is no reason not to train what the function closes over."""
-    w = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x: x * w * w)(paddle.ones([1])).backward()
-    return w.grad
+    return gradient(lambda w: checkpoint(lambda x: x * w * w)(paddle.ones([1])))
 
 
 def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
     """A tensor given twice gets the sum of both gradients."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda a, b: a * b * b)(x, x).backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda a, b: a * b * b)(x, x))
 
 
 def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
@@ -130,9 +121,7 @@ def none_returned(checkpoint: Callable[..., Any]) -> Any:
 
 def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
     """A function may return a dictionary of tensors."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x: {"y": x * x})(x)["y"].backward()
-    return x.grad
+    return gradient(lambda x: checkpoint(lambda x: {"y": x * x})(x)["y"])
 
 
 def list_returned(checkpoint: Callable[..., Any]) -> Any:
@@ -152,10 +141,8 @@ def integer_tensor(checkpoint: Callable[..., Any]) -> Any:
 
 def other_arguments(checkpoint: Callable[..., Any]) -> Any:
     """Arguments may be numbers, strings and None."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
     power = checkpoint(lambda x, n, name, none: x**n if name == "power" and none is None else x)
-    power(x, 3, "power", None).backward()
-    return x.grad
+    return gradient(lambda x: power(x, 3, "power", None))
 
 
 PROMISES = promises_in(globals())
