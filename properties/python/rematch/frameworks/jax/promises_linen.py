@@ -7,16 +7,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from flax import nnx
 
 from rematch.promises import promises_in
 
 
+def wrapper(remat: Callable[..., Any]) -> Any:
+    """The wrapper of classes that goes with a checkpoint."""
+    return nn.remat if remat is nnx.remat else remat
+
+
 def linen_names(checkpoint: Callable[..., Any]) -> Any:
     """linen: a checkpointed layer has the name and the initial weights of the layer."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Block(nn.Module):
         @nn.compact
@@ -29,9 +33,7 @@ def linen_names(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_masks(checkpoint: Callable[..., Any]) -> Any:
     """linen: a checkpointed layer draws the mask of the layer."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Block(nn.Module):
         @nn.compact
@@ -43,9 +45,7 @@ def linen_masks(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_given_names(checkpoint: Callable[..., Any]) -> Any:
     """linen: layers with names have the same initial weights, masks and gradients."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Layer(nn.Module):
         @nn.compact
@@ -66,9 +66,7 @@ def linen_given_names(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_method(checkpoint: Callable[..., Any]) -> Any:
     """linen: a method that is checkpointed where it is defined has the same initial weights."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Block(nn.Module):
         @remat
@@ -81,9 +79,7 @@ def linen_method(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_statistics(checkpoint: Callable[..., Any]) -> Any:
     """linen: running statistics, and what is sown, are changed once."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Layer(nn.Module):
         @nn.compact
@@ -112,9 +108,7 @@ def linen_statistics(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_flag(checkpoint: Callable[..., Any]) -> Any:
     """linen: the flag `train` may be given by position."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Layer(nn.Module):
         @nn.compact
@@ -126,9 +120,7 @@ def linen_flag(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_static_flag(checkpoint: Callable[..., Any]) -> Any:
     """linen: so it may if it is static, and it has a default."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Layer(nn.Module):
         @nn.compact
@@ -141,9 +133,7 @@ def linen_static_flag(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_static_keyword(checkpoint: Callable[..., Any]) -> Any:
     """linen: it may be given by keyword if it is static."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Layer(nn.Module):
         @nn.compact
@@ -155,9 +145,7 @@ def linen_static_keyword(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_other_method(checkpoint: Callable[..., Any]) -> Any:
     """linen: other methods of a checkpointed layer can be called."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Block(nn.Module):
         def setup(self):
@@ -173,9 +161,7 @@ def linen_other_method(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_shared(checkpoint: Callable[..., Any]) -> Any:
     """linen: a checkpointed layer may be called twice, and given to another layer."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Outer(nn.Module):
         inner: nn.Module
@@ -196,9 +182,7 @@ def linen_shared(checkpoint: Callable[..., Any]) -> Any:
 
 def linen_loop(checkpoint: Callable[..., Any]) -> Any:
     """linen: nn.scan() runs a checkpointed layer, with weights and masks as without."""
-    from flax import linen as nn
-
-    remat = nn.remat if checkpoint is nnx.remat else checkpoint
+    remat = wrapper(checkpoint)
 
     class Layer(nn.Module):
         @nn.compact
