@@ -106,6 +106,17 @@ class Plan:
     segments: tuple[Segment, ...] = ()
     offload: bool = False
 
+    def cut(self, layers: int) -> tuple[Segment, ...]:
+        """The segments of a model of so many layers."""
+        if self.sequential is None:
+            return self.segments
+        whole = self.sequential
+        size = layers // whole.segments
+        begins = list(range(0, size * whole.segments, size))
+        ends = [*begins[1:], layers]
+        count = whole.segments - whole.last_stored
+        return tuple(Segment(b, e, whole.choice) for b, e in list(zip(begins, ends, strict=True))[:count])
+
 
 @dataclass(frozen=True)
 class Protocol:

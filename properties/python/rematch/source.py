@@ -67,11 +67,8 @@ class Source:
     def text(self) -> str:
         """The functions, the model's last: `model(x, ...)` takes the input and, unless the
         framework closes over them, all parameters; it returns a tuple of the outputs."""
-        plan = self.case.plan
-        segments: Sequence[Segment] = plan.segments if self.checkpointed else ()
-        if self.checkpointed and plan.sequential is not None:
-            segments = self._cut(len(self.case.layers))
         layers = len(self.case.layers)
+        segments = self.case.plan.cut(layers) if self.checkpointed else ()
         whole = self._whole_call() if self.checkpointed else ""
         lines = [whole] if whole else self._range(0, layers, segments)
         given = self.signature()
@@ -110,15 +107,6 @@ class Source:
             given, made = name_of(live[index][0]), name_of(live[index + 1][0])
             self._functions.append(self._define(name, [given], self._layer(index), made))
         return f"{name_of(live[-1][0])} = {call}" if call else ""
-
-    def _cut(self, layers: int) -> list[Segment]:
-        plan = self.case.plan.sequential
-        assert plan is not None
-        size = layers // plan.segments
-        stored = size * (plan.segments - 1) if plan.last_stored else layers
-        begins = list(range(0, size * plan.segments, size))
-        ends = [*begins[1:], layers]
-        return [Segment(b, e, plan.choice) for b, e in zip(begins, ends, strict=True) if e <= stored]
 
     def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> list[str]:
         """The lines of a function."""

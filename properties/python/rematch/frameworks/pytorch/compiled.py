@@ -189,12 +189,7 @@ class CompiledModel(TorchModel):
 
     def _segments(self) -> Segments:
         """The segments of the plan."""
-        plan, layers = self.request.case.plan, len(self.request.case.layers)
-        if plan.sequential is None:
-            return tuple(map(self._with_options, plan.segments))
-        size = layers // plan.sequential.segments
-        stored = size * (plan.sequential.segments - 1)
-        cut = (Segment(b, b + size, plan.sequential.choice) for b in range(0, stored, size))
+        cut = self.request.case.plan.cut(len(self.request.case.layers))
         return tuple(map(self._with_options, cut))
 
     def _with_options(self, segment: Segment) -> _Segment:

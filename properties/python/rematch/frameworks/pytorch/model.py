@@ -303,10 +303,8 @@ class TorchModel:
         plan = self.request.case.plan.sequential
         assert plan is not None
         layers = len(self.request.case.layers)
-        size = layers // plan.segments
-        stored = size * (plan.segments - 1)
-        borders = range(size, stored + 1, size)
-        if self._own and self._can_say(plan.choice, borders):
+        segments = self.request.case.plan.cut(layers)
+        if self._own and self._can_say(plan.choice, [segment.end for segment in segments]):
             functions = [self._layer_function(i, state) for i in range(layers)]
             with set_checkpoint_early_stop(plan.choice.early_stop):
                 outputs = checkpoint_sequential(
@@ -317,10 +315,9 @@ class TorchModel:
                     preserve_rng_state=plan.choice.preserve_rng,
                 )
             return _values(outputs)
-        segments = [Segment(b, b + size, plan.choice) for b in range(0, stored, size)]
         return self._run_range(0, layers, segments, state, values)
 
-    def _can_say(self, choice: Choice, borders: range) -> bool:
+    def _can_say(self, choice: Choice, borders: Sequence[int]) -> bool:
         """Whether checkpoint_sequential() has that choice, and one value enters the model and
         crosses each border: it hands on one argument, and tensors within a tuple would not be
         seen."""

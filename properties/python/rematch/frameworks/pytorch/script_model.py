@@ -9,11 +9,12 @@ from types import MappingProxyType
 from torch.utils.checkpoint import checkpoint
 
 from rematch.case import Segment, ValueRef
-from rematch.frameworks.pytorch.layers import call, draws, ops_of
-from rematch.frameworks.pytorch.policy import NOT_KEPT
+from rematch.frameworks.pytorch.layers import call, draws
+from rematch.frameworks.pytorch.policy import kept_layers
 from rematch.frameworks.pytorch.script_counts import layer_name
 from rematch.frameworks.pytorch.script_custom import CustomText
 from rematch.frameworks.pytorch.script_layers import Layers, Style
+from rematch.layers import OUTPUTS
 from rematch.protocol import Request, Unsupported
 
 OPS = {
@@ -75,7 +76,7 @@ class ModelText:
         self._many = not self._fails and (
             p.steps * p.microbatches > 1 or self._trial or "reevaluation" in aspects or bool(style.compiled)
         )
-        self._segments = self._top_segments()
+        self._segments = self._plan.cut(self._end)
         self._calls = _count(self._segments)
         self._functions: dict[int, str] = {}
         self._counted = self._protocol.inject in ("op_exchanged", "forward_throws", "recomputation_throws")
@@ -87,13 +88,6 @@ class ModelText:
     def parameters(self) -> list[str]:
         """Names of the script's variables that hold the parameters."""
         return self._layers.parameters
-
-    def _top_segments(self) -> tuple[Segment, ...]:
-        plan = self._plan.sequential
-        if plan is None:
-            return self._plan.segments
-        size = self._end // plan.segments
-        return tuple(Segment(b, b + size, plan.choice) for b in range(0, size * (plan.segments - 1), size))
 
     def _name(self, value: ValueRef, inside: bool) -> str:
         layer, output = value
@@ -112,12 +106,16 @@ class ModelText:
     def _names(self, boundary: int, inside: bool) -> list[str]:
         return [self._name(v, inside) for v in self._live[boundary]]
 
+    def _operands_and_targets(self, index: int, inside: bool) -> tuple[list[str], list[str]]:
+        """The names of what a layer takes, and of what it returns."""
+        layer, after = self._case.layers[index], self._live[index + 1]
+        x = [self._name((index - 1, 0), inside), *(self._name(v, inside) for v in layer.operands)]
+        count = OUTPUTS.get(layer.kind, 1)
+        return x, [self._name((index, k), inside) if (index, k) in after else "_" for k in range(count)]
+
     def _layer(self, index: int, inside: bool) -> list[str]:
         layer = self._case.layers[index]
-        x = [self._name((index - 1, 0), inside), *(self._name(v, inside) for v in layer.operands)]
-        after = self._live[index + 1]
-        count = 2 if layer.kind in ("split", "duplicate") else 1
-        targets = [self._name((index, k), inside) if (index, k) in after else "_" for k in range(count)]
+        x, targets = self._operands_and_targets(index, inside)
         lines = []
         made = self._layers.expression(index, x)
         injected = self._counted and index == self._protocol.inject_layer
@@ -267,22 +265,12 @@ class ModelText:
         while pending:
             segment = pending.pop()
             pending.extend(segment.nested)
-            kept = self._kept_layers(segment) if segment.choice.keep else set()
-            if segment.choice.keep and len(kept) < segment.end - segment.begin:
+            if segment.choice.keep and len(self._kept_layers(segment)) < segment.end - segment.begin:
                 return False
         return True
 
-    def _kept_layers(self, segment: Segment) -> set[int]:
-        seen: dict[str, int] = {}
-        kept = set()
-        for index in range(segment.begin, segment.end):
-            for op in ops_of(self._case.layers[index], self._protocol.train):
-                count = seen[op] = seen.get(op, -1) + 1
-                if any(k.op == op and k.index in (-1, count) for k in segment.choice.keep):
-                    if op in NOT_KEPT:
-                        raise Unsupported(f"a policy keeps {op}, which in PyTorch {NOT_KEPT[op]}")
-                    kept.add(index)
-        return kept
+    def _kept_layers(self, segment: Segment) -> frozenset[int]:
+        return kept_layers(self._case, segment.choice, segment.begin, segment.end)
 
     def _kept_by_flag(self, index: int) -> bool:
         """Whether the policy keeps what this layer computes, and knows by a flag."""

@@ -111,26 +111,18 @@ class StepText(ModelText):
         return f"forward({', '.join(['x', *self._further])})"
 
     def _evaluation(self) -> list[str]:
-        given = self._request.arrays.reevaluation
-        if given is None:
+        arrays = self._request.arrays
+        if arrays.reevaluation is None:
             raise Unsupported("there is nothing to evaluate on")
+        given = [arrays.reevaluation, *arrays.further_reevaluation_inputs]
         if not self._style.exact:
-            given = given.round(2)
-        further = self._request.arrays.further_reevaluation_inputs
-        if not self._style.exact:
-            further = [array.round(2) for array in further]
-        lines = [f"x = {self._layers.tensors.make(given)}"]
-        lines += [
-            f"{name} = {self._layers.tensors.make(array)}" for name, array in zip(self._further, further, strict=True)
-        ]
+            given = [array.round(2) for array in given]
+        named = zip(("x", *self._further), given, strict=True)
+        lines = [f"{name} = {self._layers.tensors.make(array)}" for name, array in named]
         lines += self._given_names()
         lines += [f"{custom.name}.eval()" for custom in self._layers.customs.values()]
-        for index, layer in enumerate(self._case.layers):
-            x = [self._name((index - 1, 0), False), *(self._name(v, False) for v in layer.operands)]
-            count = 2 if layer.kind in ("split", "duplicate") else 1
-            targets = [
-                self._name((index, k), False) if (index, k) in self._live[index + 1] else "_" for k in range(count)
-            ]
+        for index in range(self._end):
+            x, targets = self._operands_and_targets(index, False)
             made = self._layers.expression(index, x, train=False)
             if made != ", ".join(targets):
                 lines.append(f"{', '.join(targets)} = {made}")
