@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "engine/ambient/ambient_scope.h"
-#include "engine/ops/arithmetic.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -80,25 +79,6 @@ TEST_CASE_METHOD(LedgerScope, "a fresh ambient state and another thread know no 
   bool there = true;
   std::thread([&] { there = enabled(); }).join();
   CHECK_FALSE(there);
-}
-
-TEST_CASE_METHOD(LedgerScope, "the cache knows a storage at one version") {
-  CastCache values;
-  Tensor w = tensor({1, 2}, {2}, DType::float32);
-  CHECK_FALSE(values.find(w).defined());
-  const Tensor first = tensor({1, 2}, {2}, DType::bfloat16);
-  values.put(w, first);
-  CHECK(values.find(w).storage() == first.storage());
-  CHECK(values.find(w.detach()).storage() == first.storage());
-  CHECK_FALSE(values.find(w.clone()).defined());
-  scale_(w, 2);
-  CHECK_FALSE(values.find(w).defined());
-  const Tensor second = tensor({2, 4}, {2}, DType::bfloat16);
-  values.put(w, second);
-  CHECK(values.find(w).storage() == second.storage());
-  CHECK(values.size() == 1);
-  values.clear();
-  CHECK_FALSE(values.find(w).defined());
 }
 
 TEST_CASE_METHOD(LedgerScope, "a parameter that died is not mistaken for one in its place") {

@@ -159,35 +159,6 @@ TEST_CASE_METHOD(LedgerScope, "a pack that goes through float32 halves what is s
   CHECK(same_bits(x.grad(), plain.grad()));
 }
 
-TEST_CASE_METHOD(LedgerScope, "the innermost hooks win, and none can be innermost") {
-  int outer = 0;
-  int inner = 0;
-  const auto counting = [](int& count) {
-    return FunctionHooks(
-        [&count](const Tensor& t) {
-          ++count;
-          return t;
-        },
-        [](const Tensor& t) { return t; });
-  };
-  FunctionHooks outer_hooks = counting(outer);
-  FunctionHooks inner_hooks = counting(inner);
-  const Tensor x = variable({1}, {1});
-  const HookScope a(&outer_hooks);
-  const Tensor first = tanh(x);
-  {
-    const HookScope b(&inner_hooks);
-    const Tensor second = tanh(x);
-    {
-      const HookScope c(nullptr);
-      const Tensor third = tanh(x);
-    }
-  }
-  const Tensor fourth = tanh(x);
-  CHECK(outer == 2);
-  CHECK(inner == 1);
-}
-
 TEST_CASE_METHOD(LedgerScope,
                  "hooks that keep the tensor as it is make no difference and no leak") {
   // The packed tensor is the node's own output: kept with its history it would own its owner.

@@ -42,6 +42,9 @@ TEST_CASE_METHOD(LedgerScope, "a cache tells the casts of many parameters, and v
     const Tensor found = cache.find(parameters[i]);
     if (found.defined() != (i % 2 == 1)) FAIL("parameter " << i);
     if (found.defined() && !same_bits(found, downcast(i))) FAIL("parameter " << i);
+    // By its storage, whichever tensor shows that.
+    if (cache.find(parameters[i].detach()).defined() != found.defined()) FAIL("parameter " << i);
+    if (cache.find(parameters[i].clone()).defined()) FAIL("a copy of parameter " << i);
   }
   for (std::size_t i = 0; i < n; i += 2) cache.put(parameters[i], downcast(i + 1));
   for (std::size_t i = 0; i < n; i += 2) {

@@ -64,25 +64,6 @@ TEST_CASE("sizes from one boundary to the next share a class, and four lie in ea
   CHECK(*seen.rbegin() < 2 * seen.size());
 }
 
-TEST_CASE("a cache gives back the newest block of a class, and none of another") {
-  BlockCache cache(1 << 20);
-  const SizeClass small = BlockCache::size_class(64);
-  const SizeClass large = BlockCache::size_class(1000);
-  CHECK(cache.take(small) == nullptr);
-  CHECK(cache.take(large) == nullptr);
-  CHECK(cache.keep(large, block(0)));
-  CHECK(cache.take(small) == nullptr);
-  CHECK(cache.keep(small, block(1)));
-  CHECK(cache.keep(small, block(2)));
-  CHECK(cache.bytes() == large.bytes + 2 * small.bytes);
-  CHECK(cache.take(small) == block(2));
-  CHECK(cache.take(small) == block(1));
-  CHECK(cache.take(small) == nullptr);
-  CHECK(cache.bytes() == large.bytes);
-  CHECK(cache.take(large) == block(0));
-  CHECK(cache.bytes() == 0);
-}
-
 TEST_CASE("a cache takes classes in any order, and knows of none before it was given one") {
   for (const bool ascending : {false, true}) {
     CAPTURE(ascending);
@@ -115,23 +96,6 @@ TEST_CASE("a cache keeps blocks up to its limit, to the byte") {
   BlockCache none(0);
   CHECK_FALSE(none.keep(BlockCache::size_class(1), block(0)));
   CHECK(none.bytes() == 0);
-}
-
-TEST_CASE("a cache that is drained hands out every block once and is empty") {
-  BlockCache cache(1 << 20);
-  const SizeClass small = BlockCache::size_class(64);
-  const SizeClass large = BlockCache::size_class(5000);
-  CHECK(cache.keep(small, block(0)));
-  CHECK(cache.keep(large, block(1)));
-  CHECK(cache.keep(small, block(2)));
-  std::multiset<void*> freed;
-  cache.drain([&](void* b) { freed.insert(b); });
-  CHECK(freed == std::multiset<void*>{block(0), block(1), block(2)});
-  CHECK(cache.bytes() == 0);
-  CHECK(cache.take(small) == nullptr);
-  CHECK(cache.take(large) == nullptr);
-  cache.drain([&](void* b) { freed.insert(b); });
-  CHECK(freed.size() == 3);
 }
 
 }  // namespace

@@ -57,6 +57,8 @@ TEST_CASE("a cache of many blocks is drained of each of them, once") {
   cache.drain([&](void* block) { ++drained[reinterpret_cast<std::uintptr_t>(block) / 64 - 1]; });
   CHECK((drained == std::vector<int>(n, 1)));
   CHECK(cache.bytes() == 0);
+  for (const SizeClass& c : all) CHECK(cache.take(c) == nullptr);
+  cache.drain([](void* /*block*/) { FAIL("a block is handed out twice"); });
 }
 
 TEST_CASE("blocks of a host that are in use together are apart, whatever their sizes") {
