@@ -115,7 +115,9 @@ def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Start
             layers.append({**layer, "from": [at[operand[0]], operand[1]]} if "from" in layer else layer)
     count, options = len(layers), subject.options()
     # A further output of a layer is used in another segment.
-    ends = [at[5], at[8] + 1 if 8 in at else at[6] + 1, count]
+    first = next(at[index] for index in range(5, len(LAYERS)) if index in at)
+    last = next(at[index] for index in (8, 6, *range(5, len(LAYERS))) if index in at)
+    ends = [first, last + 1, count]
     plan = {"segments": [segment(0, ends[0], **options), segment(ends[1], count, **options)]}
     shape = (2, 2, 4, 4) if "kernel" in layers[0] else (2, 4)
     protocol = {**TRAINED, "steps": 2}
