@@ -10,6 +10,7 @@
 
 #include "engine/testing/ledger_scope.h"
 #include "golden/numerics/testing/numerics_file.h"
+#include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/layers/layer.h"
 #include "properties/rounding/reference.h"

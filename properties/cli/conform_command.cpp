@@ -133,7 +133,7 @@ std::string script_of(const Divergence& d, const SubjectChoice& choice,
                       std::unique_ptr<Subject>& subject) {
   try {
     if (!subject) subject = choice.make();
-    if (!subject->exports()) return {};
+    if (!subject->declares().exports) return {};
     return subject->export_script(d.smallest, validate(d.smallest), text_for_script(d.violation));
   } catch (const NotJudged&) {
     return {};

@@ -203,7 +203,7 @@ std::string finding_of(const Replay& r) {
 void write_script(const ReplayArguments& a, const Replay& r, Subject& subject) {
   std::string script;
   const bool same = a.subject.name == a.exported || a.subject.name.starts_with(a.exported + ":") ||
-                    subject.exports();
+                    subject.declares().exports;
   try {
     script = same ? subject.export_script(r.c, r.seen.geometry, finding_of(r))
                   : make_subject(a.exported)->export_script(r.c, r.seen.geometry, finding_of(r));
@@ -223,7 +223,7 @@ int run_replay(const ReplayArguments& a) {
   const LawSet asked = chosen | a.laws.failures();
   const Profile known = a.subject.known();
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Case c = a.choice.load(scope_of(*subject));
+  const Case c = a.choice.load(subject->declares().scope);
   Replay r;
   {
     RunProgress progress(a.json);
@@ -243,7 +243,7 @@ int run_replay(const ReplayArguments& a) {
     return kHeld;
   }
   if (a.json) {
-    print_out(replay_json(r, asked, subject->versions()).dump(2) + "\n");
+    print_out(replay_json(r, asked, subject->declares().versions).dump(2) + "\n");
     return status;
   }
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
@@ -254,7 +254,7 @@ int run_replay(const ReplayArguments& a) {
   print_out("again: " +
             again("replay" + a.laws.options() + a.subject.options() + " " + a.choice.options()) +
             "\n");
-  if (const std::string versions = text_of(subject->versions()); !versions.empty()) {
+  if (const std::string versions = text_of(subject->declares().versions); !versions.empty()) {
     print_out("versions: " + versions + "\n");
   }
   return status;

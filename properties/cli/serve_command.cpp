@@ -19,16 +19,16 @@ nlohmann::json names_of(const Set& set) {
   return names;
 }
 
-nlohmann::json hello_of(const Subject& subject) {
+nlohmann::json hello_of(const Declaration& declared) {
   return {{"hello",
            {{"protocol", kProtocol},
-            {"name", subject.name()},
-            {"versions", subject.versions()},
-            {"implements", names_of(subject.implements())},
-            {"observes", names_of(subject.observes())},
+            {"name", declared.name},
+            {"versions", declared.versions},
+            {"implements", names_of(declared.scope.features)},
+            {"observes", names_of(declared.observes)},
             // Arrays are made from the case here, wherever they come.
             {"files", true},
-            {"may_vary", subject.may_vary()}}}};
+            {"may_vary", declared.may_vary}}}};
 }
 
 /// Runs what requests ask for.
@@ -68,7 +68,7 @@ int serve(const SubjectChoice& choice) {
   Server server(*subject);
   while (const std::optional<std::string_view> line = pipes.request()) {
     const nlohmann::json request = nlohmann::json::parse(*line);
-    pipes.answer(request.contains("hello") ? hello_of(*subject).dump()
+    pipes.answer(request.contains("hello") ? hello_of(subject->declares()).dump()
                                            : server.answer_to(request.at("run")));
   }
   return kHeld;

@@ -54,7 +54,7 @@ Json show_json(const Replay& r) {
 
 int show(const ShowArguments& a) {
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Case c = a.choice.load(scope_of(*subject));
+  const Case c = a.choice.load(subject->declares().scope);
   Replay r;
   {
     RunProgress progress(a.json);
@@ -104,7 +104,7 @@ int show(const ShowArguments& a) {
                           paint.yellow("frozen:"), frozen));
   }
   if (r.seen.plain.timeline.empty() && r.seen.checkpointed.timeline.empty()) {
-    print_out(fmt::format("{} does not record its bytes over time\n", subject->name()));
+    print_out(fmt::format("{} does not record its bytes over time\n", subject->declares().name));
     return status;
   }
   const std::vector<std::string> charts =

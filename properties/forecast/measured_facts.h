@@ -15,7 +15,7 @@ void measure_facts(const Case& c, const Geometry& geometry, const Record& plain,
                    const Observables& observed, Facts& facts);
 
 /// Lets every layer compute, and save something that its backward wants: for subjects that
-/// recompute a segment whatever its layers save (Subject::whole_segments()). Bytes then mean
+/// recompute a segment whatever its layers save (Declaration::whole_segments). Bytes then mean
 /// nothing.
 void save_in_every_layer(Facts& facts);
 

@@ -19,11 +19,7 @@ using namespace testing;
 /// An engine of whose layers only identities and views are told: the rest is measured.
 class Measured final : public Subject {
  public:
-  std::string_view name() const override { return "measured"; }
-  Observables observes() const override {
-    return Observables::all().without(
-        {Observable::displacement, Observable::host_agreement, Observable::live_bytes});
-  }
+  const Declaration& declares() const override { return declaration_; }
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override {
     engine_facts(c, geometry, true, facts);
@@ -33,7 +29,7 @@ class Measured final : public Subject {
       f.drawn = 1000;
       f.ops = f.ops == 0 ? 1 : 0;
     }
-    measure_facts(c, geometry, plain, observes(), facts);
+    measure_facts(c, geometry, plain, declaration_.observes, facts);
     return true;
   }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
@@ -42,6 +38,10 @@ class Measured final : public Subject {
   }
 
  private:
+  Declaration declaration_{
+      .name = "measured",
+      .observes = Observables::all().without(
+          {Observable::displacement, Observable::host_agreement, Observable::live_bytes})};
   EngineSubject engine_;
 };
 
@@ -81,7 +81,7 @@ TEST_CASE("measured facts are those of the engine's tables, where the plain run 
   Facts table;
   engine_facts(c, g, true, table);
   Facts measured = table;
-  measure_facts(c, g, record, Measured().observes(), measured);
+  measure_facts(c, g, record, Measured().declares().observes, measured);
   CHECK(measured.measured);
   for (int i = 0; i < 6; ++i) {
     INFO("layer " << i);
@@ -97,14 +97,11 @@ TEST_CASE("of a segment that keeps what it should drop the bytes tell, whatever 
   // Checkpoints nothing: what its layers save stays.
   class Keeps final : public Subject {
    public:
-    std::string_view name() const override { return "keeps"; }
-    Observables observes() const override {
-      return {Observable::saved_bytes, Observable::saved_tensors};
-    }
+    const Declaration& declares() const override { return declaration_; }
     bool facts(const Case& c, const Geometry& geometry, const Record& plain,
                Facts& facts) const override {
       engine_facts(c, geometry, true, facts);
-      measure_facts(c, geometry, plain, observes(), facts);
+      measure_facts(c, geometry, plain, declaration_.observes, facts);
       return true;
     }
     void run(const Case& c, const Geometry& geometry, const RunRequest& request,
@@ -115,6 +112,8 @@ TEST_CASE("of a segment that keeps what it should drop the bytes tell, whatever 
     }
 
    private:
+    Declaration declaration_{.name = "keeps",
+                             .observes = {Observable::saved_bytes, Observable::saved_tensors}};
     EngineSubject engine_;
   };
   HuntOptions options;

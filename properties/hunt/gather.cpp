@@ -20,7 +20,11 @@ constexpr std::uint64_t kCasesPerRepeat = 64;
 class Gathering {
  public:
   Gathering(const Case& c, Subject& subject, Workspace& workspace, const GatherOptions& options)
-      : c_(c), subject_(subject), workspace_(workspace), options_(options) {}
+      : c_(c),
+        subject_(subject),
+        declared_(subject.declares()),
+        workspace_(workspace),
+        options_(options) {}
 
   /// Repeats both runs of a case that violated a law.
   void repeat(Evidence& e) {
@@ -38,9 +42,9 @@ class Gathering {
   Evidence run() {
     Workspace& w = workspace_;
     w.geometry = validate(c_);
-    Evidence e{c_, w.geometry, w.forecast, subject_.observes(), w.plain, w.checkpointed};
-    e.rounds_differently = subject_.rounds_differently();
-    if (subject_.whole_segments()) {
+    Evidence e{c_, w.geometry, w.forecast, declared_.observes, w.plain, w.checkpointed};
+    e.rounds_differently = declared_.rounds_differently;
+    if (declared_.whole_segments) {
       engine_facts(c_, w.geometry, true, w.facts);
       e.sums_differently = sums_across_segments(c_, w.geometry, w.facts);
     }
@@ -112,8 +116,8 @@ class Gathering {
 
   void gather_extra_runs(Evidence& e) {
     const bool from_fresh = subject_.wants_fresh_repeat();
-    const bool sampled = subject_.is_foreign() && c_.seed % kCasesPerRepeat == 0;
-    if ((subject_.may_vary() || from_fresh || sampled) && wanted(ExtraRun::repeat, e)) {
+    const bool sampled = declared_.foreign && c_.seed % kCasesPerRepeat == 0;
+    if ((declared_.may_vary || from_fresh || sampled) && wanted(ExtraRun::repeat, e)) {
       RunRequest request;
       request.checkpointed = true;
       request.fresh = from_fresh;
@@ -121,7 +125,7 @@ class Gathering {
       e.repeat = &workspace_.repeat;
     }
     if (e.rounds_differently || e.sums_differently ||
-        (subject_.is_foreign() && wanted(ExtraRun::reference, e))) {
+        (declared_.foreign && wanted(ExtraRun::reference, e))) {
       std::shared_ptr<Subject>& engine = workspace_.engine;
       if (!engine) engine = std::make_shared<EngineSubject>();
       const auto frozen = frozen_layers(c_, workspace_.geometry);
@@ -168,6 +172,7 @@ class Gathering {
 
   const Case& c_;
   Subject& subject_;
+  const Declaration& declared_;
   Workspace& workspace_;
   const GatherOptions& options_;
 };
@@ -184,7 +189,7 @@ Verdicts judge_case(const Case& c, Subject& subject, Workspace& workspace,
   Gathering gathering(c, subject, workspace, options);
   Evidence evidence = gathering.run();
   Verdicts verdicts = judge(evidence, options.laws);
-  if (verdicts.kept() || evidence.crash || !subject.is_foreign()) return verdicts;
+  if (verdicts.kept() || evidence.crash || !subject.declares().foreign) return verdicts;
   if (options.worth_repeating && !options.worth_repeating(verdicts)) return verdicts;
   gathering.repeat(evidence);
   return judge(evidence, options.laws);

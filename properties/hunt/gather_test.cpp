@@ -17,7 +17,7 @@ using namespace testing;
 class Prepared final : public Subject {
  public:
   explicit Prepared(Case c) : records(std::move(c)) {}
-  std::string_view name() const override { return "prepared"; }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case&, const Geometry&, const RunRequest& request, Record& record) override {
     detached = request.checkpointed ? detached : request.detached_layers;
     record = request.checkpointed ? records.checkpointed : records.plain;
@@ -25,6 +25,9 @@ class Prepared final : public Subject {
 
   Synthetic records;
   std::vector<int> detached;
+
+ private:
+  Declaration declaration_{.name = "prepared"};
 };
 
 /// The engine as if it were somebody else's, with what `spoil` does to the records.
@@ -32,8 +35,7 @@ class Foreign final : public Subject {
  public:
   using Spoil = std::function<void(int run, bool checkpointed, Record& record)>;
   explicit Foreign(Spoil spoil) : spoil_(std::move(spoil)) {}
-  std::string_view name() const override { return "foreign"; }
-  bool is_foreign() const override { return true; }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);
@@ -43,6 +45,7 @@ class Foreign final : public Subject {
   int runs = 0;
 
  private:
+  Declaration declaration_{.name = "foreign", .foreign = true};
   Spoil spoil_;
   EngineSubject engine_;
 };
@@ -50,8 +53,7 @@ class Foreign final : public Subject {
 /// The engine, counting how often it runs what.
 class Counting final : public Subject {
  public:
-  std::string_view name() const override { return "counting"; }
-  Observables observes() const override { return engine_.observes(); }
+  const Declaration& declares() const override { return engine_.declares(); }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     const char* kind = request.checkpointed ? "checkpointed" : "plain";
@@ -185,12 +187,12 @@ TEST_CASE("some cases are repeated by a foreign subject without a reason, always
 TEST_CASE("a law that reads what the subject does not observe says so, and is not violated") {
   class Blind final : public Subject {
    public:
-    explicit Blind(bool admits) : admits_(admits) {}
-    std::string_view name() const override { return "blind"; }
-    Observables observes() const override {
-      const Observables all = engine_.observes();
-      return admits_ ? all.without({Observable::live_bytes, Observable::execution_order}) : all;
+    explicit Blind(bool admits) : declaration_(engine_.declares()) {
+      if (!admits) return;
+      declaration_.observes.erase(Observable::live_bytes);
+      declaration_.observes.erase(Observable::execution_order);
     }
+    const Declaration& declares() const override { return declaration_; }
     void run(const Case& c, const Geometry& geometry, const RunRequest& request,
              Record& record) override {
       engine_.run(c, geometry, request, record);
@@ -198,8 +200,8 @@ TEST_CASE("a law that reads what the subject does not observe says so, and is no
     }
 
    private:
-    bool admits_;
     EngineSubject engine_;
+    Declaration declaration_;
   };
   Workspace workspace;
   Blind honest(true);
@@ -227,7 +229,7 @@ TEST_CASE("of a run that failed only laws about failures say anything") {
 TEST_CASE("an exception of the subject violates the law that it survives, and no other") {
   class Falling final : public Subject {
    public:
-    std::string_view name() const override { return "falling"; }
+    const Declaration& declares() const override { return declaration_; }
     void run(const Case& c, const Geometry& geometry, const RunRequest& request,
              Record& record) override {
       if (request.checkpointed) throw std::runtime_error("fell over");
@@ -235,6 +237,7 @@ TEST_CASE("an exception of the subject violates the law that it survives, and no
     }
 
    private:
+    Declaration declaration_{.name = "falling"};
     EngineSubject engine_;
   };
   Falling subject;

@@ -26,7 +26,7 @@ struct HuntProgress {
 struct HuntOptions : HuntSpec, Schedule {
   /// Called once in each thread of the hunt, and once in each thread that shrinks.
   std::function<std::unique_ptr<Subject>()> make_subject;
-  /// Returns case number i; empty: generate_case(mix, seed, i, scope_of(subject)). Called from
+  /// Returns case number i; empty: generate_case(mix, seed, i, scope). Called from
   /// all threads concurrently.
   std::function<Case(std::uint64_t)> generate;
   /// The tally of the first cases of the part, hunted before; the hunt goes on behind them.

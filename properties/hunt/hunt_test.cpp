@@ -19,7 +19,7 @@ using namespace testing;
 class Miscounting final : public Subject {
  public:
   explicit Miscounting(std::function<bool(const Case&)> chosen) : chosen_(std::move(chosen)) {}
-  std::string_view name() const override { return "miscounting"; }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);
@@ -27,6 +27,7 @@ class Miscounting final : public Subject {
   }
 
  private:
+  Declaration declaration_{.name = "miscounting"};
   EngineSubject engine_;
   std::function<bool(const Case&)> chosen_;
 };
@@ -34,7 +35,7 @@ class Miscounting final : public Subject {
 /// Counts one run too many in models with a norm, and one byte too many in those with a tanh.
 class TwoFaults final : public Subject {
  public:
-  std::string_view name() const override { return "two faults"; }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);
@@ -48,15 +49,19 @@ class TwoFaults final : public Subject {
   }
 
  private:
+  Declaration declaration_{.name = "two faults"};
   EngineSubject engine_;
 };
 
 class Throwing final : public Subject {
  public:
-  std::string_view name() const override { return "throwing"; }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case&, const Geometry&, const RunRequest&, Record&) override {
     throw std::runtime_error("the subject fell over");
   }
+
+ private:
+  Declaration declaration_{.name = "throwing"};
 };
 
 HuntOptions correct(std::uint64_t cases, int jobs = 1) {

@@ -14,17 +14,14 @@ namespace {
 class LocalWorker final : public Worker {
  public:
   explicit LocalWorker(const HuntOptions& options)
-      : options_(options),
-        subject_(options.make_subject()),
-        scope_(scope_of(*subject_)),
-        versions_(subject_->versions()) {}
+      : options_(options), subject_(options.make_subject()), declared_(subject_->declares()) {}
 
-  const Scope& scope() const override { return scope_; }
-  const Versions& versions() const override { return versions_; }
+  const Scope& scope() const override { return declared_.scope; }
+  const Versions& versions() const override { return declared_.versions; }
 
   void judge(CaseRange cases, const std::function<bool()>& go_on, Tally& tally) override {
     for (std::uint64_t index = cases.begin; index < cases.end && go_on(); ++index) {
-      run_case(index, case_of(options_, scope_, index), tally);
+      run_case(index, case_of(options_, declared_.scope, index), tally);
       if (!options_.keep_going && !tally.violating.empty()) break;
     }
   }
@@ -89,7 +86,7 @@ class LocalWorker final : public Worker {
       vary(c, found.c);
       return before.violation.law == found.violation.law && c == found.c;
     };
-    if (scope_.cases_per_shape > 1) {
+    if (declared_.scope.cases_per_shape > 1) {
       const auto first = std::find_if(tally.violating.begin(), tally.violating.end(), same);
       if (first != tally.violating.end()) {
         ++first->count;
@@ -122,8 +119,7 @@ class LocalWorker final : public Worker {
 
   const HuntOptions& options_;
   const std::unique_ptr<Subject> subject_;
-  const Scope scope_;
-  const Versions versions_;
+  const Declaration declared_;
   Workspace workspace_;
 };
 

@@ -13,18 +13,10 @@ namespace {
 class Narrow final : public Subject {
  public:
   explicit Narrow(bool faulty) : faulty_(faulty) {}
-  std::string_view name() const override { return "narrow"; }
-  FeatureSet implements() const override {
-    return FeatureSet::all().without(
-        {Feature::non_reentrant, Feature::injected_failure, Feature::autocast, Feature::offload,
-         Feature::conv2d, Feature::split, Feature::float64, Feature::adam, Feature::sequential});
-  }
-  Observables observes() const override {
-    return {Observable::outputs, Observable::input_gradients, Observable::parameter_gradients};
-  }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
-    if (!implements().contains_all(features_of(c, geometry))) {
+    if (!declaration_.scope.features.contains_all(features_of(c, geometry))) {
       throw std::invalid_argument("not implemented");
     }
     Record full;
@@ -44,6 +36,13 @@ class Narrow final : public Subject {
 
  private:
   bool faulty_;
+  Declaration declaration_{
+      .name = "narrow",
+      .scope = FeatureSet::all().without(
+          {Feature::non_reentrant, Feature::injected_failure, Feature::autocast, Feature::offload,
+           Feature::conv2d, Feature::split, Feature::float64, Feature::adam, Feature::sequential}),
+      .observes = {Observable::outputs, Observable::input_gradients,
+                   Observable::parameter_gradients}};
   EngineSubject engine_;
 };
 
@@ -87,7 +86,7 @@ TEST_CASE("its fault is found, and shrinks without leaving what it implements") 
   CHECK(finding.smallest.layers.size() == 1);
   const FeatureSet features = features_of(finding.smallest, validate(finding.smallest));
   CHECK(features.contains(Feature::reentrant));
-  CHECK(Narrow(true).implements().contains_all(features));
+  CHECK(Narrow(true).declares().scope.features.contains_all(features));
 }
 
 TEST_CASE("a mix of which a subject implements no case is refused, with what is missing") {

@@ -19,8 +19,9 @@ Replay replay(const Case& c, Subject& subject, const LawSet& laws,
     if ((laws & laws_named({"survives"})).none()) throw;
     r.seen.plain.clear();
     r.seen.checkpointed.clear();
-    Evidence evidence{r.c,          r.seen.geometry,    r.seen.forecast, subject.observes(),
-                      r.seen.plain, r.seen.checkpointed};
+    Evidence evidence{
+        r.c,          r.seen.geometry,    r.seen.forecast, subject.declares().observes,
+        r.seen.plain, r.seen.checkpointed};
     evidence.crash = lost.what();
     r.verdicts = judge(evidence, laws);
   }

@@ -41,9 +41,10 @@ struct Compilations {
 /// something is dropped and the seed is odd.
 class Compiling final : public Subject {
  public:
-  explicit Compiling(Compilations& seen, bool faulty = false) : seen_(seen), faulty_(faulty) {}
-  std::string_view name() const override { return "compiling"; }
-  std::uint64_t cases_per_shape() const override { return kPerShape; }
+  explicit Compiling(Compilations& seen, bool faulty = false) : seen_(seen), faulty_(faulty) {
+    declaration_.scope.cases_per_shape = kPerShape;
+  }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     {
@@ -58,6 +59,7 @@ class Compiling final : public Subject {
  private:
   Compilations& seen_;
   bool faulty_;
+  Declaration declaration_{.name = "compiling"};
   EngineSubject engine_;
 };
 

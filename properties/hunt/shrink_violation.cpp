@@ -59,8 +59,9 @@ Finding shrink_violation(const HuntOptions& options, const ViolatingCase& violat
                   violating.c,         violating.count, violating.known};
   ShrinkBudget budget = options.shrink;
   // Most steps compile another model.
-  if (subject.cases_per_shape() > 1) budget.seconds *= 4;
-  finding.smallest = shrink(violating.c, still_fails, budget, scope_of(subject));
+  const Scope& scope = subject.declares().scope;
+  if (scope.cases_per_shape > 1) budget.seconds *= 4;
+  finding.smallest = shrink(violating.c, still_fails, budget, scope);
   // A case that violates only in its worker (state shared between threads, say) does not do so
   // here: then the violation that was seen stands, for the case as it was.
   if (std::optional<Violation> violation = violation_of(finding.smallest)) {

@@ -15,8 +15,7 @@ namespace {
 class Scaled final : public Subject {
  public:
   Scaled(Quantity quantity, double factor) : quantity_(quantity), factor_(factor) {}
-  std::string_view name() const override { return "scaled"; }
-  Observables observes() const override { return engine_.observes(); }
+  const Declaration& declares() const override { return engine_.declares(); }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);

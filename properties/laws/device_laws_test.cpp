@@ -13,15 +13,15 @@ using namespace testing;
 
 class ClaimsDevice : public Subject {
  public:
-  std::string_view name() const override { return "claims a device"; }
-  bool may_vary() const override { return true; }
-  Observables observes() const override { return Observables::all(); }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     engine_.run(c, geometry, request, record);
   }
 
  private:
+  Declaration declaration_{
+      .name = "claims a device", .observes = Observables::all(), .may_vary = true};
   EngineSubject engine_;
 };
 

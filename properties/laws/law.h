@@ -51,10 +51,10 @@ struct Evidence {
   const Record* layers = nullptr;
   const SlopeSamples* slope = nullptr;
   const Reference* reference = nullptr;
-  /// Subject::rounds_differently().
+  /// Declaration::rounds_differently.
   bool rounds_differently = false;
   /// Gradients, and what follows from them, may be sums in another order
-  /// (Subject::whole_segments()); where their bits differ, they are compared as if they were
+  /// (Declaration::whole_segments); where their bits differ, they are compared as if they were
   /// rounded differently.
   bool sums_differently = false;
   /// Set if a run threw an exception: "checkpointed run: exception: ...". The records are then

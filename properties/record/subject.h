@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "properties/case/case.h"
-#include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/layers/facts.h"
-#include "properties/layers/scope.h"
-#include "properties/record/observable.h"
+#include "properties/record/declaration.h"
 #include "properties/record/record.h"
 
 namespace rematch {
@@ -57,53 +55,18 @@ class SubjectBroken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Names and versions of what an implementation consists of: "torch", "2.15.0".
-using Versions = std::map<std::string, std::string>;
-
 /// Counts of what runs asked of a device: operations by kind ("kernels"), under "waits" how often
 /// the host waited for it, and under "slow_convolutions" how many convolutions ran on slow kernels.
 using DeviceWork = std::map<std::string, std::int64_t>;
 
-/// An implementation under test. To test your own: implement run(), declare what it implements and
-/// observes, and link rematch::properties. judge_case() (properties/hunt/gather.h) judges one case;
-/// hunt() (properties/hunt/hunt.h) judges random cases.
+/// An implementation under test. To test your own: implement run() and declares(), and link
+/// rematch::properties. judge_case() (properties/hunt/gather.h) judges one case; hunt()
+/// (properties/hunt/hunt.h) judges random cases.
 class Subject {
  public:
   virtual ~Subject() = default;
-  virtual std::string_view name() const = 0;
-  /// Shown with every finding.
-  virtual Versions versions() const { return {}; }
-  /// Features that cases may have. Cases with other features are neither generated nor reached by
-  /// shrinking.
-  virtual FeatureSet implements() const { return everything().features; }
-  /// Layers of the subject's own that cases may have, in layers of kind custom.
-  virtual std::vector<const CustomLayer*> custom_layers() const { return {}; }
-  /// How many cases in succession are to have the same model and plan (vary()), at least 1. More
-  /// than 1 if a new model costs much more than new numbers, because it is compiled.
-  virtual std::uint64_t cases_per_shape() const { return 1; }
-  /// Whether each of these cases may have another plan, because operations are compiled one by one,
-  /// whatever the plan.
-  virtual bool new_plans() const { return false; }
-  /// Observables that run() records. Laws that read anything else are not judged.
-  virtual Observables observes() const {
-    return Observables::all().without(
-        {Observable::saved_tensors, Observable::displacement, Observable::host_agreement});
-  }
-  /// Whether two runs of a case may differ, because the order of the work is not fixed (on a
-  /// device, for example). If so, the checkpointed run is repeated and compared.
-  virtual bool may_vary() const { return false; }
-  /// Whether it is an implementation that the harness only talks to. Then nothing is taken on
-  /// trust: the harness finds out whether equal runs agree.
-  virtual bool is_foreign() const { return false; }
-  /// Whether the same numbers may be rounded differently in a plain and a checkpointed run, because
-  /// a compiler arranges each for itself. Then values are not compared to the bit, but with the
-  /// reference engine. Set only for foreign subjects.
-  virtual bool rounds_differently() const { return false; }
-  /// Whether a segment is a function that is differentiated as a whole, as in frameworks that
-  /// transform functions. It is then recomputed whenever its gradient is taken, whatever its layers
-  /// save, and gradients of what it takes are added up within it first. So where something is used
-  /// within a segment and outside, gradients are the same sums in another order.
-  virtual bool whole_segments() const { return false; }
+  /// The same in every call.
+  virtual const Declaration& declares() const = 0;
   /// Whether the case that was run last is to be repeated from a fresh start, which shows state
   /// that leaks from case to case. Asked after its checkpointed run.
   virtual bool wants_fresh_repeat() const { return false; }
@@ -116,25 +79,18 @@ class Subject {
   }
   /// The work of all runs so far; empty if the subject does not count.
   virtual DeviceWork device_work() const { return {}; }
-  /// Whether export_script() can write any.
-  virtual bool exports() const { return false; }
   /// A script that shows `finding` (the law, the place, what was expected and what came) in the
   /// bare implementation, for an issue tracker. Throws NotJudged where it cannot write one.
   virtual std::string export_script(const Case& /*c*/, const Geometry& /*geometry*/,
                                     std::string_view /*finding*/) {
-    throw NotJudged("subject " + std::string(name()) + " does not write scripts");
+    throw NotJudged("subject " + declares().name + " does not write scripts");
   }
-  /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless may_vary().
-  /// An error of the implementation under test goes into record.error; an exception other than the
-  /// two above counts as a crash, and violates the law `survives`. `geometry` is validate(c). Each
-  /// thread uses its own Subject object.
+  /// Runs the case from scratch and overwrites `record`. Must be deterministic, unless the subject
+  /// declares may_vary. An error of the implementation under test goes into record.error; an
+  /// exception other than the two above counts as a crash, and violates the law `survives`.
+  /// `geometry` is validate(c). Each thread uses its own Subject object.
   virtual void run(const Case& c, const Geometry& geometry, const RunRequest& request,
                    Record& record) = 0;
 };
-
-inline Scope scope_of(const Subject& subject) {
-  return {subject.implements(), subject.custom_layers(), subject.cases_per_shape(),
-          subject.new_plans()};
-}
 
 }  // namespace rematch

@@ -64,15 +64,7 @@ class Compiled final : public Subject {
  public:
   using Spoil = std::function<void(bool checkpointed, Record& record)>;
   explicit Compiled(Spoil spoil) : spoil_(std::move(spoil)) {}
-  std::string_view name() const override { return "compiled"; }
-  bool is_foreign() const override { return true; }
-  bool rounds_differently() const override { return true; }
-  Observables observes() const override {
-    return {Observable::outputs,          Observable::losses,
-            Observable::input_gradients,  Observable::parameter_gradients,
-            Observable::absent_gradients, Observable::parameters,
-            Observable::buffers,          Observable::reevaluation};
-  }
+  const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
     const bool low = c.protocol.autocast != AutocastSpan::off;
@@ -91,6 +83,13 @@ class Compiled final : public Subject {
   }
 
  private:
+  Declaration declaration_{
+      .name = "compiled",
+      .observes = {Observable::outputs, Observable::losses, Observable::input_gradients,
+                   Observable::parameter_gradients, Observable::absent_gradients,
+                   Observable::parameters, Observable::buffers, Observable::reevaluation},
+      .foreign = true,
+      .rounds_differently = true};
   Spoil spoil_;
   EngineSubject engine_;
 };

@@ -69,9 +69,10 @@ Versions read_versions(JsonFields& hello) {
 }
 
 /// Declarations of layers of the subject's own.
-void read_layers(JsonFields& hello, std::vector<const CustomLayer*>& layers) {
+std::vector<const CustomLayer*> read_layers(JsonFields& hello) {
+  std::vector<const CustomLayer*> layers;
   const Json* list = hello.find("layers");
-  if (list == nullptr) return;
+  if (list == nullptr) return layers;
   const std::string path = hello.path("layers");
   need_array(kAnswer, *list, path, kMostAnswerLayers);
   for (std::size_t i = 0; i < list->size(); ++i) {
@@ -79,6 +80,26 @@ void read_layers(JsonFields& hello, std::vector<const CustomLayer*>& layers) {
     read_line(hello, (*list)[i], indexed(path, i), text);
     layers.push_back(declared(text));
   }
+  return layers;
+}
+
+/// The cases that the subject can be given.
+Scope read_scope(JsonFields& hello) {
+  FeatureSet features = read_set<FeatureSet>(hello, "implements", feature_named);
+  // Younger than the protocol: a subject that does not know of them was always asked for them.
+  FeatureSet implied{Feature::one_row, Feature::nothing_trains};
+  if (hello.find("lacks") != nullptr) {
+    implied = implied.without(read_set<FeatureSet>(hello, "lacks", feature_named));
+  }
+  implied.for_each([&](Feature f) { features.insert(f); });
+  Scope scope(features, read_layers(hello));
+  hello.read("cases_per_shape", scope.cases_per_shape);
+  if (scope.cases_per_shape < 1 || scope.cases_per_shape > kMostCasesPerShape) {
+    hello.fail(hello.path("cases_per_shape"), fmt::format("1 to {}", kMostCasesPerShape),
+               std::to_string(scope.cases_per_shape));
+  }
+  hello.read("new_plans", scope.new_plans);
+  return scope;
 }
 
 /// An answer, its id checked.
@@ -110,34 +131,24 @@ Hello read_hello(std::string_view text) {
   JsonFields fields(kAnswer, json, "hello");
   fields.need_version("protocol", kProtocol);
   Hello hello;
-  read_line(fields, fields.need("name"), fields.path("name"), hello.name);
-  hello.versions = read_versions(fields);
-  hello.implements = read_set<FeatureSet>(fields, "implements", feature_named);
-  // Younger than the protocol: a subject that does not know of them was always asked for them.
-  FeatureSet implied{Feature::one_row, Feature::nothing_trains};
-  if (fields.find("lacks") != nullptr) {
-    implied = implied.without(read_set<FeatureSet>(fields, "lacks", feature_named));
-  }
-  implied.for_each([&](Feature f) { hello.implements.insert(f); });
-  hello.observes = read_set<Observables>(fields, "observes", observable_named)
-                       .without({Observable::displacement, Observable::host_agreement});
-  read_layers(fields, hello.layers);
-  fields.read("may_vary", hello.may_vary);
-  fields.read("rounds", hello.rounds, kLongestName);
-  const bool differently = hello.rounds == "differently";
-  if (hello.rounds != "equal" && !differently) {
-    fields.fail(fields.path("rounds"), R"("equal" or "differently")", show_json(hello.rounds));
+  Declaration& d = hello.declaration;
+  d.foreign = true;
+  read_line(fields, fields.need("name"), fields.path("name"), d.name);
+  d.versions = read_versions(fields);
+  d.scope = read_scope(fields);
+  d.observes = read_set<Observables>(fields, "observes", observable_named)
+                   .without({Observable::displacement, Observable::host_agreement});
+  fields.read("may_vary", d.may_vary);
+  std::string rounds = "equal";
+  fields.read("rounds", rounds, kLongestName);
+  d.rounds_differently = rounds == "differently";
+  if (rounds != "equal" && !d.rounds_differently) {
+    fields.fail(fields.path("rounds"), R"("equal" or "differently")", show_json(rounds));
   }
   // Their hashes tell numbers of other bits apart, and nothing else.
-  if (differently) hello.observes.erase(Observable::recomputed_values);
-  fields.read("whole_segments", hello.whole_segments);
-  fields.read("cases_per_shape", hello.cases_per_shape);
-  if (hello.cases_per_shape < 1 || hello.cases_per_shape > kMostCasesPerShape) {
-    fields.fail(fields.path("cases_per_shape"), fmt::format("1 to {}", kMostCasesPerShape),
-                std::to_string(hello.cases_per_shape));
-  }
-  fields.read("new_plans", hello.new_plans);
-  fields.read("exports", hello.exports);
+  if (d.rounds_differently) d.observes.erase(Observable::recomputed_values);
+  fields.read("whole_segments", d.whole_segments);
+  fields.read("exports", d.exports);
   fields.read("files", hello.files);
   fields.finish();
   return hello;

@@ -14,24 +14,9 @@ namespace rematch {
 
 inline constexpr int kProtocol = 1;
 
-/// The declaration that a subject makes of itself.
+/// The first answer of a process.
 struct Hello {
-  std::string name;
-  Versions versions;
-  FeatureSet implements;
-  Observables observes;
-  /// Layers of the subject's own.
-  std::vector<const CustomLayer*> layers;
-  bool may_vary = false;
-  /// "equal" or "differently": how the plain and the checkpointed run round.
-  std::string rounds = "equal";
-  /// Subject::whole_segments().
-  bool whole_segments = false;
-  bool exports = false;
-  /// How many cases in succession are to have the same model and plan.
-  std::uint64_t cases_per_shape = 1;
-  /// They differ in their plans as well.
-  bool new_plans = false;
+  Declaration declaration;
   /// Large arrays may be passed by file.
   bool files = false;
 };

@@ -28,10 +28,23 @@ std::shared_ptr<Ledger> new_ledger(Device device) {
   return ledger;
 }
 
+Declaration declaration_on(Device device) {
+  Declaration d{.name = "engine"};
+  d.observes = Observables::all().without({Observable::saved_tensors});
+  if (device == Device::cpu) {
+    d.observes.erase(Observable::host_agreement);
+    return d;
+  }
+  // All that decides its bits.
+  d.versions = {{"device", device_description(device)}};
+  d.may_vary = true;
+  return d;
+}
+
 }  // namespace
 
 EngineSubject::EngineSubject(EngineParts parts, Device device)
-    : parts_(std::move(parts)), ledger_(new_ledger(device)) {}
+    : parts_(std::move(parts)), ledger_(new_ledger(device)), declaration_(declaration_on(device)) {}
 
 EngineSubject::EngineSubject(EngineParts (*make_parts)(), Device device)
     : EngineSubject(EngineParts(), device) {
@@ -42,17 +55,6 @@ EngineSubject::EngineSubject(CheckpointFunction checkpoint)
     : EngineSubject(EngineParts{nullptr, std::move(checkpoint)}) {}
 
 EngineSubject::~EngineSubject() = default;
-
-Versions EngineSubject::versions() const {
-  if (!on_device()) return {};
-  return {{"device", device_description(device())}};
-}
-
-Observables EngineSubject::observes() const {
-  Observables all = Observables::all().without({Observable::saved_tensors});
-  if (!on_device()) all.erase(Observable::host_agreement);
-  return all;
-}
 
 bool EngineSubject::facts(const Case& c, const Geometry& geometry, const Record& /*plain*/,
                           Facts& facts) const {

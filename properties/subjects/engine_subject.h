@@ -25,13 +25,9 @@ class EngineSubject final : public Subject {
   /// The engine on the host with another checkpoint().
   explicit EngineSubject(CheckpointFunction checkpoint);
   ~EngineSubject() override;
-  std::string_view name() const override { return "engine"; }
+  const Declaration& declares() const override { return declaration_; }
   Device device() const { return ledger_->device(); }
   bool on_device() const { return device() != Device::cpu; }
-  /// On a device: all that decides its bits.
-  Versions versions() const override;
-  Observables observes() const override;
-  bool may_vary() const override { return on_device(); }
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;
   DeviceWork device_work() const override;
@@ -44,6 +40,7 @@ class EngineSubject final : public Subject {
   EngineParts (*make_parts_)() = nullptr;
   EngineParts parts_;
   std::shared_ptr<Ledger> ledger_;
+  Declaration declaration_;
   /// For the comparison of layers.
   std::shared_ptr<Ledger> host_ledger_;
   /// For what a plan offloads.

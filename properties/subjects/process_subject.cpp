@@ -56,7 +56,8 @@ void ProcessSubject::start() {
 }
 
 double ProcessSubject::run_seconds() const {
-  return hello_.cases_per_shape > 1 ? limits_.compiling_run_seconds : limits_.run_seconds;
+  return hello_.declaration.scope.cases_per_shape > 1 ? limits_.compiling_run_seconds
+                                                      : limits_.run_seconds;
 }
 
 /// Where large arrays of another case go; nullptr if the subject reads no files.
@@ -68,8 +69,8 @@ ArrayFile* ProcessSubject::fresh_files() {
 bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record& plain,
                            Facts& facts) const {
   engine_facts(c, geometry, true, facts);
-  measure_facts(c, geometry, plain, hello_.observes, facts);
-  if (hello_.whole_segments) save_in_every_layer(facts);
+  measure_facts(c, geometry, plain, hello_.declaration.observes, facts);
+  if (hello_.declaration.whole_segments) save_in_every_layer(facts);
   return true;
 }
 
@@ -81,12 +82,12 @@ bool ProcessSubject::wants_fresh_repeat() const {
 
 std::string ProcessSubject::export_script(const Case& c, const Geometry& geometry,
                                           std::string_view finding) {
-  if (!hello_.exports) return Subject::export_script(c, geometry, finding);
+  if (!hello_.declaration.exports) return Subject::export_script(c, geometry, finding);
   known_.reset();
   const std::uint64_t id = next_id_++;
   return read_export_answer(
       exchange(export_message(id, c, geometry, finding, fresh_files()), run_seconds(), "exporting"),
-      id, hello_.name);
+      id, hello_.declaration.name);
 }
 
 void ProcessSubject::run(const Case& c, const Geometry& geometry, const RunRequest& request,
@@ -125,13 +126,13 @@ void ProcessSubject::run_once(const Case& c, const Geometry& geometry, const Run
   const std::string text =
       run_message(id, c, geometry, request, same_case, same_case ? nullptr : fresh_files());
   const std::string_view what = request.checkpointed ? "the checkpointed run" : "the plain run";
-  read_run_answer(exchange(text, run_seconds(), what), id, hello_.name, c, geometry,
+  read_run_answer(exchange(text, run_seconds(), what), id, hello_.declaration.name, c, geometry,
                   before_ ? &*before_ : nullptr, record);
   if (!request.checkpointed && record.error) {
     // There is nothing to compare a checkpointed run with.
     const RecordedError error = *record.error;
-    throw NotJudged(
-        fmt::format("{}: the plain run ends in {}: {}", hello_.name, error.kind, error.message));
+    throw NotJudged(fmt::format("{}: the plain run ends in {}: {}", hello_.declaration.name,
+                                error.kind, error.message));
   }
   before_ = record;
 }

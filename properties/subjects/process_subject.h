@@ -38,18 +38,7 @@ class ProcessSubject final : public Subject {
   explicit ProcessSubject(std::string command, ProcessLimits limits = {});
   ~ProcessSubject() override;
 
-  std::string_view name() const override { return hello_.name; }
-  Versions versions() const override { return hello_.versions; }
-  FeatureSet implements() const override { return hello_.implements; }
-  std::vector<const CustomLayer*> custom_layers() const override { return hello_.layers; }
-  Observables observes() const override { return hello_.observes; }
-  bool may_vary() const override { return hello_.may_vary; }
-  bool is_foreign() const override { return true; }
-  bool rounds_differently() const override { return hello_.rounds == "differently"; }
-  bool whole_segments() const override { return hello_.whole_segments; }
-  std::uint64_t cases_per_shape() const override { return hello_.cases_per_shape; }
-  bool new_plans() const override { return hello_.new_plans; }
-  bool exports() const override { return hello_.exports; }
+  const Declaration& declares() const override { return hello_.declaration; }
   bool wants_fresh_repeat() const override;
   bool facts(const Case& c, const Geometry& geometry, const Record& plain,
              Facts& facts) const override;

@@ -63,8 +63,8 @@ std::string refusal_of(const std::string& command) {
 TEST_CASE("the engine behind two pipes gives the records of the engine") {
   EngineSubject here;
   ProcessSubject there(REMATCH_PROGRAM " serve");
-  CHECK(there.name() == "engine");
-  CHECK(there.implements() == here.implements());
+  CHECK(there.declares().name == "engine");
+  CHECK(there.declares().scope == here.declares().scope);
   Workspace one;
   Workspace other;
   for (std::uint64_t i = 0; i < 60; ++i) {
@@ -139,8 +139,8 @@ TEST_CASE("a subject that rounds differently is not asked for hashes of recomput
   const ProcessSubject subject(
       script(":", R"({"hello":{"protocol":1,"name":"x","implements":[],"observes":["outputs",)"
                   R"("recomputed_values"],"rounds":"differently"}})"));
-  CHECK(subject.rounds_differently());
-  CHECK(subject.observes() == Observables{Observable::outputs});
+  CHECK(subject.declares().rounds_differently);
+  CHECK(subject.declares().observes == Observables{Observable::outputs});
 }
 
 TEST_CASE("a subject that compiles has more time for a run, and its cases share their shapes") {
@@ -148,7 +148,7 @@ TEST_CASE("a subject that compiles has more time for a run, and its cases share 
   const std::string compiling =
       R"({"hello":{"protocol":1,"name":"x","implements":["linear"],"observes":[],)"
       R"("cases_per_shape":50}})";
-  CHECK(scope_of(ProcessSubject(script(":", compiling))).cases_per_shape == 50);
+  CHECK(ProcessSubject(script(":", compiling)).declares().scope.cases_per_shape == 50);
   const std::string hanging = "cat <&3 >/dev/null";
   CHECK_THAT(thrown_by(script(hanging, compiling), limits),
              ContainsSubstring("no answer within 0.3 s"));

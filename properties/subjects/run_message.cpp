@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "properties/case/features.h"
 #include "properties/case/json.h"
 #include "properties/record/base64.h"
 #include "properties/record/case_data.h"

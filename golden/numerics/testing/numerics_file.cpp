@@ -58,7 +58,7 @@ std::string recorded(std::string_view text) {
   const std::unique_ptr<Subject> torch = make_subject("pytorch");
   std::string result = "{\n\"format\": " + std::to_string(kNumericsFormat) +
                        ",\n\"regenerate\": \"golden/make_numerics\",\n\"torch\": ";
-  const std::string version = torch->versions().at("torch");
+  const std::string version = torch->declares().versions.at("torch");
   result += Json(version.substr(0, version.find('+'))).dump() + ",\n\"cases\": [";
   const char* before = "\n";
   for (Json entry : file.at("cases")) {
