@@ -8,6 +8,7 @@
 
 #include "engine/math/dtype.h"
 #include "properties/layers/field.h"
+#include "properties/layers/options.h"
 #include "properties/layers/spec.h"
 
 namespace rematch {
@@ -310,6 +311,8 @@ struct Case {
   std::vector<LayerSpec> layers;
   PlanSpec plan;
   ProtocolSpec protocol;
+  /// Options of the subject, by name, that differ from their first value.
+  Options options;
   friend bool operator==(const Case&, const Case&) = default;
 };
 
@@ -329,6 +332,7 @@ struct FieldsOf<Case> {
           "layers", &S::layers, Cost::none, {}, false, Presence::required},
       Field<S, PlanSpec>{"plan", &S::plan, Cost::none},
       Field<S, ProtocolSpec>{"protocol", &S::protocol, Cost::none},
+      Field<S, Options>{"options", &S::options, Cost::amount},
   };
 };
 

@@ -157,6 +157,7 @@ std::string describe(const Case& c) {
   const InjectedFailure& failure = c.protocol.failure;
   if (failure.kind != FailureKind::none)
     text += "; after a trial in which " + failure_in_words(failure);
+  if (!c.options.empty()) text += "\noptions: " + to_string(c.options);
   return text + "\nseed " + std::to_string(c.seed) + "\n";
 }
 

@@ -46,4 +46,11 @@ TEST_CASE("what a segment is handed and returns is said where it is no list of t
   CHECK(describe(c).find(plan) != std::string::npos);
 }
 
+TEST_CASE("options of the subject are said, where a case sets any") {
+  const Case c = case_from_json(R"({"format": 1, "input": [1, 2], "layers": [{"kind": "tanh"}],
+      "options": {"promise": "early_stop", "mode": "static_graph"}})");
+  INFO(describe(c));
+  CHECK(describe(c).ends_with("\noptions: mode = static_graph, promise = early_stop\nseed 0\n"));
+}
+
 }  // namespace rematch

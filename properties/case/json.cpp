@@ -131,6 +131,18 @@ void read_field(const Fields& f, const Json& json, const std::string& path,
              });
 }
 
+void read_field(const Fields& f, const Json& json, const std::string& path, Options& to) {
+  constexpr std::size_t kMostOptions = 64;
+  if (!json.is_object() || json.size() > kMostOptions) {
+    fail(path, "an object of at most " + std::to_string(kMostOptions) + " fields", show_json(json));
+  }
+  for (const auto& [name, value] : json.items()) {
+    std::string key;
+    f.line(Json(name), path, key);
+    f.line(value, path + "." + key, to[key]);
+  }
+}
+
 LayerKind read_kind(const Json* json, const std::string& path) {
   if (json == nullptr) fail(path, "a kind of layer", "none");
   std::vector<std::string> kinds;

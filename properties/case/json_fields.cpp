@@ -1,5 +1,6 @@
 #include "properties/case/json_fields.h"
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
@@ -121,6 +122,15 @@ void JsonFields::read(const char* name, std::string& to, std::size_t longest) {
   to = value->get_ref<const std::string&>();
   if (to.size() > longest) {
     fail(path(name), "at most " + std::to_string(longest) + " bytes", std::to_string(to.size()));
+  }
+}
+
+void JsonFields::line(const Json& value, const std::string& path, std::string& to) const {
+  if (!value.is_string()) fail(path, "text", show_json(value));
+  to = value.get_ref<const std::string&>();
+  const auto controls = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (to.empty() || to.size() > kLongestLine || std::any_of(to.begin(), to.end(), controls)) {
+    fail(path, "one line of 1 to " + std::to_string(kLongestLine) + " bytes", show_json(value));
   }
 }
 

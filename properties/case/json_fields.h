@@ -46,6 +46,9 @@ class JsonFields {
   const Json& need(const char* name);
 
   void read(const char* name, std::string& to, std::size_t longest);
+  /// A name or a version, which reports print: one line of 1 to kLongestLine bytes.
+  static constexpr std::size_t kLongestLine = 200;
+  void line(const Json& value, const std::string& path, std::string& to) const;
 
   /// Checks that the field is there and says `version`.
   void need_version(const char* name, int version);

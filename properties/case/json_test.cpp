@@ -176,6 +176,18 @@ TEST_CASE("how segments are handed their tensors survives, and says what is wron
           "arguments by keyword belong to the non_reentrant variant");
 }
 
+TEST_CASE("options survive, and say what is wrong with them") {
+  const Case c = case_from_json(
+      with_fields(R"(, "options": {"promise": "early_stop", "mode": "a \"quoted\" one"})"));
+  CHECK(c.options == Options{{"mode", "a \"quoted\" one"}, {"promise", "early_stop"}});
+  CHECK(case_from_json(to_json(c)) == c);
+  CHECK(case_from_json(with_fields("")).options.empty());
+  rejects(with_fields(R"(, "options": ["mode"])"), "options: expected an object");
+  rejects(with_fields(R"(, "options": {"mode": 3})"), "options.mode: expected text, got 3");
+  rejects(with_fields(R"(, "options": {"mode": "two\nlines"})"), "options.mode: expected one line");
+  rejects(with_fields(R"(, "options": {"": "none"})"), "options: expected one line");
+}
+
 TEST_CASE("a case written by another version is refused by its number") {
   rejects(R"({"format": 2})", "format: expected 1, got 2, which a newer program wrote");
   rejects(R"({"format": 0})", "format: expected 1, got 0, which this program no longer reads");

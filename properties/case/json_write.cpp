@@ -1,5 +1,6 @@
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -107,6 +108,17 @@ class Writer {
   }
   void put(const std::vector<std::int64_t>& extents) {
     list(extents, [&](std::int64_t extent) { out_ += std::to_string(extent); });
+  }
+  void put(const Options& options) {
+    const char* separator = "{";
+    for (const auto& [name, value] : options) {
+      out_ += separator + quoted(name) + ": " + quoted(value);
+      separator = ", ";
+    }
+    out_ += '}';
+  }
+  static std::string quoted(const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   }
   void put(const std::vector<LayerSpec>& layers) { lines(layers); }
   void put(const std::vector<SegmentSpec>& segments) { lines(segments); }

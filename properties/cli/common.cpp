@@ -220,6 +220,11 @@ Case CaseChoice::load(const Scope& scope) const {
       throw UsageError("expected a case file, or --seed and --case, got both");
     if (!mix.empty()) throw UsageError("--mix has no effect on a case file: leave it out");
     Case c = load_case(file);
+    try {
+      check_options(c.options, scope.options);
+    } catch (const std::invalid_argument& unknown) {
+      throw UsageError(fmt::format("{}: {}", file, unknown.what()));
+    }
     if (const std::string names = lacking(scope, c); !names.empty()) {
       throw UsageError(fmt::format("{}: the subject does not implement:{}", file, names));
     }

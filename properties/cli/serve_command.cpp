@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "properties/case/json.h"
+#include "properties/case/options_json.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/pipes.h"
 #include "properties/output/terminal.h"
@@ -20,15 +21,16 @@ nlohmann::json names_of(const Set& set) {
 }
 
 nlohmann::json hello_of(const Declaration& declared) {
-  return {{"hello",
-           {{"protocol", kProtocol},
-            {"name", declared.name},
-            {"versions", declared.versions},
-            {"implements", names_of(declared.scope.features)},
-            {"observes", names_of(declared.observes)},
-            // Arrays are made from the case here, wherever they come.
-            {"files", true},
-            {"may_vary", declared.may_vary}}}};
+  nlohmann::json hello{{"protocol", kProtocol},
+                       {"name", declared.name},
+                       {"versions", declared.versions},
+                       {"implements", names_of(declared.scope.features)},
+                       {"observes", names_of(declared.observes)},
+                       // Arrays are made from the case here, wherever they come.
+                       {"files", true},
+                       {"may_vary", declared.may_vary}};
+  write_options(declared.scope.options, hello);
+  return {{"hello", hello}};
 }
 
 /// Runs what requests ask for.

@@ -27,6 +27,7 @@ std::uint64_t amount_of(const std::vector<KeepSpec>& keep, const std::vector<Kee
   for (const KeepSpec& k : keep) sum += 1 + static_cast<std::uint64_t>(k.index + 1);
   return sum;
 }
+std::uint64_t amount_of(const Options& options, const Options&) { return options.size(); }
 /// The distance from the nearest values.
 std::uint64_t amount_of(const std::vector<ValueRef>& from, const std::vector<ValueRef>& nearest) {
   std::uint64_t sum = 0;

@@ -94,6 +94,35 @@ Case draw_shape(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& s
                               " mix does without:" + missing);
 }
 
+/// Case number `index` without options.
+Case draw_case_of(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
+  const Case first = draw_shape(mix, seed, index / scope.cases_per_shape, scope);
+  if (index % scope.cases_per_shape == 0) return first;
+  // No shape draws from this stream.
+  constexpr std::uint64_t kOthers = std::uint64_t{1} << 63U;
+  DrawSource draw(seed, index | kOthers, scope);
+  Case c = first;
+  c.seed = draw.word();
+  // Cases of the standard mix or of the tail are not drawn here.
+  const bool tail = features_of(first, validate(first)).contains(Feature::more_than_a_few);
+  if (mix == Mix::standard || tail) return c;
+  Case other = with_others(c, scope.new_plans, draw);
+  return scope.features.contains_all(features_of(other, validate(other))) ? other : c;
+}
+
+/// Draws from a stream where nothing else is drawn: the rest of a case is the same whatever options
+/// there are.
+void draw_options(std::uint64_t seed, std::uint64_t index, const Scope& scope, Case& c) {
+  constexpr std::uint64_t kOptions = std::uint64_t{1} << 62U;
+  DrawSource draw(seed, index | kOptions, scope);
+  for (const OptionSpec& spec : scope.options) {
+    const bool other = draw.chance(100 * spec.share);
+    const auto others = static_cast<std::uint32_t>(spec.values.size() - 1);
+    const std::size_t at = 1 + draw.below(others);
+    if (other) c.options[spec.name] = spec.values[at];
+  }
+}
+
 }  // namespace
 
 void vary(Case& c, const Case& from) {
@@ -107,18 +136,9 @@ void vary(Case& c, const Case& from) {
 }
 
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& scope) {
-  const Case first = draw_shape(mix, seed, index / scope.cases_per_shape, scope);
-  if (index % scope.cases_per_shape == 0) return first;
-  // No shape draws from this stream.
-  constexpr std::uint64_t kOthers = std::uint64_t{1} << 63U;
-  DrawSource draw(seed, index | kOthers, scope);
-  Case c = first;
-  c.seed = draw.word();
-  // Cases of the standard mix or of the tail are not drawn here.
-  const bool tail = features_of(first, validate(first)).contains(Feature::more_than_a_few);
-  if (mix == Mix::standard || tail) return c;
-  Case other = with_others(c, scope.new_plans, draw);
-  return scope.features.contains_all(features_of(other, validate(other))) ? other : c;
+  Case c = draw_case_of(mix, seed, index, scope);
+  draw_options(seed, index, scope, c);
+  return c;
 }
 
 }  // namespace rematch

@@ -29,9 +29,9 @@ double floor(Mix mix, Feature feature, const Scope& scope = everything());
 /// All but the first of each `scope.cases_per_shape` cases differ from that one at most in what
 /// vary() takes over, and with `scope.new_plans` in their plan, in what layers do in place and in
 /// the injected failure; in the standard mix, and with more than a few of something, in their seed
-/// alone. The case is valid, has features of `scope` only, and without checkpointing its loss
-/// requires grad. Throws std::invalid_argument that names the missing features when `scope` allows
-/// no case of the mix.
+/// alone. Each may have other options. The case is valid, has features of `scope` only, and without
+/// checkpointing its loss requires grad. Throws std::invalid_argument that names the missing
+/// features when `scope` allows no case of the mix.
 Case generate_case(Mix mix, std::uint64_t seed, std::uint64_t index,
                    const Scope& scope = everything());
 

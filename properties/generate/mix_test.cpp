@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <map>
 #include <string>
 
 #include "properties/case/geometry.h"
@@ -140,6 +142,30 @@ TEST_CASE("a generated case depends on mix, seed and index alone, on every machi
   CHECK(fingerprint(Mix::standard, 1) == 0xb5351613a7ab9585U);
   CHECK(fingerprint(Mix::wide, 1) == 0x3ee02d83b38c9a29U);
   CHECK(generate_case(Mix::wide, 5, 7) == generate_case(Mix::wide, 5, 7));
+}
+
+TEST_CASE("options change nothing else in a case, and are drawn as often as they say") {
+  Scope with_options;
+  with_options.options = {{"mode", {"default", "fast", "slow"}, 0.25},
+                          {"promise", {"none", "nested"}, 0.5}};
+  constexpr int kCases = 2000;
+  for (const std::uint64_t per_shape : {1, 20}) {
+    with_options.cases_per_shape = per_shape;
+    Scope without;
+    without.cases_per_shape = per_shape;
+    std::map<std::string, int> count;
+    for (std::uint64_t i = 0; i < kCases; ++i) {
+      Case c = generate_case(Mix::wide, 4, i, with_options);
+      for (const auto& [name, value] : c.options) ++count[value];
+      c.options.clear();
+      REQUIRE(c == generate_case(Mix::wide, 4, i, without));
+    }
+    CHECK(count.size() == 3);
+    // Five standard deviations.
+    CHECK(std::abs(count["fast"] - kCases / 8) < 75);
+    CHECK(std::abs(count["slow"] - kCases / 8) < 75);
+    CHECK(std::abs(count["nested"] - kCases / 2) < 112);
+  }
 }
 
 TEST_CASE("different seeds and different indices give different cases") {

@@ -111,6 +111,16 @@ TEST_CASE("each feature shrinks to a model that one would write by hand") {
   }
 }
 
+TEST_CASE("only the options that a failure needs are left") {
+  Case c = generate_case(Mix::wide, 1, 3);
+  c.options = {{"mode", "static_graph"}, {"promise", "nested"}, {"ranks", "4"}};
+  const auto fails = [](const Case& tried) { return is_set(tried.options, "promise", "nested"); };
+  const Case smallest = shrink(c, fails);
+  CHECK(smallest.layers.size() == 1);
+  CHECK(smallest.options == Options{{"promise", "nested"}});
+  CHECK(shrink(c, [](const Case&) { return true; }).options.empty());
+}
+
 TEST_CASE("a shrink that cannot go on keeps the case") {
   const Case c = generate_case(Mix::wide, 1, 3);
   CHECK(shrink(c, [](const Case&) { return false; }) == c);

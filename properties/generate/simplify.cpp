@@ -297,6 +297,9 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
     e.protocol.cast_cache = usual.cast_cache;
   };
   const auto without_failure = [](Case& e) { e.protocol.failure = {}; };
+  const auto without_option = [&](const auto& option) {
+    return offer_edited(c, offer, [&](Case& e) { e.options.erase(option.first); });
+  };
   const auto protocol = [](Case& e) -> ProtocolSpec& { return e.protocol; };
   const auto whole = [](Case& e) -> Case& { return e; };
   const bool casts = c.protocol.autocast != usual.autocast;
@@ -304,7 +307,8 @@ bool simplify_protocol(const Case& c, const OfferCase& offer) {
   return offer_edited(c, offer, all_usual) || offer_edited(c, offer, but_the_input) ||
          (failure && offer_edited(c, offer, without_failure)) ||
          (casts && offer_edited(c, offer, without_autocast)) ||
-         simplify_fields(c, offer, protocol, usual) || simplify_fields(c, offer, whole, Case{});
+         simplify_fields(c, offer, protocol, usual) || simplify_fields(c, offer, whole, Case{}) ||
+         std::any_of(c.options.begin(), c.options.end(), without_option);
 }
 
 bool simplify_layers(const Case& c, const OfferCase& offer) {

@@ -13,10 +13,6 @@
 namespace rematch {
 namespace {
 
-/// One case in so many is run once more by a foreign subject, which costs it less than one percent.
-/// Which ones follows from the case, so that a replay repeats what the hunt did.
-constexpr std::uint64_t kCasesPerRepeat = 64;
-
 class Gathering {
  public:
   Gathering(const Case& c, Subject& subject, Workspace& workspace, const GatherOptions& options)
@@ -42,6 +38,7 @@ class Gathering {
   Evidence run() {
     Workspace& w = workspace_;
     w.geometry = validate(c_);
+    check_options(c_.options, declared_.scope.options);
     Evidence e{c_, w.geometry, w.forecast, declared_.observes, w.plain, w.checkpointed};
     e.rounds_differently = declared_.rounds_differently;
     if (declared_.whole_segments) {
@@ -116,8 +113,8 @@ class Gathering {
 
   void gather_extra_runs(Evidence& e) {
     const bool from_fresh = subject_.wants_fresh_repeat();
-    const bool sampled = declared_.foreign && c_.seed % kCasesPerRepeat == 0;
-    if ((declared_.may_vary || from_fresh || sampled) && wanted(ExtraRun::repeat, e)) {
+    if ((declared_.may_vary || from_fresh || is_set(c_.options, kRepeat, "yes")) &&
+        wanted(ExtraRun::repeat, e)) {
       RunRequest request;
       request.checkpointed = true;
       request.fresh = from_fresh;

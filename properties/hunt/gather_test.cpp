@@ -34,7 +34,9 @@ class Prepared final : public Subject {
 class Foreign final : public Subject {
  public:
   using Spoil = std::function<void(int run, bool checkpointed, Record& record)>;
-  explicit Foreign(Spoil spoil) : spoil_(std::move(spoil)) {}
+  explicit Foreign(Spoil spoil) : spoil_(std::move(spoil)) {
+    declaration_.scope.options = {repeat_option()};
+  }
   const Declaration& declares() const override { return declaration_; }
   void run(const Case& c, const Geometry& geometry, const RunRequest& request,
            Record& record) override {
@@ -103,8 +105,8 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.first() == nullptr);
-  // Two prepared records have nothing for some laws, and one is not observed.
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 5);
+  // Two prepared records have nothing for some laws, and two are not observed.
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 6);
 
   ++subject.records.checkpointed.hooks[0].count;
   ++subject.records.checkpointed.executions[0].count;
@@ -113,7 +115,7 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   CHECK(verdicts.first()->law == "executions");
   CHECK(verdicts.violations[1].law == "hooks");
   CHECK(verdicts.count(Verdict::violated) == 2);
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 7);
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 8);
   CHECK(judge_case(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
   CHECK_FALSE(judge_case(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
 }
@@ -172,15 +174,16 @@ TEST_CASE("a violation of a foreign subject that does not repeat is one of repea
   CHECK(known.runs == 2);
 }
 
-TEST_CASE("some cases are repeated by a foreign subject without a reason, always the same ones") {
+TEST_CASE("a foreign subject repeats the cases that say so") {
   Workspace workspace;
   Case c = synthetic_case();
-  c.seed = 128;
-  for (int again = 0; again < 2; ++again) {
+  for (const bool repeat : {false, true}) {
+    c.options = repeat ? Options{{kRepeat, "yes"}} : Options{};
     Foreign subject([](int, bool, Record&) {});
     const Verdicts verdicts = judge_case(c, subject, workspace);
-    CHECK(verdicts.by_law[index_of(*find_law("repeatable"))] == Verdict::kept);
-    CHECK(subject.runs == 3);
+    CHECK(verdicts.by_law[index_of(*find_law("repeatable"))] ==
+          (repeat ? Verdict::kept : Verdict::not_applicable));
+    CHECK(subject.runs == (repeat ? 3 : 2));
   }
 }
 

@@ -64,6 +64,14 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
              [&](const std::string& s) { entry.layers.push_back(s); });
   read_names("inject", "an injected failure", failure_named,
              [&](FailureKind kind) { entry.inject.push_back(kind); });
+  if (const Json* options = fields.find("options")) {
+    JsonFields named(kProfile, *options, fields.path("options"));
+    for (const auto& [name, values] : options->items()) {
+      std::vector<std::string>& any = entry.options[name];
+      named.read_names(name.c_str(), values, "a value of the option", text,
+                       [&](const std::string& s) { any.push_back(s); });
+    }
+  }
   fields.finish();
   return entry;
 }
@@ -75,10 +83,19 @@ bool has_custom_layer(const Case& c, const std::vector<std::string>& names) {
   });
 }
 
+bool has_options(const Case& c, const KnownDivergence& entry) {
+  return std::all_of(entry.options.begin(), entry.options.end(), [&](const auto& option) {
+    const auto& [name, values] = option;
+    return std::any_of(values.begin(), values.end(),
+                       [&](const std::string& value) { return is_set(c.options, name, value); });
+  });
+}
+
 bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& features) {
   if (!features.contains_all(entry.when)) return false;
   if (features.without(entry.unless) != features) return false;
   if (!entry.layers.empty() && !has_custom_layer(c, entry.layers)) return false;
+  if (!has_options(c, entry)) return false;
   return entry.inject.empty() || std::find(entry.inject.begin(), entry.inject.end(),
                                            c.protocol.failure.kind) != entry.inject.end();
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct KnownDivergence {
   std::vector<std::string> layers = {};
   /// Injected failures, of which the case must have one. Empty: any case.
   std::vector<FailureKind> inject;
+  /// Options, for each of which the case must have one of these values. Empty: any case.
+  std::map<std::string, std::vector<std::string>> options = {};
   /// Texts, of which the line "got" of the violation must contain one. Empty: any violation.
   std::vector<std::string> got;
   /// Largest relative difference of values that it explains. Absent: any.

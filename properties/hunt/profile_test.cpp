@@ -123,6 +123,9 @@ TEST_CASE("what an entry does not say is new") {
   KnownDivergence of_a_custom_layer = twice();
   of_a_custom_layer.layers = {"spectral_norm"};
   is_new(of_a_custom_layer);
+  KnownDivergence of_an_option = twice();
+  of_an_option.options = {{"mode", {"static_graph"}}};
+  is_new(of_an_option);
 }
 
 TEST_CASE("a profile may extend one of its folder, and no other") {
@@ -197,6 +200,25 @@ TEST_CASE("an entry for one error explains no other") {
   };
   CHECK(explains("RuntimeError: a cast is not there"));
   CHECK_FALSE(explains("RuntimeError: out of luck"));
+}
+
+TEST_CASE("an entry may name values of options, of which a case has one of each") {
+  const ScratchFolder folder;
+  const auto file = folder.path() / "profile.json";
+  std::ofstream(file) << with_entry(R"(, "options": {"mode": ["fast", "slow"], "ranks": ["4"]})");
+  const Profile profile = load_profile(file);
+  const auto explains = [&](const Options& options) {
+    Case c;
+    c.options = options;
+    return profile.explains({"losses", "", "1", "2"}, c, {}).has_value();
+  };
+  CHECK(explains({{"mode", "slow"}, {"ranks", "4"}, {"promise", "nested"}}));
+  CHECK_FALSE(explains({{"mode", "slow"}}));
+  CHECK_FALSE(explains({{"mode", "other"}, {"ranks", "4"}}));
+  CHECK_THAT(complaint(with_entry(R"(, "options": {"mode": "fast"})")),
+             ContainsSubstring("known[0].options.mode: expected an array"));
+  CHECK_THAT(complaint(with_entry(R"(, "options": ["mode"])")),
+             ContainsSubstring("known[0].options: expected an object"));
 }
 
 TEST_CASE("a profile that says something else than it may is refused with the place") {

@@ -53,6 +53,10 @@ std::string lacking(const Scope& scope, const Case& c) {
       continue;
     names += " " + l.layer->declaration;
   }
+  for (const auto& [name, value] : c.options) {
+    const OptionSpec* const spec = find_option(scope.options, name);
+    if (spec == nullptr || !has_value(*spec, value)) names += " " + name + " = " + value;
+  }
   return names;
 }
 

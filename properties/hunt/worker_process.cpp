@@ -11,6 +11,7 @@
 #include "engine/cuda/runtime/device.h"
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
+#include "properties/case/options_json.h"
 #include "properties/hunt/local_worker.h"
 #include "properties/hunt/tally_json.h"
 #include "properties/layers/feature.h"
@@ -38,6 +39,7 @@ ProcessWorker::ProcessWorker(const HuntOptions& options, const std::string& vari
   fields.read_names("implements", fields.need("implements"), "the name of a feature", feature_named,
                     [&](Feature feature) { implemented.insert(feature); });
   scope_ = implemented;
+  scope_.options = read_options(fields);
   for (const auto& [name, version] : fields.need("versions").items()) {
     if (!version.is_string()) fields.fail(fields.path("versions"), "texts", show_json(version));
     versions_[name] = version.get<std::string>();
@@ -141,7 +143,9 @@ class Server {
       worker_ = local_worker(options_);
       Json implements = Json::array();
       worker_->scope().features.for_each([&](Feature f) { implements.push_back(to_string(f)); });
-      return line_of({{"hello", {{"implements", implements}, {"versions", worker_->versions()}}}});
+      Json hello{{"implements", implements}, {"versions", worker_->versions()}};
+      write_options(worker_->scope().options, hello);
+      return line_of({{"hello", hello}});
     }
     if (!worker_) json_fail(kWorker, "request", "hello first", show_json(json));
     if (const Json* judge = fields.find("judge")) {

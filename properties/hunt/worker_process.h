@@ -16,7 +16,8 @@ namespace rematch {
 
 // A process that works for a hunt answers each line with a line, of JSON:
 //
-//   {"hello": {}}                               {"hello": {"implements": [...], "versions": {...}}}
+//   {"hello": {}}                               {"hello": {"implements": [...], "versions": {...},
+//                                                          "options": {...}, "shares": {...}}}
 //   {"judge": {"begin": 5, "end": 6}}           {"tally": ...}
 //   {"judge_case": {"index": 5, "case": ...}}   {"tally": ...}
 //   {"shrink": ...}                             {"finding": ...}

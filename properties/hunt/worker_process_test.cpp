@@ -100,10 +100,13 @@ TEST_CASE("cases of a hunt have what its workers implement") {
   const std::string script = folder.write(
       "worker.sh",
       "read -r line <&3\n"
-      "printf '{\"hello\":{\"versions\":{\"it\":\"2\"},\"implements\":[\"dropout\"]}}\\n' >&4\n");
+      "printf '{\"hello\":{\"versions\":{\"it\":\"2\"},\"implements\":[\"dropout\"],"
+      "\"options\":{\"poison\":[\"late\",\"at_once\"]},\"shares\":{\"poison\":0.25}}}\\n' >&4\n");
   options.worker = "sh '" + script + "'";
   const ProcessWorker limited(options);
-  CHECK(limited.scope() == Scope(FeatureSet{*feature_named("dropout")}));
+  Scope expected = FeatureSet{*feature_named("dropout")};
+  expected.options = {{"poison", {"late", "at_once"}, 0.25}};
+  CHECK(limited.scope() == expected);
   CHECK(limited.versions() == Versions{{"it", "2"}});
 }
 

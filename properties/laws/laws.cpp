@@ -39,7 +39,8 @@
   LAW(peak_bytes)             \
   LAW(cross_device)           \
   LAW(derivatives)            \
-  LAW(agrees_with_reference)
+  LAW(agrees_with_reference)  \
+  LAW(promises)
 
 namespace rematch {
 

@@ -6,6 +6,7 @@
 
 #include "properties/layers/custom_layer.h"
 #include "properties/layers/feature.h"
+#include "properties/layers/options.h"
 
 namespace rematch {
 
@@ -34,6 +35,8 @@ struct Scope {
   /// Yet each of them has a new plan, and with it new in-place layers and a new failure: for
   /// subjects that compile operation by operation, whatever the plan.
   bool new_plans = false;
+  /// Options that cases set.
+  std::vector<OptionSpec> options;
 
   /// No case can have anything that is not in here, but for what only subjects have.
   bool allows_all() const {

@@ -124,6 +124,11 @@ void fields(V& v, TrialReading& t) {
   v("left_behind", t.left_behind);
 }
 template <class V>
+void fields(V& v, PromiseReading& p) {
+  v("name", p.name);
+  v("broken", p.broken);
+}
+template <class V>
 void fields(V& v, RecordedError& e) {
   v("kind", e.kind);
   v("message", e.message);
@@ -149,6 +154,7 @@ void lists(V& v, R& r) {
   v("executions", r.executions);
   v("hooks", r.hooks);
   v("grad_flags", r.grad_flags);
+  v("promises", r.promises);
   v("timeline", r.timeline);
   v("agreements", r.agreements);
 }

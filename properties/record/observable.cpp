@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, kObservableCount> kNames{"outputs",
                                                                 "live_bytes",
                                                                 "saved_tensors",
                                                                 "injected_failures",
+                                                                "promises",
                                                                 "displacement",
                                                                 "host_agreement"};
 

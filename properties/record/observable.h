@@ -33,6 +33,7 @@ enum class Observable : std::uint8_t {
   live_bytes,           ///< Live bytes at every event (Record::live).
   saved_tensors,        ///< Tensors that layers save (RunRequest::layer_values is understood).
   injected_failures,    ///< How a trial ended (Record::trial).
+  promises,             ///< Whether a promise that the case tried is kept (Record::promises).
   displacement,         ///< Runs with displaced parameters (RunRequest::displacement).
   host_agreement,       ///< Layers run on host and device (RunRequest::compare_layers).
 };

@@ -60,6 +60,7 @@ void Record::clear() {
   reserved_bytes = 0;
   error.reset();
   trial.reset();
+  promises.clear();
   timeline.clear();
   agreements.clear();
 }
@@ -113,6 +114,9 @@ std::uint64_t Record::hash() const {
     h.add(trial->failed, trial->left_bytes);
     h.add_text(trial->message);
     h.add_text(trial->left_behind);
+  }
+  for (const PromiseReading& p : promises) {
+    if (!p.broken.empty()) h.add_text(p.broken);
   }
   return h.value();
 }

@@ -173,6 +173,14 @@ struct TrialReading {
   std::string left_behind;
 };
 
+/// Outcome of a promise that the case tried: a property of checkpointing that the implementation
+/// documents, and that no equal numbers show.
+struct PromiseReading {
+  std::string name;
+  /// Empty if it was kept, otherwise the words of the promise and what happened.
+  std::string broken;
+};
+
 /// Comparison of one array that a layer, run alone, computes on the host and on a device, in
 /// forward or backward. The element is the one that uses most of its error bound.
 struct Agreement {
@@ -225,6 +233,8 @@ struct Record {
   std::optional<RecordedError> error;
   /// Present only if the protocol injects a failure.
   std::optional<TrialReading> trial;
+  /// Promises that a checkpointed run tried.
+  std::vector<PromiseReading> promises;
   std::vector<TimelinePoint> timeline;
   /// Only on request (RunRequest::compare_layers); the record then holds nothing else.
   std::vector<Agreement> agreements;
@@ -234,7 +244,8 @@ struct Record {
   }
   /// Empties the record but keeps its capacity for the next run.
   void clear();
-  /// 64-bit hash over everything but values, timeline and agreements; equal runs give equal hashes.
+  /// 64-bit hash over everything but values, timeline, agreements and promises that were kept;
+  /// equal runs give equal hashes.
   std::uint64_t hash() const;
 };
 

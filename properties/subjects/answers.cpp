@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "properties/case/json_fields.h"
+#include "properties/case/options_json.h"
 #include "properties/record/json_reader.h"
 
 namespace rematch {
@@ -19,7 +19,6 @@ constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 28;
 constexpr std::size_t kMostVersions = 64;
 constexpr std::size_t kMostAnswerLayers = 1024;
 constexpr std::uint64_t kMostCasesPerShape = 4096;
-constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestScript = std::size_t{1} << 20;
 constexpr std::size_t kLongestAnswerText = std::size_t{1} << 16;
 
@@ -40,17 +39,6 @@ Set read_set(JsonFields& fields, const char* name, Named named) {
   return set;
 }
 
-/// A name or a version, which reports print.
-void read_line(const JsonFields& fields, const Json& value, const std::string& path,
-               std::string& to) {
-  if (!value.is_string()) fields.fail(path, "text", show_json(value));
-  to = value.get_ref<const std::string&>();
-  const auto controls = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (to.empty() || to.size() > kLongestName || std::any_of(to.begin(), to.end(), controls)) {
-    fields.fail(path, fmt::format("one line of 1 to {} bytes", kLongestName), show_json(value));
-  }
-}
-
 Versions read_versions(JsonFields& hello) {
   Versions versions;
   const Json* list = hello.find("versions");
@@ -62,8 +50,8 @@ Versions read_versions(JsonFields& hello) {
   }
   for (const auto& [name, version] : list->items()) {
     std::string key;
-    read_line(hello, Json(name), path, key);
-    read_line(hello, version, fmt::format("{}.{}", path, key), versions[key]);
+    hello.line(Json(name), path, key);
+    hello.line(version, fmt::format("{}.{}", path, key), versions[key]);
   }
   return versions;
 }
@@ -77,7 +65,7 @@ std::vector<const CustomLayer*> read_layers(JsonFields& hello) {
   need_array(kAnswer, *list, path, kMostAnswerLayers);
   for (std::size_t i = 0; i < list->size(); ++i) {
     std::string text;
-    read_line(hello, (*list)[i], indexed(path, i), text);
+    hello.line((*list)[i], indexed(path, i), text);
     layers.push_back(declared(text));
   }
   return layers;
@@ -99,6 +87,11 @@ Scope read_scope(JsonFields& hello) {
                std::to_string(scope.cases_per_shape));
   }
   hello.read("new_plans", scope.new_plans);
+  scope.options = read_options(hello);
+  if (find_option(scope.options, kRepeat) != nullptr) {
+    hello.fail(hello.path("options"), "other names, for the harness has this one", kRepeat);
+  }
+  scope.options.push_back(repeat_option());
   return scope;
 }
 
@@ -133,14 +126,14 @@ Hello read_hello(std::string_view text) {
   Hello hello;
   Declaration& d = hello.declaration;
   d.foreign = true;
-  read_line(fields, fields.need("name"), fields.path("name"), d.name);
+  fields.line(fields.need("name"), fields.path("name"), d.name);
   d.versions = read_versions(fields);
   d.scope = read_scope(fields);
   d.observes = read_set<Observables>(fields, "observes", observable_named)
                    .without({Observable::displacement, Observable::host_agreement});
   fields.read("may_vary", d.may_vary);
   std::string rounds = "equal";
-  fields.read("rounds", rounds, kLongestName);
+  fields.read("rounds", rounds, JsonFields::kLongestLine);
   d.rounds_differently = rounds == "differently";
   if (rounds != "equal" && !d.rounds_differently) {
     fields.fail(fields.path("rounds"), R"("equal" or "differently")", show_json(rounds));

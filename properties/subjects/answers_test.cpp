@@ -113,6 +113,30 @@ TEST_CASE("a hello may name versions, each on one line") {
   rejects_hello(R"(,"versions":{"":"2"})", "expected one line");
 }
 
+TEST_CASE("a hello may name options, whose values are equally frequent unless it says otherwise") {
+  const auto options = [](const std::string& fields) {
+    return read_hello(hello(fields)).declaration.scope.options;
+  };
+  const std::string two =
+      R"(,"options":{"promise":["none","nested","early_stop"],"mode":["default","static_graph"]})";
+  const OptionSpec mode{"mode", {"default", "static_graph"}, 0.5};
+  CHECK(options("") == std::vector{repeat_option()});
+  CHECK(options(two + R"(,"shares":{"promise":0.4})") ==
+        std::vector<OptionSpec>{
+            mode, {"promise", {"none", "nested", "early_stop"}, 0.4}, repeat_option()});
+  CHECK(options(R"(,"options":{"mode":["default","static_graph"]})") ==
+        std::vector<OptionSpec>{mode, repeat_option()});
+  rejects_hello(R"(,"options":["mode"])", "hello.options: expected an object");
+  rejects_hello(R"(,"options":{"mode":["default"]})",
+                "hello.options.mode: expected a list of 2 to");
+  rejects_hello(R"(,"options":{"mode":["a","a"]})",
+                "hello.options.mode[1]: expected each value once");
+  rejects_hello(R"(,"options":{"mode":["a","\n"]})", "hello.options.mode[1]: expected one line");
+  rejects_hello(R"(,"options":{"repeat":["no","yes"]})", "hello.options: expected other names");
+  rejects_hello(two + R"(,"shares":{"modes":0.4})", "hello.shares.modes: expected the name of an");
+  rejects_hello(two + R"(,"shares":{"mode":1.5})", "hello.shares.mode: expected 0 to 1, got 1.5");
+}
+
 TEST_CASE("the script of an answer is a text that is not empty") {
   const std::string given = R"({"answer":{"id":7,"script":"import torch"}})";
   CHECK(read_export_answer(given, 7, "mine") == "import torch");

@@ -39,6 +39,14 @@ std::vector<std::byte> bytes_in_file(const Json& array, std::size_t size) {
 
 }  // namespace
 
+TEST_CASE("a subject is told its own options, and not the harness's") {
+  Case c = case_from_json(
+      R"({"format": 1, "input": [2, 3], "layers": [{"kind": "relu"}], "options": {"mode": "fast"}})");
+  c.options[kRepeat] = "yes";
+  const Json run = Json::parse(run_message(1, c, validate(c), {}, false, nullptr))["run"];
+  CHECK(run["case"]["options"] == Json{{"mode", "fast"}});
+}
+
 TEST_CASE("large arrays of a request lie in a file, bit by bit as they would be in line") {
   const Case c = large_case();
   const Geometry geometry = validate(c);

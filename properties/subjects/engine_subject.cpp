@@ -17,8 +17,10 @@
 namespace rematch {
 namespace {
 
-/// One of so many cases has its freed memory poisoned at once, on a device too.
-constexpr std::uint64_t kCasesPerPoison = 32;
+/// Moment at which freed memory is poisoned on a device. Late poison takes less time, and misses
+/// what reads a block between its release and the poisoning.
+constexpr const char* kPoison = "poison";
+constexpr const char* kAtOnce = "at_once";
 
 std::shared_ptr<Ledger> new_ledger(Device device) {
   auto ledger = std::make_shared<Ledger>(memory_of(device));
@@ -30,7 +32,7 @@ std::shared_ptr<Ledger> new_ledger(Device device) {
 
 Declaration declaration_on(Device device) {
   Declaration d{.name = "engine"};
-  d.observes = Observables::all().without({Observable::saved_tensors});
+  d.observes = Observables::all().without({Observable::saved_tensors, Observable::promises});
   if (device == Device::cpu) {
     d.observes.erase(Observable::host_agreement);
     return d;
@@ -38,6 +40,7 @@ Declaration declaration_on(Device device) {
   // All that decides its bits.
   d.versions = {{"device", device_description(device)}};
   d.may_vary = true;
+  d.scope.options = {{kPoison, {"late", kAtOnce}, 1.0 / 32}};
   return d;
 }
 
@@ -88,9 +91,9 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
   if (ledger_->live() != 0) ledger_ = new_ledger(device());
   // Reads of a run that broke off: their readers are gone.
   ledger_->memory().drop_reads();
-  // Late poison misses what reads a block between its release and the poisoning. So some cases, and
-  // all that a person will look at, run with all of it at once.
-  ledger_->memory().set_late_poison(!request.poison_at_once && c.seed % kCasesPerPoison != 0);
+  // Cases that a person will look at have all of it at once.
+  const bool at_once = request.poison_at_once || is_set(c.options, kPoison, kAtOnce);
+  ledger_->memory().set_late_poison(!at_once);
   if (request.compare_layers) {
     if (!host_ledger_) host_ledger_ = std::make_shared<Ledger>();
     record.agreements = compare_layers(c, geometry, host_ledger_, ledger_);

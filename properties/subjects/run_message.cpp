@@ -170,7 +170,9 @@ class Arrays {
 };
 
 void append_case(std::string& out, const Case& c, const Geometry& geometry, ArrayFile* files) {
-  out += ",\"case\":" + on_one_line(to_json(c));
+  Case told = c;
+  told.options.erase(kRepeat);
+  out += ",\"case\":" + on_one_line(to_json(told));
   append_model(out, c, geometry);
   Arrays(c, geometry, files).append(out, geometry);
   if (files != nullptr) files->seal();

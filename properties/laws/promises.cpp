@@ -1,0 +1,29 @@
+#include "properties/laws/support.h"
+
+namespace rematch {
+namespace {
+
+constexpr std::string_view kPromises = "promises";
+
+std::optional<Violation> check_promises(const Evidence& e) {
+  for (const PromiseReading& p : e.checkpointed.promises) {
+    if (!p.broken.empty()) return Violation{kPromises, "promise " + p.name, "kept", p.broken};
+  }
+  return std::nullopt;
+}
+
+bool applies_promises(const Evidence& e) { return !e.checkpointed.promises.empty(); }
+
+}  // namespace
+
+extern const Law promises_law;
+const Law promises_law{
+    .name = kPromises,
+    .statement =
+        "What the documentation promises beside equal numbers holds, where a case tries it.",
+    .harm = "Code that relies on the documentation fails, or computes something else.",
+    .check = check_promises,
+    .reads = {Observable::promises},
+    .applies = applies_promises};
+
+}  // namespace rematch
