@@ -41,11 +41,11 @@ const Frameworks& known_frameworks();
 /// The variable that chooses the Python of an environment: "REMATCH_PYTHON_MLX".
 std::string python_variable(std::string_view environment);
 
-/// The command that starts the adapter of a framework, by its name in known_frameworks(), or the one
-/// of PyTorch with a checkpoint() function of the user's, "mine.py:my_checkpoint"; nullopt for other
-/// names. The Python is that of python_variable(), else $REMATCH_PYTHON, else the one
-/// that `ci/setup --frameworks` made. Throws std::invalid_argument that says what to do when there
-/// is none.
+/// The command that starts the adapter of a framework, by its name in known_frameworks(), or the
+/// one of PyTorch with a checkpoint() function of the user's, "mine.py:my_checkpoint"; nullopt for
+/// other names. The Python is that of python_variable(), else $REMATCH_PYTHON, else the one that
+/// `ci/setup --frameworks` made. Throws std::invalid_argument that says what to do when there is
+/// none.
 std::optional<std::string> framework_command(std::string_view name);
 
 /// The profile that comes with the program for a subject of known_frameworks(): its own, or that of
