@@ -1,7 +1,8 @@
 """No room of the tree holds more lines or files than golden/approvals/lines.json approves.
 
-A room may exceed its approved counts by 1 % or two files, so that small changes need no approval. A failing test writes the new counts
-beside the approved ones, where golden/approve finds them; `--count` writes them at any time, to lower what is approved.
+A room may exceed its approved counts by 1 % or two files, so that small changes need no approval. A failing test writes
+the new counts beside the approved ones, where golden/approve finds them; `--count` writes them at any time, to lower
+what is approved.
 """
 import json
 import re
@@ -75,8 +76,8 @@ class Lines(unittest.TestCase):
         self.assertGreater(counts["engine"]["files"], 100)
         if errors := exceeded(counts, json.loads(APPROVED.read_text())["entries"]):
             write(counts)
-            self.fail("\n".join(errors) + "\nA change that adds a mechanism removes the one that it replaces, and its commit "
-                      "message names it. To approve the new counts: golden/approve")
+            self.fail("\n".join(errors) + "\nA change that adds a mechanism removes the one that it replaces, and its "
+                      "commit message names it. To approve the new counts: golden/approve")
         RECEIVED.unlink(missing_ok=True)
 
 
