@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -14,6 +14,9 @@ ValueRef = tuple[int, int]
 """One value of the model: a layer, -1 for the model inputs, and the number of its output."""
 
 T = TypeVar("T")
+
+PROMISE = "promise"
+"""The option that names the promise which a case tries."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,8 @@ class Case:
     data: str = "normal"
     plan: Plan = Plan()
     protocol: Protocol = Protocol()
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Options of the subject that do not have their first value."""
 
     @property
     def takes_tokens(self) -> bool:
@@ -212,11 +217,12 @@ class Model:
 
 def shape_of(case: Case) -> Case:
     """The same for all cases of one shape: in the place of their seeds, data and training steps,
-    which are not compiled, it has those of none."""
+    which are not compiled, it has those of none. Nor is the promise that it tries."""
     steps: dict[str, Any] = {"steps": 0, "microbatches": 0, "forwards_first": False}
     steps |= {"prior_gradients": False, "zero_grad": False}
     steps |= {"optimizer": "", "learning_rate": 0, "momentum": 0, "clip": 0, "loss_scale": 0}
-    return replace(case, seed=0, data="", protocol=replace(case.protocol, **steps))
+    options = {name: value for name, value in case.options.items() if name != PROMISE}
+    return replace(case, seed=0, data="", protocol=replace(case.protocol, **steps), options=options)
 
 
 @cache

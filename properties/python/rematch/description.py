@@ -141,9 +141,9 @@ class Description:
             preserve_rng=choice.preserve_rng,
         )
 
-    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], chosen: Mapping[str, str]) -> str:
         """The expression that runs a chain of functions on `x` under that plan, by the framework's
-        own function for it; nothing: segments are called one by one."""
+        own function for it; nothing: segments are called one by one. `chosen`: the case's options."""
         return ""
 
     def handed_on(self, segment: Segment) -> str:

@@ -7,14 +7,15 @@ of a training step is done here, in NumPy, alike for plain and checkpointed runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rematch.case import PROMISE
 from rematch.description import COMMON, SEEN, Description, Pending, Place
-from rematch.promises import broken, promise_for
+from rematch.promises import NONE, SHARE, broken
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record
 from rematch.run import Run
@@ -41,9 +42,17 @@ class Framework(Description, Subject):
         super().__init__()
         self.exports = True
         self.run_type: type[Run] = Run
-        self._wrong: dict[Callable[..., Any], str] = {}
+        self._promises = {promise.__name__: promise for promise in self.promises}
+        self._tries(self._promises, SHARE)
+        self._wrong: dict[str, str] = {}
         """Results of promises that were tried."""
         self._runs = 0
+
+    def _tries(self, promises: Collection[str], share: float) -> None:
+        """Declares the names of promises, one of which that share of cases tries."""
+        self.options, self.shares = dict(self.options), dict(self.shares)
+        if promises:
+            self.options[PROMISE], self.shares[PROMISE] = [NONE, *promises], share
 
     def implements(self, features: Sequence[str]) -> list[str]:
         known = self.features - ({"mse", "cross_entropy"} - set(self.losses))
@@ -52,7 +61,7 @@ class Framework(Description, Subject):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = self.observed | ({"draws"} if self.sees_draws else set())
-        return [o for o in observables if o in seen]
+        return [o for o in observables if o in seen or (o == "promises" and PROMISE in self.options)]
 
     def given(self, run: Run, x: np.ndarray) -> list[Any]:
         """The values of `run.arguments`."""
@@ -101,8 +110,9 @@ class Framework(Description, Subject):
         left = self.put_back()
         if failed:
             return
-        if request.checkpointed and not left:
-            self._keep_promise(request, record)
+        promise = request.case.options.get(PROMISE)
+        if request.checkpointed and promise and not left:
+            record.promise(promise, self.broken(promise))
             left = self.put_back()
         if left and "error" not in record.to_json():
             record.error("LeftBehind", f"the run leaves settings changed: {left}")
@@ -115,14 +125,11 @@ class Framework(Description, Subject):
         if self._runs % 8 == 0 and mappings() > 30_000:
             self.drop_compiled()
 
-    def _keep_promise(self, request: Request, record: Record) -> None:
-        promise = promise_for(self, request.case.seed)
-        if promise is None:
-            return
+    def broken(self, promise: str) -> str:
+        """What became of the promise of that name, "" if it was kept."""
         if promise not in self._wrong:
-            self._wrong[promise] = broken(self, promise)
-        if self._wrong[promise]:
-            record.error("BrokenPromise", self._wrong[promise])
+            self._wrong[promise] = broken(self, self._promises[promise])
+        return self._wrong[promise]
 
     def export(self, request: Request, finding: str) -> str:
         return export(self, request, finding)

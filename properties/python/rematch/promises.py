@@ -29,8 +29,10 @@ from rematch.source import ANNOTATION
 
 Function = Callable[..., Any]
 
-_ONE_OF = 3
-"""So many checkpointed runs try one promise, by the seeds of their cases."""
+SHARE = 1 / 3
+"""The share of cases whose checkpointed run tries a promise."""
+
+NONE = "none"
 
 _SCRIPT = """\
 {comment}# {label}; run: python this_file.py
@@ -186,13 +188,6 @@ def promises_in(scope: Mapping[str, Any]) -> tuple[Function, ...]:
     own = (v for v in list(scope.values()) if getattr(v, "__module__", "") == scope["__name__"])
     takes = ["checkpoint"]
     return tuple(v for v in own if callable(v) and list(inspect.signature(v).parameters) == takes)
-
-
-def promise_for(framework: Description, seed: int) -> Function | None:
-    """The promise that the case of that seed tries."""
-    if not framework.promises or seed % _ONE_OF:
-        return None
-    return framework.promises[seed // _ONE_OF % len(framework.promises)]
 
 
 def broken(framework: Description, function: Function) -> str:

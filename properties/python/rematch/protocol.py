@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -94,6 +94,12 @@ class Subject:
     """Declarations of layers of the subject's own; see PROTOCOL.md."""
     lacks: Collection[str] = ()
     """Features that cases must not have and that implements() need not name; see PROTOCOL.md."""
+    options: Mapping[str, Sequence[str]] = {}
+    """What cases decide beside the model, the plan and the training steps, by name. The first value
+    is the one of cases that do not name the option."""
+    shares: Mapping[str, float] = {}
+    """The share of cases that have another value than the first; all are equally frequent where
+    it is not said."""
     files: bool = True
     """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
@@ -162,6 +168,8 @@ class _Session:
             "cases_per_shape": subject.cases_per_shape,
             "new_plans": subject.new_plans,
             "exports": subject.exports,
+            "options": {name: list(values) for name, values in subject.options.items()},
+            "shares": dict(subject.shares),
             "layers": list(subject.layers),
             "files": subject.files,
         }

@@ -177,6 +177,12 @@ class Record:
         _add(entry, failed=failed, message=message, left_behind=left_behind)
         self._rest["trial"] = entry
 
+    def promise(self, name: str, broken: str) -> None:
+        """Notes a promise that was tried; `broken` says what came instead, "" if it was kept."""
+        entry = {"name": name}
+        _add(entry, broken=broken)
+        self._append("promises", entry)
+
     def error(self, kind: str, message: str) -> None:
         """Says that the implementation under test failed. What was noted before stays."""
         self._rest["error"] = {"kind": kind, "message": message}

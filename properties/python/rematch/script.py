@@ -73,9 +73,9 @@ class Style:
 
 def export(framework: Description, request: Request, finding: str) -> str:
     """Raises Unsupported with a sentence where no script shows the finding."""
-    if "BrokenPromise" in finding:
-        return script_of(framework, finding)
     found = Finding.read(finding)
+    if found.law == "promises":
+        return script_of(framework, finding)
     if not found.law:
         return next(_scripts(framework, request, found))
     compared = [a for a in LAWS.get(found.law, ("", ()))[1] if a in _SHOWN]

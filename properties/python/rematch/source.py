@@ -102,7 +102,7 @@ class Source:
         if plan is None or any(len(values) > 1 for values in live):
             return ""
         names = [f"{self._prefix()}layer_{index}" for index in range(len(self.case.layers))]
-        call = self.framework.sequential_call(plan, names, self.case.seed)
+        call = self.framework.sequential_call(plan, names, self.case.options)
         for index, name in enumerate(names) if call else ():
             given, made = name_of(live[index][0]), name_of(live[index + 1][0])
             self._functions.append(self._define(name, [given], self._layer(index), made))

@@ -237,8 +237,10 @@ def test_the_shape_of_a_case_leaves_out_what_the_protocol_says_differs_within_on
     said = {"seed", "data"} | set(re.findall("`([a-z_]+)`", listed))
     # Every field has a value that it has in no shape.
     protocol = Protocol(**{field.name: field.name for field in fields(Protocol)})
-    case = Case(**{field.name: field.name for field in fields(Case)} | {"protocol": protocol})
+    options = {"mode": "static_graph", "promise": "nested"}
+    case = Case(**{field.name: field.name for field in fields(Case)} | {"protocol": protocol, "options": options})
     shape = shape_of(case)
-    left_out = {f.name for f in fields(Case) if getattr(shape, f.name) != f.name} - {"protocol"}
+    assert shape.options == {"mode": "static_graph"}
+    left_out = {f.name for f in fields(Case) if getattr(shape, f.name) != f.name} - {"protocol", "options"}
     left_out |= {f.name for f in fields(Protocol) if getattr(shape.protocol, f.name) != f.name}
     assert left_out == said

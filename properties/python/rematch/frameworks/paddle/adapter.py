@@ -7,7 +7,7 @@ import random
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -88,8 +88,11 @@ def set_mode(m: Any, train: bool) -> None:
     m.train() if train else m.eval()
 
 
-RARELY = 8
-"""One of so many cases that may end in a segmentation fault is run."""
+FATAL = "fatal"
+"""The option that says whether a case that may end in a segmentation fault is run."""
+SEQUENTIAL = "sequential"
+"""The option that says whether recompute_sequential() is called. It fails from two segments on, so
+it is called in few of the cases."""
 
 
 class Paddle(Tape):
@@ -126,6 +129,8 @@ class Paddle(Tape):
     features = Tape.features | {"in_place", "in_place_at_segment_end", "named_stream", "float64", "sequences"}
     script_array = "paddle.to_tensor({array})"
     script_random_state = "stream_state(0)"
+    options = {FATAL: ["left out", "run"], SEQUENTIAL: ["segments", "recompute_sequential"]}
+    shares = dict.fromkeys(options, 1 / 8)
 
     def __init__(self, variant: str = "") -> None:
         other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
@@ -149,7 +154,7 @@ class Paddle(Tape):
         paddle.set_default_dtype(request.case.dtype)
         if not _may_kill(request.case):
             return super().run(request, record)
-        if request.case.seed % RARELY:
+        if request.case.options.get(FATAL) != "run":
             raise Unsupported("a segmentation fault takes long; few of these cases are run")
         run = super().run
         return forked(run, request, record) if request.checkpointed else run(request, record)
@@ -160,9 +165,8 @@ class Paddle(Tape):
             options.append("preserve_rng_state=False")
         return f"recompute({', '.join([function, *arguments, *options])})"
 
-    def sequential_call(self, plan: Sequential, functions: Sequence[str], seed: int) -> str:
-        # It fails from two segments on, so it is called in few of the cases.
-        if seed % RARELY or not plan.last_stored:
+    def sequential_call(self, plan: Sequential, functions: Sequence[str], chosen: Mapping[str, str]) -> str:
+        if SEQUENTIAL not in chosen or not plan.last_stored:
             return ""
         options = {"segments": plan.segments, "preserve_rng_state": plan.choice.preserve_rng}
         return f"recompute_sequential({options}, [{', '.join(functions)}], x, use_reentrant={plan.choice.reentrant})"

@@ -60,7 +60,7 @@ def test_a_reentrant_segment_of_a_frozen_input_has_absent_gradients(paddle: Harn
 
 def test_a_run_that_kills_its_process_is_an_error_of_that_run(paddle: Harness) -> None:
     plan = {"segments": [segment(0, 1, "reentrant")]}
-    given = chain("tanh", plan=plan, seed=8, protocol={**TRAINED, "backwards": 2})
+    given = chain("tanh", plan=plan, protocol={**TRAINED, "backwards": 2}, options={"fatal": "run"})
     assert "error" not in paddle.record(**run_of(given), checkpointed=False)
     assert "signal" in paddle.record(checkpointed=True)["error"]["message"]
     assert "error" not in paddle.record(checkpointed=False)

@@ -218,6 +218,8 @@ def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> 
 class CompiledSubject(TorchSubject):
     """PyTorch on the CPU, compiled, on one thread. `variant` as in TorchSubject."""
 
+    tries_promises = False
+
     def __init__(self, compilation: Compilation, variant: str = "both") -> None:
         budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"
         words = f"{compilation.backend}{' around' if compilation.around else ''}{budget}"
@@ -274,6 +276,3 @@ class CompiledSubject(TorchSubject):
         options = ', options={"fallback_random": True}' if backend == "inductor" else ""
         decorator = f'@torch.compile(backend="{backend}", fullgraph=True{options})'
         return export(request, finding, "", self.modules_by_declaration, decorator)
-
-    def _keep_promise(self, request: Request, record: Record) -> None:
-        """Those are kept by eager runs."""

@@ -34,7 +34,7 @@ from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
-from rematch.frameworks.pytorch.setup import Setup, setup_of
+from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Watch
@@ -268,10 +268,13 @@ def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
 class DataParallelSubject(TorchSubject):
     """PyTorch on several ranks; `kind`: ddp or fsdp2. `limit`: the seconds that a run may take."""
 
+    tries_promises = False
+
     def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS_OF[kind], **rest}
         super().__init__(name, variant=variant, observe="cheap", **rest)
+        self.options, self.shares = OPTIONS[kind], SHARES[kind]
         self._kind = kind
         self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)

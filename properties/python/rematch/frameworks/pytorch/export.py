@@ -35,7 +35,7 @@ def export(
     `layers`: the subject's own, by their declarations. `compiled`: the decorator that compiles the
     forward. Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
-    if found.got.startswith("BrokenPromise"):
+    if found.law == "promises":
         return script_of(finding)
     search = search_of_torch()
     customs = customs_of(request, layers or {})

@@ -11,11 +11,17 @@ MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
     "fsdp2": ("checkpoint within", "checkpoint around"),
 }
+_BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes")}
+OPTIONS = {
+    "ddp": {"mode": MODES["ddp"], **_BOTH, "buckets": ("shared", "single")},
+    "fsdp2": {"mode": MODES["fsdp2"], **_BOTH},
+}
+SHARES = {kind: {"no_sync": 0.75} for kind in OPTIONS}
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How a case is run in parallel, which its seed decides."""
+    """How a case is run in parallel, which its options decide."""
 
     kind: str
     ranks: int
@@ -28,10 +34,11 @@ class Setup:
 
 def setup_of(kind: str, case: Case) -> Setup:
     """Raises Unsupported for a batch that cannot be shared."""
-    rows, drawn = case.input[0], (case.seed + 1) * 0x9E3779B97F4A7C15 >> 20
+    rows = case.input[0]
     if rows < 2:
         raise Unsupported("a batch of one row: there is nothing to share")
-    ranks = 4 if rows >= 4 and drawn % 2 else 2
-    mode = MODES[kind][(drawn >> 1) % len(MODES[kind])]
+    chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
+    ranks = int(chosen["ranks"]) if rows >= 4 else 2
     # Where in a bucket it lies decides in which order four gradients are added up.
-    return Setup(kind, ranks, mode, bool((drawn >> 8) % 4), ranks == 2 and bool((drawn >> 16) % 2))
+    shared = ranks == 2 and chosen.get("buckets") == "shared"
+    return Setup(kind, ranks, chosen["mode"], chosen["no_sync"] == "yes", shared)

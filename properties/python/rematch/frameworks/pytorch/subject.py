@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
-from rematch.case import Case
+from rematch.case import PROMISE, Case
 from rematch.framework import Framework
 from rematch.frameworks.pytorch import arguments, contract
 from rematch.frameworks.pytorch.custom import CustomLayer
@@ -64,6 +64,8 @@ class TorchSubject(Framework):
 
     imports = "import torch\nfrom torch import nn\nimport torch.nn.functional as F"
     kinds = KINDS
+    tries_promises = True
+    """Whether runs try what the documentation of PyTorch's own checkpoint() promises."""
 
     def __init__(
         self,
@@ -85,6 +87,9 @@ class TorchSubject(Framework):
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
         self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
         self._own = checkpoint is torch_checkpoint.checkpoint
+        if self._own and self.tries_promises:
+            # With more of them a hunt would be slower by more than a twentieth.
+            self._tries(contract.PROMISES, 0.4 if observe == "all" else 0.1)
         # A script has PyTorch's, or imports the user's.
         self.exports = self._own or bool(imported)
         self._imported = imported
@@ -112,7 +117,8 @@ class TorchSubject(Framework):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = CHEAP if self._observe == "cheap" else ALL
-        return [o for o in observables if o in seen and o not in self._unseen]
+        seen = {*seen, *(["promises"] if PROMISE in self.options else [])} - self._unseen
+        return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
         from rematch.frameworks.pytorch.export import export
@@ -148,10 +154,5 @@ class TorchSubject(Framework):
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         return TorchModel(request, wirings, watch, self._checkpoint, custom=self.modules_by_declaration)
 
-    def _keep_promise(self, request: Request, record: Record) -> None:
-        # Only PyTorch's own keeps what its documentation promises.
-        often = self._observe == "all"
-        kept = contract.promise_of(request.case.seed, often) if self._own else None
-        wrong = kept and contract.broken(kept)
-        if wrong:
-            record.error("BrokenPromise", wrong)
+    def broken(self, promise: str) -> str:
+        return contract.broken(promise)

@@ -8,7 +8,6 @@ import json
 import subprocess
 import symtable
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,15 +50,6 @@ def test_this_pytorch_keeps_what_is_recorded_and_promised_but_where_known(name):
     assert torch.equal(torch.get_rng_state(), before)
     # Nothing that it leaves behind may break it the next time.
     assert broken(name) == wrong
-
-
-@pytest.mark.parametrize(("often", "cases"), [(True, 8000), (False, 32000)])
-def test_every_promise_is_tried_about_as_often_by_the_seeds_of_cases(often, cases):
-    seeds = [(i * 2654435761 + 12345) % 2**32 for i in range(cases)]
-    tried = Counter(contract.promise_of(seed, often) for seed in seeds)
-    del tried[None]
-    assert len(tried) == len(PROMISES)
-    assert min(tried.values()) >= 3
 
 
 def test_facts_of_older_releases_are_expected_of_them():
@@ -214,22 +204,33 @@ def test_settings_that_a_call_leaves_behind_break_any_promise(monkeypatch):
     assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
 
 
-SEEDS = {name: next(s for s in range(99999) if contract.promise_of(s) == name) for name in PROMISES}
+def trying(promise):
+    case = chain("linear", plan={"segments": [segment(0, 1)]}, protocol={"input_requires_grad": True})
+    return {**case, "options": {"promise": promise}}
 
 
 @pytest.mark.parametrize("known", (True, False))
-def test_a_broken_promise_stands_in_the_record_of_a_checkpointed_run(torch_subject, known):
+def test_a_promise_that_is_tried_stands_in_the_record_of_a_checkpointed_run(torch_subject, known):
     name = "N8.two_backwards" if known else "N9.keywords"
-    plan = {"segments": [segment(0, 1)]}
-    case = chain("linear", plan=plan, protocol={"input_requires_grad": True})
-    case["seed"] = SEEDS[name]
-    plain = torch_subject.record(**run_of(case))
-    checkpointed = torch_subject.record(checkpointed=True)
-    assert "error" not in plain
+    plain, checkpointed = torch_subject.both(run_of(trying(name)))
     told = broken(name)
     assert bool(told) == known
-    wanted = {"kind": "BrokenPromise", "message": told} if told else None
-    assert checkpointed.get("error") == wanted
+    assert checkpointed["promises"] == [{"name": name, **({"broken": told} if told else {})}]
+    assert "promises" not in plain
+    # All else is judged beside it.
+    assert "error" not in checkpointed
+    assert len(checkpointed["observations"]) == len(plain["observations"])
+
+
+def test_every_promise_is_an_option_that_cases_choose(start_python):
+    for observe, share in (("all", 0.4), ("cheap", 0.1)):
+        subject = start_python(
+            "from rematch import serve\nfrom rematch.pytorch import TorchSubject\n"
+            f"serve(TorchSubject(observe={observe!r}))\n"
+        )
+        hello = subject.hello()
+        assert hello["options"] == {"promise": ["none", *PROMISES]}
+        assert hello["shares"] == {"promise": share}
 
 
 def test_a_checkpoint_function_of_the_users_promises_none_of_this(start_python):
@@ -238,12 +239,7 @@ def test_a_checkpoint_function_of_the_users_promises_none_of_this(start_python):
         "def mine(function, *inputs, **options):\n    return function(*inputs)\n"
         "serve(TorchSubject('mine', checkpoint=mine))\n"
     )
-    subject.hello()
-    case = chain("linear", plan={"segments": [segment(0, 1)]})
-    for promise in ("N8.two_backwards", "N3.stop"):
-        case["seed"] = SEEDS[promise]
-        subject.record(**run_of(case))
-        assert "error" not in subject.record(checkpointed=True)
+    assert subject.hello()["options"] == {}
 
 
 def test_a_script_tells_whether_a_promise_is_kept(tmp_path):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E4
 from rematch.frameworks.pytorch.agreement import Answer, difference  # noqa: E402
 from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
-from rematch.frameworks.pytorch.setup import MODES, setup_of  # noqa: E402
+from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of  # noqa: E402
 from rematch.protocol import Unsupported  # noqa: E402
 
 KINDS = tuple(MODES)
@@ -37,15 +37,10 @@ def plan(*segments):
     return {"segments": list(segments)}
 
 
-def of(kind, case, mode, ranks=2, **rest):
-    """The case, with a seed that draws that setup."""
-    for seed in range(4000):
-        case = {**case, "seed": seed}
-        setup = setup_of(kind, case_from_json(case))
-        wanted = {"mode": mode, "ranks": ranks, "no_sync": True, **rest}
-        if all(getattr(setup, name) == value for name, value in wanted.items()):
-            return case
-    raise AssertionError(f"no seed draws {mode} on {ranks} ranks")
+def of(kind, case, mode, ranks=2, buckets="single"):
+    """The case under that setup."""
+    options = {"mode": mode, "ranks": str(ranks), "no_sync": "yes"}
+    return {**case, "options": {**options, **({"buckets": buckets} if kind == "ddp" else {})}}
 
 
 def differing(subject, case, **plain_run):
@@ -117,13 +112,15 @@ def test_cases_that_cannot_be_shared_are_not_asked_for():
     assert subject_of(["--parallel", "fsdp2"]).implements(features) == ["nothing_trains", "linear"]
 
 
-def test_seeds_draw_every_way_to_run_a_case():
-    for kind in KINDS:
-        drawn = Counter()
-        for i in range(600):
-            case = case_from_json(chain("tanh", input=(4, 2), seed=i * 2654435761 % 2**32))
-            drawn[setup_of(kind, case)] += 1
-        assert len(drawn) == len(MODES[kind]) * 2 * 3 and min(drawn.values()) >= 5
+def test_the_options_of_a_case_are_every_way_to_run_it(parallel):
+    kind, subject = parallel
+    assert {name: tuple(values) for name, values in subject.hello()["options"].items()} == OPTIONS[kind]
+    case = chain("tanh", input=(4, 2))
+    chosen = [dict(zip(OPTIONS[kind], values, strict=True)) for values in product(*OPTIONS[kind].values())]
+    setups = {setup_of(kind, case_from_json({**case, "options": options})) for options in chosen}
+    # Buckets are shared on two ranks alone.
+    assert len(setups) == len(MODES[kind]) * 2 * (3 if kind == "ddp" else 2)
+    assert setup_of(kind, case_from_json(case)).mode == MODES[kind][0]
     with pytest.raises(Unsupported):
         setup_of("ddp", case_from_json(chain("tanh", input=(1, 2))))
 
@@ -140,7 +137,7 @@ def test_a_weight_that_reentrant_segments_share_is_marked_ready_twice_unless_the
 
 
 def test_a_layer_that_reentrant_segments_share_is_reduced_too_early_silently(ddp):
-    text = error_of(ddp, of("ddp", TWICE, "default", buckets=True))
+    text = error_of(ddp, of("ddp", TWICE, "default", buckets="shared"))
     assert text.startswith("RanksDiffer: parameter_gradient 0")
     assert "rank 0 has" in text and "rank 1 has" in text
 
@@ -247,7 +244,7 @@ def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, la
     def case(layers):
         layers = [FOUR, *[{"kind": "tanh"}] * (layers - 1)]
         made = chain(*layers, input=(4, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
-        return of("ddp", made, "find_unused_parameters", buckets=True)
+        return of("ddp", made, "find_unused_parameters", buckets="shared")
 
     text = error_of(faulty, case(layers))
     assert all(words in text for words in told), text

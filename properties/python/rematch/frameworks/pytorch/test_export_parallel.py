@@ -38,7 +38,7 @@ def test_a_weight_that_is_marked_ready_twice_shows_by_the_error_of_each_rank(ddp
 
 
 def test_a_gradient_that_stays_on_its_rank_shows_by_the_numbers_of_each(ddp):
-    case = of("ddp", TWICE, "default", buckets=True)
+    case = of("ddp", TWICE, "default", buckets="shared")
     _, _, last = shown(ddp, case, finding("errors", "no error", DIFFER))
     assert "weight.grad differs between ranks of the checkpointed run" in last
     assert "of the plain run" not in last

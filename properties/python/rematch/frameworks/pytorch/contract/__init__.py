@@ -35,7 +35,7 @@ from rematch.frameworks.pytorch.contract.differences import changed
 from rematch.frameworks.pytorch.contract.rules import RULES
 from rematch.promises import Form, Promise, named, script
 
-__all__ = ["PROMISES", "broken", "promise_of", "script_of"]
+__all__ = ["PROMISES", "broken", "script_of"]
 
 
 def _attempt(name, function):
@@ -61,13 +61,6 @@ PROMISES = {name: _promise(name, probe) for name, probe in probing.PROBES.items(
 def broken(name):
     """What became of a promise, "" if it was kept. Random and other settings are left as found."""
     return PROMISES[name].broken()
-
-
-def promise_of(seed, often=True):
-    """The name of the promise that goes with the case of that seed, if any does: with two of five
-    cases, or with one of ten. With more a hunt would be slower by more than a twentieth."""
-    at = ((seed + 1) * 0x9E3779B97F4A7C15 >> 32) % (len(PROMISES) * (5 if often else 20) // 2)
-    return [*PROMISES][at] if at < len(PROMISES) else None
 
 
 def script_of(finding):
