@@ -17,7 +17,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -127,8 +127,8 @@ class _Source:
     def _name(self, module: ModuleType, name: str) -> None:
         """Adds the definition of a name of that module; what `rematch` does not define is
         imported."""
-        text = inspect.getsource(module)
-        for statement in ast.parse(text).body:
+        text, statements = _parsed(module)
+        for statement in statements:
             if isinstance(statement, (ast.Import, ast.ImportFrom)):
                 for alias in statement.names:
                     if name == (alias.asname or alias.name).partition(".")[0]:
@@ -148,6 +148,13 @@ class _Source:
             return
         one = ast.Import([alias]) if not of else ast.ImportFrom(of, [alias], 0)
         self.imports[ast.unparse(one)] = None
+
+
+@cache
+def _parsed(module: ModuleType) -> tuple[str, list[ast.stmt]]:
+    """The text and statements of a module, in which definitions may lose annotations and decorators."""
+    text = inspect.getsource(module)
+    return text, ast.parse(text).body
 
 
 def _defined(statement: ast.stmt) -> list[str]:

@@ -95,7 +95,7 @@ def default_device_type():
 def states():
     seen = {}
     with default_type("cpu"):
-        seen["of_the_cpu"] = C.get_device_states(variable(0.5), 3, [variable(0.5)])
+        seen["of_the_cpu"] = list(C.get_device_states(variable(0.5), 3, [variable(0.5)]))
         C.set_device_states([], [])
     with default_type("meta"):
         C.set_device_states([0], [None])
@@ -104,12 +104,12 @@ def states():
         C.set_device_states([1, 0], ["first", "second"], device_type=device.__name__)
         with default_type(device.__name__):
             C.set_device_states([2], ["third"])
-            seen["without_tensors_on_it"] = C.get_device_states(variable(0.5))
+            seen["without_tensors_on_it"] = list(C.get_device_states(variable(0.5)))
         seen["set"] = device.log
     with other_device() as device, FakeTensorMode():
         one, two = (torch.empty(3, device=f"{device.__name__}:{i}") for i in (1, 2))
         given = (two, 3, [variable(0.5), {"nested": one}])
-        seen["of_nested_tensors"] = C.get_device_states(*given)
+        seen["of_nested_tensors"] = list(C.get_device_states(*given))
     return seen
 
 
