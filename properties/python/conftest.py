@@ -6,16 +6,22 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from harness import Harness
+from harness import Copied, Harness
+
+
+@pytest.fixture(scope="module")
+def starts(request: pytest.FixtureRequest) -> type[Harness]:
+    """How tests of a file start subjects. Those of PyTorch would take most of their time for it."""
+    return Copied if request.path.parent.name == "pytorch" else Harness
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Harness]]:
+def start(starts: type[Harness]) -> Iterator[Callable[..., Harness]]:
     """Starts subjects, and ends them with the test."""
     running: list[Harness] = []
 
     def begin(*command: str) -> Harness:
-        running.append(Harness(*command))
+        running.append(starts(*command))
         return running[-1]
 
     yield begin
@@ -30,25 +36,25 @@ def start_python(start: Callable[..., Harness]) -> Callable[[str], Harness]:
 
 
 @pytest.fixture(scope="module")
-def torch_subject() -> Iterator[Harness]:
+def torch_subject(starts: type[Harness]) -> Iterator[Harness]:
     """One process for all tests of a file: a subject must not remember one case in the next."""
     pytest.importorskip("torch")
-    with Harness(sys.executable, "-m", "rematch", "pytorch") as harness:
+    with starts(sys.executable, "-m", "rematch", "pytorch") as harness:
         harness.hello()
         yield harness
 
 
 @pytest.fixture(scope="module", params=["ddp", "fsdp2"])
-def parallel(request: pytest.FixtureRequest) -> Iterator[tuple[str, Harness]]:
+def parallel(request: pytest.FixtureRequest, starts: type[Harness]) -> Iterator[tuple[str, Harness]]:
     """The name of a subject that shares batches among ranks, and the subject."""
     command = (sys.executable, "-m", "rematch", "pytorch", "--parallel", request.param)
-    with Harness(*command) as harness:
+    with starts(*command) as harness:
         harness.hello()
         yield request.param, harness
 
 
 @pytest.fixture(scope="module")
-def ddp() -> Iterator[Harness]:
-    with Harness(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
+def ddp(starts: type[Harness]) -> Iterator[Harness]:
+    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
         harness.hello()
         yield harness

@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from copies import Copy
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent
@@ -21,20 +24,24 @@ class Harness:
     def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
-        # Descriptors 3 and 4 of the child, wherever the pipes happen to lie here.
-        fixed = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
-        self.process = subprocess.Popen(
-            ["bash", "-c", fixed, str(requests), str(answers), *(command or (sys.executable,))],
-            pass_fds=(requests, answers),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=HERE,
-            env={**os.environ, "PYTHONPATH": str(SOURCES), **(env or {})},
-        )
+        variables = {**os.environ, "PYTHONPATH": str(SOURCES), **(env or {})}
+        self.process = self._start(command or (sys.executable,), requests, answers, variables)
         os.close(requests)
         os.close(answers)
         self._incoming = os.fdopen(self._answers, "rb")
         self._id = 0
+
+    def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Any:
+        # Descriptors 3 and 4 of the child, wherever the pipes happen to lie here.
+        fixed = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
+        return subprocess.Popen(
+            ["bash", "-c", fixed, str(requests), str(answers), *command],
+            pass_fds=(requests, answers),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=HERE,
+            env=env,
+        )
 
     @staticmethod
     def sources() -> Path:
@@ -94,6 +101,14 @@ class Harness:
         """The answer to an export request."""
         self.send({"export": {"id": 3, **sent, "finding": finding, **rest}})
         return self.receive()["answer"]
+
+
+class Copied(Harness):
+    """A subject that runs in a copy of a process that has imported PyTorch."""
+
+    def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Copy:
+        assert command[0] == sys.executable
+        return Copy(command[1:], (requests, answers), str(HERE), env)
 
 
 def run_alone(script: str, folder: Path) -> subprocess.CompletedProcess[str]:

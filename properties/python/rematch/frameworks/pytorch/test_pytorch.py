@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from cases import chain, observed, regressions, run_of, segment
+from harness import Harness
 
 torch = pytest.importorskip("torch")
 from rematch.frameworks.pytorch.arguments import flat, handed, received  # noqa: E402
@@ -274,11 +275,11 @@ def test_rrelu_that_saves_last_gives_a_wrong_gradient(torch_subject):
     assert set(differing(checkpointed)) == {"input_gradient"}
 
 
-def test_runs_repeat_to_the_bit_in_every_process(torch_subject, start):
+def test_runs_repeat_to_the_bit_in_every_process(torch_subject):
     case = run_of(chain("linear", "dropout", plan={"segments": [segment(0, 2)]}))
-    again = start(sys.executable, "-m", "rematch", "pytorch")
-    for run in (case, {**case, "checkpointed": True}):
-        assert torch_subject.record(**run) == again.record(**run)
+    with Harness(sys.executable, "-m", "rematch", "pytorch") as again:
+        for run in (case, {**case, "checkpointed": True}):
+            assert torch_subject.record(**run) == again.record(**run)
 
 
 def test_one_variant_can_be_left_out(start):
