@@ -51,10 +51,10 @@ target_link_libraries(emulated_program_tests PRIVATE rematch_test_shell rematch_
 add_dependencies(emulated_program_tests emulated_rematch emulated_gpu_tests)
 emulated_tests(emulated_program_tests "emulated" "" REMATCH_EMULATOR_LOCK=off)
 
-# A test each, as those of a real device are; the ones that need no device run there alone.
-emulated_tests(emulated_gpu_tests "emulated" "[gpu]")
+# A test each, as those of a real device are; the ones that need no device, or work that takes a while, run there alone.
+emulated_tests(emulated_gpu_tests "emulated" "[gpu]~[long]")
 # Tests that could depend on an order, in another order.
-emulated_tests(emulated_gpu_tests "emulated, copies early" "[offload]" REMATCH_EMULATOR_STREAMS=mixed)
+emulated_tests(emulated_gpu_tests "emulated, copies early" "[offload]~[long]" REMATCH_EMULATOR_STREAMS=mixed)
 emulated_tests(emulated_gpu_tests "emulated, last threads first" "[sums]" REMATCH_EMULATOR_ORDER=descending)
 # A device that is lost stays so until the process ends.
 emulated_tests(emulated_gpu_tests "emulated" "[.lost]" REMATCH_EMULATOR_LOSE_IN=math::relu<)
@@ -71,7 +71,7 @@ rematch_test("emulated: a profiler sees layers, recomputations and nodes as nest
     ENVIRONMENT "REMATCH_EMULATOR_LOCK=off;NVTX_INJECTION64_PATH=$<TARGET_FILE:nvtx_recorder>")
 # Runs them as ci/test-gpu does under compute-sanitizer.
 rematch_test("emulated: tests of the GPU pass where no block is kept for reuse"
-  COMMAND emulated_gpu_tests "[gpu]~[sums]"
+  COMMAND emulated_gpu_tests "[gpu]~[sums]~[long]"
   PROPERTIES LABELS emulated COST 500 TIMEOUT 1200
     ENVIRONMENT "REMATCH_CUDA_KEEP_NO_BLOCKS=1;REMATCH_EMULATOR_LOCK=off")
 foreach(turn "ascending late on" "descending mixed off")
