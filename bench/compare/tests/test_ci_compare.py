@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 from conftest import COMPARE, run
@@ -10,7 +11,7 @@ from rematch_compare.environment import Failure
 from rematch_compare.measuring import fewest_pairs, plan
 
 # Says that it takes PERCENT / 100 of 10 ms, give or take half a percent, or SECONDS when it counts.
-PROGRAM = r"""#!/usr/bin/env python3
+PROGRAM = r"""#!PYTHON -IS
 import json, re, sys, zlib
 from pathlib import Path
 names, options = "NAMES".split(), dict(a.split("=") for a in sys.argv[1:] if "=" in a)
@@ -57,7 +58,7 @@ class Repository:
     def commit(self, percent=100, peak=1000, names="a/plain a/sqrt", seconds="0.01", extra=""):
         values = {"PERCENT": percent, "PEAK": peak, "NAMES": names, "SECONDS": seconds}
         text = PROGRAM
-        for name, value in (values | {"EXTRA": extra}).items():
+        for name, value in (values | {"EXTRA": extra, "PYTHON": sys.executable}).items():
             text = text.replace(name, str(value))
         (self.folder / "program").write_text(text)
         (self.folder / "program").chmod(0o755)
