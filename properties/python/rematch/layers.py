@@ -33,6 +33,11 @@ def extents(shapes: str, operand: Sequence[int]) -> dict[str, int]:
     return meant
 
 
+def written(expression: str, meant: dict[str, int]) -> str:
+    """The expression with numbers for letters."""
+    return re.sub(r"\b[A-Z]\b", lambda found: str(meant.get(found[0], found[0])), expression)
+
+
 def sample(shapes: str) -> list[int]:
     """The shape of an operand whose letters are 4."""
     words = [_EXTENT.match(w).groups() for w in shapes.partition("->")[0].split()]  # type: ignore[union-attr]
@@ -60,10 +65,7 @@ class Module:
 
     def made_for(self, operand: Sequence[int]) -> str:
         """`make` with numbers for letters, for an operand of that shape."""
-        text = self.make
-        for letter, extent in extents(self.shapes, operand).items():
-            text = re.sub(rf"\b{letter}\b", str(extent), text)
-        return text
+        return written(self.make, extents(self.shapes, operand))
 
 
 def modules_of(table: str) -> tuple[Module, ...]:

@@ -21,7 +21,6 @@ MOST = 2048
 """So many numbers of the case are written out where others do not show the finding."""
 _GRADIENTS = "gradient of "
 _SHOWN = {
-    "error": ("error",),
     "runs": ("runs of ",),
     "gradients": (_GRADIENTS,),
     "input gradient": (_GRADIENTS + "x",),
@@ -34,27 +33,34 @@ _SHOWN = {
 }
 """How what results of a run are called begins, by what the runs are compared by."""
 
-_TAIL = """\
+COUNTED = ("runs", "hooks", "requires grad", "saved bytes")
+"""Aspects of which a finding says what is right."""
+
+_NUMBERS = """\
 def numbers(value):
     if isinstance(value, (list, tuple)):
-        return np.concatenate([np.ravel(part) for part in value] or [[]])
-    return np.array(value)
+        value = np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value).tolist()
 
 
-def outcome(model):
+"""
+
+_OUTCOME = """\
+def outcome({run}):
     try:
-        return run(model)
+        return run({run})
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        return {{"error": f"{{type(error).__name__}}: {{error}}"}}
 
 
-plain_results, results = outcome(plain), outcome(checkpointed)
-different = []
-for name in ["error"] if "error" in plain_results | results else plain_results:
-    expected, got = plain_results.get(name), results.get(name)
-    print(f"{name}\\n  plain         {expected}\\n  checkpointed  {got}")
-    if not np.array_equal(expected, got):
-        different.append(name)
+"""
+
+_COMPARISON = """\
+expected, got = {outcome}({plain}), {outcome}({checkpointed})
+{promised}different = [name for name in {names} if repr(expected.get(name)) != repr(got.get(name))]
+for name in different:
+    print(f"{{name}}\\n  expected      {{str(expected.get(name))[:999]}}")
+    print(f"  checkpointed  {{str(got.get(name))[:999]}}")
 print("DIFFERENT: " + ", ".join(different) if different else "same")
 sys.exit(1 if different else 0)
 """
@@ -63,12 +69,12 @@ sys.exit(1 if different else 0)
 @dataclass(frozen=True)
 class Style:
     """How a script is written: with the case's own numbers (`exact`) or such as are drawn with
-    `seed`; so many forwards one after the other; with counts of what runs."""
+    `seed`; so many forwards one after the other; with an input that requires a gradient."""
 
     seed: int = 0
     exact: bool = False
     forwards: int = 1
-    counts: bool = False
+    input_grad: bool = False
 
 
 def export(framework: Description, request: Request, finding: str) -> str:
@@ -77,60 +83,111 @@ def export(framework: Description, request: Request, finding: str) -> str:
     if found.law == "promises":
         return script_of(framework, finding)
     if not found.law:
-        return next(_scripts(framework, request, found))
-    compared = [a for a in LAWS.get(found.law, ("", ()))[1] if a in _SHOWN]
-    if not compared or "no error" in LAWS[found.law][1]:
+        return next(_scripts(framework, request, found, ""))
+    compared = [a for a in LAWS.get(found.law, ()) if a == "error" or a in _SHOWN and (a != "runs" or runs_of(found))]
+    if not compared:
         raise Unsupported("what the law compares does not show in the results of two runs")
     return Search().first(
-        Attempt(script, partial(_shows, found, aspect))
+        Attempt(script, partial(shows, found, aspect, _SHOWN.get(aspect, ())))
         for aspect in compared
-        for script in _scripts(framework, request, found)
+        for script in _scripts(framework, request, found, aspect)
     )
 
 
-def _scripts(framework: Description, request: Request, found: Finding) -> Iterator[str]:
-    for style in _styles(request, found.law):
-        with suppress(OverflowError):
-            yield _Script(framework, request, style).text(found)
-
-
-def _styles(request: Request, law: str) -> Iterator[Style]:
-    style = Style(counts=law == "executions")
+def _scripts(framework: Description, request: Request, found: Finding, aspect: str) -> Iterator[str]:
     protocol = request.case.protocol
     for forwards in (1, 2) if protocol.steps * protocol.microbatches > 1 else (1,):
-        for seed in range(3):
-            yield replace(style, seed=seed, forwards=forwards)
-        yield replace(style, exact=True, forwards=forwards)
+        for style in (*(Style(seed) for seed in range(3)), Style(exact=True)):
+            with suppress(OverflowError):
+                yield Script(framework, request, replace(style, forwards=forwards), found, aspect).text()
 
 
-def _shows(found: Finding, aspect: str, status: int, out: str) -> bool:
-    """Whether what a script printed shows the finding by that aspect."""
+def shows(found: Finding, aspect: str, names: tuple[str, ...], status: int, out: str) -> bool:
+    """Whether what a script printed shows the finding by that aspect: in results whose names begin so."""
+    last = last_line(out)
+    shown = {"requires grad": "True", "requires no grad": "False"}.get(found.got, found.got)
+    if status != 1 or not last.startswith("DIFFERENT: "):
+        return False
     if aspect == "error":
         # The error must be of the kind that was found, or none.
         kind = "None" if found.got == "no error" else found.got.partition(":")[0]
         return f"\n  checkpointed  {kind}" in out and "DIFFERENT: error" in out
-    if aspect == "runs":
-        layer = re.search(r"layer (\d+)", found.at)
-        name = f"runs of layer {layer[1]}" if layer else "runs of "
-        return f"{name}\n" in out and f"  checkpointed  {found.got}\n" in out
-    last = last_line(out)
-    names = last.removeprefix("DIFFERENT: ").split(", ") if last.startswith("DIFF") else []
-    return any(name.startswith(_SHOWN[aspect]) for name in names)
+    if "DIFFERENT: error" in last or (aspect in COUNTED and f"\n  checkpointed  {shown}\n" not in out):
+        return False
+    return any(name.startswith(names) for name in last.removeprefix("DIFFERENT: ").split(", "))
 
 
-class _Script:
-    def __init__(self, framework: Description, request: Request, style: Style) -> None:
+def runs_of(found: Finding) -> dict[str, str]:
+    """How often the layer of a finding is expected to run, by the name of that result."""
+    layer, expected = re.search(r"layer (\d+)", found.at), found.parts.get("expected", "")
+    return {f"runs of layer {layer[1]}": expected} if layer and expected.isdigit() else {}
+
+
+class Script:
+    """The text of a script: imports, helpers, the model, a run of it, and a comparison of two runs."""
+
+    which = "model", "plain", "checkpointed"
+    """What a run is given, by its name, and in both runs."""
+    numbers = _NUMBERS
+    """The function that makes lists of numbers of results."""
+
+    def __init__(self, framework: Description, request: Request, style: Style, found: Finding, aspect: str) -> None:
         self._framework, self._request, self._style = framework, request, style
-        case, model = request.case, request.model
-        train = case.protocol.train
-        self._plain, self._checkpointed = (
+        self._found, self._aspect = found, aspect
+        self._counts = aspect == "runs"
+        self._random = np.random.default_rng(style.seed)
+
+    def text(self) -> str:
+        outcome = self._outcome()
+        promised = "".join(f"expected[{name!r}] = {value}\n" for name, value in self._promised().items())
+        run, plain, checkpointed = self.which
+        names = '[name for name in expected | got if name.startswith("error")] or got' if outcome else "got"
+        body = self._body() + "\n\n" + outcome
+        body += _COMPARISON.format(
+            outcome="outcome" if outcome else "run",
+            plain=plain,
+            checkpointed=checkpointed,
+            promised=promised,
+            names=names,
+        )
+        helpers = self._helpers(body) + (self.numbers if "numbers(" in body else "")
+        lines = [f"{self._found.comment()}# {self._framework.name}; run: python this_file.py"]
+        return "\n".join([*lines, *self._imports(helpers + body), "", "", helpers + body])
+
+    def _outcome(self) -> str:
+        """The function that runs a model and makes a result of its error, where one may be the finding."""
+        return _OUTCOME.format(run=self.which[0]) if self._aspect in ("", "error") else ""
+
+    def _promised(self) -> dict[str, str]:
+        """Results that are expected where a plain run does not show them, as expressions."""
+        return runs_of(self._found) if self._counts else {}
+
+    def _imports(self, text: str) -> list[str]:
+        lines = ["import sys", *(["from collections import Counter"] if self._counts else []), ""]
+        return [*lines, self._framework.imports, "import numpy as np"]
+
+    def _helpers(self, text: str) -> str:
+        """The source of those that the text uses, and of those that these use."""
+        found: list[str] = []
+        for helper in reversed(self._framework.helpers):
+            if re.search(rf"(?<![\w.]){helper.__name__}\b[(.]", text):
+                source = ANNOTATION.sub("", inspect.getsource(helper).rstrip())
+                found.insert(0, source)
+                text += source
+        return "".join(f"{source}\n\n\n" for source in found)
+
+    def _body(self) -> str:
+        """The data, both models, and the function `run`."""
+        framework, request = self._framework, self._request
+        case, model, arrays = request.case, request.model, request.arrays
+        self._plain, marked = (
             Source(
                 framework,
                 case,
                 model,
                 checkpointed,
-                train,
-                style.counts,
+                case.protocol.train,
+                self._counts,
                 request.detached_layers if not checkpointed else frozenset(),
                 name,
             )
@@ -140,39 +197,20 @@ class _Script:
         self._modules = self._plain.modules()
         self._buffers = {
             f"{info.role}{info.layer}": array
-            for info, array in zip(model.buffers, request.arrays.buffers, strict=True)
+            for info, array in zip(model.buffers, arrays.buffers, strict=True)
             if f"m{info.layer}" not in self._modules
         }
-        self._random = np.random.default_rng(style.seed)
-
-    def text(self, found: Finding) -> str:
-        framework = self._framework
-        arrays = self._request.arrays
         data = [f"x = {self._array(arrays.inputs[0])}"]
         data.append(f"target = {self._array(arrays.targets[0], free=False)}")
-        for name, info, array in zip(self._names, self._request.model.parameters, arrays.parameters, strict=True):
+        for name, info, array in zip(self._names, model.parameters, arrays.parameters, strict=True):
             if f"m{info.layer}" not in self._modules:
                 data.append(f"{name} = {self._parameter(array, info.frozen)}")
-        body = [self._plain.text(), "\n\n", self._checkpointed.text(), "\n\n", self._run()]
+        body = [self._plain.text(), marked.text(), self._run()]
+        if self._counts:
+            body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n")
         # Scripts count, and look at nothing else.
-        body = [re.sub(r"^ +(drew|made)\(.*\n", "", part, flags=re.MULTILINE) for part in body]
-        if self._style.counts:
-            body.insert(0, "runs = Counter()\n\n\ndef enter(layer):\n    runs[layer] += 1\n\n\n")
-        rest = "\n".join(data) + "\n\n\n" + "".join(body) + "\n\n" + self._tail()
-        helpers = self._helpers(rest)
-        imports = ["import sys", *(["from collections import Counter"] if self._style.counts else [])]
-        lines = [f"{found.comment()}# {framework.name}; run: python this_file.py", *imports, ""]
-        return "\n".join([*lines, framework.imports, "import numpy as np", "", "", helpers + rest])
-
-    def _helpers(self, text: str) -> str:
-        """The source of those that the text uses, and of those that these use."""
-        found: list[str] = []
-        for helper in reversed(self._framework.helpers):
-            if re.search(rf"\b{helper.__name__}\(", text):
-                source = ANNOTATION.sub("", inspect.getsource(helper).rstrip())
-                found.insert(0, source)
-                text += source
-        return "".join(f"{source}\n\n\n" for source in found)
+        text = re.sub(r"^ +(drew|made)\(.*\n", "", "\n\n".join(body), flags=re.MULTILINE)
+        return "\n".join(data) + "\n\n\n" + text
 
     def _array(self, array: np.ndarray, free: bool = True) -> str:
         return self._framework.script_array.format(array=self._written(array, free))
@@ -210,7 +248,7 @@ class _Script:
                 lines.append(f"    {name} = parameters_of(m{info.layer})")
         for name, array in self._buffers.items():
             lines += [f"    global {name}", f"    {name} = {self._array(array, free=False)}"]
-        lines += ["    runs.clear()"] if self._style.counts else []
+        lines += ["    runs.clear()"] if self._counts else []
         lines += [f"    {framework.seed(0)}", *(f"    {line}" for line in framework.script_lines(self._request)), ""]
         names, taken = self._plain.arguments(), self._plain.signature()
         if framework.closes_over_parameters:
@@ -249,10 +287,7 @@ class _Script:
         lines += [f'    results["state of {name}"] = {name}' for name in self._buffers]
         if framework.script_random_state:
             lines.append(f'    results["random state"] = {framework.script_random_state}')
-        if self._style.counts:
-            lines.append('    results |= {f"runs of layer {i}": n for i, n in runs.items()}')
+        for name in self._promised():
+            lines.append(f'    results["{name}"] = runs[{name.removeprefix("runs of layer ")}]')
         lines.append("    return {name: numbers(value) for name, value in results.items()}")
         return lines
-
-    def _tail(self) -> str:
-        return _TAIL

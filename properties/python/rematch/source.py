@@ -19,10 +19,10 @@ ANNOTATION = re.compile(
 
 
 def name_of(value: ValueRef) -> str:
-    """How source calls a value: the model's input, or an output of a layer."""
+    """How source calls a value: an input of the model, or an output of a layer."""
     layer, output = value
     if layer < 0:
-        return "x"
+        return f"x{output}" if output else "x"
     return f"v{layer}_{output}" if output else f"v{layer}"
 
 
@@ -155,13 +155,22 @@ class Source:
             given.append(self._state)
             returned.append(self._state)
             made.append(self._state)
-        definition = self._define(name, given, inside, ", ".join(returned))
-        call = self.framework.checkpoint_call(name, given, segment.choice)
-        call = f"{', '.join(made)} = {call}"
+        definition = self._defined(segment, name, given, inside, returned)
+        call = self._called(segment, name, given, made)
         if self.framework.nested_functions:
-            return [*definition, call]
+            return [*definition, *call]
         self._functions.append(definition)
-        return [call]
+        return call
+
+    def _defined(
+        self, segment: Segment, name: str, given: list[str], inside: list[str], returned: list[str]
+    ) -> list[str]:
+        """The lines of a segment's function."""
+        return self._define(name, given, inside, ", ".join(returned))
+
+    def _called(self, segment: Segment, name: str, given: list[str], made: list[str]) -> list[str]:
+        """The lines that call it, checkpointed."""
+        return [f"{', '.join(made)} = {self.framework.checkpoint_call(name, given, segment.choice)}"]
 
     def _prefix(self) -> str:
         return "" if self.name == "model" else f"{self.name}_"

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rematch.frameworks.pytorch.layers import Dense
-from rematch.layers import extents, sample
+from rematch.layers import extents, sample, written
 from rematch.protocol import Request, Unsupported
 
 _NAMES = {"torch": torch, "nn": nn, "F": F}
@@ -58,6 +58,10 @@ class CustomLayer:
         if callable(self.make):
             return self.make(**extents)
         return eval(self.make, {**self.names, **extents})
+
+    def made_for(self, operand: Iterable[int]) -> str:
+        """`make` with numbers for letters, for an operand of that shape."""
+        return written(str(self.make), self.extents(operand))
 
     def run(self, module: nn.Module, x: Tensor) -> Tensor:
         """Calls the module."""

@@ -1,31 +1,27 @@
-"""Answers `export` requests for PyTorch: the styles of scripts, from short to faithful."""
+"""Answers `export` requests for PyTorch: scripts from short to faithful, of which the first that shows the finding is
+the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 
 import torch
 
-from rematch.export import FEW, LAWS, Attempt, Finding, Search, last_line, numbers_in
-from rematch.frameworks.pytorch import script_counts
+from rematch.export import LAWS, Attempt, Finding, Search, last_line
 from rematch.frameworks.pytorch.contract import script_of
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.interpreter import Interpreter
-from rematch.frameworks.pytorch.layers import draws, ops_of
-from rematch.frameworks.pytorch.script import Script
-from rematch.frameworks.pytorch.script_custom import CustomText, customs_of
-from rematch.frameworks.pytorch.script_layers import Style, comment
-from rematch.frameworks.pytorch.script_model import OPS
+from rematch.frameworks.pytorch.script import TorchScript
+from rematch.frameworks.pytorch.source import Text
 from rematch.protocol import Request, Unsupported
+from rematch.script import Style, shows
 
-MOST = 4096
-LONGEST = 60
-"""So many lines a script with custom layers has at most beside those that make the checkpoint()
+LONGEST = 80
+"""So many lines a script with layers of the subject's own has at most beside those that make the checkpoint()
 available: more is not read."""
-EVERYTHING = ("outputs", "gradients", "buffers")
 
 
 def export(
@@ -37,32 +33,38 @@ def export(
     found = Finding.read(finding)
     if found.law == "promises":
         return script_of(finding)
+    text = Text(f"torch {torch.__version__}", own, list((layers or {}).values()))
     search = search_of_torch()
-    customs = customs_of(request, layers or {})
+    write = partial(TorchScript, text, request)
     if not found.law:
-        return _plain_script(request, found, own, customs, compiled, search)
+        return plain_script(partial(write, compiled=compiled), found)
     refuse(request, found)
-    attempts: list[Attempt] = []
-    if found.law == "dropout-masks" and found.at.endswith(", draws"):
-        # A layer that does not run as often as it should may give the same numbers.
-        runs = replace(found, law="executions")
-        with suppress(Unsupported):
-            attempts += _attempts(request, runs, own, customs, compiled)
-    attempts += _attempts(request, found, own, customs, compiled)
+    attempts, why = [], "the case has too many numbers to be written down"
+    longest = LONGEST + len(own.splitlines()) if request.model.custom_operands else 10**6
+    for aspect in LAWS[found.law]:
+        for style in _styles(aspect):
+            try:
+                script = write(style, found, aspect, compiled).text()
+            except Unsupported as refused:
+                why = str(refused)
+                break
+            except OverflowError:
+                continue
+            if len(script.splitlines()) > longest:
+                why = f"its script would have more than {longest} lines"
+            else:
+                attempts.append(Attempt(script, partial(_shows, found, aspect, style)))
     if not attempts:
-        raise Unsupported("the case has too many numbers to be written down")
-    if customs:
-        longest = LONGEST + len(own.splitlines())
-        attempts = [a for a in attempts if len(a.script.splitlines()) <= longest]
-        if not attempts:
-            raise Unsupported(f"its script would have more than {LONGEST} lines")
-    script = search.first(attempts)
-    # Scripts that count, or show that no error is raised, compare nothing with a plain run.
-    compared = "change=True" not in script and "expected = {" not in script
-    if customs and compared and varies(script, search):
-        # State that no run sets back differs in every script.
-        raise Unsupported("no script was found: two plain runs differ, too")
-    return script
+        raise Unsupported(why)
+    return repeatable(request, search.first(attempts), search)
+
+
+def _styles(aspect: str) -> Iterator[Style]:
+    for seed in range(4):
+        yield Style(seed)
+        if aspect == "trial":
+            yield Style(seed, input_grad=True)
+    yield Style(exact=True)
 
 
 def refuse(request: Request, found: Finding) -> None:
@@ -76,98 +78,23 @@ def refuse(request: Request, found: Finding) -> None:
         raise Unsupported("the plan checkpoints nothing, so a script would run the same twice")
 
 
-def varies(script: str, search: Search) -> bool:
-    """Whether two plain runs differ, too: custom layers may have state that no run sets back."""
-    return search.run(script.replace("(checkpointed=True)", "(checkpointed=False)"))[0] == 1
+def repeatable(request: Request, script: str, search: Search) -> str:
+    """The script. Raises Unsupported where two plain runs differ, too: custom layers may have state that no run sets
+    back."""
+    # Scripts that know what they expect compare nothing with a plain run.
+    if request.model.custom_operands and "expected[" not in script:
+        twice = re.sub(r"(expected, got = .*)\(True\)", r"\1(False)", script)
+        if last_line(search.run(twice)[1]).startswith("DIFFERENT"):
+            raise Unsupported("no script was found: two plain runs differ, too")
+    return script
 
 
-def _plain_script(
-    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText], compiled: str, search: Search
-) -> str:
+def plain_script(write: Callable[..., TorchScript], found: Finding) -> str:
     """The case as it is, where there is nothing to be shown."""
-    style = Style(exact=True, compare="nan", nan=has_rrelu(request), compiled=compiled)
-    if numbers_in(request) > MOST:
-        style = replace(style, literal=False)
-    title = "Runs a model plain and with checkpointing, and compares them"
-    scripts = [
-        Script(request, style, aspects, own, customs).text(header(title, found)) for aspects in (EVERYTHING, ("error",))
-    ]
-    ended = last_line(search.run(scripts[0])[1]).startswith(("same", "DIFFERENT"))
-    return scripts[0] if ended else scripts[1]
-
-
-def _attempts(
-    request: Request, found: Finding, own: str, customs: Mapping[int, CustomText], compiled: str
-) -> Iterator[Attempt]:
-    title = header(LAWS[found.law][0], found)
-    known: set[str] = set()
-    for aspects in _aspects_of(found):
-        for style in _styles(request, aspects):
-            style = replace(style, compiled=compiled)
-            try:
-                text = Script(request, style, aspects, own, customs)
-                question = None
-                if aspects[0] in script_counts.COUNTED:
-                    names = text.parameters
-                    question = script_counts.question_of(found, aspects[0], names)
-                script = text.text(title, question)
-            except Unsupported:
-                if style.exact and not known:
-                    raise
-                continue
-            if script not in known:
-                known.add(script)
-                yield Attempt(script, partial(_shows, found, aspects, style, question))
-
-
-def _aspects_of(found: Finding) -> list[tuple[str, ...]]:
-    if found.law == "injected-failures":
-        return [LAWS[found.law][1] if found.parts.get("expected") == "an error" else ("left behind",)]
-    return [(aspect,) for aspect in LAWS[found.law][1]]
-
-
-def _styles(request: Request, aspects: tuple[str, ...]) -> Iterator[Style]:
-    case = request.case
-    few = numbers_in(request) <= FEW
-    random = not few or any(draws(layer, case.protocol.train) for layer in case.layers)
-    # A list of operators would reach into custom layers.
-    whole = any(c.keep for c in case.choices()) and _listed(request)
-    whole = whole and not request.model.custom_operands
-    base = Style(literal=few, nan=has_rrelu(request))
-    for compare in ("equal", "none", "bits", "nan"):
-        for seed in range(4 if random else 1):
-            for summed in (True, False):
-                for ops in (True, False) if whole else (False,):
-                    for grad in (False, True) if "no error" in aspects else (False,):
-                        if summed and (case.protocol.loss != "mse" or "saved bytes" in aspects):
-                            continue
-                        yield replace(base, seed=seed, summed=summed, whole_ops=ops, compare=compare, input_grad=grad)
-        if numbers_in(request) <= MOST:
-            yield Style(exact=True, compare=compare, nan=base.nan)
-
-
-def _listed(request: Request) -> bool:
-    """Whether a list of operators can say what every policy keeps."""
-    kept = {k.op for c in request.case.choices() for k in c.keep}
-    present = set()
-    for layer in request.case.layers:
-        present.update(ops_of(layer, request.case.protocol.train))
-    return kept & present <= set(OPS)
-
-
-def has_rrelu(request: Request) -> bool:
-    return any(layer.kind == "rrelu" for layer in request.case.layers)
-
-
-def header(title: str, found: Finding) -> str:
-    place = found.at
-    # The script prints errors in full.
-    got = found.got.partition(". ")[0]
-    lines = comment(title + ".")
-    if place:
-        expected = found.parts.get("expected", "")
-        lines += comment(f"Found at {place}: expected {expected}, got {got}")
-    return "\n".join([*lines, f"# torch {torch.__version__}; run: python this_file.py"])
+    for style in (Style(exact=True), Style()):
+        with suppress(OverflowError):
+            return write(style, found, "").text()
+    raise Unsupported("the case has too many numbers to be written down")
 
 
 @cache
@@ -180,25 +107,14 @@ def search_of_torch() -> Search:
     return Search(lambda script, left: _interpreter().run(script, left)[:2], "PyTorch")
 
 
-def _shows(
-    found: Finding,
-    aspects: tuple[str, ...],
-    style: Style,
-    question: script_counts.Question | None,
-    status: int,
-    out: str,
-) -> bool:
+def _shows(found: Finding, aspect: str, style: Style, status: int, out: str) -> bool:
     last = last_line(out)
-    if status != 1 or not last.startswith("DIFFERENT"):
-        return False
-    if question is not None:
-        return f"{question.name}\n" in out and f"  checkpointed  {question.got}\n" in out
-    if "left behind" in aspects:
+    if aspect == "trial" and found.parts.get("expected") == "an error":
+        # A gradient that is wrong says more than that there was no error.
+        return status == 1 and "an error is raised" in last and (style.exact or ".grad" in last)
+    if aspect == "trial":
         return all(name in last for name in found.got.removeprefix("changed: ").split(", "))
-    if "error" in aspects:
-        # The same error, not one that the shortened script brought in.
-        return found.got.partition(": ")[2][:30] in out
-    if "no error" in aspects:
-        return style.exact or "is wrong" in last
-    plain = [line for line in out.splitlines() if line.startswith("  plain")]
-    return style.compare == "nan" or not any("nan" in line for line in plain)
+    if aspect == "error" and found.got.partition(": ")[2][:30] not in out:
+        # Not an error that the shortened script brought in.
+        return False
+    return shows(found, aspect, ("",), status, out)

@@ -1,20 +1,26 @@
-"""Answers `export` requests of what runs on several ranks: with one script, the case to the bit, if
-it shows the finding when it is run by itself."""
+"""Answers `export` requests of what runs on several ranks, within DistributedDataParallel or fully_shard() as
+data_parallel.py runs it: with one script, the case to the bit, if it shows the finding when it is run by itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from rematch.export import LAWS, Finding, last_line, numbers_in
+import numpy as np
+import torch
+
+from rematch.export import LAWS, Attempt, Finding
 from rematch.frameworks.pytorch.custom import CustomLayer
-from rematch.frameworks.pytorch.export import EVERYTHING, MOST, has_rrelu, header, refuse, search_of_torch, varies
-from rematch.frameworks.pytorch.script_counts import COUNTED
-from rematch.frameworks.pytorch.script_custom import customs_of
-from rematch.frameworks.pytorch.script_layers import Style
-from rematch.frameworks.pytorch.script_parallel import ParallelScript
+from rematch.frameworks.pytorch.export import plain_script, refuse, repeatable, search_of_torch
+from rematch.frameworks.pytorch.layers import call
+from rematch.frameworks.pytorch.script import TorchScript
+from rematch.frameworks.pytorch.script_steps import indented
 from rematch.frameworks.pytorch.setup import Setup
+from rematch.frameworks.pytorch.source import Text, TorchSource
 from rematch.protocol import Request, Unsupported
+from rematch.script import COUNTED, Style
 
 _OF_RANKS = {
     "parameter_gradient": "gradients",
@@ -24,69 +30,235 @@ _OF_RANKS = {
 }
 """Results that a script compares to show that ranks differ in this."""
 
+_HELPERS = """\
+RANKS = {ranks}
+
+
+class Call(nn.Module):  # has parameters, and runs what it is given
+    def forward(self, function, *values, **keywords):
+        return function(*values, **keywords)
+
+
+def rows(batch):  # those of this rank
+    return batch.tensor_split(RANKS)[dist.get_rank()].clone()
+
+
+"""
+
+_WHOLE = """\
+def whole(shards):
+    return None if shards is None else shards.full_tensor()
+
+
+"""
+
+_OUTCOME = """\
+def work(rank, folder, checkpointed):
+    # A rank that hangs says where, and none outlives a script that is killed.
+    faulthandler.dump_traceback_later({seconds}, exit=True)
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this machine
+    store = f"file://{{folder}}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
+    try:
+        shown = run(checkpointed)
+        dist.barrier()  # nobody leaves while others still talk to it
+    except Exception as error:
+        shown = {{"error": f"{{type(error).__name__}}: {{error}}"}}
+    with open(f"{{folder}}/{{rank}}.part", "w") as file:
+        json.dump(shown, file)
+    os.replace(f"{{folder}}/{{rank}}.part", f"{{folder}}/{{rank}}")
+    os._exit(0)  # without a word to ranks that wait for this one
+
+
+def outcome(checkpointed):  # what all ranks show
+    with tempfile.TemporaryDirectory() as folder:
+        start, end = mp.get_context("fork").Process, time.monotonic() + {seconds} + 2
+        args = [(rank, folder, checkpointed) for rank in range(RANKS)]
+        ranks = [start(target=work, args=given, daemon=True) for given in args]
+        for rank in ranks:
+            rank.start()
+        try:
+            for rank in ranks:
+                rank.join(max(0, end - time.monotonic()))
+        finally:
+            for rank in ranks:
+                rank.kill()
+        shown = [{{"error": "no answer within {seconds} s"}}] * RANKS
+        for rank in range(RANKS):
+            if os.path.exists(f"{{folder}}/{{rank}}"):
+                shown[rank] = json.load(open(f"{{folder}}/{{rank}}"))
+    results = {{f"{{name}} of rank {{rank}}": its[name] for rank, its in enumerate(shown) for name in its}}
+    for name in shown[0]:
+        if name.endswith({alike}) and len({{repr(its.get(name)) for its in shown}}) > 1:
+            results[f"{{name}} differs between ranks"] = True
+    return results
+
+
+"""
+
+SECONDS = 30
+"""So long a script waits for ranks, less than what an export may take for both runs."""
+
+
+class ParallelScript(TorchScript):
+    """`setup`: how the case is run in parallel. Raises Unsupported for what no such script can
+    show."""
+
+    def __init__(
+        self, text: Text, request: Request, style: Style, found: Finding, aspect: str, *, setup: Setup
+    ) -> None:
+        self._setup, self._sharded = setup, setup.kind == "fsdp2"
+        if aspect in (*COUNTED, "trial"):
+            raise Unsupported(f"no script counts on several ranks what {found.law} compares")
+        super().__init__(text, request, style, found, aspect)
+        # One forward is written like several.
+        self._many, self._where = True, "step {step}, microbatch {i}: "
+        if request.detached_layers and (self._sharded or self._customs):
+            raise Unsupported("no script on ranks makes constants of what a segment freezes")
+        if self._sharded and aspect == "reevaluation":
+            raise Unsupported("no script evaluates what is sharded")
+
+    @property
+    def _units(self) -> list[str]:
+        return [f"segment{k}" for k in range(len(self._case.plan.segments))] if self._sharded else []
+
+    def _place_of(self, layers: list[int]) -> str:
+        """The module of what these layers use: the segment that has all of them, or the root. A sharded parameter is
+        another tensor whenever its module runs."""
+        for unit, segment in zip(self._units, self._case.plan.segments, strict=False):
+            if all(segment.begin <= layer < segment.end for layer in layers):
+                return unit
+        return "model" if self._sharded else "net"
+
+    def _source(self) -> TorchSource:
+        source = super()._source()
+        if not self._sharded:
+            return source
+        used = self._request.model.layer_parameters
+        for index, name in enumerate(source._names):
+            place = self._place_of([layer for layer, its in enumerate(used) if index in its])
+            source._names[index] = f"{place}.{name}"
+        source.unit = self._setup.mode
+        return source
+
+    def _data(self) -> list[str]:
+        root = "model" if self._sharded else "net"
+        units = [f"{unit} = {root}.{unit} = Call()" for unit in self._units]
+        return [f"{root} = Call()", *units, *super()._data()]
+
+    def _parameter_line(self, index: int, array: np.ndarray, grad: bool) -> str:
+        name = self.parameters[index]
+        made = call("nn.Parameter", self._tensor(array), "" if grad else "requires_grad=False")
+        return f"{name} = {made}" if self._sharded else f"net.{name} = {name} = {made}"
+
+    def _made_modules(self) -> list[str]:
+        places = [f"{self._place_of([int(name[1:])])}.{name} = {name}" for name in self._customs]
+        return [*super()._made_modules(), *places]
+
+    def _ready(self) -> list[str]:
+        # DistributedDataParallel takes all that a module returns for part of a loss.
+        lines = ["rest = []", "", "def first(*given):", "    rest[:] = forward(*given)", "    return rest.pop(0)", ""]
+        setup = self._setup
+        if self._sharded:
+            lines.append('mesh = init_device_mesh("cpu", (RANKS,))')
+            lines.append(f"for module in ({', '.join([*self._units, 'model'])},):")
+            lines.append("    fully_shard(module, mesh=mesh)")
+        else:
+            mode = "" if setup.mode == "default" else f"{setup.mode}=True"
+            # So little that each parameter has a bucket of its own.
+            size = "" if setup.buckets else "bucket_cap_mb=1e-6"
+            lines.append(f"model = {call('DistributedDataParallel', 'net', mode, size)}")
+        return [*super()._ready(), *lines]
+
+    def _forward_call(self) -> str:
+        return f"{call('model', 'first', *self._given)}, *rest"
+
+    def _own_rows(self, batch: str) -> str:
+        return f"rows({batch})"
+
+    def _target(self) -> str:
+        return "rows(targets[i])"
+
+    def _loss(self) -> str:
+        count = self._case.input[0]
+        # The mean over ranks is that over rows.
+        even = count % self._setup.ranks == 0
+        return super()._loss() if even else f"{super()._loss()} * (len(x) * RANKS / {count})"
+
+    def _microbatch(self, lines: list[str]) -> list[str]:
+        count = self._protocol.microbatches
+        waits = self._setup.no_sync and count > 1
+        last = f"i % {count} == {count - 1}"
+        if self._sharded:
+            synced = [f"model.set_requires_gradient_sync({last})"] if waits else []
+            return ["model.reshard()", *synced, *lines]
+        if not waits:
+            return lines
+        # A static graph is learned from a backward that reduces.
+        learns = "i == 0 or " if self._setup.mode == "static_graph" else ""
+        return [f"with nullcontext() if {learns}{last} else model.no_sync():", *indented(lines)]
+
+    def _whole(self, value: str) -> str:
+        return f"numbers(whole({value}))" if self._sharded else super()._whole(value)
+
+    def _needs(self, text: str) -> str:
+        return _HELPERS.format(ranks=self._setup.ranks) + (_WHOLE if self._sharded else "") + super()._needs(text)
+
+    def _outcome(self) -> str:
+        names = [f": {name}" for name in self.parameters]
+        return _OUTCOME.format(alike=tuple(name + end for name in names for end in (".grad", "")), seconds=SECONDS)
+
 
 def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLayer], setup: Setup) -> str:
     """The script. `setup`: how the plain run was run in the end. Raises Unsupported with a sentence
     where there is none."""
     found = Finding.read(text)
     search = search_of_torch()
-    if found.law:
-        refuse(request, found)
-    if numbers_in(request) > MOST:
-        raise Unsupported("the case has too many numbers to be written down")
-    aspects = _aspects_of(found)
-    title = LAWS[found.law][0] if found.law else "Runs a model plain and with checkpointing, and compares"
-    if found.got.startswith("RanksDiffer"):
-        title = "With checkpointing, ranks have different numbers where all should have the same"
-    style = Style(exact=True, compare="bits", nan=has_rrelu(request))
-    script = ParallelScript(request, style, aspects, "", customs_of(request, layers), setup=setup)
-    made = script.text(header(f"{title}, on {setup.ranks} ranks", found))
+    framework = Text(f"torch {torch.__version__} on {setup.ranks} ranks", "", list(layers.values()))
+    write = partial(ParallelScript, framework, request, setup=setup)
     if not found.law:
-        return made
-    status, out = search.run(made)
-    last = last_line(out)
-    if status != 1 or not last.startswith("DIFFERENT") or not _tells(found, script, out, last):
-        raise Unsupported("no script was found that shows it in PyTorch alone")
-    if script._layers.customs and varies(made, search):
-        raise Unsupported("no script was found: two plain runs differ, too")
-    return made
+        return plain_script(write, found)
+    refuse(request, found)
+    try:
+        script = write(Style(exact=True), found, _aspect_of(found))
+        return repeatable(request, search.first([Attempt(script.text(), partial(_shows, found, script))]), search)
+    except OverflowError:
+        raise Unsupported("the case has too many numbers to be written down") from None
 
 
-def _aspects_of(found: Finding) -> tuple[str, ...]:
-    if not found.law:
-        return EVERYTHING
+def _aspect_of(found: Finding) -> str:
     kind, _, message = found.got.partition(": ")
-    if kind == "RanksDiffer":
-        for quantity, aspect in _OF_RANKS.items():
-            if re.match(rf"{quantity}\b", message):
-                return (aspect,)
-        what = message.partition(":")[0]
-        raise Unsupported(f"what ranks differ in does not show in their results: {what}")
-    aspects = LAWS[found.law][1]
-    if set(aspects) & COUNTED:
-        raise Unsupported(f"no script counts on several ranks what {found.law} compares")
-    return aspects if "no error" in aspects else aspects[:1]
+    if kind != "RanksDiffer":
+        return next(aspect for aspect in LAWS[found.law] if aspect != "runs")
+    for quantity, aspect in _OF_RANKS.items():
+        if re.match(rf"{quantity}\b", message):
+            return aspect
+    what = message.partition(":")[0]
+    raise Unsupported(f"what ranks differ in does not show in their results: {what}")
 
 
-def _tells(found: Finding, script: ParallelScript, out: str, last: str) -> bool:
+def _shows(found: Finding, script: ParallelScript, status: int, out: str) -> bool:
     """Whether what a script printed is the finding, not something else."""
+    last: Any = out.rstrip().rpartition("\n")[2]
+    if status != 1 or not last.startswith("DIFFERENT"):
+        return False
     kind, _, message = found.got.partition(": ")
+    failed = "error of rank" in last
     if found.law != "errors":
-        return "error of rank" not in last
+        return not failed
     if kind == "Hang":
         # In a script a rank that fails ends, and no other waits for it.
         told = [text for name, text in found.parts.items() if re.match(r"rank \d+$", name)]
-        failed = [text for text in told if re.match(r"\w+: ", text)]
-        return any(text[:60] in out for text in failed) or "no answer within" in out
+        errors = [text for text in told if re.match(r"\w+: ", text)]
+        return any(text[:60] in out for text in errors) or "no answer within" in out
     if kind != "RanksDiffer":
-        return "error of rank" in last and message[:30] in out
+        return failed and message[:30] in out
     if number := re.match(r"parameter(?:_gradient)? (\d+)", message):
         end = ".grad" if message.startswith("parameter_gradient") else ""
-        run = "plain" if found.at.startswith("plain") else "checkpointed"
-        name = f"{script.parameters[int(number[1])]}{end}"
-        return f"{name} differs between ranks of the {run} run" in last
-    if state := re.match(r"random state of rank \d+", message):
-        return state[0] in last and "error of rank" not in last
+        return f"{script.parameters[int(number[1])]}{end} differs between ranks" in last
+    if state := re.match(r"random state of (rank \d+)", message):
+        return "random state" in last and state[1] in last and not failed
     told = re.match(r"rank 0: (.*); rank \d+: (.*)", message, re.DOTALL)
     errors = [text for text in told.groups() if text != "no error"] if told else []
-    return "error of rank" in last and bool(errors) and all(e[:30] in out for e in errors)
+    return failed and bool(errors) and all(e[:30] in out for e in errors)

@@ -32,16 +32,14 @@ def test_a_weight_that_is_marked_ready_twice_shows_by_the_error_of_each_rank(ddp
     case = of("ddp", within, "find_unused_parameters")
     script, out, last = shown(ddp, case, finding("errors", "no error", MARKED))
     assert last == "DIFFERENT: error of rank 0, error of rank 1"
-    assert out.count("plain         none") == out.count(MARKED) == 2
-    assert "find_unused_parameters=True" in script and "rematch" not in script
-    assert "expected no error, got RuntimeError: Expected to mark a variable ready only" in script
+    assert out.count(MARKED) == 2
+    assert script.startswith("# errors: ") and "rematch" not in script
 
 
 def test_a_gradient_that_stays_on_its_rank_shows_by_the_numbers_of_each(ddp):
     case = of("ddp", TWICE, "default", buckets="shared")
     _, _, last = shown(ddp, case, finding("errors", "no error", DIFFER))
-    assert "weight.grad differs between ranks of the checkpointed run" in last
-    assert "of the plain run" not in last
+    assert "weight0.grad differs between ranks" in last
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -58,29 +56,19 @@ def test_what_agrees_on_all_ranks_is_said_to_be_the_same(parallel, variant, rank
         script = ask(subject, of(kind, case, mode, ranks), "")["script"]
         status, out = run(script)
         assert (status, out.splitlines()[-1]) == (0, "same"), f"{mode}: {out}"
-        assert out.count(", error\n  plain         none\n  checkpointed  none") == ranks
+        within = {"checkpoint within": "segment0(checkpoint, ", "checkpoint around": "partial(segment0, "}
+        assert within.get(mode, "model(") in script
 
 
-def test_a_checkpoint_is_within_the_sharded_module_of_its_segment_or_around_it(parallel):
-    kind, subject = parallel
-    case = chain(FOUR, "tanh", input=(4, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
-    called = {
-        "checkpoint within": "segment0(checkpoint, block, x, ",
-        "checkpoint around": "checkpoint(partial(segment0, block), x, ",
-    }
-    for mode in MODES[kind]:
-        script = ask(subject, of(kind, case, mode), "")["script"]
-        assert called.get(mode, "= checkpoint(block, x, ") in script
-
-
-def test_a_module_of_the_subject_s_own_belongs_to_what_is_parallel(parallel):
+def test_a_module_of_the_subject_s_own_and_a_tied_layer_belong_to_what_is_parallel(parallel):
     kind, subject = parallel
     own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
+    tied = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE, plan=plan(segment(0, 1), segment(2, 3)))
     layers = [{"kind": "custom", "layer": own}, "tanh"]
-    case = chain(*layers, input=(4, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
-    script = ask(subject, of(kind, case, MODES[kind][0]), "")["script"]
-    assert {"ddp": "net.m0 = m0", "fsdp2": "segment0.m0 = m0"}[kind] in script
-    assert run(script)[1].splitlines()[-1] == "same"
+    module = chain(*layers, input=(4, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
+    for case in (module, tied):
+        script = ask(subject, of(kind, case, MODES[kind][-1]), "")["script"]
+        assert run(script)[1].splitlines()[-1] == "same"
 
 
 def test_a_finding_that_ranks_do_not_show_is_unsupported(ddp):
@@ -128,12 +116,3 @@ def test_a_checkpoint_of_the_user_s_own_exports_nothing_on_ranks(start_python):
         "serve(DataParallelSubject('ddp', checkpoint=lambda f, *a, **o: f(*a)))\n"
     )
     assert subject.hello()["exports"] is False
-
-
-def test_tied_layers_of_two_segments_belong_to_the_root(parallel):
-    kind, subject = parallel
-    case = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE)
-    case["plan"] = plan(segment(0, 1), segment(2, 3))
-    script = ask(subject, of(kind, case, MODES[kind][-1]), "")["script"]
-    assert {"ddp": "net.weight = ", "fsdp2": "model.weight = "}[kind] in script
-    assert run(script)[1].splitlines()[-1] == "same"

@@ -1,0 +1,135 @@
+"""The model of a case as the source code of PyTorch: one function for both runs, which know `checkpointed`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import signature
+
+from torch.utils.checkpoint import checkpoint
+
+from rematch.case import Layer, Segment
+from rematch.description import Description
+from rematch.frameworks.pytorch.custom import CustomLayer
+from rematch.frameworks.pytorch.functions import Float8
+from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
+from rematch.frameworks.pytorch.policy import kept_layers
+from rematch.protocol import Unsupported
+from rematch.source import Source
+
+
+class Text(Description):
+    """PyTorch as scripts write it. `own`: the lines that import the user's checkpoint()."""
+
+    helpers = (Float8, *FUNCTIONS)
+    kinds = KINDS
+    losses = {"mse": "F.mse_loss({y}, {target})", "cross_entropy": "F.cross_entropy({y}, {target})"}
+    closes_over_parameters = True
+    made_line = "made({layer}, {outputs})"
+    detach = "({x} if checkpointed else {x}.detach())"
+
+    def __init__(self, name: str, own: str, modules: Sequence[CustomLayer]) -> None:
+        self.name, self.own, self.modules = name, own, modules
+        super().__init__()
+
+
+@dataclass
+class TorchSource(Source):
+    """`unit`: how the first segments are called where each is a module of its own: "checkpoint within" that, or
+    "checkpoint around"."""
+
+    unit: str = ""
+
+    def _prefix(self) -> str:
+        return ""
+
+    def signature(self) -> list[str]:
+        return ["x", *(f"x{k + 1}" for k in range(self.case.further_inputs))]
+
+    def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
+        if layer.kind == "custom":
+            return super()._expression(index, layer, operands)
+        weights = [self._names[p] for p in self.model.layer_parameters[index]]
+        if index in self.detached:
+            weights = [self.framework.detach.format(x=name) for name in weights]
+        x, wide = operands[0], operands[0] + (".float()" if self.case.protocol.autocast != "off" else "")
+        words = {
+            **{name: x for name in ("x", "alias", "dense")},
+            **{"y": operands[-1], "both": ", ".join(operands), "contiguous": ""},
+            **{"wide": wide, "dense_wide": wide, "axis": str(self.case.features_axis(index))},
+            "weights": ", ".join(weights),
+            "width": f"{weights[0]}.shape" if weights else "",
+            "buffers": ", ".join(f"{b.role}_{index}" for b in self.model.buffers if b.layer == index),
+            "flat": x if self.case.rank_of(index) == 2 else f"{x}.flatten(1)",
+            "generator": f"generators[{layer.stream - 1}]",
+        }
+        kept = {keep.op for choice in self.case.choices() for keep in choice.keep}
+        text = expression(layer, self.train, words, "dropout" in kept)
+        protocol = self.case.protocol
+        if self.observed and protocol.inject == "op_exchanged" and protocol.inject_layer == index:
+            other = "sigmoid" if layer.kind == "tanh" else "tanh"
+            return f"torch.{other}({x}) if runs[{index}] > 1 else {text}"
+        return text
+
+    def _defined(
+        self, segment: Segment, name: str, given: list[str], inside: list[str], returned: list[str]
+    ) -> list[str]:
+        form, names = segment.choice.arguments, given
+        if form == "dictionary":
+            given, inside = ["given"], [_taken(names, "given"), *inside]
+        if form == "emptied":
+            given, inside = ["given"], [*(f"{name} = given.pop(0)" for name in names), *inside]
+        made = _dictionary(returned) if segment.choice.nested_outputs else ", ".join(returned)
+        return self._define(name, given, inside, made)
+
+    def _called(self, segment: Segment, name: str, given: list[str], made: list[str]) -> list[str]:
+        form = segment.choice.arguments
+        if form == "dictionary":
+            given = [_dictionary(given)]
+        if form == "emptied":
+            given = [f"[{', '.join(given)}]"]
+        if form == "keywords":
+            first = int(len(given) > 1)
+            given = [*given[:first], *(f"{value}={value}" for value in given[first:])]
+        options, segments = self._options(segment), self.case.plan.segments if self.unit else ()
+        units = [f"segment{k}" for k, unit in enumerate(segments) if unit is segment]
+        through, plain = call("checkpoint", name, *given, *options), call(name, *given)
+        if units and self.unit == "checkpoint around":
+            through = call("checkpoint", f"partial({units[0]}, {name})", *given, *options)
+            plain = call(*units, name, *given)
+        elif units:
+            through = call(*units, "checkpoint", name, *given, *options)
+            plain = call(*units, name, *given)
+        nested = segment.choice.nested_outputs
+        target = "returned" if nested else ", ".join(made)
+        lines = [f"{target} = {through} if checkpointed else {plain}"]
+        return [*lines, _taken(made, "returned")] if nested else lines
+
+    def _options(self, segment: Segment) -> list[str]:
+        choice, own = segment.choice, self.framework.own
+        known = {} if own else signature(checkpoint).parameters
+        options = [f"use_reentrant={choice.reentrant}"]
+        options += [] if choice.preserve_rng else ["preserve_rng_state=False"]
+        if choice.reentrant:
+            return options
+        options += ['determinism_check="none"'] if choice.determinism == "none" else []
+        if not choice.early_stop:
+            if "early_stop" not in known:
+                raise Unsupported("checkpoint() need not have the option early_stop")
+            options.append("early_stop=False")
+        if choice.keep:
+            layers = sorted(kept_layers(self.case, choice, segment.begin, segment.end))
+            options.append(f"context_fn=keeping({', '.join(map(str, layers))})")
+            if self.case.plan.offload and "respect_saved_tensors_hooks" in known:
+                options.append("respect_saved_tensors_hooks=True")
+        return options
+
+
+def _dictionary(names: list[str]) -> str:
+    return f'{{"first": {names[0]}, "rest": [{", ".join(names[1:])}]}}'
+
+
+def _taken(names: list[str], dictionary: str) -> str:
+    """The line that takes the values of these names out of a dictionary."""
+    rest = f', *{dictionary}["rest"]' if len(names) > 1 else ""
+    return f'{", ".join(names)} = {dictionary}["first"]{rest}'
