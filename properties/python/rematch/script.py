@@ -57,11 +57,11 @@ def outcome({run}):
 
 _COMPARISON = """\
 expected, got = {outcome}({plain}), {outcome}({checkpointed})
-{promised}different = [name for name in {names} if repr(expected.get(name)) != repr(got.get(name))]
+{promised}{names}different = [name for name in {compared} if repr(expected.get(name)) != repr(got.get(name))]
 for name in different:
     print(f"{{name}}\\n  expected      {{str(expected.get(name))[:999]}}")
     print(f"  checkpointed  {{str(got.get(name))[:999]}}")
-print("DIFFERENT: " + ", ".join(different) if different else "same")
+print("DIFFERENT: " + ", ".join(different) if different else {same})
 sys.exit(1 if different else 0)
 """
 
@@ -141,7 +141,7 @@ class Script:
         outcome = self._outcome()
         promised = "".join(f"expected[{name!r}] = {value}\n" for name, value in self._promised().items())
         run, plain, checkpointed = self.which
-        names = '[name for name in expected | got if name.startswith("error")] or got' if outcome else "got"
+        names = 'names = [name for name in expected | got if name.startswith("error")] or got\n' if outcome else ""
         body = self._body() + "\n\n" + outcome
         body += _COMPARISON.format(
             outcome="outcome" if outcome else "run",
@@ -149,6 +149,8 @@ class Script:
             checkpointed=checkpointed,
             promised=promised,
             names=names,
+            compared="names" if outcome else "got",
+            same='"same" if names is got else f"both fail: {got}"' if outcome else '"same"',
         )
         helpers = self._helpers(body) + (self.numbers if "numbers(" in body else "")
         lines = [f"{self._found.comment()}# {self._framework.name}; run: python this_file.py"]

@@ -169,7 +169,7 @@ class ParallelScript(TorchScript):
             # So little that each parameter has a bucket of its own.
             size = "" if setup.buckets else "bucket_cap_mb=1e-6"
             lines.append(f"model = {call('DistributedDataParallel', 'net', mode, size)}")
-        return [*super()._ready(), *lines]
+        return [*lines, *super()._ready()]
 
     def _forward_call(self) -> str:
         return f"{call('model', 'first', *self._given)}, *rest"

@@ -201,8 +201,9 @@ class TorchScript(StepText):
         first, then = ([], seed) if self._style.exact else (seed, [])
         steps = [*then, "results = {}", *(self._tried() if self._trial else self._steps())]
         ready = self._ready()
-        if not any("parameters" in line for line in [*ready[1:], *steps]):
-            del ready[0]
+        others = [line for line in ready if not line.startswith("parameters = ")]
+        if not any("parameters" in line for line in [*others, *steps]):
+            ready = others
         run = [*clear, *first, *self._data(), *self._made_modules(), *ready, ""]
         run += [*([self._compiled] if self._compiled else []), *model, "", *steps, "return results"]
         return before + "\n".join([f"def run({self.which[0]}):", *indented(run)]) + "\n"

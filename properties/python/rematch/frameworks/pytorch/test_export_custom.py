@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+import torch
 from cases import chain, run_of, segment
 from harness import Harness
 
+from rematch.arrays import encode
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, run
 from rematch.frameworks.pytorch.test_export import ask as ask_plainly
@@ -94,7 +96,9 @@ def test_several_layers_of_a_kind_share_their_setup(torch_subject):
 def test_a_script_of_each_module_runs(torch_subject, layer):
     shape = (2, 2, 4, 4) if " H " in layer.shapes else (2, 4)
     case = one(own(layer.name), input=shape, protocol=TRAINABLE)
-    out = run(ask(torch_subject, case, "all laws are kept")["script"])[1]
+    target = layer.run(layer.module(shape), torch.ones(shape)).detach().flatten(1)
+    arrays = {"arrays": run_of(case)["arrays"] | {"targets": [encode(target.numpy())]}}
+    out = run(ask(torch_subject, case, "all laws are kept", **arrays)["script"])[1]
     assert out.splitlines()[-1].startswith(("same", "DIFFERENT")) and "error" not in out
 
 
