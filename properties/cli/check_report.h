@@ -123,7 +123,6 @@ struct CheckReport {
   std::uint64_t checks() const;
   bool hunted() const { return cases > 0; }
   /// Neither new nor known.
-  bool nothing_differed() const { return bugs.entries + limits.entries == 0; }
   int status() const;
 };
 

@@ -28,7 +28,6 @@ class EnumSet {
     return (words_[static_cast<std::size_t>(value) / 64] & bit_of(value)) != 0;
   }
   constexpr bool contains_all(const EnumSet& other) const { return other.without(*this).empty(); }
-  constexpr bool is_full() const { return *this == all(); }
   constexpr bool empty() const { return *this == EnumSet(); }
   constexpr std::size_t size() const {
     std::size_t count = 0;
