@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rematch.protocol import Request, Unsupported
+from rematch.protocol import Unsupported
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
@@ -127,8 +127,3 @@ class Search:
 
 def last_line(out: str) -> str:
     return out.rstrip().rpartition("\n")[2]
-
-
-def numbers_in(request: Request) -> int:
-    arrays = request.arrays
-    return sum(a.size for a in (*arrays.parameters, *arrays.inputs, *arrays.targets))

@@ -31,10 +31,8 @@ from rematch.layers import OUTPUTS, Template
 from rematch.protocol import Unsupported
 
 FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
-FUNCTIONS += (stochastic_depth, early_exit, delayed_float8)
-"""Functions whose source a script shows if it calls them."""
-USES = {delayed_float8: Float8}
-"""Classes that functions use beside PyTorch."""
+FUNCTIONS += (stochastic_depth, early_exit, Float8, delayed_float8)
+"""Functions whose source a script shows if it calls them, each below those that it uses."""
 
 
 class Dense(torch.autograd.Function):

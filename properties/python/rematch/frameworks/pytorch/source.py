@@ -11,7 +11,6 @@ from torch.utils.checkpoint import checkpoint
 from rematch.case import Layer, Segment
 from rematch.description import Description
 from rematch.frameworks.pytorch.custom import CustomLayer
-from rematch.frameworks.pytorch.functions import Float8
 from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
 from rematch.frameworks.pytorch.policy import kept_layers
 from rematch.protocol import Unsupported
@@ -21,7 +20,7 @@ from rematch.source import Source
 class Text(Description):
     """PyTorch as scripts write it. `own`: the lines that import the user's checkpoint()."""
 
-    helpers = (Float8, *FUNCTIONS)
+    helpers = FUNCTIONS
     kinds = KINDS
     losses = {"mse": "F.mse_loss({y}, {target})", "cross_entropy": "F.cross_entropy({y}, {target})"}
     closes_over_parameters = True
