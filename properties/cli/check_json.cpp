@@ -32,6 +32,7 @@ Json json_of(const CheckReport::LawLine& law) {
   for (std::size_t v = 0; v < kVerdictCount; ++v) {
     counts[std::string(to_string(static_cast<Verdict>(v)))] = law.hunted[v];
   }
+  counts["structures"] = law.structures;
   return counts;
 }
 
@@ -65,6 +66,8 @@ std::string check_json(const CheckReport& r) {
   if (r.saved.not_judged > 0) j["saved_not_judged"] = r.saved.not_judged;
   if (r.corpus) j["corpus"] = json_of(*r.corpus);
   j["cases"] = r.cases;
+  j["structures"] = r.structures;
+  j["structures_are_exact"] = r.structures_are_exact;
   j["not_judged"] = r.not_judged;
   if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
   j["violating_cases"] = r.violating_cases;

@@ -54,6 +54,8 @@ struct CheckReport {
     bool chosen = false;
     VerdictCounts hunted{};
     VerdictCounts saved{};
+    /// Structures of the hunt that it judged.
+    std::uint64_t structures = 0;
     /// Cases of the hunt in which it was the first violated law.
     std::uint64_t first_violated = 0;
 
@@ -99,6 +101,10 @@ struct CheckReport {
   SavedCases saved;
   std::optional<CorpusUse> corpus;
   std::uint64_t cases = 0;
+  /// Distinct models, plans and modes of the cases that were judged.
+  std::uint64_t structures = 0;
+  /// Beyond a number that can be kept they are estimated.
+  bool structures_are_exact = true;
   std::uint64_t not_judged = 0;
   Reasons why_not_judged;
   std::uint64_t violating_cases = 0;

@@ -12,6 +12,7 @@ namespace {
 using rematch::testing::contains;
 
 constexpr std::uint64_t kCases = 2000;
+constexpr std::uint64_t kStructures = 1900;
 
 CheckReport report_of_hunt() {
   CheckReport report;
@@ -24,6 +25,8 @@ CheckReport report_of_hunt() {
   report.seconds = 12;
   CheckReport::LawLine law{"outputs", true};
   law.hunted[0] = kCases;
+  law.structures = kStructures;
+  report.structures = kStructures;
   report.laws = {law};
   report.features = {{"dropout", 100, 0.02}, {"relu", 0, 0.5}};
   return report;
@@ -77,6 +80,29 @@ TEST_CASE("the last line says that all laws are kept only where nothing differed
   CHECK(last_line(check_text(broken, false)) ==
         "2 new violations: outputs (1 known bug in 42 cases, 1 documented limit in 204 cases)");
   CHECK(broken.status() == kBroken);
+}
+
+TEST_CASE("a law is called kept only where it judged enough structures") {
+  CheckReport report = report_of_hunt();
+  CHECK(contains(check_text(report, false),
+                 "\n1,900 structures (distinct models, plans and modes)\n"));
+  report.laws.push_back({"hooks", true});
+  report.laws.back().hunted[0] = 60;
+  report.laws.back().structures = 7;
+  CHECK(contains(check_text(report, false), "; fewer than 100 for: hooks 7\n"));
+  CHECK(last_line(check_text(report, false)) ==
+        "no violation; 1 law judged fewer than 100 structures, too few to be called kept");
+  const auto json = nlohmann::json::parse(check_json(report));
+  CHECK(json["structures"] == kStructures);
+  CHECK(json["structures_are_exact"] == true);
+  CHECK(json["laws"]["hooks"]["structures"] == 7);
+  report.structures_are_exact = false;
+  CHECK(contains(check_text(report, false), "\nabout 1,900 structures"));
+  // What was not asked for does not count, nor does what judged nothing.
+  report.laws.back().chosen = false;
+  CHECK(last_line(check_text(report, false)) == "all laws kept");
+  report.laws.back() = {"hooks", true};
+  CHECK(last_line(check_text(report, false)) == "all laws kept");
 }
 
 TEST_CASE("nothing is called kept where nothing was judged or something fell short") {

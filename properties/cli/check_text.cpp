@@ -128,6 +128,32 @@ std::string unseen_text(const CheckReport& r, bool verbose) {
   return what + " did not occur in these cases (--verbose lists them)\n";
 }
 
+/// Laws that were kept, but in too few structures to say so.
+std::vector<const CheckReport::LawLine*> laws_of_few(const CheckReport& r) {
+  std::vector<const CheckReport::LawLine*> few;
+  for (const CheckReport::LawLine& law : r.laws) {
+    const bool is_few = judged_of(law.hunted) > 0 && law.structures < kFewStructures;
+    if (law.chosen && is_few) few.push_back(&law);
+  }
+  return few;
+}
+
+/// How many models, plans and modes were tried, and the laws for which they are few.
+std::string structures_text(const CheckReport& r) {
+  if (r.structures == 0) return {};
+  std::string text =
+      fmt::format("{}{} (distinct models, plans and modes)", r.structures_are_exact ? "" : "about ",
+                  counted(r.structures, "structure"));
+  if (r.structures >= kFewStructures && !laws_of_few(r).empty()) {
+    std::vector<std::string> few;
+    for (const CheckReport::LawLine* law : laws_of_few(r)) {
+      few.push_back(fmt::format("{} {}", law->name, law->structures));
+    }
+    text += fmt::format("; fewer than {} for: {}", kFewStructures, fmt::join(few, ", "));
+  }
+  return paragraph(text);
+}
+
 /// The laws that judged no case, and why.
 std::string silent_laws(const CheckReport& r) {
   if (!r.hunted()) return {};
@@ -209,7 +235,7 @@ std::string counts_text(const CheckReport& r) {
   if (r.saved.not_judged > 0) {
     text += fmt::format("{} could not be run\n", counted(r.saved.not_judged, "saved case"));
   }
-  return text + silent_laws(r) + reasons_text(r);
+  return text + structures_text(r) + silent_laws(r) + reasons_text(r);
 }
 
 std::string hunt_text(const CheckReport& r) {
@@ -259,7 +285,13 @@ std::string verdict_text(const CheckReport& r, const Paint& paint) {
   const char* const so_far = r.interrupted ? " so far" : "";
   if (!known.empty())
     return paint.green(fmt::format("no new violation{}{}", so_far, beside)) + "\n";
-  return r.checks() > 0 ? paint.green(fmt::format("all laws kept{}", so_far)) + "\n" : "";
+  if (r.checks() == 0) return "";
+  if (const std::size_t few = laws_of_few(r).size(); few > 0) {
+    return fmt::format(
+        "no violation{}; {} judged fewer than {} structures, too few to be called kept\n", so_far,
+        counted(few, "law"), kFewStructures);
+  }
+  return paint.green(fmt::format("all laws kept{}", so_far)) + "\n";
 }
 
 std::string part_text(const CheckReport& r) {

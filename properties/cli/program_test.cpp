@@ -133,6 +133,7 @@ TEST_CASE("check ends with a summary that says how much was looked at") {
   const Outcome o = run("check --mix standard --cases 2500 --jobs 2");
   CHECK(o.status == 0);
   CHECK(contains(o.out, "2,500 cases of the standard mix, seed 1"));
+  CHECK(contains(o.out, " structures (distinct models, plans and modes)\n"));
   CHECK(contains(o.out, "all laws kept"));
   CHECK(contains(o.out, "judged no case (not observed): saved-at-most, cross-device"));
   CHECK(contains(o.out, " features occurred in these cases (--verbose lists how often)"));

@@ -59,9 +59,14 @@ class LocalWorker final : public Worker {
       ++tally.why_not_judged[error.what()];
       return;
     }
+    LawSet judged_by;
     for (std::size_t i = 0; i < tally.verdicts.size(); ++i) {
-      if (asked[i]) ++tally.verdicts[i][static_cast<std::size_t>(verdicts.by_law[i])];
+      if (!asked[i]) continue;
+      const Verdict verdict = verdicts.by_law[i];
+      ++tally.verdicts[i][static_cast<std::size_t>(verdict)];
+      if (verdict == Verdict::kept || verdict == Verdict::violated) judged_by.set(i);
     }
+    tally.structures.add(structure_of(c), judged_by);
     tally.record_hash +=
         mixed(mixed(mixed(index) ^ workspace_.plain.hash()) ^ workspace_.checkpointed.hash());
     const FeatureSet features = features_of(c, workspace_.geometry);

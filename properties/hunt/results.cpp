@@ -22,7 +22,7 @@ namespace rematch {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::uint64_t kResultsFormat = 4;
+constexpr std::uint64_t kResultsFormat = 5;
 constexpr auto kBetweenLines = std::chrono::seconds(1);
 
 [[noreturn]] void failed(const std::filesystem::path& file, std::string_view what) {

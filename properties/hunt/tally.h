@@ -10,6 +10,7 @@
 
 #include "properties/case/features.h"
 #include "properties/hunt/finding.h"
+#include "properties/hunt/structures.h"
 #include "properties/laws/law.h"
 #include "properties/record/subject.h"
 
@@ -40,6 +41,8 @@ struct Tally {
   /// Cases that the subject could not run, and why.
   std::uint64_t not_judged = 0;
   Reasons why_not_judged;
+  /// Structures of the cases that were judged.
+  Structures structures;
   /// Cases that have each feature.
   std::array<std::uint64_t, kFeatureCount> features{};
   /// In the order of laws().

@@ -48,6 +48,7 @@ Json json_of(const Tally& t) {
          // As text: other readers of JSON would round it.
          {"record_hash", fmt::format("{:016x}", t.record_hash)},
          {"device_work", t.device_work},
+         {"structures", Json::object()},
          {"features", Json::object()},
          {"verdicts", Json::object()},
          {"first_violated", Json::object()},
@@ -58,6 +59,9 @@ Json json_of(const Tally& t) {
          {"known_cases", json_of(t.known_cases)},
          {"cases_with_bug", t.cases_with_bug},
          {"cases_with_limit", t.cases_with_limit}};
+  for (const auto& [structure, laws] : t.structures.kept()) {
+    j["structures"][fmt::format("{:016x}", structure)] = fmt::format("{:016x}", laws.to_ullong());
+  }
   for (std::size_t i = 0; i < kFeatureCount; ++i) {
     if (t.features[i] == 0) continue;
     j["features"][std::string(to_string(static_cast<Feature>(i)))] = t.features[i];
@@ -144,6 +148,18 @@ void read_cases(JsonFields& fields, const char* name, std::vector<ViolatingCase>
   }
 }
 
+/// A number in 16 hexadecimal digits.
+std::uint64_t read_hexadecimal(const Json& json, const std::string& path) {
+  const std::string text = json.is_string() ? json.get<std::string>() : std::string();
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, 16);
+  if (text.size() != 16 || error != std::errc() || rest != end) {
+    json_fail(kTally, path, "16 hexadecimal digits", show_json(json));
+  }
+  return value;
+}
+
 /// Calls `read(position, value, path)` for each field of the object `name`; `position` is where
 /// `place_of` has that field's name.
 template <class PlaceOf, class Read>
@@ -214,12 +230,12 @@ Tally tally_from_json(const Json& json) {
   for (const auto& [reason, cases] : reasons.items()) {
     t.why_not_judged[reason] = count(cases, why.path(reason.c_str()));
   }
-  std::string hash;
-  fields.read("record_hash", hash, kLongestTallyText);
-  const char* const end = hash.data() + hash.size();
-  if (const auto [rest, error] = std::from_chars(hash.data(), end, t.record_hash, 16);
-      hash.size() != 16 || error != std::errc() || rest != end) {
-    fields.fail(fields.path("record_hash"), "16 hexadecimal digits", show_json(hash));
+  t.record_hash = read_hexadecimal(fields.need("record_hash"), fields.path("record_hash"));
+  const Json& structures = fields.need("structures");
+  const JsonFields of_structures(kTally, structures, fields.path("structures"));
+  for (const auto& [structure, judged] : structures.items()) {
+    const std::string path = of_structures.path(structure.c_str());
+    t.structures.add(read_hexadecimal(Json(structure), path), read_hexadecimal(judged, path));
   }
   const Json& asked = fields.need("device_work");
   const JsonFields work(kTally, asked, fields.path("device_work"));

@@ -39,6 +39,8 @@ void check_options(const Options& options, const std::vector<OptionSpec>& specs)
 /// The harness's own option of foreign subjects: their checkpointed run is repeated and compared.
 /// The subject is not told.
 inline constexpr const char* kRepeat = "repeat";
+/// The option of subjects that try promises beside the model, one in a run; its value names it.
+inline constexpr const char* kPromise = "promise";
 OptionSpec repeat_option();
 
 }  // namespace rematch
