@@ -83,7 +83,9 @@ TEST_CASE("cases that lose the device in the same kernel are one finding") {
 TEST_CASE("an interrupted hunt of worker processes keeps what it judged") {
   const Outcome o = testing::run_interrupted({REMATCH_PROGRAM, "check", "--device", "cuda",
                                               "--no-regressions", "--jobs", "2", "--for", "1h"});
-  check(o, 130, {" so far"});
+  // In a few structures no law is called kept.
+  CHECK((contains(o.out, "all laws kept so far") || contains(o.out, "no violation so far; ")));
+  check(o, 130, {"record hash "});
   CHECK_FALSE(contains(o.out, ", 0 cases"));
 }
 

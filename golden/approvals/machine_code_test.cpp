@@ -183,7 +183,11 @@ TEST_CASE(
     CHECK_FALSE(broken_promises(code, others, kMostStack).empty());
   }
   const std::string name = "machine_code/nvcc-" REMATCH_NVCC_VERSION;
-  if (!std::filesystem::exists(REMATCH_SOURCE_DIR "/golden/approvals/" + name + ".json")) return;
+  if (!std::filesystem::exists(REMATCH_SOURCE_DIR "/golden/approvals/" + name + ".json")) {
+    SKIP(
+        "the bits are kept; registers are approved for other versions of nvcc "
+        "than " REMATCH_NVCC_VERSION);
+  }
   const std::string difference = difference_from_approved(name, by_kernel(code), entry_differences);
   if (!difference.empty()) FAIL(difference);
 #else

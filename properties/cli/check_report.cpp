@@ -17,7 +17,8 @@ std::vector<CheckReport::LawLine> law_lines(const HuntOptions& o, const CheckOut
     if (!o.judged()[i]) continue;
     CheckReport::LawLine line{laws()[i].name, o.laws[i]};
     if (i < outcome.hunt.verdicts.size()) line.hunted = outcome.hunt.verdicts[i];
-    line.structures = outcome.hunt.structures.judged_by(i);
+    // An estimate may be above what there can be.
+    line.structures = std::min(outcome.hunt.structures.judged_by(i), judged_of(line.hunted));
     if (i < outcome.saved.verdicts.size()) line.saved = outcome.saved.verdicts[i];
     if (i < outcome.hunt.first_violated.size()) {
       line.first_violated = outcome.hunt.first_violated[i];
@@ -107,7 +108,6 @@ CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const Check
   report.saved = outcome.saved;
   if (a.corpus) report.corpus = outcome.corpus;
   report.cases = r.cases;
-  // An estimate may be above what there can be.
   report.structures = std::min(r.structures.count(), r.cases - r.not_judged);
   report.structures_are_exact = r.structures.is_exact();
   report.not_judged = r.not_judged;
