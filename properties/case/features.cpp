@@ -188,6 +188,8 @@ class FeatureScan {
     mark(Feature::fresh_draws, !choice.preserve_rng && drawn);
     mark(Feature::draws_in_checkpointed_segment, drawn);
     if (!choice.keep.empty()) scan_policy(s);
+    const bool own = choice.variant == Variant::non_reentrant && s.nested.empty();
+    mark(Feature::selective, own && policy_may_keep(c_.options));
     mark(Feature::nested_2, depth >= 2);
     mark(Feature::nested_3, depth >= 3);
     mark(Feature::nested_4, depth >= 4);

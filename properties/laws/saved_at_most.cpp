@@ -11,7 +11,8 @@ constexpr std::string_view kSavedAtMost = "saved-at-most";
 /// The most that a plan may save after one forward, from what the plain run shows.
 class Allowance {
  public:
-  explicit Allowance(const Evidence& e) : e_(e), inside_(e.c.layers.size(), false) {
+  explicit Allowance(const Evidence& e)
+      : e_(e), inside_(e.c.layers.size(), false), keeps_(policy_may_keep(e.c.options)) {
     for (const SegmentSpec& s : segments_of(e.c)) add(s, true);
   }
 
@@ -76,7 +77,7 @@ class Allowance {
   const Evidence& e_;
   std::vector<bool> inside_;
   std::int64_t inputs_ = 0;
-  bool keeps_ = false;
+  bool keeps_;
 };
 
 std::optional<Violation> check_saved_at_most(const Evidence& e) {

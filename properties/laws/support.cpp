@@ -80,8 +80,9 @@ bool keeps_results(const std::vector<SegmentSpec>& segments) {
 
 bool knows_saved_bytes(const Evidence& e) {
   if (!e.forecast.measured) return e.forecast.saves_known;
-  return e.forecast.saves_known && !keeps_results(segments_of(e.c)) && !may_keep_states(e) &&
-         !saves_may_vary(e) && !hides_inputs(e.c.plan.segments);
+  return e.forecast.saves_known && !keeps_results(segments_of(e.c)) &&
+         !policy_may_keep(e.c.options) && !may_keep_states(e) && !saves_may_vary(e) &&
+         !hides_inputs(e.c.plan.segments);
 }
 
 bool may_keep_states(const Evidence& e) {

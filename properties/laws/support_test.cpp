@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,21 @@ TEST_CASE("an output that a loss reads may be saved, though a layer of a segment
   c.protocol.auxiliary_losses = true;
   CHECK(kept(most + 32));
   CHECK_FALSE(kept(most + 33));
+}
+
+TEST_CASE("a recomputation need not draw what a policy of the subject may keep") {
+  Case c = testing::synthetic_case();
+  const auto kept = [&](const std::string& policy) {
+    if (!policy.empty()) c.options[kPolicy] = policy;
+    testing::Synthetic s(c);
+    std::erase_if(s.checkpointed.draws, [](const Draw& d) { return d.execution > 0; });
+    s.forecast.measured = true;
+    CHECK(knows_saved_bytes(s.evidence()) != policy_may_keep(c.options));
+    return s.verdict("dropout-masks") == Verdict::kept;
+  };
+  CHECK_FALSE(kept(""));
+  CHECK_FALSE(kept("nothing at all"));
+  CHECK(kept("products"));
 }
 
 }  // namespace rematch

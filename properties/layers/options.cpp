@@ -47,4 +47,9 @@ void check_options(const Options& options, const std::vector<OptionSpec>& specs)
 
 OptionSpec repeat_option() { return {kRepeat, {"no", "yes"}, 1.0 / 64}; }
 
+bool policy_may_keep(const Options& options) {
+  const auto policy = options.find(kPolicy);
+  return policy != options.end() && !policy->second.starts_with("nothing");
+}
+
 }  // namespace rematch

@@ -41,6 +41,12 @@ void check_options(const Options& options, const std::vector<OptionSpec>& specs)
 inline constexpr const char* kRepeat = "repeat";
 /// The option of subjects that try promises beside the model, one in a run; its value names it.
 inline constexpr const char* kPromise = "promise";
+/// The option of subjects whose checkpoints take policies that the harness does not read; its value
+/// names one.
+inline constexpr const char* kPolicy = "policy";
 OptionSpec repeat_option();
+/// Whether the policy that kPolicy names may keep results: all do, but those whose names begin with
+/// "nothing".
+bool policy_may_keep(const Options& options);
 
 }  // namespace rematch

@@ -25,7 +25,7 @@ from rematch.frameworks.pytorch import arguments
 from rematch.frameworks.pytorch.layers import Dense
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, Wiring
 from rematch.frameworks.pytorch.modules import BREAKING, IN_PLACE, MODULES
-from rematch.frameworks.pytorch.policy import FACTORIES, kept_layers
+from rematch.frameworks.pytorch.policy import is_final, kept_layers
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.watch import Watch
 from rematch.protocol import Request, Unsupported
@@ -210,15 +210,13 @@ class CompiledModel(TorchModel):
 def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
     """Keeps the results of the layers `kept`."""
     layer = get_current_meta().get("custom", {}).get("layer")
-    final = not (op.is_view or op._schema.is_mutable or op in FACTORIES)
-    keeps = layer in kept and final
-    return CheckpointPolicy.MUST_SAVE if keeps else CheckpointPolicy.PREFER_RECOMPUTE
+    return CheckpointPolicy.MUST_SAVE if layer in kept and is_final(op) else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 class CompiledSubject(TorchSubject):
     """PyTorch on the CPU, compiled, on one thread. `variant` as in TorchSubject."""
 
-    tries_promises = False
+    tries_promises = takes_policies = False
 
     def __init__(self, compilation: Compilation, variant: str = "both") -> None:
         budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"

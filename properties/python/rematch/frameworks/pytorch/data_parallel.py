@@ -268,7 +268,7 @@ def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
 class DataParallelSubject(TorchSubject):
     """PyTorch on several ranks; `kind`: ddp or fsdp2. `limit`: the seconds that a run may take."""
 
-    tries_promises = False
+    tries_promises = takes_policies = False
 
     def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"

@@ -17,6 +17,7 @@ from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.frameworks.pytorch.arguments import Values, flat, handed, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.frameworks.pytorch.layers import function_of
+from rematch.frameworks.pytorch.operators import POLICY, contexts_by, policy_of
 from rematch.frameworks.pytorch.policy import contexts_for, kept_layers
 from rematch.frameworks.pytorch.streams import generators_of
 from rematch.frameworks.pytorch.watch import Place, Watch
@@ -273,6 +274,11 @@ class TorchModel:
         if not choice.reentrant and choice.keep:
             kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
             options |= contexts_for(kept, self.watch, self._own)
+        if policy := policy_of(self.request.case, segment):
+            # Else what hooks do would run, too.
+            if not self.request.case.plan.offload:
+                self.watch.goes_by_operators(segment.begin, segment.end)
+            options["context_fn"] = contexts_by(policy, self.watch)
         with self._early_stop(choice, options):
             if not self._own:
                 block = Block(self, segment, state)
@@ -323,7 +329,8 @@ class TorchModel:
         seen."""
         live = self.request.model.live
         one = all(len(live[border]) == 1 for border in (0, *borders))
-        usual = choice.reentrant or (choice.determinism != "none" and not choice.keep)
+        policies = choice.keep or POLICY in self.request.case.options
+        usual = choice.reentrant or (choice.determinism != "none" and not policies)
         return one and usual
 
     def _layer_function(self, index: int, state: Forward) -> Function:

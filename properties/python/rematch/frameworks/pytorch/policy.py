@@ -13,7 +13,6 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from rematch.case import Case, Choice
 from rematch.frameworks.pytorch.layers import ops_of
 from rematch.frameworks.pytorch.watch import Watch
-from rematch.protocol import Unsupported
 
 _ANSWERS = (
     (CheckpointPolicy.PREFER_RECOMPUTE, CheckpointPolicy.MUST_RECOMPUTE, False),
@@ -21,35 +20,28 @@ _ANSWERS = (
 )
 """All ways of a policy to say that a result is computed again, and that it is kept. In eager runs
 they mean the same; layers take turns."""
-FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
-NOT_KEPT = {
-    "attention": "is several operators, one of which draws into what another made",
-    "gru": "is many operators, step by step",
-    "lstm": "is many operators, step by step, or one that writes to what another made",
-    "moe": "is several operators for each expert",
-    "rrelu": "is written in place",
-    "rms_norm": "is computed by several operators, one of which writes to what another made",
-}
-"""Ops whose results a policy cannot keep in PyTorch, and why."""
+_FACTORIES = {torch.ops.aten.empty_like.default, torch.ops.aten.empty.memory_format}
+_RRELU = torch.ops.aten.rrelu_with_noise.default
 _HOOKS_OPTION = "respect_saved_tensors_hooks"
 _HAS_HOOKS_OPTION = _HOOKS_OPTION in signature(checkpoint).parameters
 
 
 def kept_layers(case: Case, choice: Choice, begin: int, end: int) -> frozenset[int]:
-    """Those of the layers [begin, end) whose results the policy keeps.
-
-    Raises Unsupported where PyTorch's operator cannot be kept.
-    """
+    """Those of the layers [begin, end) whose results the policy keeps."""
     seen: Counter[str] = Counter()
     kept = set()
     for index in range(begin, end):
         for op in ops_of(case.layers[index], case.protocol.train):
             if any(k.op == op and k.index in (-1, seen[op]) for k in choice.keep):
-                if op in NOT_KEPT:
-                    raise Unsupported(f"a policy keeps {op}, which in PyTorch {NOT_KEPT[op]}")
                 kept.add(index)
             seen[op] += 1
     return frozenset(kept)
+
+
+def is_final(op: Any) -> bool:
+    """Whether what the operator makes is a result of the layer that nobody writes to. That of rrelu is, though its
+    operator also writes its noise."""
+    return op is _RRELU or not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
 
 
 def contexts_for(kept: frozenset[int], watch: Watch, own: bool) -> dict[str, Any]:
@@ -57,9 +49,8 @@ def contexts_for(kept: frozenset[int], watch: Watch, own: bool) -> dict[str, Any
     PyTorch."""
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy | bool:
-        final = not (op.is_view or op._schema.is_mutable or op in FACTORIES)
         place = watch.place
-        keeps = place is not None and place.layer in kept and final
+        keeps = place is not None and place.layer in kept and is_final(op)
         return _ANSWERS[keeps][place.layer % 3 if place is not None else 0]
 
     options: dict[str, Any] = {"context_fn": partial(create_selective_checkpoint_contexts, policy)}

@@ -17,6 +17,7 @@ from rematch.frameworks.pytorch.layers import KINDS
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
 from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.operators import POLICY, SHARE, VALUES
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Eye, Watch
@@ -64,6 +65,8 @@ class TorchSubject(Framework):
 
     imports = "import torch\nfrom torch import nn\nimport torch.nn.functional as F"
     kinds = KINDS
+    takes_policies = True
+    """Whether cases have policies by operators."""
     tries_promises = True
     """Whether runs try what the documentation of PyTorch's own checkpoint() promises."""
 
@@ -90,6 +93,8 @@ class TorchSubject(Framework):
         if self._own and self.tries_promises:
             # With more of them a hunt would be slower by more than a twentieth.
             self._tries(contract.PROMISES, 0.4 if observe == "all" else 0.1)
+        if self.takes_policies and variant != "reentrant" and "selective" not in lacks:
+            self.options[POLICY], self.shares[POLICY] = VALUES, SHARE
         # A script has PyTorch's, or imports the user's.
         self.exports = self._own or bool(imported)
         self._imported = imported
@@ -117,7 +122,7 @@ class TorchSubject(Framework):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = CHEAP if self._observe == "cheap" else ALL
-        seen = {*seen, *(["promises"] if PROMISE in self.options else [])} - self._unseen
+        seen = {*seen, *(["promises"] if {PROMISE, POLICY} & set(self.options) else [])} - self._unseen
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
@@ -137,7 +142,8 @@ class TorchSubject(Framework):
         memory = Memory()
         watch = Watch(record)
         if self._observe == "all":
-            watch = Eye(record, memory, request.checkpointed, request.layer_values, policies)
+            shown = policies or (request.checkpointed and POLICY in request.case.options)
+            watch = Eye(record, memory, request.checkpointed, request.layer_values, shown)
         model = self._model(request, self._wired[1], watch)
         memory.belongs_to_model(model.all_tensors())
         return TorchRun(request, model, record)

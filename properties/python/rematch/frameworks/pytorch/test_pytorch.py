@@ -225,10 +225,13 @@ def test_a_policy_keeps_products_from_being_computed_again(torch_subject, before
     assert "aten::addmm" not in again and again.count("aten::tanh") >= before
 
 
-def test_a_policy_on_rrelu_is_unsupported(torch_subject):
-    kept = segment(0, 1, keep=[{"op": "rrelu"}])
-    torch_subject.ask(**run_of(chain("rrelu", plan={"segments": [kept]}, protocol=TRAINABLE)))
-    assert "written in place" in torch_subject.ask(checkpointed=True)["unsupported"]
+def test_a_policy_keeps_every_operator_of_a_layer_that_is_many(torch_subject):
+    kept = segment(0, 2, keep=[{"op": "moe"}])
+    case = chain({"kind": "moe", "experts": 2}, "silu", plan={"segments": [kept]}, protocol=TRAINABLE)
+    _, checkpointed = both(torch_subject, case)
+    again = {v["op"] for v in checkpointed["values"] if v.get("execution") and "op" in v}
+    # The rows of each expert are counted twice.
+    assert differing(checkpointed) == ["buffer"] and again <= {"moe", "aten::add_", "silu", "aten::silu"}
 
 
 @pytest.mark.parametrize(

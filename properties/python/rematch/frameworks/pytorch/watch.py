@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.arrays import bits_of
 from rematch.frameworks.pytorch.memory import Kept, Memory
+from rematch.frameworks.pytorch.obedience import POLICY, Obedience
 from rematch.layers import OUTPUTS
 from rematch.record import Record, hash64, value_entry
 
@@ -46,6 +47,10 @@ class Place:
     """How often each operator has run."""
     made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     """Results of operators, by the name of their memory, that are noted when the layer returns."""
+    asked: list[tuple[Any, bool]] = field(default_factory=list)
+    """Operators of which a policy was asked, and whether it keeps their results."""
+    ran: list[Any] = field(default_factory=list)
+    """Operators that ran, where policies go by them."""
 
 
 class Watch:
@@ -100,8 +105,14 @@ class Watch:
         """Surrounds a backward."""
         return nullcontext()
 
+    def goes_by_operators(self, begin: int, end: int) -> None:
+        """The layers [begin, end) run under a policy that goes by operators."""
+
     def note_executions(self, counts: list[int], **place: Any) -> None:
         """Notes how often each layer ran for a forward."""
+
+    def note_policies(self) -> None:
+        """Notes whether what ran is what the policies by operators say."""
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         """Notes what is live now."""
@@ -215,6 +226,7 @@ class Eye(Watch):
         self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
         self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
         self._draws = Draws(record)
+        self._obedience = Obedience()
 
     def replaced(self, state: Iterable[Tensor]) -> None:
         self._memory.belongs_to_model(state)
@@ -231,6 +243,7 @@ class Eye(Watch):
     def leave(self, outer: Place | None) -> None:
         if self.place is not None:
             self._draws.note(self.place)
+            self._obedience.note(self.place)
         super().leave(outer)
         if not self._shown and outer is None:
             self._operators.__exit__(None, None, None)
@@ -270,6 +283,9 @@ class Eye(Watch):
         # A policy's own mode answers for operators whose results it kept: it must come first.
         return self._show_all() if self._policies else nullcontext()
 
+    def goes_by_operators(self, begin: int, end: int) -> None:
+        self._obedience.layers.update(range(begin, end))
+
     @contextmanager
     def _show_all(self) -> Iterator[None]:
         self._shown = True
@@ -281,6 +297,10 @@ class Eye(Watch):
 
     def note_executions(self, counts: list[int], **place: Any) -> None:
         self.record.executions(counts, **place)
+
+    def note_policies(self) -> None:
+        if self._obedience.layers:
+            self.record.promise(POLICY, self._obedience.wrong)
 
     def note_bytes(self, moment: str, **place: Any) -> None:
         memory = self._memory
@@ -298,6 +318,8 @@ class Eye(Watch):
 
     def saw(self, func: Any, args: Any, result: Any) -> None:
         """An operator has run within a layer."""
+        place = self.place
+        at = self._obedience.ran(place, func)
         operator = _KNOWN.get(func) or _meet(func)
         if not operator.makes:
             return
@@ -311,8 +333,7 @@ class Eye(Watch):
             if not noted or func is _CAST:
                 self._memory.name(t)
                 continue
-            place = self.place
-            entry = self._entry(t, self._index_of(place, operator.name), operator.name)
+            entry = self._entry(t, self._index_of(place, operator.name, at), operator.name)
             if self._results:
                 self.record.append_value(entry)
             else:
@@ -324,9 +345,11 @@ class Eye(Watch):
         result = result if isinstance(result, Tensor) else result[1]
         self._draws.add(place, to_numpy(result))
 
-    def _index_of(self, place: Place, op: str) -> int:
+    def _index_of(self, place: Place, op: str, at: int | None) -> int:
         """The number of the next result of `op`: that which it had in earlier executions of the
-        layer, though a policy may keep results of other operators from being computed again."""
+        layer, though a policy may keep results of other operators from being computed again. `at`:
+        the place of the operator in the forward, where it is known."""
+        op = op if at is None else f"{op}, {at}"
         run = place.runs[op] = place.runs.get(op, -1) + 1
         known = self._index.setdefault((place.step, place.microbatch, place.layer), {})
         return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))

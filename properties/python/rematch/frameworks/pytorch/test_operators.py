@@ -1,0 +1,65 @@
+"""Policies by operators of PyTorch: what they keep does not run again, and all else does."""
+
+from __future__ import annotations
+
+import pytest
+from cases import chain, observed, run_of, segment
+
+torch = pytest.importorskip("torch")
+
+from rematch.frameworks.pytorch.operators import POLICIES  # noqa: E402
+
+SUBJECT = """
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from rematch import serve
+from rematch.pytorch import TorchSubject
+
+def drops(function, *inputs, context_fn=None, **options):
+    return checkpoint(function, *inputs, **options)
+
+def keeps_all(function, *inputs, context_fn=None, **options):
+    def contexts():
+        caching, cached = context_fn()
+        ask = caching.policy_fn
+        caching.policy_fn = lambda *a, **k: ask(*a, **k) and True
+        return caching, cached
+    return checkpoint(function, *inputs, **options, **({"context_fn": contexts} if context_fn else {}))
+
+serve(TorchSubject("mine", checkpoint={function}))
+"""
+
+
+def case_of(policy):
+    plan = {"segments": [segment(0, 3)]}
+    return chain("linear", "tanh", "linear", plan=plan, protocol={"input_requires_grad": True}, options={"policy": policy})
+
+
+def again(record):
+    return [v["op"] for v in record["values"] if v.get("execution") and v.get("op", "").startswith("aten::")]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_by_operators_changes_no_number_and_is_obeyed(torch_subject, policy):
+    _, checkpointed = torch_subject.both(run_of(case_of(policy)))
+    assert checkpointed["promises"] == [{"name": "policy"}]
+    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+
+
+def test_policies_are_told_apart_by_what_runs_again(torch_subject):
+    ran = {
+        policy: again(torch_subject.both(run_of(case_of(policy)))[1])
+        for policy in ("nothing", "everything", "products", "every second product")
+    }
+    assert ran["nothing"] == ["aten::addmm", "aten::tanh", "aten::addmm"][: len(ran["nothing"])]
+    assert ran["everything"] == [] and ran["products"] == ["aten::tanh"]
+    assert set(ran["every second product"]) <= {"aten::tanh", "aten::addmm"} and "aten::tanh" in ran["nothing"]
+
+
+@pytest.mark.parametrize(("function", "told"), [("drops", "asked of"), ("keeps_all", "to run again")])
+def test_a_checkpoint_that_does_not_go_by_the_policy_breaks_its_promise(start_python, function, told):
+    harness = start_python(SUBJECT.replace("{function}", function))
+    harness.hello()
+    case = case_of("products")
+    harness.record(**run_of(case))
+    assert told in harness.record(checkpointed=True)["promises"][0]["broken"]
