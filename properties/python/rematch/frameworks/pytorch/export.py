@@ -4,9 +4,10 @@ the answer."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
+from typing import Any
 
 import torch
 
@@ -25,15 +26,17 @@ available: more is not read."""
 
 
 def export(
-    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None, compiled: str = ""
+    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None, compiled: str = "",
+    kept: Iterable[Any] = (),
 ) -> str:
     """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.
-    `layers`: the subject's own, by their declarations. `compiled`: the decorator that compiles the
+    `layers`: the subject's own, by their declarations. `kept`: the operators of which a policy
+    keeps results. `compiled`: the decorator that compiles the
     forward. Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
     if found.law == "promises":
         return script_of(finding)
-    text = Text(f"torch {torch.__version__}", own, list((layers or {}).values()))
+    text = Text(f"torch {torch.__version__}", own, list((layers or {}).values()), kept)
     search = search_of_torch()
     write = partial(TorchScript, text, request)
     if not found.law:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -14,7 +14,7 @@ from rematch.case import Case, Segment
 from rematch.frameworks.pytorch.obedience import POLICY
 from rematch.frameworks.pytorch.watch import Watch
 
-__all__ = ["POLICY", "SHARE", "VALUES", "contexts_by", "policy_of"]
+__all__ = ["POLICY", "SHARE", "VALUES", "contexts_by", "policy_of", "text_of"]
 
 SHARE = 0.3
 """The share of cases with a policy by operators."""
@@ -107,6 +107,46 @@ MAY_KEEP_DRAWS = ("everything", "draws", "anything")
 VALUES = ["none", *POLICIES]
 
 
+_FUNCTION = """\
+def contexts():{count}
+    def policy(context, op, *args, **keywords):{counts}
+        return CheckpointPolicy.{save} if {keeps} else CheckpointPolicy.{recompute}
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+"""
+
+
+def text_of(name: str, kept: Iterable[Any]) -> tuple[str, str]:
+    """How a script writes the policy that keeps these operators: its definitions, and what checkpoint() takes as
+    `context_fn`."""
+    listed = f"kept = {_listed(kept)}\n\n\n"
+    answers = POLICIES[name][1]
+    recompute, save = (a.name if isinstance(a, CheckpointPolicy) else a for a in (_MUST if answers == _BOOLS else answers))
+    words = {"save": save, "recompute": recompute, "count": "", "counts": ""}
+    for begin, keeps in (("nothing", "False"), ("everything", "True")):
+        if name.startswith(begin):
+            return _FUNCTION.format(keeps=keeps, **words), "contexts"
+    if not name.startswith("every second") and name != "products by shape":
+        return listed, "partial(create_selective_checkpoint_contexts, kept)"
+    if name == "products by shape":
+        keeps = "op in kept and args[1].shape[-2] >= args[1].shape[-1]"
+        return listed + _FUNCTION.format(keeps=keeps, **words), "contexts"
+    words |= {"count": "\n    count = Counter()\n", "counts": "\n        count[op] += 1"}
+    if name == "every second call":
+        return listed + _FUNCTION.format(keeps="op in kept and count[op] % 2 == 0", **words), "contexts"
+    listed = f"products = {_listed(PRODUCTS)}\n\n\n"
+    keeps = "op in products and sum(count[product] for product in products) % 2 == 1"
+    if others := set(kept) - set(PRODUCTS):
+        keeps += f" or op in {_listed(others)}"
+    return listed + _FUNCTION.format(keeps=keeps, **words), "contexts"
+
+
+def _listed(operators: Iterable[Any]) -> str:
+    return f"[{', '.join(sorted(f'torch.ops.{op}' for op in operators))}]"
+
+
 def policy_of(case: Case, segment: Segment) -> str:
     """The name of the policy by operators that the segment has, "" where it has none.
 
@@ -128,6 +168,8 @@ def contexts_by(name: str, watch: Watch) -> Callable[[], Any]:
 
         def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
             kept = keeps(op, args)
+            if kept:
+                watch.kept.add(op)
             if watch.place is not None:
                 watch.place.asked.append((op, kept))
             return answers[kept]

@@ -38,9 +38,13 @@ class TorchRun(Steps):
         self._scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale else None
         self._optimizer: torch.optim.Optimizer | None = None
 
+    @property
+    def watch(self) -> Watch:
+        return self._model.watch
+
     def go(self) -> None:
         super().go()
-        self._model.watch.note_policies()
+        self.watch.note_policies()
 
     def _counter(self, fired: list[int], at: int) -> Any:
         def count(_: Tensor) -> None:

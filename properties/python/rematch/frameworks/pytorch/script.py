@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from rematch.frameworks.pytorch.layers import draws
+from rematch.frameworks.pytorch.operators import POLICY, text_of
 from rematch.frameworks.pytorch.script_steps import StepText, indented
 from rematch.protocol import Unsupported
 
@@ -226,6 +227,8 @@ class TorchScript(StepText):
         fails = _FAILS.format(layer=p.inject_layer, when=when) if when else ""
         made = _ENTER.format(fails=fails) if fails or "keeping(" in text else ""
         made += _KEEPING if "keeping(" in text else ""
+        if re.search(r"context_fn=(?!keeping)", text):
+            made += text_of(self._case.options[POLICY], self._framework.kept)[0]
         made += _MADE[self._aspect] if re.search(r"\bmade\(", text) else ""
         made += _STATE if self._customs and self._aspect in ("", "buffers") else ""
         made += _SAVED if self._aspect == "saved bytes" else ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 from torch.utils.checkpoint import checkpoint
 
@@ -12,13 +13,15 @@ from rematch.case import Layer, Segment
 from rematch.description import Description
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
+from rematch.frameworks.pytorch.operators import policy_of, text_of
 from rematch.frameworks.pytorch.policy import kept_layers
 from rematch.protocol import Unsupported
 from rematch.source import Source
 
 
 class Text(Description):
-    """PyTorch as scripts write it. `own`: the lines that import the user's checkpoint()."""
+    """PyTorch as scripts write it. `own`: the lines that import the user's checkpoint(). `kept`: the operators
+    of which a policy keeps results."""
 
     helpers = FUNCTIONS
     kinds = KINDS
@@ -27,8 +30,8 @@ class Text(Description):
     made_line = "made({layer}, {outputs})"
     detach = "({x} if checkpointed else {x}.detach())"
 
-    def __init__(self, name: str, own: str, modules: Sequence[CustomLayer]) -> None:
-        self.name, self.own, self.modules = name, own, modules
+    def __init__(self, name: str, own: str, modules: Sequence[CustomLayer], kept: Iterable[Any] = ()) -> None:
+        self.name, self.own, self.modules, self.kept = name, own, modules, kept
         super().__init__()
 
 
@@ -116,6 +119,8 @@ class TorchSource(Source):
             if "early_stop" not in known:
                 raise Unsupported("checkpoint() need not have the option early_stop")
             options.append("early_stop=False")
+        if policy := policy_of(self.case, segment):
+            options.append(f"context_fn={text_of(policy, self.framework.kept)[1]}")
         if choice.keep:
             layers = sorted(kept_layers(self.case, choice, segment.begin, segment.end))
             options.append(f"context_fn=keeping({', '.join(map(str, layers))})")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 from collections.abc import Collection, Sequence
 
 import numpy
@@ -128,7 +131,16 @@ class TorchSubject(Framework):
     def export(self, request: Request, finding: str) -> str:
         from rematch.frameworks.pytorch.export import export
 
-        return export(request, finding, self._imported, self.modules_by_declaration)
+        kept = self._kept(request) if POLICY in request.case.options else ()
+        return export(request, finding, self._imported, self.modules_by_declaration, kept=kept)
+
+    def _kept(self, request: Request) -> set[Any]:
+        """The operators of which policies keep results."""
+        run = self.steps(replace(request, checkpointed=True), Record())
+        with suppress(Exception):
+            run.go()
+        self.put_back()
+        return run.watch.kept
 
     def steps(self, request: Request, record: Record) -> TorchRun:
         if self._wired is None or self._wired[0] is not request.case:

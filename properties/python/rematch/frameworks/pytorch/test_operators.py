@@ -8,6 +8,7 @@ from cases import chain, observed, run_of, segment
 torch = pytest.importorskip("torch")
 
 from rematch.frameworks.pytorch.operators import POLICIES  # noqa: E402
+from rematch.frameworks.pytorch.test_export import finding, shown  # noqa: E402
 
 SUBJECT = """
 import torch
@@ -63,3 +64,14 @@ def test_a_checkpoint_that_does_not_go_by_the_policy_breaks_its_promise(start_py
     case = case_of("products")
     harness.record(**run_of(case))
     assert told in harness.record(checkpointed=True)["promises"][0]["broken"]
+
+
+@pytest.mark.parametrize("policy", ["products", "every second product", "products by shape", "every second call"])
+def test_a_script_writes_the_policy_as_people_do(torch_subject, policy):
+    """The gradients of a GRU are wrong under some, and in the script that is exported."""
+    layers = [{"kind": "gru", "features": 3}, "linear", "linear"]
+    case = chain(*layers, input=(4, 3, 2), plan={"segments": [segment(0, 3)]}, options={"policy": policy})
+    law = "errors" if policy == "every second call" else "parameter-gradients"
+    wrong = finding(law, "", "RuntimeError: Tensor cached" if law == "errors" else "", "step 0, gradient of parameter 0")
+    script, out = shown(torch_subject, case, wrong)
+    assert "DIFFERENT" in out and "create_selective_checkpoint_contexts" in script and "rematch" not in script

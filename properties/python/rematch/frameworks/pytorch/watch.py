@@ -59,6 +59,8 @@ class Watch:
     def __init__(self, record: Record | None = None) -> None:
         self.record = record
         self.place: Place | None = None
+        self.kept: set[Any] = set()
+        """Operators of which policies keep results."""
         self._inputs: Sequence[Tensor] = ()
 
     def enter(self, place: Place) -> Place | None:
