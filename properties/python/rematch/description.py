@@ -131,8 +131,10 @@ class Description:
         self.place: Place | None = None
         """The forward on whose behalf layers run."""
 
-    def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
-        """The expression that runs a function of the source, checkpointed."""
+    def checkpoint_call(
+        self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]
+    ) -> str:
+        """The expression that runs a function of the source, checkpointed. `chosen`: the case's options."""
         arguments = [f"{a}={a}" for a in arguments] if self.by_keyword else arguments
         return self.checkpoint.format(
             function=function,

@@ -170,7 +170,8 @@ class Source:
 
     def _called(self, segment: Segment, name: str, given: list[str], made: list[str]) -> list[str]:
         """The lines that call it, checkpointed."""
-        return [f"{', '.join(made)} = {self.framework.checkpoint_call(name, given, segment.choice)}"]
+        call = self.framework.checkpoint_call(name, given, segment.choice, self.case.options)
+        return [f"{', '.join(made)} = {call}"]
 
     def _prefix(self) -> str:
         return "" if self.name == "model" else f"{self.name}_"

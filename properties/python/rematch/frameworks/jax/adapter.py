@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,18 +16,11 @@ from rematch.case import Choice
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import HELPERS, IMPORTS, MODULES, REFERENCES, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
-
-POLICIES = (
-    "nothing_saveable",
-    "everything_saveable",
-    "dots_saveable",
-    "dots_with_no_batch_dims_saveable",
-    'save_only_these_names("kept")',
-    'save_anything_except_these_names("kept")',
-)
-
+from rematch.protocol import Request
+from rematch.record import Record
 
 def compiled(step: Any) -> Any:
     return step
@@ -56,7 +49,7 @@ class Pulled(Pending):
 
 class Jax(OnJax):
     """`jit`: a step is one compiled function. `nested`: segments use their parameters as values
-    around them. `policies`: segments have the policies in turn; what is drawn is then not looked
+    around them. `policies`: most cases have a policy; what is drawn is then not looked
     at, for that depends on what is kept. `scan`: each segment is the body of a loop. `remat3`: by
     JAX's new implementation."""
 
@@ -95,18 +88,20 @@ class Jax(OnJax):
         else:
             self.features |= {"forwards_first"}
         self.nested_functions = nested
-        self._jit, self._policies, self._scan = jit, policies, scan
+        self._jit, self._scan = jit, scan
         self._run: Run | None = None
         super().__init__()
+        if policies or not any(chosen.values()):
+            self.options[POLICY], self.shares[POLICY] = VALUES, 0.9 if policies else 0.2
         self.names |= {"drawn": self._drawn, "np": np}
 
-    def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
+    def checkpoint_call(
+        self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]
+    ) -> str:
         """Gives segments options that depend on where they begin."""
         begin = int(function.partition("segment_")[2].split("_")[0])
         options = ", prevent_cse=False" if self._scan or begin % 2 else ""
-        if self._policies:
-            policy = POLICIES[begin % len(POLICIES)]
-            options += f", policy=jax.checkpoint_policies.{policy}"
+        options += option(chosen)
         call = f"jax.checkpoint({function}{options})"
         if self._scan:
             return f"scanned({', '.join([call, *arguments])})"
@@ -138,6 +133,11 @@ class Jax(OnJax):
         jax.effects_barrier()
         return found
 
+    def run(self, request: Request, record: Record) -> None:
+        super().run(request, record)
+        if request.checkpointed and POLICY in request.case.options and "error" not in record.to_json():
+            record.promise(POLICY, disobeyed(self, request))
+
     def backward(self, run: Run, pending: Pending) -> Any:
         if isinstance(pending, Pulled) and pending.pull is not None:
             gradients = pending.pull(jnp.ones_like(pending.loss))
@@ -156,7 +156,7 @@ def subject(arguments: list[str]) -> Framework:
     parser = argparse.ArgumentParser(prog="python -m rematch jax")
     parser.add_argument("--jit", action="store_true", help="compile each step as a whole")
     parser.add_argument("--nested", action="store_true", help="segments use parameters as values around them")
-    parser.add_argument("--policies", action="store_true", help="segments have policies, in turn")
+    parser.add_argument("--policies", action="store_true", help="most cases have a policy")
     parser.add_argument("--scan", action="store_true", help="segments are the bodies of loops; with --jit")
     parser.add_argument("--remat3", action="store_true", help="JAX's new jax.checkpoint(), which it has as an option")
     given = parser.parse_args(arguments)

@@ -96,3 +96,24 @@ def test_jax_checkpoint_loses_what_modules_of_nnx_change(start: Callable[..., Ha
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
     _, checkpointed = both(subject, case([layer], (0, 1)))
     assert "buffer" in differing(checkpointed)
+
+
+SERVED = """
+from rematch import serve
+from rematch.frameworks.jax import policies
+from rematch.frameworks.jax.adapter import subject
+policies.POLICIES |= {}
+serve(subject(["--policies"]))
+"""
+
+
+@pytest.mark.parametrize("truly", (True, False))
+def test_what_a_policy_saves_does_not_run_again(start, truly):
+    """And a policy that is another than its name says is told."""
+    others = {"dots": "nothing_saveable", "nothing": "everything_saveable", "names": "dots_saveable"}
+    subject = start(sys.executable, "-c", SERVED.format({} if truly else others))
+    assert set(others) < set(subject.hello()["options"]["policy"])
+    for policy in others:
+        _, checkpointed = both(subject, {**case(LAYERS[:2], (0, 2)), "options": {"policy": policy}})
+        [promise] = checkpointed["promises"]
+        assert promise["name"] == "policy" and ("broken" not in promise) == truly

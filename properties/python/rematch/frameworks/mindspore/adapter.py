@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,9 @@ class MindSpore(Framework):
         self.name = f"mindspore {ms.__version__}"
         super().__init__()
 
-    def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
+    def checkpoint_call(
+        self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]
+    ) -> str:
         options = f"use_reentrant={choice.reentrant}"
         if not choice.reentrant and not choice.early_stop:
             options += ", early_stop=False"

@@ -159,7 +159,9 @@ class Paddle(Tape):
         run = super().run
         return forked(run, request, record) if request.checkpointed else run(request, record)
 
-    def checkpoint_call(self, function: str, arguments: Sequence[str], choice: Choice) -> str:
+    def checkpoint_call(
+        self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]
+    ) -> str:
         options = [f"use_reentrant={choice.reentrant}"]
         if not choice.preserve_rng:
             options.append("preserve_rng_state=False")
