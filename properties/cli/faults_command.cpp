@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 
 #include "engine/backend/device.h"
 #include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/faults_report.h"
+#include "properties/cli/hidden_report.h"
+#include "properties/hunt/frameworks.h"
 #include "properties/output/terminal.h"
 
 namespace rematch::cli {
@@ -15,6 +18,7 @@ namespace {
 
 struct FaultsArguments {
   std::vector<std::string> ids;
+  std::vector<std::string> profiles;
   std::string seeds = "20";
   std::string cases = "5000";
   std::string mix = "wide";
@@ -66,6 +70,59 @@ std::string options_of(const FaultsArguments& a) {
   return text;
 }
 
+/// Every profile that comes with the program: "pytorch", "pytorch:aot:eager".
+std::map<std::string, std::filesystem::path> all_profiles() {
+  std::map<std::string, std::filesystem::path> files;
+  for (const auto& [name, subject] : known_frameworks().subjects) {
+    for (const auto& entry : std::filesystem::directory_iterator(subject.folder)) {
+      std::string variant = entry.path().stem().string();
+      if (!variant.starts_with("profile") || entry.path().extension() != ".json") continue;
+      variant.erase(0, std::string_view("profile").size());
+      std::replace(variant.begin(), variant.end(), '_', ':');
+      files[subject.folder.filename().string() + variant] = entry.path();
+    }
+  }
+  return files;
+}
+
+std::vector<HiddenReport> named_profiles(const std::vector<std::string>& names) {
+  std::vector<HiddenReport> reports;
+  for (const std::string& name : names) {
+    if (name == "all") {
+      for (const auto& [label, file] : all_profiles()) {
+        reports.push_back({label, load_profile(file), {}});
+      }
+      continue;
+    }
+    SubjectChoice named;
+    named.profile = name;
+    reports.push_back({name, named.known(), {}});
+  }
+  return reports;
+}
+
+/// Whether the profiles hide faults, if the engine were their subject.
+int look_behind_profiles(const FaultsArguments& a, const std::vector<const Fault*>& chosen,
+                         const KillOptions& o, StatusLine& status) {
+  std::vector<HiddenReport> reports = named_profiles(a.profiles);
+  std::vector<Profile> profiles;
+  profiles.reserve(reports.size());
+  for (const HiddenReport& report : reports) profiles.push_back(report.known);
+  const auto sightings = look_for_faults(chosen, profiles, o);
+  status.clear();
+  std::size_t hidden = 0;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    reports[i].sightings = sightings[i];
+    hidden += reports[i].hidden();
+  }
+  print_out(a.json ? json_of(reports).dump(2) + "\n" : text_of(reports));
+  if (o.stop->load()) {
+    print_error("interrupted: unfinished faults are left out\n");
+    return kInterrupted;
+  }
+  return hidden == 0 ? kHeld : kBroken;
+}
+
 int hunt_catalogue(const FaultsArguments& a) {
   using Clock = std::chrono::steady_clock;
   KillReport report;
@@ -75,7 +132,9 @@ int hunt_catalogue(const FaultsArguments& a) {
   // Threads share the process's connections to the device, of which there are 8 by default.
   if (o.device != Device::cpu) (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   memory_of(o.device);
-  const std::uint64_t seeds = parse_whole("--seeds", a.seeds, 1);
+  const std::uint64_t seeds = a.profiles.empty() || a.seeds != FaultsArguments().seeds
+                                  ? parse_whole("--seeds", a.seeds, 1)
+                                  : 1;
   if (seeds > 10000)
     throw UsageError(fmt::format("--seeds: expected at most 10000, got {}", seeds));
   o.seeds = static_cast<int>(seeds);
@@ -98,6 +157,7 @@ int hunt_catalogue(const FaultsArguments& a) {
     };
   };
   o.progress = show("faults hunted");
+  if (!a.profiles.empty()) return look_behind_profiles(a, chosen, o, status);
   report.kills = hunt_faults(chosen, o);
   if (a.matrix) {
     o.progress = show("faults, law by law");
@@ -130,14 +190,24 @@ void declare_faults(Command& command) {
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--device", a->device, "DEVICE", "Device to run on: cpu or cuda");
   command.add("--jobs", a->jobs, "N", "Threads (default: all)");
-  command.add_flag("--matrix", a->matrix, "Also show which law finds which fault on its own");
+  const Option matrix =
+      command.add_flag("--matrix", a->matrix, "Also show which law finds which fault on its own");
+  const Option profile =
+      command
+          .add("--profile", a->profiles, "PROFILE",
+               "Judge the faults by this profile, as if the engine were its subject: a name, a "
+               "file, or all; fail if it hides one. One hunt for each fault unless --seeds asks "
+               "for more; may be given several times")
+          .excludes(matrix);
   const Option readme = command
                             .add("--readme", a->readme, "FILE",
                                  "Write the table into this file, between its two markers")
-                            .excludes(one);
+                            .excludes(one)
+                            .excludes(profile);
   command.add("--check", a->check, "FILE", "Fail if the table in this file is out of date")
       .excludes(readme)
-      .excludes(one);
+      .excludes(one)
+      .excludes(profile);
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return hunt_catalogue(*a); });
 }
@@ -150,7 +220,8 @@ const CommandEntry faults_command{
     .examples =
         "  rematch faults\n"
         "  rematch faults --fault R1 --seeds 5\n"
-        "  rematch faults --matrix",
+        "  rematch faults --matrix\n"
+        "  rematch faults --profile pytorch",
     .declare = declare_faults,
 };
 

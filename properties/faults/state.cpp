@@ -56,6 +56,11 @@ class StateAsItIsNow final : public Mechanics {
   }
 };
 
+/// S10
+EngineParts nothing_recalled() {
+  return {std::make_shared<StateAsItIsNow>(), with_checkpoint<RecomputationUpdates>().checkpoint};
+}
+
 /// S8
 class FirstStateOnly final : public Mechanics {
  public:
@@ -301,6 +306,10 @@ std::span<const Fault> state_faults() {
           "A layer has one slot for the state that a forward read, so a second forward overwrites "
           "that of the first.",
           "", with_checkpoint<OneSlotPerLayer>},
+      Fault{"S10",
+            "A recomputation is another forward: it sees the states of layers as they are then, "
+            "and updates them a second time.",
+            "pytorch/pytorch#96136 pytorch/pytorch#62471", nothing_recalled},
   };
   return table;
 }

@@ -8,6 +8,8 @@
 
 #include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/json_fields.h"
+#include "properties/faults/fault.h"
+#include "properties/hunt/like_fault.h"
 #include "properties/layers/custom_layer.h"
 
 namespace rematch {
@@ -64,6 +66,12 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
              [&](const std::string& s) { entry.layers.push_back(s); });
   read_names("inject", "an injected failure", failure_named,
              [&](FailureKind kind) { entry.inject.push_back(kind); });
+  const auto known_fault = [](std::string_view id) -> std::optional<std::string> {
+    const Fault* fault = find_fault(id);
+    return fault == nullptr || !fault->runs() ? std::nullopt : std::optional<std::string>(id);
+  };
+  read_names("faults", "a fault that runs (rematch faults)", known_fault,
+             [&](const std::string& id) { entry.faults.push_back(id); });
   if (const Json* options = fields.find("options")) {
     JsonFields named(kProfile, *options, fields.path("options"));
     for (const auto& [name, values] : options->items()) {
@@ -115,7 +123,13 @@ std::optional<std::size_t> Profile::explains(const Violation& violation, const C
         entry.got.empty() || std::any_of(entry.got.begin(), entry.got.end(), [&](const auto& text) {
           return violation.got.find(text) != std::string::npos;
         });
-    if (named && near && said && meets(entry, c, features)) return i;
+    if (!named || !near || !said || !meets(entry, c, features)) continue;
+    const auto is_like = [&](const std::string& id) {
+      return is_like_fault(violation, c, features, *find_fault(id));
+    };
+    if (entry.faults.empty() || std::any_of(entry.faults.begin(), entry.faults.end(), is_like)) {
+      return i;
+    }
   }
   return std::nullopt;
 }

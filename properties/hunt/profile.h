@@ -36,6 +36,10 @@ struct KnownDivergence {
   std::vector<std::string> got;
   /// Largest relative difference of values that it explains. Absent: any.
   std::optional<double> at_most;
+  /// Faults of the catalogue (`rematch faults`) that do the same: the entry explains a violation
+  /// only if the reference engine with one of them violates the law in the same case, too, and
+  /// where values are compared, in the same array and direction. Empty: any violation.
+  std::vector<std::string> faults = {};
   /// Reason, one sentence.
   std::string why;
   /// Address of the report or of the documentation.

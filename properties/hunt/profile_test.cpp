@@ -228,6 +228,8 @@ TEST_CASE("a profile that says something else than it may is refused with the pl
   CHECK_THAT(complaint(with_entry(R"(, "when": ["moon"])")),
              ContainsSubstring("known[0].when[0]: expected a feature, got \"moon\""));
   CHECK_THAT(complaint(with_entry(R"(, "inject": ["none"])")), ContainsSubstring("inject[0]"));
+  CHECK_THAT(complaint(with_entry(R"(, "faults": ["C1"])")),
+             ContainsSubstring("faults[0]: expected a fault that runs"));
   CHECK_THAT(complaint(with_entry(R"(, "mood": 1)")), ContainsSubstring("mood"));
   CHECK_THAT(complaint(with_entry(R"(, "mood": 1, "at_most": 0.5)")), ContainsSubstring("mood"));
   CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "laws": ["losses"]}]})"),

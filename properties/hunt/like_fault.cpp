@@ -1,0 +1,123 @@
+#include "properties/hunt/like_fault.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "properties/hunt/gather.h"
+#include "properties/layers/layer.h"
+#include "properties/subjects/engine_subject.h"
+
+namespace rematch {
+namespace {
+
+/// Violations by the engine with each fault of the case that was asked about last in this thread:
+/// the violations of one case are asked about one after the other, by several entries.
+class Model {
+ public:
+  /// nullptr: the engine cannot run the case.
+  const std::vector<Violation>* violations(const Case& c, const Fault& fault) {
+    if (!case_ || !(*case_ == c)) {
+      case_ = c;
+      by_fault_.clear();
+    }
+    const auto [at, is_new] = by_fault_.try_emplace(&fault);
+    if (is_new) at->second = judge(fault);
+    return at->second ? &*at->second : nullptr;
+  }
+
+ private:
+  std::optional<std::vector<Violation>> judge(const Fault& fault) {
+    Case c = *case_;
+    c.options.clear();
+    const bool is_foreign = std::any_of(c.layers.begin(), c.layers.end(),
+                                        [](const LayerSpec& l) { return l.layer != nullptr; });
+    if (is_foreign) return std::nullopt;
+    try {
+      EngineSubject wrong(fault.make);
+      return judge_case(c, wrong, workspace_).violations;
+    } catch (const std::exception&) {
+      return std::nullopt;
+    }
+  }
+
+  std::optional<Case> case_;
+  std::map<const Fault*, std::optional<std::vector<Violation>>> by_fault_;
+  Workspace workspace_;
+};
+
+/// "step 0, buffer 1 (layer 2 running_var)", without the element.
+std::string_view array_of(std::string_view place) {
+  return place.substr(0, place.find(", element"));
+}
+
+/// The value at the start of a line of a law that compares values: "0.5 (0x3f000000)", "0.5 within
+/// 1e-07", "0.5, in the plain run 0.25".
+std::optional<double> number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const std::string_view rest(end);
+  const bool is_value = rest.starts_with(" (0x") || rest.starts_with(" within ") ||
+                        rest.starts_with(", in the plain run ");
+  return is_value && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+std::string_view element_of(std::string_view place) {
+  return place.substr(0, place.find(" (first"));
+}
+
+/// Whether another rounding may hide the difference, or make it.
+bool is_rounding(const Violation& seen) {
+  constexpr double kRounding = 1.0 / (1 << 16);
+  return seen.distance && *seen.distance < kRounding;
+}
+
+/// Whether it is about operators that the engine does not have: a layer is one operator there.
+bool sees_more(const Violation& seen) { return seen.law == "recomputed-values"; }
+
+/// Whether a subject may run other parts of the case than the engine, or with other masks: early
+/// stop ends a recomputation between the operators of a layer, which is one operator in the engine.
+bool runs_differently(const Case& c, const FeatureSet& features) {
+  return features.contains(Feature::early_stop) ||
+         std::any_of(c.layers.begin(), c.layers.end(),
+                     [](const LayerSpec& l) { return layer_of(l).draws(l); });
+}
+
+/// Whether the engine with the fault does the same, as far as both tell. Both violate one law.
+bool is_like(const Violation& seen, const Violation& model, bool differently) {
+  const auto expected = number(seen.expected);
+  const auto got = number(seen.got);
+  const auto plain = number(model.expected);
+  const auto wrong = number(model.got);
+  if (!expected || !got || !plain || !wrong) return true;
+  if (array_of(seen.place) != array_of(model.place)) return differently;
+  if (element_of(seen.place) != element_of(model.place)) return true;
+  const bool same_plain_run = std::abs(*plain - *expected) <= std::abs(*got - *expected) / 64;
+  return !same_plain_run || (*got - *expected) * (*wrong - *plain) > 0;
+}
+
+}  // namespace
+
+bool is_like_fault(const Violation& violation, const Case& c, const FeatureSet& features,
+                   const Fault& fault) {
+  thread_local Model model;
+  const std::vector<Violation>* violations = model.violations(c, fault);
+  if (violations == nullptr || is_rounding(violation) || sees_more(violation)) return true;
+  // A run that failed says nothing about other laws.
+  if (!violations->empty() && find_law(violations->front().law)->judges_failures &&
+      !find_law(violation.law)->judges_failures) {
+    return true;
+  }
+  const auto same = std::find_if(violations->begin(), violations->end(),
+                                 [&](const Violation& v) { return v.law == violation.law; });
+  if (same == violations->end()) return runs_differently(c, features);
+  return is_like(violation, *same, runs_differently(c, features));
+}
+
+}  // namespace rematch
