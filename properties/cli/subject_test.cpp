@@ -280,7 +280,7 @@ TEST_CASE("a replay of a subject that records no bytes over time has no empty ch
   }
 }
 
-TEST_CASE("a script that was written is a success, whatever the verdict") {
+TEST_CASE("a script or a report that was written is a success, whatever the verdict") {
   const ScratchFolder folder;
   folder.write(
       "writing.sh",
@@ -298,6 +298,12 @@ TEST_CASE("a script that was written is a success, whatever the verdict") {
   CHECK(o.status == 0);
   CHECK(text_of(folder.path() / "bug.py") == "print()");
   CHECK(run(replay + " --export writing --output /nowhere/bug.py", folder.path()).status == 2);
+  const Outcome issue = run(replay + " --export issue", folder.path());
+  CHECK(issue.status == 0);
+  for (const char* part : {"# writing: a checkpointed run breaks", "## Expected", "## Got",
+                           "```python\nprint()\n```", "## Cause"}) {
+    CHECK(contains(issue.out, part));
+  }
 }
 
 TEST_CASE("a script is asked only of subjects that write some") {
