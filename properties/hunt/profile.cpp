@@ -86,8 +86,9 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
 
 bool has_custom_layer(const Case& c, const std::vector<std::string>& names) {
   return std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
-    return l.layer != nullptr &&
-           std::find(names.begin(), names.end(), l.layer->name) != names.end();
+    return l.layer != nullptr && std::any_of(names.begin(), names.end(), [&](const auto& name) {
+             return name == l.layer->name || name == l.layer->family();
+           });
   });
 }
 

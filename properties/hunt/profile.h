@@ -26,7 +26,8 @@ struct KnownDivergence {
   FeatureSet when;
   /// Features that the case must not have.
   FeatureSet unless;
-  /// Custom layers, of which the case must have one. Empty: any case.
+  /// Custom layers, of which the case must have one, or their class: "nn.GRU" for "nn.GRU.3".
+  /// Empty: any case.
   std::vector<std::string> layers = {};
   /// Injected failures, of which the case must have one. Empty: any case.
   std::vector<FailureKind> inject;

@@ -42,8 +42,11 @@ class Parser {
     std::string_view rest = text_;
     std::string_view shapes = cut(rest, ";");
     layer.name = cut(shapes, ":");
-    layer.operand = extents(cut(shapes, "->"));
-    layer.result = extents(trimmed(shapes));
+    std::string_view operand = cut(shapes, "->");
+    std::string_view result = trimmed(shapes);
+    layer.any_shape = ends_in_dots(operand) && ends_in_dots(result);
+    layer.operand = extents(operand);
+    layer.result = extents(result);
     check_name(layer.name);
     check_shapes(layer);
     while (!trimmed(rest).empty()) read_word(cut(rest, ","), layer);
@@ -63,6 +66,14 @@ class Parser {
     if (name.empty() || !std::all_of(name.begin(), name.end(), usual)) {
       fail("a name of letters, digits, '_', '-' and '.'");
     }
+  }
+
+  /// Cuts off "...".
+  static bool ends_in_dots(std::string_view& text) {
+    constexpr std::string_view kDots = "...";
+    const bool ends = text.size() > kDots.size() && text.substr(text.size() - 3) == kDots;
+    if (ends) text = trimmed(text.substr(0, text.size() - 3));
+    return ends;
   }
 
   std::vector<SymbolicExtent> extents(std::string_view text) const {
@@ -86,7 +97,8 @@ class Parser {
 
   void check_shapes(const CustomLayer& layer) const {
     for (const auto* shape : {&layer.operand, &layer.result}) {
-      if (shape->size() < 2 || shape->size() > 4) fail("two shapes of 2 to 4 extents");
+      if (layer.any_shape ? shape->size() != 1 : shape->size() < 2 || shape->size() > 4)
+        fail("two shapes of 2 to 4 extents, or N ... for any");
     }
     const SymbolicExtent& batch = layer.operand.front();
     const SymbolicExtent& same = layer.result.front();
@@ -121,6 +133,11 @@ class Parser {
 }  // namespace
 
 std::vector<std::int64_t> CustomLayer::result_for(const Shape& x) const {
+  if (any_shape) {
+    std::vector<std::int64_t> same;
+    for (int i = 0; i < x.rank(); ++i) same.push_back(x[i]);
+    return same;
+  }
   if (static_cast<std::size_t>(x.rank()) != operand.size()) return {};
   std::array<std::int64_t, 26> bound{};
   const auto value_of = [&](char letter) -> std::int64_t& {

@@ -23,12 +23,14 @@ struct SymbolicExtent {
 /// has the name, the shape that it takes, the shape that it returns, and what else the harness must
 /// know. Both shapes have rank 2 to 4 and begin with the same letter, the batch. Letters stand for
 /// any extent, and the same letter for the same extent; "2C" in the operand's shape takes even
-/// extents only.
+/// extents only. "N ... -> N ..." takes any of these shapes and returns the same.
 struct CustomLayer {
   std::string declaration;
   std::string name;
+  /// Both are "N" alone with `any_shape`.
   std::vector<SymbolicExtent> operand;
   std::vector<SymbolicExtent> result;
+  bool any_shape = false;
   bool parameters = false;
   /// In training, from the default random stream, or (`draws_elsewhere`) from any other.
   bool draws = false;
@@ -38,6 +40,9 @@ struct CustomLayer {
 
   /// The extents that the layer returns for an operand of shape x; none if it does not take x.
   std::vector<std::int64_t> result_for(const Shape& x) const;
+
+  /// The name without its last part: "nn.GRU" of "nn.GRU.3".
+  std::string_view family() const { return std::string_view(name).substr(0, name.rfind('.')); }
 };
 
 /// The layer of that declaration, the same object for the same text, for the lifetime of the

@@ -1,5 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -37,6 +38,10 @@ TEST_CASE("a declaration says what a custom layer takes, returns and does") {
   CHECK(square->result_for(Shape{2, 3, 4, 4}) == Extents{2, 7});
   CHECK(square->result_for(Shape{2, 3, 4, 5}).empty());
   CHECK(declared("noise: N C -> N C; draws elsewhere")->draws);
+  const CustomLayer* any = declared("nn.GRU.3: N ... -> N ...; parameters");
+  CHECK(any->family() == "nn.GRU");
+  CHECK(any->parameters);
+  CHECK(any->result_for(Shape{5, 4, 1}) == Extents{5, 4, 1});
 }
 
 TEST_CASE("equal declarations are one layer") {
@@ -50,7 +55,8 @@ TEST_CASE("a declaration that says nothing sensible is refused with the form") {
        {"", "gru", "gru: N C", ": N C -> N C", "g u: N C -> N C", "gru: N C -> M C",
         "gru: N C -> N D", "gru: N -> N", "gru: N C H W D -> N", "gru: N C -> N 0C",
         "gru: N C -> N -1", "gru: N C -> N 99999999999999999999", "gru: N C -> N 2c",
-        "gru: 2N C -> 2N C", "gru: N C -> C N", "gru: N C -> N C; sings", "gru: N C -> N C C2"}) {
+        "gru: 2N C -> 2N C", "gru: N C -> C N", "gru: N C -> N C; sings", "gru: N C -> N C C2",
+        "gru: N ... -> N C", "gru: N C ... -> N C ...", "gru: ... -> ..."}) {
     INFO(text);
     CHECK_THROWS_WITH(declared(text), ContainsSubstring("in the form"));
   }
@@ -99,6 +105,22 @@ TEST_CASE("what a custom layer declares becomes features of the case") {
   CHECK_FALSE(features("a: N C -> N C; draws", false).contains(Feature::named_stream));
   CHECK(features("a: N C -> N C; draws elsewhere", false).contains(Feature::named_stream));
   CHECK_FALSE(features("a: N C -> N C; draws elsewhere", true).contains(Feature::named_stream));
+}
+
+TEST_CASE("a class of many samples is drawn no more often than one of its own") {
+  std::vector<const CustomLayer*> layers = {declared("one: N C -> N C")};
+  for (int i = 0; i < 100; ++i)
+    layers.push_back(declared("nn.Many." + std::to_string(i) + ": N ... -> N ..."));
+  layers.push_back(declared("nn.Few.0: N ... -> N ..."));
+  const Scope scope = with(std::move(layers));
+  std::map<std::string_view, int> drawn;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    for (const LayerSpec& l : generate_case(Mix::wide, 5, i, scope).layers)
+      if (l.layer != nullptr) ++drawn[l.layer->family()];
+  }
+  REQUIRE(drawn.size() == 3);
+  CHECK(drawn["one"] > drawn["nn.Many"]);
+  CHECK(2 * drawn["nn.Few"] > drawn["nn.Many"]);
 }
 
 }  // namespace rematch

@@ -1,11 +1,28 @@
 #include "properties/layers/model_draw.h"
 
+#include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "properties/layers/layer.h"
 
 namespace rematch {
+
+namespace {
+
+/// Keeps the layers of one group, any with the same chance; layers of a group have the same key.
+template <class Key>
+void keep_one(DrawSource& draw, std::vector<const CustomLayer*>& layers, Key key) {
+  std::vector<std::string_view> keys;
+  for (const CustomLayer* layer : layers) keys.push_back(key(layer));
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  const std::string_view kept = keys[draw.below(static_cast<std::uint32_t>(keys.size()))];
+  std::erase_if(layers, [&](const CustomLayer* layer) { return key(layer) != kept; });
+}
+
+}  // namespace
 
 ModelDraw::ModelDraw(DrawSource& source, const std::vector<std::int64_t>& input,
                      std::vector<LayerSpec>& layers, bool training, int further_inputs)
@@ -64,6 +81,12 @@ const CustomLayer* ModelDraw::draw_custom() {
     if (!result.empty() && elements <= kMostElements) fitting.push_back(layer);
   }
   if (fitting.empty()) return nullptr;
+  // A library's thousand samples leave room for the layers that
+  // were written by hand, and a class with many of them for others.
+  keep_one(draw, fitting, [](const CustomLayer* l) {
+    return std::string_view(l->name).substr(0, l->name.find('.') + 1);
+  });
+  keep_one(draw, fitting, [](const CustomLayer* l) { return l->family(); });
   return fitting[draw.below(static_cast<std::uint32_t>(fitting.size()))];
 }
 

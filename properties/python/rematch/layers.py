@@ -23,6 +23,8 @@ _EXTENT = re.compile(r"(\d*)([A-Z]?)$")
 def extents(shapes: str, operand: Sequence[int]) -> dict[str, int]:
     """Extents that the letters of "N C -> N 2C" stand for with an operand of that shape."""
     words = shapes.partition("->")[0].split()
+    if words[-1] == "...":
+        return {words[0]: operand[0]}
     if len(words) != len(operand):
         raise ValueError(f"takes {' '.join(words)}, got {list(operand)}")
     meant: dict[str, int] = {}

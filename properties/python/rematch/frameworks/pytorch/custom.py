@@ -39,6 +39,8 @@ class CustomLayer:
     call: str | Callable[[nn.Module, Tensor], Tensor] = "m(x)"
     elsewhere: bool = False
     setup: str = ""
+    traits: str | None = None
+    """What it declares beside its shapes, where that is known."""
     _scope: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -81,6 +83,8 @@ class CustomLayer:
     def declaration(self) -> str:
         """The declaration for the harness, whose form PROTOCOL.md gives. A sample of the layer shows
         whether it has parameters, draws, and changes its state."""
+        if self.traits is not None:
+            return f"{self.name}: {self.shapes}" + (f"; {self.traits}" if self.traits else "")
         shape = sample(self.shapes)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
