@@ -51,12 +51,26 @@ TEST_CASE("equal declarations are one layer") {
 
 TEST_CASE("a declaration that says nothing sensible is refused with the form") {
   using Catch::Matchers::ContainsSubstring;
-  for (const char* text :
-       {"", "gru", "gru: N C", ": N C -> N C", "g u: N C -> N C", "gru: N C -> M C",
-        "gru: N C -> N D", "gru: N -> N", "gru: N C H W D -> N", "gru: N C -> N 0C",
-        "gru: N C -> N -1", "gru: N C -> N 99999999999999999999", "gru: N C -> N 2c",
-        "gru: 2N C -> 2N C", "gru: N C -> C N", "gru: N C -> N C; sings", "gru: N C -> N C C2",
-        "gru: N ... -> N C", "gru: N C ... -> N C ...", "gru: ... -> ..."}) {
+  for (const char* text : {"",
+                           "gru",
+                           "gru: N C",
+                           ": N C -> N C",
+                           "g u: N C -> N C",
+                           "gru: N C -> M C",
+                           "gru: N C -> N D",
+                           "gru: N -> N",
+                           "gru: N C H W D -> N",
+                           "gru: N C -> N 0C",
+                           "gru: N C -> N -1",
+                           "gru: N C -> N 99999999999999999999",
+                           "gru: N C -> N 2c",
+                           "gru: 2N C -> 2N C",
+                           "gru: N C -> C N",
+                           "gru: N C -> N C; sings",
+                           "gru: N C -> N C C2",
+                           "gru: N ... -> N C",
+                           "gru: N C ... -> N C ...",
+                           "gru: ... -> ..."}) {
     INFO(text);
     CHECK_THROWS_WITH(declared(text), ContainsSubstring("in the form"));
   }
