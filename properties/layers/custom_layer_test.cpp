@@ -122,7 +122,7 @@ TEST_CASE("what a custom layer declares becomes features of the case") {
 }
 
 TEST_CASE("a class of many samples is drawn no more often than one of its own") {
-  std::vector<const CustomLayer*> layers = {declared("one: N C -> N C")};
+  std::vector<const CustomLayer*> layers = {declared("one: N ... -> N ...")};
   for (int i = 0; i < 100; ++i)
     layers.push_back(declared("nn.Many." + std::to_string(i) + ": N ... -> N ..."));
   layers.push_back(declared("nn.Few.0: N ... -> N ..."));
