@@ -20,7 +20,7 @@ class OnJax(Framework):
     detach = "lax.stop_gradient({x})"
     enter_line = ""
     script_array = "jnp.array({array})"
-    cases_per_shape = 128
+    cases_per_shape = 2
 
     def __init__(self) -> None:
         self._steps = Steps()

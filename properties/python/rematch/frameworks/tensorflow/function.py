@@ -36,7 +36,7 @@ class InFunction(TensorFlow):
     features = COMMON | {"sequences"}
     observed = SEEN | {"absent_gradients"}
     sees_draws = False
-    cases_per_shape = 64
+    cases_per_shape = 2
 
     def __init__(self, function: str, parameters: str) -> None:
         super().__init__(parameters)
