@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, create_model
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, create_model, field_validator
 
 from .environment import Failure
 from .measuring import EXACT, UNITS, plain
@@ -62,6 +62,19 @@ Entry: Any = create_model("Entry", __base__=AnyEntry, **{c: (Whole | None, None)
 class Content(BaseModel):
     context: Context
     benchmarks: list[Entry]
+
+    @field_validator("benchmarks", mode="before")
+    @classmethod
+    def without_statistics(cls, entries: Any) -> Any:
+        """Aggregates are not used: the variation of a counter that is zero is no number."""
+        if not isinstance(entries, list):
+            return entries
+        return [
+            {k: e[k] for k in ("name", "run_type") if k in e}
+            if isinstance(e, dict) and e.get("run_type") == "aggregate"
+            else e
+            for e in entries
+        ]
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """rematch-compare as its users meet it: files in, text and exit status out."""
 
+import json
 import os
 import subprocess
 
@@ -26,6 +27,15 @@ def test_the_exit_status_is_1_with_a_regression_and_3_where_a_time_is_unsure(tmp
     ):
         base, new = write_pairs(tmp_path / str(i), factor, pairs, peak, cpu)
         assert compared(base, new, *options.split()).exit_status == expected
+
+
+def test_aggregates_may_hold_what_is_no_number(tmp_path):
+    good = write(tmp_path / "good.json", {"a": {}})
+    content = json.loads(good.read_text())
+    content["benchmarks"].append({"name": "a_cv", "run_type": "aggregate", "peak_bytes": float("nan")})
+    (tmp_path / "repeated.json").write_text(json.dumps(content))
+    status, _, errors = run_compare(good, tmp_path / "repeated.json")
+    assert status in (0, 3), errors
 
 
 def test_wrong_usage_and_unreadable_input_are_refused_with_the_option_or_the_place(tmp_path):
