@@ -89,6 +89,14 @@ fs::path python_of(const std::string& environment) {
   }
   const fs::path python = folder / "rematch" / "frameworks" / environment / "bin" / "python";
   std::error_code ignored;
+  const bool unfinished =
+      fs::exists(python.parent_path().parent_path() / "being-installed", ignored);
+  if (unfinished) {
+    throw std::invalid_argument(fmt::format(
+        "{} is still being installed, or its installation was interrupted: then `ci/setup "
+        "--frameworks {}` makes it anew",
+        environment, environment));
+  }
   if (fs::exists(python, ignored)) return python;
   throw std::invalid_argument(fmt::format(
       "[subject] {0}: no Python with it was found at {1}; make one with `ci/setup --frameworks "

@@ -92,6 +92,42 @@ TEST_CASE("a checkpoint() function of one's own is run by the adapter of PyTorch
   }
 }
 
+/// An environment variable while it is in scope; empty: none.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~Variable() { set(before_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const std::string& value) const {
+    if (value.empty()) {
+      ::unsetenv(name_);
+    } else {
+      ::setenv(name_, value.c_str(), 1);
+    }
+  }
+
+  const char* name_;
+  std::string before_;
+};
+
+TEST_CASE("an environment that is being installed is not taken for ready") {
+  const testing::ScratchFolder cache;
+  const Variable home("XDG_CACHE_HOME", cache.path().string());
+  const Variable all("REMATCH_PYTHON", "");
+  const Variable own("REMATCH_PYTHON_MLX", "");
+  cache.write("rematch/frameworks/mlx/bin/python", "#!/bin/sh\n");
+  CHECK(framework_command("mlx"));
+  cache.write("rematch/frameworks/mlx/being-installed", "");
+  CHECK_THROWS_MATCHES(framework_command("mlx"), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("is still being installed")));
+}
+
 TEST_CASE("a variant without a profile has that of its framework") {
   const std::filesystem::path pytorch = known_frameworks().subjects.at("pytorch").folder;
   CHECK(framework_profile("pytorch:fsdp").value() == pytorch / "profile.json");
