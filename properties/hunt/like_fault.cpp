@@ -82,9 +82,10 @@ bool is_rounding(const Violation& seen) {
 bool sees_more(const Violation& seen) { return seen.law == "recomputed-values"; }
 
 /// Whether a subject may run other parts of the case than the engine, or with other masks: early
-/// stop ends a recomputation between the operators of a layer, which is one operator in the engine.
+/// stop ends a recomputation between the operators of a layer, which is one operator in the engine,
+/// and a recomputation that the engine refuses, because it was tampered with, may go on elsewhere.
 bool runs_differently(const Case& c, const FeatureSet& features) {
-  return features.contains(Feature::early_stop) ||
+  return features.contains(Feature::early_stop) || features.contains(Feature::injected_failure) ||
          std::any_of(c.layers.begin(), c.layers.end(),
                      [](const LayerSpec& l) { return layer_of(l).draws(l); });
 }
