@@ -9,6 +9,7 @@
 #include "properties/case/json.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
+#include "properties/cli/reports.h"
 #include "properties/cli/run_progress.h"
 #include "properties/cli/timeline.h"
 #include "properties/hunt/registry.h"
@@ -199,38 +200,13 @@ std::string finding_of(const Replay& r) {
   return v == nullptr ? "all laws kept" : text_for_script(*v);
 }
 
-/// What --export takes for a report to a tracker.
-constexpr std::string_view kIssue = "issue";
-
-/// The report that a tracker's template asks for: title, versions, what was expected and came, the
-/// script in the bare framework, and the cause, which is that of the profile or what the law says.
-std::string issue_of(const Replay& r, const Profile& known, const Declaration& declared,
-                     const std::string& script) {
-  const Violation* v = r.verdicts.first();
-  if (v == nullptr) throw UsageError("--export issue: all laws are kept, so there is no finding");
-  const Law& law = *find_law(v->law);
-  const KnownDivergence* entry = explained(r, known, *v);
-  const std::string cause =
-      entry != nullptr
-          ? entry->why + (entry->link.empty() ? "" : "\n\nSee also " + entry->link)
-          : fmt::format("Not known. {} This law is broken here: {}", law.harm, law.statement);
-  return fmt::format(
-      "# {0}: a checkpointed run breaks \"{1}\"\n\n"
-      "{2}\n\n"
-      "## Versions\n\n{3}\n\n"
-      "## Expected\n\n{4}\n\nat {5}\n\n"
-      "## Got\n\n{6}\n\n"
-      "## Script\n\n```python\n{7}\n```\n\n"
-      "## Cause\n\n{8}\n",
-      declared.name, law.name, law.harm, text_of(declared.versions), v->expected, v->place, v->got,
-      script.substr(0, script.find_last_not_of('\n') + 1), cause);
-}
-
 /// Writes the script, or the report with it, and says where it is.
 void write_script(const ReplayArguments& a, const Replay& r, Subject& subject,
                   const Profile& known) {
   std::string script;
-  const bool same = a.exported == kIssue || a.subject.name == a.exported ||
+  const bool is_issue = a.exported == "issue";
+  const bool is_test = a.exported == "test";
+  const bool same = is_issue || is_test || a.subject.name == a.exported ||
                     a.subject.name.starts_with(a.exported + ":") || subject.declares().exports;
   try {
     script = same ? subject.export_script(r.c, r.seen.geometry, finding_of(r))
@@ -238,7 +214,12 @@ void write_script(const ReplayArguments& a, const Replay& r, Subject& subject,
   } catch (const NotJudged& error) {
     throw std::runtime_error(std::string("--export: ") + error.what());
   }
-  if (a.exported == kIssue) script = issue_of(r, known, subject.declares(), script);
+  if (is_issue || is_test) {
+    const Violation* v = r.verdicts.first();
+    if (v == nullptr) throw UsageError("--export: all laws are kept, so there is no finding");
+    const KnownDivergence* entry = explained(r, known, *v);
+    script = is_test ? test_of(*v, script) : issue_of(*v, entry, subject.declares(), script);
+  }
   if (a.output.empty()) {
     print_out(script);
     return;
@@ -295,11 +276,12 @@ void declare_replay(Command& command) {
   a->laws.add_options(command);
   a->subject.add_options(command);
   a->subject.add_profile(command);
-  const Option exported =
-      command.add("--export", a->exported, "SUBJECT",
-                  "Print a script that shows the finding in the bare framework, and exit with 0 if "
-                  "it was written: pytorch, or any subject that writes scripts; issue: a report "
-                  "for the subject's tracker, with the script, versions and cause");
+  const Option exported = command.add(
+      "--export", a->exported, "SUBJECT",
+      "Print a script that shows the finding in the bare framework, and exit with 0 if "
+      "it was written: pytorch, or any subject that writes scripts; issue: a report "
+      "for the subject's tracker, with the script, versions and cause; test: a unittest "
+      "that fails today");
   command.add("--output", a->output, "FILE", "Write the script to this file").needs(exported);
   command.add_flag("--json", a->json, "JSON instead of text").excludes(exported);
   command.runs([a] { return run_replay(*a); });
@@ -314,6 +296,7 @@ const CommandEntry replay_command{
         "  rematch replay FINDING.json --subject pytorch\n"
         "  rematch replay FINDING.json --subject pytorch --export pytorch > bug.py\n"
         "  rematch replay FINDING.json --subject pytorch --export issue > report.md\n"
+        "  rematch replay FINDING.json --subject pytorch --export test > test_finding.py\n"
         "  rematch replay --seed 1 --case 42",
     .declare = declare_replay,
 };
