@@ -10,6 +10,7 @@
 #include "properties/cli/check_arguments.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
+#include "properties/cli/page_files.h"
 #include "properties/conform/changes.h"
 #include "properties/conform/page.h"
 #include "properties/conform/words.h"
@@ -30,19 +31,21 @@ using conform::Page;
 struct ConformArguments {
   std::vector<std::string> subjects;
   std::string cases;
+  std::string structures;
   std::string duration;
-  std::string seed = "1";
+  std::string seed;
   std::string mix = "wide";
   std::string jobs;
   std::string limit;
   std::string out;
   std::string against;
+  std::vector<std::string> from;
   bool all = false;
   bool json = false;
   bool quiet = false;
 };
 
-constexpr std::uint64_t kCasesOfASubject = 2000;
+constexpr std::uint64_t kStructuresOfASubject = 500;
 
 /// Every framework, where all are asked for, and those that are named, each once. Throws UsageError
 /// for a name that is none.
@@ -72,16 +75,14 @@ std::vector<std::string> subjects_of(const ConformArguments& a) {
 /// Refuses to hunt in everything that is known unless that is asked for, and says what it would
 /// take.
 [[noreturn]] void ask_for_names(const ConformArguments& a) {
-  // The 46 subjects of golden/conformance took 233 s for 2,000 cases on average: half a minute
-  // where operations run one by one, and up to half an hour where every model is compiled.
-  constexpr double kSecondsPerCase = 233.0 / 2000;
-  double seconds =
-      kSecondsPerCase *
-      static_cast<double>(a.cases.empty() ? kCasesOfASubject : parse_whole("--cases", a.cases, 1));
-  if (!a.duration.empty()) {
-    const double limit = parse_duration("--for", a.duration);
-    seconds = a.cases.empty() ? limit : std::min(limit, seconds);
-  }
+  // The subjects of golden/conformance took so long on average: half a minute where operations run
+  // one by one, and up to half an hour where every model is compiled.
+  constexpr double kSecondsPerStructure = 0.4;
+  const std::uint64_t asked = !a.structures.empty() ? parse_whole("--structures", a.structures, 1)
+                              : !a.cases.empty()    ? parse_whole("--cases", a.cases, 1)
+                                                    : kStructuresOfASubject;
+  double seconds = kSecondsPerStructure * static_cast<double>(asked);
+  if (!a.duration.empty()) seconds = parse_duration("--for", a.duration);
   const std::size_t count = known_frameworks().subjects.size();
   throw UsageError(fmt::format(
       "conform expects the names of implementations, such as `{}` (`{}` lists them), or --all: all "
@@ -197,7 +198,10 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     o = hunt_options(check);
     if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
     if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
-    if (!o.cases && !o.seconds) o.cases = kCasesOfASubject;
+    if (!a.structures.empty()) o.structures = parse_whole("--structures", a.structures, 1);
+    // With fewer, no law could be called kept.
+    o.structures_at_least = kFewStructures;
+    if (!o.cases && !o.structures && !o.seconds) o.structures = kStructuresOfASubject;
     o.jobs = parse_jobs(a.jobs);
     // A page has dozens of divergences; `check` shrinks further.
     o.shrink.seconds = 1;
@@ -216,15 +220,16 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
 }
 
 void print_summary(const Page& page) {
-  Table table({false, false, true, true, true, true, true}, {1, 0});
-  table.add({"subject", "versions", "cases", "cases/s", "known bugs", "limits", "new"});
+  Table table({false, false, true, true, true, true, true, true}, {1, 0});
+  table.add(
+      {"subject", "versions", "cases", "structures", "cases/s", "known bugs", "limits", "new"});
   for (const Column& c : page.columns) {
     const auto count = [&](conform::Mark mark) {
       return std::to_string(std::count_if(c.divergences.begin(), c.divergences.end(),
                                           [&](const Divergence& d) { return d.mark == mark; }));
     };
-    table.add({c.subject, conform::short_versions(c.versions),
-               grouped(static_cast<std::int64_t>(c.cases)), rate_text(c.cases_per_second()),
+    table.add({c.subject, conform::short_versions(c.versions), conform::number(c.cases),
+               conform::number(c.structures), rate_text(c.cases_per_second()),
                count(conform::Mark::known), count(conform::Mark::not_promised),
                count(conform::Mark::fresh)});
   }
@@ -271,33 +276,27 @@ int status_of(const Page& page) {
   return is_short ? kBroken : kHeld;
 }
 
-void write_page(const ConformArguments& a, const Page& page) {
-  if (a.out.empty()) return;
-  write_text(fs::path(a.out) / "conform.json", conform::page_json(page));
-  write_text(fs::path(a.out) / "conform.md", conform::page_markdown(page));
-  write_text(fs::path(a.out) / "conform.html", conform::page_html(page));
-}
-
-int conform_all(const ConformArguments& a) {
-  if (a.subjects.empty() && !a.all) ask_for_names(a);
+int conform_all(ConformArguments a) {
+  if (a.subjects.empty() && a.from.empty() && !a.all) ask_for_names(a);
+  if (a.out.empty() && !a.json) a.out = "rematch-page";
   const std::vector<std::string> subjects = subjects_of(a);
   check_python(subjects);
   (void)parse_mix(a.mix);
   prepare_threads(parse_jobs(a.jobs), a.quiet);
-  const std::string earlier = a.against.empty() ? std::string() : text_in(a.against);
-  Page page;
   // Read before the hunts, which take long.
-  if (!a.against.empty()) (void)conform::changes_since(earlier, page);
-  CheckArguments of_all;
-  of_all.seed = a.seed;
-  page.seed = hunt_options(of_all).seed;
-  page.mix = a.mix;
-  if (!a.out.empty()) {
-    std::error_code error;
-    for (const char* folder : {"cases", "scripts"}) {
-      if (!error) fs::create_directories(fs::path(a.out) / folder, error);
-    }
-    if (error) throw UsageError(fmt::format("--out: cannot make {}: {}", a.out, error.message()));
+  std::optional<Page> earlier;
+  if (!a.against.empty()) earlier = conform::page_from_json(text_in(a.against));
+  if (!a.out.empty()) make_page_folders(a.out);
+  Page page;
+  if (a.from.empty()) {
+    CheckArguments of_all;
+    of_all.seed = a.seed.empty() ? "1" : a.seed;
+    page.seed = hunt_options(of_all).seed;
+    page.mix = a.mix;
+  } else {
+    if (!a.seed.empty()) throw UsageError("--from has a seed already: leave out --seed");
+    page = page_from_files(a.from, a.out);
+    a.mix = page.mix;
   }
   {
     StatusLine status(a.quiet);
@@ -306,22 +305,20 @@ int conform_all(const ConformArguments& a) {
       const std::string before = subjects.size() == 1 ? ""
                                                       : fmt::format("{} ({} of {}): ", subjects[i],
                                                                     i + 1, subjects.size());
-      page.columns.push_back(judge(a, subjects[i], page.seed, before, scripts, status));
+      put(page, judge(a, subjects[i], page.seed, before, scripts, status));
       // What comes next takes long, and may not end well.
-      write_page(a, page);
+      write_page(a.out, page);
     }
   }
-  if (!a.against.empty()) page.changes = conform::changes_since(earlier, page);
-  write_page(a, page);
+  if (earlier) page.changes = conform::changes_since(*earlier, page);
+  write_page(a.out, page);
   if (a.json) {
     print_out(conform::page_json(page));
   } else {
     if (!a.quiet) print_summary(page);
     print_news(page);
     if (!a.quiet) print_out(conform::subtitle(page) + "\n");
-    if (!a.quiet && a.out.empty()) {
-      print_out("nothing was written: --out DIR keeps the page, the smallest cases and scripts\n");
-    } else if (!a.quiet) {
+    if (!a.quiet) {
       print_out("page: " + (fs::path(a.out) / "conform.html").lexically_normal().string() + "\n");
     }
   }
@@ -332,17 +329,23 @@ void declare_conform(Command& command) {
   auto a = std::make_shared<ConformArguments>();
   command.add("subjects", a->subjects, "SUBJECT", "Names or commands, as for check --subject");
   command.add_flag("--all", a->all, "Test every framework that `rematch subjects` lists");
-  command.add("--cases", a->cases, "N",
-              "Number of cases of each (default: 2000; unlimited with --for)");
-  command.add("--for", a->duration, "TIME", "How long to hunt in each: 60s, 5m, 1h");
-  command.add("--seed", a->seed, "S", "Seed, or \"random\"");
+  command.add("--structures", a->structures, "N",
+              "Distinct models, plans and modes of each (default: 500; unlimited with --for)");
+  command.add("--cases", a->cases, "N", "Number of cases of each");
+  command.add("--for", a->duration, "TIME",
+              "How long to hunt in each, 60s, 5m or 1h; longer where 100 structures take longer");
+  command.add("--seed", a->seed, "S", "Seed, or \"random\" (default: 1)");
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--jobs", a->jobs, "N", "Threads (default: one for each core)");
   command.add("--limit", a->limit, "TIME",
               "Longest that one run may take (default 60s; 600s for a subject that compiles)");
   command.add("--out", a->out, "DIR",
               "Folder for conform.html, conform.md, conform.json, and the case and script of "
-              "each divergence");
+              "each divergence (default: rematch-page, and none with --json)");
+  command.add(
+      "--from", a->from, "FILE",
+      "The conform.json of an earlier page, whose implementations are on this one, too; those "
+      "that are named are judged again");
   command.add("--against", a->against, "FILE",
               "The conform.json of an earlier run: also say what was mended and what broke since");
   command.add_flag("--json", a->json, "JSON instead of text");
@@ -354,10 +357,11 @@ void declare_conform(Command& command) {
 
 const CommandEntry conform_command{
     .name = "conform",
-    .summary = "Test several implementations, and write one page: implementation by law",
+    .summary = "Test several implementations, and write one page: who keeps which promise",
     .examples =
         "  rematch conform\n"
-        "  rematch conform pytorch jax --cases 500 --out page\n"
+        "  rematch conform pytorch jax --out page\n"
+        "  rematch conform --from golden/conformance/conform.json --out page\n"
         "  rematch conform --all --against page/conform.json --out new",
     .declare = declare_conform,
 };

@@ -47,8 +47,9 @@ TEST_CASE("without anything new the page is well, also beside an earlier one") {
   INFO(o.out);
   CHECK(o.status == 0);
   CHECK(json::parse(o.out)["changes"].empty());
-  const Outcome nowhere = run("conform engine --cases 100", folder.path());
-  CHECK(contains(nowhere.out, "nothing was written: --out DIR keeps the page"));
+  const Outcome nowhere = run("conform engine --structures 100", folder.path());
+  CHECK(contains(nowhere.out, "page: rematch-page/conform.html"));
+  CHECK(page_in(folder.path() / "rematch-page")["subjects"][0]["structures"] >= 100);
 }
 
 TEST_CASE("a subject that cannot be judged is a column that says so") {
@@ -65,6 +66,20 @@ TEST_CASE("a subject that cannot be judged is a column that says so") {
   CHECK(found["subjects"][2]["cases"] == 200);
   // If nothing at all was judged, nothing is well.
   CHECK(run("conform 'exit 7 #' --cases 9", folder.path()).status == 2);
+}
+
+TEST_CASE("an earlier page is written again, and what is named on it is judged again") {
+  const ScratchFolder folder;
+  CHECK(run("conform engine engine:S1 --cases 200 --out a --quiet", folder.path()).status == 1);
+  CHECK(run("conform --from a/conform.json --out b --quiet", folder.path()).status == 1);
+  CHECK(text_of(folder.path() / "a/conform.md") == text_of(folder.path() / "b/conform.md"));
+  CHECK(run("conform --from a/conform.json engine:S1 --cases 50 --out c --quiet", folder.path())
+            .status == 1);
+  const json again = page_in(folder.path() / "c");
+  CHECK(again["subjects"][0]["cases"] == 200);
+  CHECK(again["subjects"][1]["cases"] == 50);
+  const Outcome two = run("conform --from a/conform.json --seed 2", folder.path());
+  CHECK(two.status == 2);
 }
 
 TEST_CASE("an interrupt keeps what was found, and the page is written") {

@@ -14,8 +14,11 @@ int list_laws(bool json) {
     for (const Law& law : laws()) {
       nlohmann::ordered_json reads = nlohmann::ordered_json::array();
       law.reads.for_each([&](Observable o) { reads.push_back(to_string(o)); });
-      list.push_back(
-          {{"name", law.name}, {"statement", law.statement}, {"harm", law.harm}, {"reads", reads}});
+      list.push_back({{"name", law.name},
+                      {"promise", to_string(law.promise)},
+                      {"statement", law.statement},
+                      {"harm", law.harm},
+                      {"reads", reads}});
     }
     print_out(list.dump(2) + "\n");
     return kHeld;

@@ -5,16 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "properties/case/json_fields.h"
-
 namespace rematch::conform {
 namespace {
-
-constexpr std::string_view kPage = "page";
-constexpr std::size_t kMostPageBytes = std::size_t{1} << 28;
-constexpr int kMostPageNesting = 64;
-constexpr std::size_t kMostPageEntries = 65536;
-constexpr std::size_t kLongestPageText = std::size_t{1} << 16;
 
 /// The parts of a divergence that tell whether it is the same one.
 struct Seen {
@@ -31,69 +23,6 @@ struct Side {
   /// Known ones and limits, by their ids. A new one has no name that lasts.
   std::map<std::string, Seen> divergences;
 };
-
-template <class Visit>
-void for_each_field(JsonFields& of, const char* name, Visit visit) {
-  const nlohmann::json& object = of.need(name);
-  if (!object.is_object()) of.fail(of.path(name), "an object", show_json(object));
-  for (const auto& [key, value] : object.items()) visit(key, value, of.path(name) + "." + key);
-}
-
-Mark read_mark(JsonFields& fields) {
-  std::string name;
-  fields.read("mark", name, kLongestPageText);
-  const auto mark = mark_named(name);
-  if (!mark) fields.fail(fields.path("mark"), "a mark", show_json(name));
-  return *mark;
-}
-
-Side read_side(JsonFields& fields) {
-  Side side;
-  for_each_field(
-      fields, "versions",
-      [&](const std::string& name, const nlohmann::json& value, const std::string& path) {
-        if (!value.is_string()) fields.fail(path, "a text", show_json(value));
-        side.versions[name] = value.get<std::string>();
-      });
-  fields.read("cases", side.cases);
-  for_each_field(fields, "laws",
-                 [&](const std::string& law, const nlohmann::json& value, const std::string& path) {
-                   JsonFields cell(kPage, value, path);
-                   side.marks[law] = read_mark(cell);
-                 });
-  side.judged = !side.marks.empty();
-  const nlohmann::json& list = fields.need("divergences");
-  need_array(kPage, list, fields.path("divergences"), kMostPageEntries);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    JsonFields divergence(kPage, list[i], indexed(fields.path("divergences"), i));
-    if (read_mark(divergence) == Mark::fresh) continue;
-    std::string id;
-    divergence.read("id", id, kLongestPageText);
-    Seen& seen = side.divergences[id];
-    divergence.read("cases", seen.cases);
-    for_each_field(divergence, "laws",
-                   [&](const std::string& law, const nlohmann::json&, const std::string&) {
-                     seen.laws.insert(law);
-                   });
-  }
-  return side;
-}
-
-std::map<std::string, Side> read_page(std::string_view text) {
-  const nlohmann::json json = parse_json(kPage, text, kMostPageBytes, kMostPageNesting);
-  JsonFields fields(kPage, json, "");
-  fields.need_version("format", 1);
-  const nlohmann::json& list = fields.need("subjects");
-  need_array(kPage, list, "subjects", kMostPageEntries);
-  std::map<std::string, Side> sides;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    JsonFields column(kPage, list[i], indexed("subjects", i));
-    std::string name;
-    column.read("name", name, kLongestPageText);
-    sides[name] = read_side(column);
-  }
-  return sides;
-}
 
 Side side_of(const Column& column) {
   Side side;
@@ -194,14 +123,15 @@ class Comparison {
       const auto found = before_.marks.find(law);
       if (found == before_.marks.end()) continue;
       const Mark earlier = found->second;
-      const bool was_judged = earlier >= Mark::kept;
+      const bool was_judged = earlier > Mark::not_observed;
+      const bool is_kept = mark == Mark::kept || mark == Mark::too_few;
       if (mark == Mark::fresh && earlier != Mark::fresh) {
         add_change(Change::Kind::broken,
                    fmt::format("{} is violated in a new way, and was {}", law, to_string(earlier)));
       } else if (earlier == Mark::fresh && mark != Mark::fresh) {
-        add_change(mark == Mark::kept ? Change::Kind::mended : Change::Kind::other,
+        add_change(is_kept ? Change::Kind::mended : Change::Kind::other,
                    fmt::format("{} was violated in a new way, and is {}", law, to_string(mark)));
-      } else if (was_judged != (mark >= Mark::kept)) {
+      } else if (was_judged != (mark > Mark::not_observed)) {
         add_change(Change::Kind::other,
                    fmt::format("{} is {}, and was {}", law, to_string(mark), to_string(earlier)));
       }
@@ -216,8 +146,9 @@ class Comparison {
 
 }  // namespace
 
-std::vector<Change> changes_since(std::string_view earlier, const Page& page) {
-  const std::map<std::string, Side> before = read_page(earlier);
+std::vector<Change> changes_since(const Page& earlier, const Page& page) {
+  std::map<std::string, Side> before;
+  for (const Column& column : earlier.columns) before[column.subject] = side_of(column);
   std::vector<Change> changes;
   std::set<std::string> here;
   for (const Column& column : page.columns) {

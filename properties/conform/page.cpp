@@ -8,8 +8,12 @@
 namespace rematch::conform {
 namespace {
 
-constexpr std::array<std::string_view, kMarks> kNames{"n/a",          "not observed", "kept",
-                                                      "not promised", "known",        "new"};
+constexpr std::array<std::string_view, kMarks> kNames{
+    "n/a", "not observed", "too few", "kept", "not promised", "known", "new"};
+constexpr std::array<std::string_view, kHarms> kHarmNames{"silent", "an error", "cost",
+                                                          "its own statement"};
+constexpr std::string_view kGradients[] = {"absent-gradients", "input-gradients",
+                                           "parameter-gradients"};
 
 Mark mark_of(const Profile& profile, std::size_t entry) {
   if (entry == kUnexplained) return Mark::fresh;
@@ -26,6 +30,7 @@ std::vector<Cell> cells_of(const HuntOptions& options, const HuntResult& result)
     add(i, Mark::kept, count(Verdict::kept));
     add(i, Mark::not_applicable, count(Verdict::not_applicable));
     add(i, Mark::not_observed, count(Verdict::not_observed));
+    cells[i].structures = result.structures.judged_by(i);
   }
   for (const auto& [by, cases] : result.violated) {
     add(by.first, mark_of(options.profile, by.second), cases);
@@ -59,7 +64,63 @@ std::uint64_t Cell::judged() const {
 Mark Cell::mark() const {
   std::size_t mark = kMarks - 1;
   while (mark > 0 && cases[mark] == 0) --mark;
+  if (static_cast<Mark>(mark) == Mark::kept && structures < kFewStructures) return Mark::too_few;
   return static_cast<Mark>(mark);
+}
+
+std::string_view to_string(Harm harm) { return kHarmNames[static_cast<std::size_t>(harm)]; }
+
+Harm Divergence::harm() const {
+  Harm worst = Harm::own;
+  for (const auto& [name, of_law] : laws) {
+    const Law* law = find_law(name);
+    if (law == nullptr) continue;
+    Harm harm = Harm::silent;
+    switch (law->promise) {
+      case Promise::errors:
+      case Promise::survival:
+        harm = Harm::loud;
+        break;
+      case Promise::recomputation:
+      case Promise::memory:
+        harm = Harm::cost;
+        break;
+      case Promise::own:
+        harm = Harm::own;
+        break;
+      default:
+        break;
+    }
+    worst = std::min(worst, harm);
+  }
+  return worst;
+}
+
+std::uint64_t Divergence::wrong_gradients() const {
+  std::uint64_t most = 0;
+  for (const std::string_view law : kGradients) {
+    if (const auto found = laws.find(law); found != laws.end()) {
+      most = std::max(most, found->second);
+    }
+  }
+  return most;
+}
+
+PromiseCell Column::cell_of(Promise promise) const {
+  PromiseCell of;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (laws()[i].promise != promise) continue;
+    const Cell& cell = cells[i];
+    const std::uint64_t violating = cell.mark() > Mark::kept ? cell.of(cell.mark()) : 0;
+    if (cell.mark() > of.mark) {
+      of.mark = cell.mark();
+      of.violating = 0;
+    }
+    if (cell.mark() == of.mark) of.violating = std::max(of.violating, violating);
+    of.judged = std::max(of.judged, cell.judged());
+    of.structures = std::max(of.structures, cell.structures);
+  }
+  return of;
 }
 
 Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result) {
@@ -69,6 +130,7 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
   column.problem = result.error;
   column.interrupted = result.interrupted;
   column.cases = result.cases;
+  column.structures = result.structures.count();
   column.not_judged = result.not_judged;
   const auto most =
       std::max_element(result.why_not_judged.begin(), result.why_not_judged.end(),

@@ -17,23 +17,38 @@ namespace rematch::conform {
 enum class Mark : std::uint8_t {
   not_applicable,  ///< No case had anything to judge.
   not_observed,    ///< The implementation does not show what the law reads.
+  too_few,         ///< Kept, in fewer than kFewStructures structures.
   kept,
   not_promised,  ///< Violated, as the implementation says or as follows from what it says.
   known,         ///< Violated in a way that its profile lists.
   fresh,         ///< Violated in another way.
 };
 inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::fresh) + 1;
-/// "n/a", "not observed", "kept", "not promised", "known", "new".
+/// "n/a", "not observed", "too few", "kept", "not promised", "known", "new".
 std::string_view to_string(Mark mark);
 std::optional<Mark> mark_named(std::string_view name);
 
-/// The cases behind a mark. A violating case counts once for each law.
+/// The cases behind the mark of a law. A violating case counts once for each law. None has the mark
+/// `too_few`, which is that of a cell alone.
 struct Cell {
   std::array<std::uint64_t, kMarks> cases{};
+  /// Distinct structures among the cases that were judged.
+  std::uint64_t structures = 0;
   std::uint64_t of(Mark mark) const { return cases[static_cast<std::size_t>(mark)]; }
   std::uint64_t judged() const;
   Mark mark() const;
 };
+
+/// How a user meets a divergence, the worst first.
+enum class Harm : std::uint8_t {
+  silent,  ///< Numbers, masks or states are wrong, or a gradient is missing, and no error says so.
+  loud,    ///< An error, or the end of the process.
+  cost,    ///< Recomputations or bytes alone.
+  own,     ///< Something else that the implementation states by itself.
+};
+inline constexpr std::size_t kHarms = static_cast<std::size_t>(Harm::own) + 1;
+/// "silent", "an error", "cost", "its own statement".
+std::string_view to_string(Harm harm);
 
 /// One way in which an implementation violates laws.
 struct Divergence {
@@ -54,6 +69,18 @@ struct Divergence {
   std::string script;
   std::string replay;
   std::string unshrunk;
+
+  Harm harm() const;
+  /// In how many cases a gradient differs or is missing, as far as is known.
+  std::uint64_t wrong_gradients() const;
+};
+
+/// The cells of all laws of one promise: the worst mark, and the most cases that one law has.
+struct PromiseCell {
+  Mark mark = Mark::not_applicable;
+  std::uint64_t violating = 0;  ///< Cases with that mark, where it is that of a violation.
+  std::uint64_t judged = 0;
+  std::uint64_t structures = 0;
 };
 
 /// The outcome of the hunt of one subject.
@@ -64,6 +91,7 @@ struct Column {
   std::string problem;
   bool interrupted = false;
   std::uint64_t cases = 0;
+  std::uint64_t structures = 0;
   std::uint64_t not_judged = 0;
   /// The most frequent reason.
   std::string why_not_judged;
@@ -76,6 +104,9 @@ struct Column {
   /// Entries of the profile that no case showed.
   std::vector<std::string> unseen;
 
+  /// The subject's name up to its first colon.
+  std::string framework() const { return subject.substr(0, subject.find(':')); }
+  PromiseCell cell_of(Promise promise) const;
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
 };
 
@@ -105,6 +136,9 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
 std::string short_versions(const Versions& versions);
 
 std::string page_json(const Page& page);
+/// The page that page_json() wrote. Throws std::invalid_argument with the place where the text is
+/// no such page. Laws that are gone are left out, and changes are.
+Page page_from_json(std::string_view text);
 std::string page_markdown(const Page& page);
 /// One page that needs nothing but itself and the files that it links to: no network, no script.
 std::string page_html(const Page& page);

@@ -17,7 +17,7 @@ constexpr std::string_view kScript = R"js(
 (frame) => {
   const page = frame.document, root = page.documentElement;
   page.querySelectorAll('details').forEach(e => { e.open = true; });
-  const box = page.querySelector('.scroll');
+  const box = page.querySelector('.laws').closest('.scroll');
   box.scrollLeft = 100000;
   const inside = e => e.closest('.scroll') || e.closest('pre');
   return {
@@ -27,7 +27,7 @@ constexpr std::string_view kScript = R"js(
                      return r.width > 0 && r.right > root.clientWidth + 1 && !inside(e); })
       .map(e => e.tagName + ' ' + e.className).slice(0, 5),
     scrolled: box.scrollLeft,
-    law: page.querySelector('tbody th').getBoundingClientRect().left,
+    law: page.querySelector('.laws tbody th').getBoundingClientRect().left,
     box: box.getBoundingClientRect().left,
     smallest_text: Math.min(...[...page.querySelectorAll('span, li, td, p, pre')]
       .map(e => parseFloat(frame.getComputedStyle(e).fontSize))),
@@ -49,14 +49,15 @@ Page wide_page() {
 
 }  // namespace
 
-TEST_CASE("a wide table scrolls in its box, where the laws stay, on a phone and on a desktop") {
+TEST_CASE("on a phone the table scrolls in its box, where the implementations stay") {
   if (browser().empty()) SKIP("no chromium was found");
-  for (const auto& seen :
-       nlohmann::json::parse(looked_at(page_html(wide_page()), kScript, {390, 1280}))) {
+  const auto widths =
+      nlohmann::json::parse(looked_at(page_html(wide_page()), kScript, {390, 1280}));
+  CHECK(widths[0]["scrolled"] > 0);
+  for (const auto& seen : widths) {
     INFO(seen);
     CHECK(seen["overflow"] == 0);
     CHECK(seen["outside"].empty());
-    CHECK(seen["scrolled"] > 0);
     CHECK(seen["law"].get<double>() <= seen["box"].get<double>() + 2);
     CHECK(seen["smallest_text"] >= 12);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "properties/case/describe.h"
+#include "properties/conform/causes.h"
 #include "properties/conform/page.h"
 #include "properties/conform/page_html_style.h"
 #include "properties/conform/words.h"
@@ -74,61 +75,91 @@ std::string changes(const Page& page) {
   return out + "</ul>\n";
 }
 
-/// Details behind the mark of a law: the divergences, each with a link to what is known of it.
-std::string behind(const Column& column, std::size_t at, std::string_view law) {
+/// Details behind the mark of a promise: its laws, and the divergences, each with a link to what is
+/// known of it.
+std::string behind(const Column& column, std::size_t at, Promise promise) {
   std::string items;
-  for (std::size_t i = 0; i < column.divergences.size(); ++i) {
-    const Divergence& d = column.divergences[i];
-    const auto found = d.laws.find(law);
-    if (found == d.laws.end()) continue;
-    items += fmt::format("<li><a href=\"#{}\">{}</a> {}</li>", anchor(at, i), xml_escaped(d.id),
-                         number(found->second));
+  for (std::size_t law = 0; law < column.cells.size(); ++law) {
+    if (laws()[law].promise != promise) continue;
+    const Cell& c = column.cells[law];
+    if (c.mark() == Mark::not_applicable) continue;
+    const Mark mark = c.mark();
+    items += fmt::format(
+        "<li><span class=\"{}\"><span class=\"mark\">{}</span></span> "
+        "<a href=\"#law-{}\">{}</a>",
+        style_of(mark), to_string(mark), laws()[law].name, laws()[law].name);
+    if (c.judged() > 0) items += " of " + counted(c.structures, "structure");
+    for (std::size_t i = 0; i < column.divergences.size(); ++i) {
+      const auto found = column.divergences[i].laws.find(laws()[law].name);
+      if (found == column.divergences[i].laws.end()) continue;
+      items += fmt::format("<div><a href=\"#{}\">{}</a> {}</div>", anchor(at, i),
+                           xml_escaped(column.divergences[i].id), counted(found->second, "case"));
+    }
+    items += "</li>";
   }
-  return items.empty() ? "<li>in cases that also violate another law</li>" : items;
+  return items;
 }
 
-std::string cell(const Column& column, std::size_t at, std::size_t law) {
-  if (column.cells.empty()) return "<td class=\"none\"><span class=\"mark\">not judged</span></td>";
-  const Cell& c = column.cells[law];
-  const Mark mark = c.mark();
-  const std::string style = style_of(mark);
-  if (c.judged() == 0) {
-    return fmt::format("<td class=\"{}\"><span class=\"mark\">{}</span></td>", style,
-                       to_string(mark));
-  }
-  if (mark == Mark::kept) {
-    return fmt::format(
-        "<td class=\"{}\"><span class=\"mark\">kept</span><span class=\"of\">{}</span></td>", style,
-        number(c.judged()));
-  }
-  return fmt::format(
-      "<td class=\"{}\"><details><summary><span class=\"mark\">{} {}</span><span class=\"of\">of "
-      "{}</span></summary><ul>{}</ul></details></td>",
-      style, to_string(mark), number(c.of(mark)), number(c.judged()),
-      behind(column, at, laws()[law].name));
+std::string cell(const Column& column, std::size_t at, Promise promise) {
+  const PromiseCell c = column.cell_of(promise);
+  const std::string style = style_of(c.mark);
+  const std::string items = behind(column, at, promise);
+  const std::string text = fmt::format("<span class=\"mark\">{}</span>", cell_text(c));
+  if (items.empty()) return fmt::format("<td class=\"{}\">{}</td>", style, text);
+  return fmt::format("<td class=\"{}\"><details><summary>{}</summary><ul>{}</ul></details></td>",
+                     style, text, items);
 }
 
 std::string table(const Page& page) {
   std::string out =
+      "<h2>Which implementation keeps which promise</h2>\n"
       "<div class=\"scroll\" tabindex=\"0\"><table class=\"laws\">\n<thead><tr>"
-      "<th scope=\"col\">law</th>";
-  for (std::size_t i = 0; i < page.columns.size(); ++i) {
-    const Column& c = page.columns[i];
-    out += fmt::format(
-        "\n<th scope=\"col\"><a href=\"#s{}\">{}</a><span class=\"dim\">{}</span>"
-        "<span class=\"dim\">{}</span></th>",
-        i + 1, xml_escaped(c.subject), xml_escaped(short_versions(c.versions)),
-        c.cells.empty() ? "not judged" : counted(c.cases, "case"));
+      "<th scope=\"col\">implementation</th>";
+  for (std::size_t p = 0; p < kPromiseCount; ++p) {
+    out += fmt::format("<th scope=\"col\">{}</th>", to_string(static_cast<Promise>(p)));
   }
   out += "</tr></thead>\n<tbody>\n";
-  for (std::size_t law = 0; law < laws().size(); ++law) {
-    if (!is_shown(page, law)) continue;
-    out += fmt::format("<tr><th scope=\"row\"><a href=\"#law-{0}\">{0}</a></th>", laws()[law].name);
-    for (std::size_t i = 0; i < page.columns.size(); ++i)
-      out += "\n" + cell(page.columns[i], i, law);
+  for (const Column* c : in_order(page)) {
+    const auto at = static_cast<std::size_t>(c - page.columns.data());
+    out += fmt::format(
+        "<tr><th scope=\"row\"><a href=\"#s{}\">{}</a><span class=\"dim\">{}</span></th>", at + 1,
+        xml_escaped(c->subject),
+        c->cells.empty() ? "not judged" : counted(c->structures, "structure"));
+    for (std::size_t p = 0; p < kPromiseCount && !c->cells.empty(); ++p) {
+      out += "\n" + cell(*c, at, static_cast<Promise>(p));
+    }
+    if (c->cells.empty())
+      out += fmt::format("<td colspan=\"{}\">{}</td>", kPromiseCount, "not judged");
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";
+}
+
+/// The first question of most readers.
+std::string silent(const Page& page) {
+  std::string rows;
+  for (const Cause& cause : causes_of(page)) {
+    const Divergence& d = cause.first();
+    if (!cause.reaches_a_gradient() || d.mark < Mark::known) continue;
+    const Sighting& seen = cause.seen.front();
+    const auto column = static_cast<std::size_t>(seen.column - page.columns.data());
+    const auto at = static_cast<std::size_t>(&d - seen.column->divergences.data());
+    rows += fmt::format(
+        "<tr><th scope=\"row\">{}</th><td class=\"{}\"><a href=\"#{}\">{}</a></td><td>{}</td>"
+        "<td>{}</td></tr>\n",
+        xml_escaped(cause.framework), style_of(d.mark), anchor(column, at), xml_escaped(d.id),
+        xml_escaped(d.why.empty() ? d.violation.place : d.why), cause.where(true, xml_escaped));
+  }
+  const std::string title = "<h2>Silently wrong gradients</h2>\n";
+  if (rows.empty()) return title + "<p>None was seen.</p>\n";
+  return title +
+         "<p>No error and no warning, and yet a gradient differs from the one without a "
+         "checkpoint, or "
+         "is missing.</p>\n<div class=\"scroll\" tabindex=\"0\"><table class=\"causes\">\n<thead>"
+         "<tr><th scope=\"col\">framework</th><th scope=\"col\">entry</th><th "
+         "scope=\"col\">when</th>"
+         "<th scope=\"col\">cases</th></tr></thead>\n<tbody>\n" +
+         rows + "</tbody></table></div>\n";
 }
 
 std::string pairs(const std::vector<std::pair<std::string, std::string>>& list) {
@@ -149,7 +180,11 @@ std::string divergence(const Divergence& d, const std::string& id) {
       "</span> <b>{}</b> <span class=\"dim\">{}</span></summary><div id=\"{}\">\n",
       style_of(d.mark), to_string(d.mark), xml_escaped(d.id), counted(d.cases, "case"), id);
   if (!d.why.empty()) out += fmt::format("<p>{}</p>\n", xml_escaped(d.why));
-  out += pairs({{"reported", d.link.empty() ? "" : linked(d.link)}, {"violates", counts}});
+  out += pairs({{"shows as", std::string(to_string(d.harm()))},
+                {"reported", !d.link.empty()         ? linked(d.link)
+                             : d.mark == Mark::known ? "no"
+                                                     : ""},
+                {"violates", counts}});
   out += fmt::format("<pre class=\"wrapped\">{}</pre>\n", xml_escaped(describe(d.smallest)));
   out += pairs({{"law", xml_escaped(d.violation.law)},
                 {"at", xml_escaped(d.violation.place)},
@@ -189,7 +224,7 @@ std::string page_html(const Page& page) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n",
                      xml_escaped(headline(page)), kPageStyle);
-  out += header(page) + changes(page) + table(page);
+  out += header(page) + changes(page) + silent(page) + table(page);
   out += "<h2>The divergences, by implementation</h2>\n";
   for (std::size_t i = 0; i < page.columns.size(); ++i) out += section(page.columns[i], i);
   out += "<h2>The laws</h2>\n<dl>";

@@ -43,11 +43,11 @@ pre.wrapped { white-space: pre-wrap; overflow-wrap: anywhere; }
 .verdict.unsure { border-color: var(--open); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); }
 table { border-collapse: separate; border-spacing: 0; font-size: .875rem; }
-.laws { width: 100%; }
+.laws, .causes { width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; min-width: 6.5rem;
   border-top: 1px solid var(--line); }
 thead th { border-top: 0; overflow-wrap: normal; }
-thead th .dim { font-weight: 400; font-size: .75rem; display: block; line-height: 1.3; }
+tbody th .dim, thead th .dim { font-weight: 400; font-size: .75rem; display: block; line-height: 1.3; }
 tbody th { font-weight: 500; white-space: nowrap; }
 .laws th:first-child { position: sticky; left: 0; background: var(--page); z-index: 1;
   border-right: 1px solid var(--line); }
@@ -56,6 +56,7 @@ td ul { margin: .25rem 0 0; padding-left: 1rem; font-size: .8rem; }
 td summary { list-style: none; } td summary::-webkit-details-marker { display: none; }
 .mark { font-weight: 600; white-space: nowrap; }
 .kept .mark { color: var(--good); }
+.too-few .mark { color: var(--open); font-weight: 400; }
 .known { background: var(--open-back); } .known .mark { color: var(--open); }
 .not-promised { background: var(--limit-back); } .not-promised .mark { color: var(--limit); }
 .new { background: var(--bad-back); } .new .mark { color: var(--bad); }

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json json_of(const Cell& cell) {
-  Json j{{"mark", to_string(cell.mark())}};
+  Json j{{"mark", to_string(cell.mark())}, {"structures", cell.structures}};
   for (std::size_t i = 0; i < kMarks; ++i) {
     if (cell.cases[i] > 0) j[std::string(to_string(static_cast<Mark>(i)))] = cell.cases[i];
   }
@@ -23,6 +23,7 @@ Json json_of(const Divergence& d) {
   Json j{{"id", d.id}, {"mark", to_string(d.mark)}, {"cases", d.cases}};
   if (!d.why.empty()) j["why"] = d.why;
   if (!d.link.empty()) j["link"] = d.link;
+  j["harm"] = to_string(d.harm());
   j["laws"] = d.laws;
   j["smallest"] = {{"law", d.violation.law},           {"place", d.violation.place},
                    {"expected", d.violation.expected}, {"got", d.violation.got},
@@ -42,6 +43,7 @@ Json json_of(const Column& c) {
   Json j{{"name", c.subject}, {"versions", c.versions}};
   if (!c.problem.empty()) j["problem"] = c.problem;
   j["cases"] = c.cases;
+  j["structures"] = c.structures;
   if (c.not_judged > 0) {
     j["not_judged"] = c.not_judged;
     j["why_not_judged"] = c.why_not_judged;
@@ -98,9 +100,10 @@ std::string_view to_string(Change::Kind kind) {
 }
 
 std::string page_json(const Page& page) {
-  std::string text = on_one_line({{"format", 1}, {"seed", page.seed}, {"mix", page.mix}});
+  std::string text = on_one_line({{"format", 2}, {"seed", page.seed}, {"mix", page.mix}});
   text = with_list(std::move(text), "laws", laws(), [](const Law& law) {
-    return on_one_line({{"name", law.name}, {"statement", law.statement}});
+    return on_one_line(
+        {{"name", law.name}, {"promise", to_string(law.promise)}, {"statement", law.statement}});
   });
   text = with_list(std::move(text), "subjects", page.columns, text_of);
   if (page.changes) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "properties/case/describe.h"
+#include "properties/conform/causes.h"
 #include "properties/conform/page.h"
 #include "properties/conform/words.h"
 #include "properties/output/terminal.h"
@@ -29,76 +29,109 @@ std::string plain(std::string_view text) {
 std::string code(std::string_view text) {
   std::string inner(text);
   std::replace(inner.begin(), inner.end(), '`', '\'');
+  std::replace(inner.begin(), inner.end(), '|', '/');
   std::replace(inner.begin(), inner.end(), '\n', ' ');
   return "`" + inner + "`";
 }
 
-std::string block(std::string_view text) {
-  std::string out = "\n      ";
-  for (const char c : text) {
-    out += c;
-    if (c == '\n') out += "      ";
-  }
-  while (out.back() == ' ' || out.back() == '\n') out.pop_back();
-  return out + "\n";
+/// A link to the report, or that there is none of a bug. A text from elsewhere may be no address.
+std::string report(const Divergence& d) {
+  if (d.link.empty() && d.mark == Mark::known) return " (not reported)";
+  const bool is_web =
+      d.link.starts_with("https://") && d.link.find_first_of(" ()<>\n|") == std::string::npos;
+  return is_web ? fmt::format(" ([report]({}))", d.link) : "";
 }
 
-std::string cell(const Column& column, std::size_t law) {
-  if (column.cells.empty()) return "not judged";
-  const Cell& c = column.cells[law];
-  const Mark mark = c.mark();
-  if (c.judged() == 0) return std::string(to_string(mark));
-  if (mark == Mark::kept) return "kept " + number(c.judged());
-  std::string text;
-  for (const Mark seen : {Mark::fresh, Mark::known, Mark::not_promised}) {
-    if (c.of(seen) == 0) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", to_string(seen), number(c.of(seen)));
-  }
-  text += " of " + number(c.judged());
-  return mark == Mark::fresh ? "**" + text + "**" : text;
+std::string reason(const Divergence& d) {
+  if (!d.why.empty()) return plain(d.why);
+  return fmt::format("{}: {}", d.violation.law, plain(d.violation.place));
 }
 
-std::string law_table(const Page& page) {
-  std::string head = "| law |";
-  std::string line = "|---|";
-  for (const Column& c : page.columns) {
-    const std::string versions = short_versions(c.versions);
-    head +=
-        fmt::format(" {}{} |", plain(c.subject), versions.empty() ? "" : ": " + plain(versions));
+std::string script_of(const Cause& cause) {
+  for (const Sighting& s : cause.seen) {
+    if (!s.divergence->script.empty()) return fmt::format(" ([script]({}))", s.divergence->script);
+  }
+  return "";
+}
+
+/// Causes that reach a gradient, with marks of `from` to `to`.
+std::string table_of_causes(const std::vector<Cause>& causes, Mark from, Mark to) {
+  std::string rows;
+  for (const Cause& cause : causes) {
+    const Mark mark = cause.first().mark;
+    if (!cause.reaches_a_gradient() || mark < from || mark > to) continue;
+    rows += fmt::format("| {} | {}**{}**: {}{}{} | {} |\n", plain(cause.framework),
+                        mark == Mark::fresh ? "NEW " : "", plain(cause.first().id),
+                        reason(cause.first()), report(cause.first()), script_of(cause),
+                        cause.where(true, code));
+  }
+  if (rows.empty()) return "None was seen.\n\n";
+  return "| framework | when | cases with a wrong gradient |\n|---|---|---|\n" + rows + "\n";
+}
+
+std::string promise_table(const Page& page) {
+  std::string head = "| implementation | structures |";
+  std::string line = "|---|---|";
+  for (std::size_t p = 0; p < kPromiseCount; ++p) {
+    head += fmt::format(" {} |", to_string(static_cast<Promise>(p)));
     line += "---|";
   }
   std::string out = head + "\n" + line + "\n";
-  for (std::size_t law = 0; law < laws().size(); ++law) {
-    if (!is_shown(page, law)) continue;
-    out += fmt::format("| {} |", laws()[law].name);
-    for (const Column& c : page.columns) out += " " + cell(c, law) + " |";
+  for (const Column* c : in_order(page)) {
+    if (c->cells.empty()) continue;
+    out += fmt::format("| {} | {} |", plain(c->subject), number(c->structures));
+    for (std::size_t p = 0; p < kPromiseCount; ++p) {
+      const PromiseCell cell = c->cell_of(static_cast<Promise>(p));
+      const std::string text = cell_text(cell);
+      out += cell.mark == Mark::fresh ? fmt::format(" **{}** |", text) : fmt::format(" {} |", text);
+    }
     out += "\n";
   }
   return out + "\n";
 }
 
-std::string divergence(const Divergence& d) {
-  std::string out =
-      fmt::format("- **{}** ({}, {}).", plain(d.id), to_string(d.mark), counted(d.cases, "case"));
-  if (!d.why.empty()) out += " " + plain(d.why);
-  if (!d.link.empty()) out += " " + plain(d.link);
-  out += "\n";
-  const auto line = [&](const char* name, const std::string& text) {
-    if (!text.empty()) out += fmt::format("  - {}: {}\n", name, text);
-  };
-  line("law", plain(d.violation.law));
-  line("at", plain(d.violation.place));
-  line("expected", plain(d.violation.expected));
-  line("got", plain(d.violation.got));
-  line("case", d.file.empty() ? "" : fmt::format("[{0}]({0})", d.file));
-  line("script", d.script.empty() ? "" : fmt::format("[{0}]({0})", d.script));
-  line("again", d.replay.empty() ? "" : code(d.replay));
-  return out + block(describe(d.smallest)) + "\n";
+std::string not_judged(const Page& page) {
+  std::string out;
+  for (const Column* c : in_order(page)) {
+    if (!c->problem.empty()) out += fmt::format("- {}: {}\n", plain(c->subject), plain(c->problem));
+    for (const std::string& s : c->shortfalls) {
+      out += fmt::format("- {}: {}\n", plain(c->subject), plain(s));
+    }
+  }
+  return out.empty() ? "" : "## Not judged as intended\n\n" + out + "\n";
+}
+
+std::string entry(const Cause& cause) {
+  const Divergence& d = cause.first();
+  std::string laws;
+  for (const std::string& law : cause.laws()) laws += (laws.empty() ? "" : ", ") + plain(law);
+  return fmt::format("- **{}** ({}, {}): {}{}{} Violates {}. In {}.\n", plain(d.id),
+                     to_string(d.mark), to_string(cause.harm()), reason(d), report(d),
+                     script_of(cause), laws, cause.where(false, code));
+}
+
+std::string entries(const Page& page, const std::vector<Cause>& causes) {
+  std::string out;
+  std::string framework;
+  for (const Cause& cause : causes) {
+    if (cause.framework != framework) {
+      framework = cause.framework;
+      Versions versions;
+      for (const Column& c : page.columns) {
+        if (c.framework() == framework) versions.insert(c.versions.begin(), c.versions.end());
+      }
+      out += fmt::format("{}### {}: {}\n\n", out.empty() ? "" : "\n", plain(framework),
+                         plain(short_versions(versions)));
+    }
+    out += entry(cause);
+  }
+  return out.empty() ? "None was seen.\n" : out;
 }
 
 }  // namespace
 
 std::string page_markdown(const Page& page) {
+  const std::vector<Cause> causes = causes_of(page);
   std::string out = fmt::format("# {}\n\n{}\n\n", plain(headline(page)), plain(subtitle(page)));
   if (page.changes) {
     out += "## Since the earlier page\n\n";
@@ -108,22 +141,32 @@ std::string page_markdown(const Page& page) {
     }
     out += "\n";
   }
-  out += law_table(page);
+  out +=
+      "## Silently wrong gradients\n\n"
+      "No error and no warning, and yet a gradient differs from the one without a checkpoint, or "
+      "is\n"
+      "missing. A row is one cause in one framework.\n\n";
+  out += table_of_causes(causes, Mark::known, Mark::fresh);
+  out += "## Which implementation keeps which promise\n\n" + promise_table(page);
   for (std::size_t i = kMarks; i-- > 0;) {
     const auto mark = static_cast<Mark>(i);
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
   }
-  out += "\n";
-  for (const Column& c : page.columns) {
-    out += fmt::format("## {}\n\n", plain(c.subject));
-    if (!c.problem.empty()) out += plain(c.problem) + "\n\n";
-    if (!c.cells.empty()) out += plain(hunt_text(c)) + "\n\n";
-    for (const std::string& s : c.shortfalls) out += plain(s) + "\n\n";
-    for (const Divergence& d : c.divergences) out += divergence(d);
-    if (!c.unseen.empty()) out += plain(unseen_text(c)) + "\n\n";
-  }
-  out.pop_back();
-  return out;
+  out += fmt::format(
+      "\nA number behind \"kept\" or \"too few\" counts the structures that the law of the promise "
+      "judged that\njudged most; `{}` has every law by itself.\n\n",
+      "conform.json");
+  out += not_judged(page);
+  out +=
+      "## Gradients within stated limits\n\n"
+      "Gradients differ here as well, but the implementation says so, or it follows from what it "
+      "says. Sums in another\norder and other signs of zero are here, too.\n\n";
+  out += table_of_causes(causes, Mark::not_promised, Mark::not_promised);
+  out +=
+      "## All entries\n\n"
+      "Silent: numbers, masks or states are wrong, or a gradient is missing, and no error says so. "
+      "Cost: recomputations\nor bytes alone.\n\n";
+  return out + entries(page, causes);
 }
 
 }  // namespace rematch::conform

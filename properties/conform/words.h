@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "properties/conform/page.h"
 
@@ -24,6 +25,10 @@ Summary summary_of(const Page& page);
 std::string headline(const Page& page);
 std::string subtitle(const Page& page);
 std::string meaning_of(Mark mark);
+/// The mark of a promise and what it rests on: "kept 512", "known 42 of 1,000", "too few 12".
+std::string cell_text(const PromiseCell& cell);
+/// The columns in the order of a page: by framework, those that most people use first.
+std::vector<const Column*> in_order(const Page& page);
 /// Cases, rate and versions of one hunt.
 std::string hunt_text(const Column& column);
 std::string unseen_text(const Column& column);

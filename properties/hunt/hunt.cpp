@@ -140,7 +140,8 @@ class Campaign {
   std::optional<std::uint64_t> next_chunk() {
     if (is_over()) return std::nullopt;
     const std::lock_guard lock(mutex_);
-    if (options_.seconds && elapsed() >= *options_.seconds) return std::nullopt;
+    const bool has_enough = total_.structures.count() >= options_.structures_at_least;
+    if (options_.seconds && elapsed() >= *options_.seconds && has_enough) return std::nullopt;
     if (next_ >= end_) return std::nullopt;
     return next_++;
   }
@@ -200,17 +201,21 @@ class Campaign {
 
   void commit(std::uint64_t chunk, Tally tally) {
     const std::lock_guard lock(mutex_);
-    if (options_.is_over(tally)) {
-      closed_ = true;
-      last_chunk_.store(std::min(last_chunk_.load(), chunk));
-    }
+    if (options_.is_over(tally)) end_with(chunk);
     waiting_.emplace(chunk, std::move(tally));
     for (auto first = waiting_.begin(); first != waiting_.end() && first->first == committed_;
          first = waiting_.erase(first), ++committed_) {
       if (options_.is_over(total_)) continue;
       if (options_.committed) options_.committed(first->second);
       total_.add(std::move(first->second), options_.shrunk_per_law);
+      if (options_.is_over(total_)) end_with(first->first);
     }
+  }
+
+  /// With mutex_: chunks behind this one do not count.
+  void end_with(std::uint64_t chunk) {
+    closed_ = true;
+    last_chunk_.store(std::min(last_chunk_.load(), chunk));
   }
 
   const HuntOptions& options_;

@@ -19,6 +19,8 @@ struct HuntSpec {
   /// The hunt ends at this limit or at that of its Schedule, whichever comes first; with neither,
   /// only a violation or a request to stop ends it.
   std::optional<std::uint64_t> cases;
+  /// With as many structures the hunt ends, too.
+  std::optional<std::uint64_t> structures;
   /// The laws to judge by. A hunt fails if none of them had anything to judge.
   LawSet laws = all_laws();
   /// Always judged, because a failed run says nothing about other laws.
@@ -30,7 +32,10 @@ struct HuntSpec {
   /// Continue after a violation, and report all violations.
   bool keep_going = false;
   /// Whether a hunt of which these cases are the first ends with them.
-  bool is_over(const Tally& tally) const { return !keep_going && !tally.violating.empty(); }
+  bool is_over(const Tally& tally) const {
+    return (!keep_going && !tally.violating.empty()) ||
+           (structures && tally.structures.count() >= *structures);
+  }
   /// With keep_going: how many violating cases of each law are shrunk.
   std::size_t shrunk_per_law = 100;
   ShrinkBudget shrink;

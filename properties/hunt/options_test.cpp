@@ -36,7 +36,7 @@ class WithOption final : public Subject {
   EngineSubject engine_;
 };
 
-const OptionSpec kPromises{"promise", {"none", "early_stop", "nested", "whole"}, 0.5};
+const OptionSpec kTried{"promise", {"none", "early_stop", "nested", "whole"}, 0.5};
 const OptionSpec kMode{"mode", {"default", "find_unused", "static_graph"}, 0.5};
 
 /// A model that no shrinking changes, so that findings differ by options or not at all.
@@ -92,7 +92,7 @@ std::set<Options> options_of(const std::vector<Finding>& findings, std::string_v
 
 TEST_CASE("two new broken promises are two findings") {
   for (const std::uint64_t per_shape : {1, 20}) {
-    const HuntResult result = hunt_with(kPromises, keep_promise, {}, per_shape);
+    const HuntResult result = hunt_with(kTried, keep_promise, {}, per_shape);
     CHECK(options_of(result.findings, "promises") ==
           std::set<Options>{{{"promise", "early_stop"}}, {{"promise", "nested"}}});
     const VerdictCounts& of_law = result.verdicts[index_of(*find_law("promises"))];
@@ -118,7 +118,7 @@ TEST_CASE("a wrong gradient is found in a case whose promise is known to be brok
   known.laws = {"promises"};
   known.options = {{"promise", {"early_stop", "nested"}}};
   const Profile profile({known});
-  const HuntResult sound = hunt_with(kPromises, keep_promise, profile);
+  const HuntResult sound = hunt_with(kTried, keep_promise, profile);
   CHECK(sound.findings.empty());
   CHECK(sound.known.at(0) > 20);
 
@@ -132,7 +132,7 @@ TEST_CASE("a wrong gradient is found in a case whose promise is known to be brok
       }
     }
   };
-  const HuntResult wrong = hunt_with(kPromises, negate_gradient, profile);
+  const HuntResult wrong = hunt_with(kTried, negate_gradient, profile);
   REQUIRE_FALSE(wrong.findings.empty());
   const std::set<Options> options = options_of(wrong.findings, "parameter-gradients");
   CHECK(options.contains({{"promise", "early_stop"}}));

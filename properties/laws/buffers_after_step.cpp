@@ -21,6 +21,7 @@ const Law buffers_after_step_law{.name = kBuffersAfterStep,
                                  .harm =
                                      "Running statistics of BatchNorm and similar layers are "
                                      "wrong, and so is the model in eval mode.",
+                                 .promise = Promise::state,
                                  .check = check_buffers_after_step,
                                  .reads = {Observable::buffers},
                                  .applies = applies_buffers_after_step,

@@ -18,6 +18,7 @@ const Law input_gradients_law{
     .name = kInputGradients,
     .statement = "The gradient of the model input has the same bits as in the plain run.",
     .harm = "Whatever comes before the model is trained on wrong gradients.",
+    .promise = Promise::numbers,
     .check = check_input_gradients,
     .reads = {Observable::input_gradients},
     .applies = applies_input_gradients,

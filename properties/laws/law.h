@@ -76,6 +76,24 @@ struct Violation {
   std::optional<double> distance = std::nullopt;
 };
 
+/// Something that a user counts on. Each law belongs to one; a page of implementations has a column
+/// for each.
+enum class Promise : std::uint8_t {
+  numbers,
+  randomness,
+  state,
+  gradient_flow,
+  recomputation,
+  memory,
+  errors,
+  survival,
+  own,  ///< A statement of the subject that no other promise covers.
+};
+inline constexpr std::size_t kPromiseCount = static_cast<std::size_t>(Promise::own) + 1;
+/// "numbers", "masks and random state", "state", "absent gradients and hooks", "recomputation",
+/// "memory", "errors and failures", "survives", "its own statements".
+std::string_view to_string(Promise promise);
+
 /// A predicate over evidence: a pure function that does not know where the case came from. A law is
 /// applied only to evidence that contains what the law reads. It is not applied to evidence that
 /// failed(), unless the law judges failures.
@@ -83,6 +101,7 @@ struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
   std::string_view harm;       ///< Harm that a violation does to a training run.
+  Promise promise;
   std::optional<Violation> (*check)(const Evidence&);
   Observables reads;
   ExtraRuns extra_runs = {};

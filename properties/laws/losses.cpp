@@ -15,6 +15,7 @@ extern const Law losses_law;
 const Law losses_law{.name = kLosses,
                      .statement = "Every loss has the same bits as in the plain run.",
                      .harm = "The loss that is reported and minimised is wrong.",
+                     .promise = Promise::numbers,
                      .check = check_losses,
                      .reads = {Observable::losses},
                      .compares_values = true};

@@ -15,6 +15,7 @@ extern const Law outputs_law;
 const Law outputs_law{.name = kOutputs,
                       .statement = "Every forward returns the same bits as the plain run.",
                       .harm = "The model predicts something else as soon as it is checkpointed.",
+                      .promise = Promise::numbers,
                       .check = check_outputs,
                       .reads = {Observable::outputs},
                       .compares_values = true};

@@ -18,6 +18,7 @@ const Law parameter_gradients_law{
     .name = kParameterGradients,
     .statement = "Every parameter gradient has the same bits as in the plain run.",
     .harm = "The optimizer takes a step in the wrong direction.",
+    .promise = Promise::numbers,
     .check = check_parameter_gradients,
     .reads = {Observable::parameter_gradients},
     .applies = applies_parameter_gradients,

@@ -19,6 +19,7 @@ const Law parameters_after_step_law{
     .statement =
         "After every optimizer step, all parameters have the same bits as in the plain run.",
     .harm = "The model that is trained is another one.",
+    .promise = Promise::numbers,
     .check = check_parameters_after_step,
     .reads = {Observable::parameters},
     .applies = applies_parameters_after_step,

@@ -19,6 +19,7 @@ const Law reevaluation_law{.name = kReevaluation,
                                "On an input that neither has seen, the model trained with "
                                "checkpointing gives the same bits as the model trained without it.",
                            .harm = "The trained model gives other results when it is used.",
+                           .promise = Promise::numbers,
                            .check = check_reevaluation,
                            .reads = {Observable::reevaluation},
                            .applies = applies_reevaluation,

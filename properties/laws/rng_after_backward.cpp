@@ -38,6 +38,7 @@ const Law rng_after_backward_law{
         "A backward leaves all random streams as it found them and as the plain run does, whatever "
         "it recomputes.",
     .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
+    .promise = Promise::randomness,
     .check = check_rng_after_backward,
     .reads = {Observable::rng_state}};
 

@@ -55,6 +55,7 @@ const Law rng_after_forward_law{
         "A forward leaves all random streams as the plain run does, and advances each by what its "
         "layers draw from it.",
     .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
+    .promise = Promise::randomness,
     .check = check_rng_after_forward,
     .reads = {Observable::rng_state}};
 

@@ -16,6 +16,7 @@ const Law rng_after_step_law{
     .name = kRngAfterStep,
     .statement = "After every step, all random streams are the same as in the plain run.",
     .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
+    .promise = Promise::randomness,
     .check = check_rng_after_step,
     .reads = {Observable::rng_state}};
 

@@ -8,7 +8,9 @@ namespace rematch::conform::testing {
 inline std::size_t law(std::string_view name) { return index_of(*find_law(name)); }
 
 inline void set(Column& column, std::string_view name, Mark mark, std::uint64_t cases) {
-  column.cells[law(name)].cases[static_cast<std::size_t>(mark)] = cases;
+  Cell& cell = column.cells[law(name)];
+  cell.cases[static_cast<std::size_t>(mark)] = cases;
+  cell.structures = cell.judged();
 }
 
 inline Divergence divergence(Mark mark, const std::string& id, std::uint64_t cases) {
@@ -32,6 +34,7 @@ inline Page example_page() {
   one.subject = "one";
   one.versions = {{"one", "1.0"}, {"python", "3.11"}};
   one.cases = 1000;
+  one.structures = 900;
   one.seconds = 10;
   one.cells.resize(laws().size());
   set(one, "survives", Mark::kept, 1000);
