@@ -83,9 +83,11 @@ bool sees_more(const Violation& seen) { return seen.law == "recomputed-values"; 
 
 /// Whether a subject may run other parts of the case than the engine, or with other masks: early
 /// stop ends a recomputation between the operators of a layer, which is one operator in the engine,
-/// and a recomputation that the engine refuses, because it was tampered with, may go on elsewhere.
+/// a recomputation that the engine refuses, because it was tampered with, may go on elsewhere, and
+/// nested segments run as often as a variant says.
 bool runs_differently(const Case& c, const FeatureSet& features) {
   return features.contains(Feature::early_stop) || features.contains(Feature::injected_failure) ||
+         features.contains(Feature::nested_2) ||
          std::any_of(c.layers.begin(), c.layers.end(),
                      [](const LayerSpec& l) { return layer_of(l).draws(l); });
 }
@@ -97,7 +99,8 @@ bool is_like(const Violation& seen, const Violation& model, bool differently) {
   const auto plain = number(model.expected);
   const auto wrong = number(model.got);
   if (!expected || !got || !plain || !wrong) return true;
-  if (array_of(seen.place) != array_of(model.place)) return differently;
+  if (differently) return true;
+  if (array_of(seen.place) != array_of(model.place)) return false;
   if (element_of(seen.place) != element_of(model.place)) return true;
   const bool same_plain_run = std::abs(*plain - *expected) <= std::abs(*got - *expected) / 64;
   return !same_plain_run || (*got - *expected) * (*wrong - *plain) > 0;
