@@ -182,7 +182,7 @@ std::string divergence(const Divergence& d, const std::string& id) {
   if (!d.why.empty()) out += fmt::format("<p>{}</p>\n", xml_escaped(d.why));
   out += pairs({{"shows as", std::string(to_string(d.harm()))},
                 {"reported", !d.link.empty()         ? linked(d.link)
-                             : d.mark == Mark::known ? "no"
+                             : d.mark == Mark::known ? "no report known"
                                                      : ""},
                 {"violates", counts}});
   out += fmt::format("<pre class=\"wrapped\">{}</pre>\n", xml_escaped(describe(d.smallest)));

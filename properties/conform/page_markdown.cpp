@@ -36,7 +36,7 @@ std::string code(std::string_view text) {
 
 /// A link to the report, or that there is none of a bug. A text from elsewhere may be no address.
 std::string report(const Divergence& d) {
-  if (d.link.empty() && d.mark == Mark::known) return " (not reported)";
+  if (d.link.empty() && d.mark == Mark::known) return " (no report known)";
   const bool is_web =
       d.link.starts_with("https://") && d.link.find_first_of(" ()<>\n|") == std::string::npos;
   return is_web ? fmt::format(" ([report]({}))", d.link) : "";

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from rematch.frameworks.pytorch.watch import Place
+Place = Any
+"""That of watch.py, which imports this module."""
 
 POLICY = "policy"
 """The option that names the policy of segments that have none of their own."""
