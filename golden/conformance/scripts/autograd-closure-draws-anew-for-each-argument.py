@@ -1,0 +1,84 @@
+# dropout-masks: A recomputation of a random layer draws what its forward drew, and every forward draws what the plain run drew.
+# at: step 0, microbatch 0, layer 0 (dropout), execution 1
+# expected: 4 elements from offset 0, hash 0x4e842f2f50cc089e
+# got: 4 elements from offset 0, hash 0xf1ce4e54a2a94c45
+# autograd 1.9.1; run: python this_file.py
+import sys
+
+import autograd.builtins
+import autograd.numpy as anp
+from autograd.extend import vspace
+from autograd.tracer import getval
+import numpy as np
+
+
+def checkpoint_of(function):
+    """autograd.checkpoint, of which a plain tuple as the result would have no gradient."""
+
+    def boxed(*arguments):
+        y = function(*arguments)
+        return autograd.builtins.tuple(y) if isinstance(y, tuple) else y
+
+    return autograd.checkpoint(boxed)
+
+
+def differentiate(objective, arguments, trained):
+    outputs = []
+
+    def loss_of(*arguments):
+        loss, values = objective(*arguments)
+        outputs.extend(getval(y) for y in values)
+        return loss
+
+    if not trained:
+        return loss_of(*arguments), outputs, []
+    gradients_of, loss = autograd.make_vjp(loss_of, tuple(trained))(*arguments)
+    return loss, outputs, gradients_of(vspace(loss).ones())
+
+
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        value = np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value).tolist()
+
+
+x = np.array([[0.1, -0.1], [0.6, 0.1]], np.float64)
+target = np.array([[0.325138469, 0.330342259], [0.31360525, -0.966161569]], np.float64)
+
+
+def plain(x):
+    v0 = (x * (anp.random.rand(*x.shape) >= 0.5) / (1 - 0.5))
+    return (v0,)
+
+
+def checkpointed(x):
+    def checkpointed_segment_0_1(x):
+        v0 = (x * (anp.random.rand(*x.shape) >= 0.5) / (1 - 0.5))
+        return v0
+    v0 = checkpoint_of(checkpointed_segment_0_1)(x)
+    return (v0,)
+
+
+def run(model):
+    anp.random.seed(0)
+
+    def objective(x):
+        outputs = model(x)
+        y = outputs[0]
+        return anp.mean((anp.reshape(y, target.shape) - target) ** 2), outputs
+
+    loss, outputs, gradients = differentiate(objective, [x], [0])
+    results = {"loss": loss}
+    results |= {f"output {i}": y for i, y in enumerate(outputs)}
+    results["gradient of x"] = gradients[0]
+    results["random state"] = anp.random.get_state()[1:3]
+    return {name: numbers(value) for name, value in results.items()}
+
+
+expected, got = run(plain), run(checkpointed)
+different = [name for name in got if repr(expected.get(name)) != repr(got.get(name))]
+for name in different:
+    print(f"{name}\n  expected      {str(expected.get(name))[:999]}")
+    print(f"  checkpointed  {str(got.get(name))[:999]}")
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)

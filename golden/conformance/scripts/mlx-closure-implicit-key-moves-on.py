@@ -1,0 +1,70 @@
+# dropout-masks: A recomputation of a random layer draws what its forward drew, and every forward draws what the plain run drew.
+# at: step 0, microbatch 0, layer 0 (dropout), execution 1
+# expected: 1 element from offset 0, hash 0x94f6d9cdd1ea8248
+# got: 1 element from offset 0, hash 0x00e83d0a3f7519ad
+# mlx 0.32.4; run: python this_file.py
+import sys
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_unflatten
+import numpy as np
+
+
+def differentiate(objective, arguments, trained):
+    if not trained:
+        loss, outputs = objective(*arguments)
+        return loss, outputs, []
+    (loss, outputs), gradients = mx.value_and_grad(objective, argnums=trained)(*arguments)
+    # A single number gives a gradient that is not in a list.
+    gradients = [gradients] if len(trained) == 1 else gradients
+    mx.eval(loss, outputs, gradients)
+    return loss, outputs, gradients
+
+
+def numbers(value):
+    if isinstance(value, (list, tuple)):
+        value = np.concatenate([np.ravel(part) for part in value] or [[]])
+    return np.array(value).tolist()
+
+
+x = mx.array(np.array([[0.1]], np.float32))
+target = mx.array(np.array([[0.30829012393951416]], np.float32))
+
+
+def plain(x):
+    v0 = nn.Dropout(0.5)(x)
+    return (v0,)
+
+
+def checkpointed(x):
+    def checkpointed_segment_0_1(x):
+        v0 = nn.Dropout(0.5)(x)
+        return v0
+    v0 = mx.checkpoint(checkpointed_segment_0_1)(x)
+    return (v0,)
+
+
+def run(model):
+    mx.random.seed(0)
+
+    def objective(x):
+        outputs = model(x)
+        y = outputs[0]
+        return ((y.reshape(target.shape) - target) ** 2).mean(), outputs
+
+    loss, outputs, gradients = differentiate(objective, [x], [0])
+    results = {"loss": loss}
+    results |= {f"output {i}": y for i, y in enumerate(outputs)}
+    results["gradient of x"] = gradients[0]
+    results["random state"] = mx.random.state[0]
+    return {name: numbers(value) for name, value in results.items()}
+
+
+expected, got = run(plain), run(checkpointed)
+different = [name for name in got if repr(expected.get(name)) != repr(got.get(name))]
+for name in different:
+    print(f"{name}\n  expected      {str(expected.get(name))[:999]}")
+    print(f"  checkpointed  {str(got.get(name))[:999]}")
+print("DIFFERENT: " + ", ".join(different) if different else "same")
+sys.exit(1 if different else 0)
