@@ -19,6 +19,16 @@ std::string text_at(JsonFields& of, const char* name) {
   return text;
 }
 
+/// A file below the page's folder, by its name: one that comes from elsewhere could name any other.
+std::string file_at(JsonFields& of, const char* name, std::string_view folder) {
+  std::string file = text_at(of, name);
+  const bool is_below = file.starts_with(folder) && file.find("..") == std::string::npos;
+  if (!file.empty() && !is_below) {
+    of.fail(of.path(name), fmt::format("a file in {}", folder), show_json(file));
+  }
+  return file;
+}
+
 template <class Visit>
 void for_each_field(JsonFields& of, const char* name, Visit visit) {
   const nlohmann::json& object = of.need(name);
@@ -89,8 +99,8 @@ Divergence read_divergence(JsonFields fields) {
   d.violation = read_violation(smallest);
   d.smallest = case_from_json(smallest.need("case").dump());
   fields.read("first_case", d.index);
-  d.file = text_at(fields, "file");
-  d.script = text_at(fields, "script");
+  d.file = file_at(fields, "file", "cases/");
+  d.script = file_at(fields, "script", "scripts/");
   d.replay = text_at(fields, "replay");
   d.unshrunk = text_at(fields, "unshrunk");
   return d;

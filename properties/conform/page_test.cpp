@@ -201,6 +201,15 @@ TEST_CASE("what is read from a page's JSON is that page") {
   CHECK(page_markdown(page_from_json(text)) == page_markdown(page));
 }
 
+TEST_CASE("a page that names a file elsewhere is refused") {
+  for (const char* file : {"/etc/x.py", "scripts/../../x.py", "x.py"}) {
+    INFO(file);
+    Page page = example_page();
+    page.columns[0].divergences[1].script = file;
+    CHECK_THROWS_AS(page_from_json(page_json(page)), std::invalid_argument);
+  }
+}
+
 TEST_CASE("a law that judged few structures is not called kept") {
   Page page = example_page();
   Cell& outputs = page.columns[0].cells[law("survives")];
