@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-
-Place = Any
-"""That of watch.py, which imports this module."""
 
 POLICY = "policy"
 """The option that names the policy of segments that have none of their own."""
 
 _NEVER_ASKED = {torch.ops.aten.detach.default}
 """Operators of which a policy is never asked."""
+
+
+@dataclass(slots=True)
+class Place:
+    """An execution of a layer. Execution 0 is the forward, 1 and above are recomputations."""
+
+    layer: int
+    kind: str
+    execution: int
+    step: int
+    microbatch: int
+    stream: int = 0
+    saves: int = 0
+    draws: list[tuple[int, str]] = field(default_factory=list)
+    """Draws: how many numbers each time, and their hash."""
+    complete: bool = False
+    """The layer has returned."""
+    runs: dict[str, int] = field(default_factory=dict)
+    """How often each operator has run."""
+    made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    """Results of operators, by the name of their memory, that are noted when the layer returns."""
+    asked: list[tuple[Any, bool]] = field(default_factory=list)
+    """Operators of which a policy was asked, and whether it keeps their results."""
+    ran: list[Any] = field(default_factory=list)
+    """Operators that ran, where policies go by them."""
 
 
 class Obedience:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.arrays import bits_of
 from rematch.frameworks.pytorch.memory import Kept, Memory
-from rematch.frameworks.pytorch.obedience import POLICY, Obedience
+from rematch.frameworks.pytorch.obedience import POLICY, Obedience, Place
 from rematch.layers import OUTPUTS
 from rematch.record import Record, hash64, value_entry
 
@@ -26,31 +26,6 @@ def to_numpy(t: Tensor) -> np.ndarray:
     if t.dtype == torch.bfloat16:
         t = t.detach().view(torch.int16)
     return t.numpy(force=True)
-
-
-@dataclass(slots=True)
-class Place:
-    """An execution of a layer. Execution 0 is the forward, 1 and above are recomputations."""
-
-    layer: int
-    kind: str
-    execution: int
-    step: int
-    microbatch: int
-    stream: int = 0
-    saves: int = 0
-    draws: list[tuple[int, str]] = field(default_factory=list)
-    """Draws: how many numbers each time, and their hash."""
-    complete: bool = False
-    """The layer has returned."""
-    runs: dict[str, int] = field(default_factory=dict)
-    """How often each operator has run."""
-    made: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    """Results of operators, by the name of their memory, that are noted when the layer returns."""
-    asked: list[tuple[Any, bool]] = field(default_factory=list)
-    """Operators of which a policy was asked, and whether it keeps their results."""
-    ran: list[Any] = field(default_factory=list)
-    """Operators that ran, where policies go by them."""
 
 
 class Watch:
