@@ -8,16 +8,19 @@ from importlib import import_module
 from pathlib import Path
 
 from rematch import frameworks
+from rematch.library import summary
 from rematch.protocol import Subject, serve
 
 FRAMEWORKS = sorted(file.parent.name for file in Path(frameworks.__file__).parent.glob("*/adapter.py"))
 """Names of the folders whose module `adapter` has a function `subject(arguments)`, which makes a subject of
 the words that follow its name."""
 
+PRINT = "--print-modules"
 EXAMPLES = """\
 examples:
   rematch check --subject "python -m rematch pytorch --variant non_reentrant"
   rematch check --subject "python -m rematch my_checkpoint.py:checkpoint"
+  python -m rematch mlx --print-modules    (layers of its library that cases have, and why others are not tried)
   python -m rematch safe my_package.blocks:Block
 """
 
@@ -55,6 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         "options", nargs=argparse.REMAINDER, help="of the subject; `python -m rematch WHAT --help` lists them"
     )
     words = parser.parse_args(given)
+    if PRINT in words.options:
+        return print(summary(_subject(words.what, [word for word in words.options if word != PRINT]).found()))
     return serve(_subject(words.what, words.options))
 
 

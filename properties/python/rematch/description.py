@@ -11,6 +11,7 @@ import numpy as np
 
 from rematch.case import Choice, Segment, Sequential
 from rematch.layers import Module, Template
+from rematch.library import Library
 from rematch.protocol import Request
 
 COMMON = frozenset(
@@ -80,7 +81,9 @@ class Description:
     losses: Mapping[str, str] = {}
     """Expressions of `{y}`, the output as rows, and `{target}`."""
     modules: Sequence[Module] = ()
-    """Layers of its library."""
+    """Layers that people write with it, and, in time, those of its library."""
+    library: Library | None = None
+    """Where those are."""
     features: frozenset[str] = COMMON
     observed: frozenset[str] = SEEN
     checkpoint: str = ""

@@ -7,7 +7,8 @@ of a training step is done here, in NumPy, alike for plain and checkpointed runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from rematch.case import PROMISE
 from rematch.description import COMMON, SEEN, Description, Pending, Place
+from rematch.library import modules, of_library
 from rematch.promises import NONE, SHARE, broken
 from rematch.protocol import Request, Subject, Unsupported
 from rematch.record import Record
@@ -38,7 +40,12 @@ class Framework(Description, Subject):
     with a tape and gradients that are attributes overrides `forward()` and `backward()` instead.
     """
 
+    searches = False
+    """Layers of its library are being looked for."""
+
     def __init__(self) -> None:
+        if self.library and not self.searches:
+            self.modules = (*self.modules, *modules(self.found()))
         super().__init__()
         self.exports = True
         self.run_type: type[Run] = Run
@@ -47,6 +54,11 @@ class Framework(Description, Subject):
         self._wrong: dict[str, str] = {}
         """Results of promises that were tried."""
         self._runs = 0
+
+    def found(self) -> Mapping[str, Any]:
+        if self.library is None:
+            return super().found()
+        return of_library(self.library, self.versions, inspect.getfile(type(self)))
 
     def _tries(self, promises: Collection[str], share: float) -> None:
         """Declares the names of promises, one of which that share of cases tries."""

@@ -120,6 +120,10 @@ class Subject:
         """
         raise NotImplementedError
 
+    def found(self) -> Mapping[str, Any]:
+        """The "layers" of its library that cases have, and those "not tried", each with the reason."""
+        return {"layers": [], "not tried": {}}
+
     def export(self, request: Request, finding: str) -> str:
         """A script that shows the finding in the bare framework. Raises Unsupported with a sentence
         where there is none."""

@@ -35,7 +35,8 @@ class Run(Steps):
         )
         self.source = source.text()
         self._evaluated = evaluation(source)
-        self.modules = self._make(source.modules())
+        self._expressions = source.modules()
+        self.modules = self._make(self._expressions)
         for info, buffer in zip(model.buffers, arrays.buffers, strict=True):
             if f"m{info.layer}" not in self.modules:
                 self.names[f"{info.role}{info.layer}"] = framework.array(buffer)
@@ -58,7 +59,7 @@ class Run(Steps):
         """The same in all runs that may share what was compiled."""
         case = self.request.case
         modes = case.protocol.train, [layer.eval for layer in case.layers]
-        return repr((self.source, case.protocol.loss, self.trained, modes))
+        return repr((self.source, self._expressions, case.protocol.loss, self.trained, modes))
 
     def begin(self) -> None:
         self.seed()

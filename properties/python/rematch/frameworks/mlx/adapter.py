@@ -4,6 +4,7 @@ mlx-lm call it."""
 from __future__ import annotations
 
 import argparse
+import math
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +16,7 @@ from rematch.case import Layer
 from rematch.framework import COMMON, SEEN, Framework
 from rematch.frameworks.mlx.promises import PROMISES
 from rematch.layers import Module, where_drawn
+from rematch.library import Library
 
 
 def bound(module: Any, parameters: Any) -> Any:
@@ -40,6 +42,19 @@ def differentiate(objective: Any, arguments: Any, trained: Any) -> Any:
     gradients = [gradients] if len(trained) == 1 else gradients
     mx.eval(loss, outputs, gradients)
     return loss, outputs, gradients
+
+
+def floats(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [part for v in value for part in floats(v)]
+    return [value.reshape(-1)] if mx.issubdtype(value.dtype, mx.floating) else []
+
+
+def fit(value: Any, *shape: int) -> Any:
+    """Its numbers in that shape: again and again, or means of them."""
+    numbers, size = mx.concatenate(floats(value)), math.prod(shape)
+    whole = size * -(-numbers.size // size)
+    return mx.concatenate([numbers] * -(-whole // numbers.size))[:whole].reshape(-1, size).mean(0).reshape(shape)
 
 
 def parameters_of(m: Any) -> list[Any]:
@@ -68,11 +83,6 @@ def _pool(name: str) -> str:
     return f"nn.{name}({{kernel}}, {{stride}}, {{padding}})({{x}}.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)"
 
 
-def _images(module: str) -> str:
-    """The call of a module that takes channels last."""
-    return f"dense({module}(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))"
-
-
 KINDS = {
     "embedding": "{weight}[{x}]",
     "linear": lambda layer, train: "{x} @ {weight}.T" + (" + {bias}" if layer.bias else ""),
@@ -98,24 +108,6 @@ KINDS = {
 }
 
 MODULES = (
-    Module("batch_norm_rows", "N C -> N C", "nn.BatchNorm(C)", "parameters, state"),
-    Module("batch_norm_images", "N C H W -> N C H W", "nn.BatchNorm(C)", "parameters, state", _images("m")),
-    Module("instance_norm", "N C H W -> N C H W", "nn.InstanceNorm(C, affine=True)", "parameters", _images("m")),
-    Module("dropout2d", "N C H W -> N C H W", "nn.Dropout2d(0.5)", "draws", _images("m")),
-    Module("lstm", "N C -> N C", "nn.LSTM(C, C)", "parameters", "m(x)[0]"),
-    Module("gru", "N C -> N C", "nn.GRU(C, C)", "parameters", "m(x)"),
-    Module(
-        "attention", "N 2C -> N 2C", "nn.MultiHeadAttention(2 * C, 2)", "parameters", "m(x[None], x[None], x[None])[0]"
-    ),
-    Module(
-        "transformer_layer",
-        "N 2C -> N 2C",
-        "nn.TransformerEncoderLayer(2 * C, 2, 8, dropout=0.25)",
-        "parameters, draws",
-        "m(x[None], None)[0]",
-    ),
-    Module("prelu", "N C -> N C", "nn.PReLU()", "parameters"),
-    Module("upsample", "N C H W -> N C 2H 2W", "nn.Upsample((2, 2))", "", _images("m")),
     Module(
         "drop_path",
         "N C -> N C",
@@ -124,15 +116,31 @@ MODULES = (
         "(x + m(x) * mx.random.bernoulli(0.5, (len(x), 1))) if m.training else x + 0.5 * m(x)",
     ),
 )
+QUANTIZED = ("QuantizedLinear", "QuantizedAllToShardedLinear", "QuantizedShardedToAllLinear")
+LIBRARY = Library(
+    "nn",
+    "nn.Module",
+    ("mlx",),
+    calls=("dense(fit(m({given}{named}), *x.shape))",),
+    values={
+        "Sequential.modules": "nn.Linear(4, 4), nn.Dropout(0.5)",
+        "FullyShardedModule.module": "nn.Linear(4, 4)",
+        **{f"Transformer.num_{part}_layers": "1" for part in ("encoder", "decoder")},
+        **{"Transformer.dims": "4", "Transformer.num_heads": "2", "QuantizedEmbedding.dims": "64"},
+        **{f"{kind}.{side}_dims": "64" for kind in QUANTIZED for side in ("input", "output")},
+    },
+    shapes=((2, 4), (2, 3, 4), (2, 4, 4, 4), (2, 4, 4, 4, 4), (2, 64)),
+)
 
 
 class Mlx(Framework):
     name = f"mlx {version('mlx')}"
     versions = {"mlx": version("mlx"), "numpy": np.__version__}
-    imports = "import mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
-    helpers = (bound, dense, differentiate, parameters_of, state_of, set_mode)
+    imports = "import math\nimport mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
+    helpers = (bound, dense, floats, fit, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS
     modules = MODULES
+    library = LIBRARY
     losses = {
         "mse": "((y.reshape(target.shape) - target) ** 2).mean()",
         "cross_entropy": ("nn.losses.cross_entropy(y.reshape(len(target), -1), target, reduction='mean')"),

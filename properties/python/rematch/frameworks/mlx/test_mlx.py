@@ -12,6 +12,7 @@ from cases import run_of
 from harness import Harness, run_alone
 
 from rematch.arrays import decode
+from rematch.samples import classes
 
 pytest.importorskip("mlx.core")
 
@@ -57,3 +58,31 @@ def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness,
 def test_no_script_is_written_that_does_not_show_the_finding(mlx: Harness, layer: Any, finding: str) -> None:
     answer = mlx.export(run_of(case([layer], (0, 1), **_TRAINED)), finding)
     assert "no script was found" in answer["unsupported"]
+
+
+def test_each_class_of_its_library_is_tried_or_says_why_not() -> None:
+    from rematch.frameworks.mlx.adapter import LIBRARY, Mlx
+
+    subject = Mlx()
+    tried = {module.name.rpartition(".")[0]: module for module in subject.modules}
+    for name in classes(LIBRARY, subject.names):
+        assert (name in tried) != bool(subject.found()["not tried"].get(name)), name
+    assert tried["nn.TransformerEncoderLayer"].traits.startswith("parameters")
+
+
+@pytest.mark.parametrize("kind", ["nn.MultiHeadAttention", "nn.Transformer"])
+def test_attention_is_tried_with_masks(kind: str) -> None:
+    from rematch.frameworks.mlx.adapter import Mlx
+
+    calls = [module.call for module in Mlx().modules if module.name.startswith(f"{kind}.")]
+    assert any("np.tril(" in call for call in calls) and any("np.tril(" not in call for call in calls)
+
+
+def test_a_found_layer_that_draws_in_a_segment_is_shown_by_a_script(mlx: Harness, tmp_path: Path) -> None:
+    from rematch.frameworks.mlx.adapter import Mlx
+
+    drawing = next(m for m in Mlx().modules if m.name.startswith("nn.TransformerEncoderLayer") and "draws" in m.traits)
+    asked = run_of(case([{"kind": "custom", "layer": drawing.declaration}], (0, 1), **_TRAINED))
+    script = mlx.export(asked, "input-gradients: differ")["script"]
+    ended = run_alone(script, tmp_path)
+    assert ended.stdout.rstrip().partition("DIFFERENT: ")[2].startswith("gradient of x"), ended.stderr

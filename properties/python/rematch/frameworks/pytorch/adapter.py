@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rematch.frameworks.pytorch.library import found, library
+from rematch.frameworks.pytorch.library import library
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.subject import VARIANTS, TorchSubject
 from rematch.place import import_lines, load
 
 NOT_IN_PARALLEL = ("layers", "no_modules", "observe", "wrapper", "compile", "around", "budget")
-
-
-class Print(argparse.Action):
-    """Prints how many samples of each class and operator cases may have, and why others are not tried."""
-
-    def __call__(self, *_: Any) -> None:
-        samples = Counter(layer.name.rpartition(".")[0] for layer in library())
-        print(json.dumps({"samples": samples, "not tried": found()["not tried"]}, indent=2))
-        raise SystemExit(0)
 
 
 def parser_of(what: str, variants: Sequence[str] = VARIANTS) -> argparse.ArgumentParser:
@@ -48,9 +37,6 @@ def parser_of(what: str, variants: Sequence[str] = VARIANTS) -> argparse.Argumen
     )
     parser.add_argument(
         "--no-modules", action="store_true", help="leave out PyTorch's modules and operators, and those of modules.py"
-    )
-    parser.add_argument(
-        "--print-modules", action=Print, nargs=0, help="print PyTorch's modules and operators, and why some are not tried"
     )
     return parser
 

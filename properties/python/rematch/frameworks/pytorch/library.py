@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import subprocess
-import sys
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rematch.frameworks.pytorch.custom import CustomLayer
+from rematch.library import SHAPES, kept
 
 SETUP = """\
 import math
@@ -37,33 +32,12 @@ def fit(value, *shape):  # its numbers in that shape: again and again, or means 
 def grid(x, *shape):
     return torch.linspace(0.1, 0.9, math.prod(shape), dtype=x.dtype).reshape(shape)
 """
-SHAPES = "N ... -> N ..."
-"""All take any shape, and make what the sample wants of it."""
-
 _SAMPLES = Path(__file__).with_name("samples.py")
 
 
-@lru_cache(1)
 def found() -> dict[str, Any]:
     """The layers, and those "not tried" with the reason."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rematch" / "modules"
-    cache.mkdir(parents=True, exist_ok=True)
-    kept = cache / f"torch-{torch.__version__}-{sha256(_SAMPLES.read_bytes()).hexdigest()[:12]}.json"
-    with open(cache / "lock", "w") as lock:
-        # Workers of a hunt start side by side.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            words = [sys.executable, "-m", "rematch.frameworks.pytorch.samples"]
-            paths = os.pathsep.join(path for path in sys.path if path)
-            made = subprocess.run(words, capture_output=True, env=os.environ | {"PYTHONPATH": paths}, text=True)
-            if made.returncode:
-                reason = made.stderr.strip().rpartition("\n")[2]
-                print(f"modules and operators of PyTorch are not tried: {reason}", file=sys.stderr)
-                return {"layers": [], "not tried": {"torch": reason}}
-            new = kept.with_suffix(".new")
-            new.write_text(made.stdout)
-            new.rename(kept)
-    return json.loads(kept.read_text())
+    return kept(f"torch-{torch.__version__}", (str(_SAMPLES),), "rematch.frameworks.pytorch.samples")
 
 
 @lru_cache(1)

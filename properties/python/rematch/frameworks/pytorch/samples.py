@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rematch.frameworks.pytorch.custom import CustomLayer, Instance, state_of, to_one
-from rematch.frameworks.pytorch.library import SETUP, SHAPES
+from rematch.frameworks.pytorch.library import SETUP
+from rematch.library import SHAPES
 
 FIT, GRID = "fit(x{shape})", "grid(x{shape})"
 IN_UNIT, ABOVE_ONE = "fit(x{shape}).sigmoid()", "(fit(x{shape}).tanh() + 2.5)"

@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy
 import torch
@@ -14,7 +14,7 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from rematch.case import PROMISE, Case
 from rematch.framework import Framework
-from rematch.frameworks.pytorch import arguments, contract
+from rematch.frameworks.pytorch import arguments, contract, library
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import KINDS
 from rematch.frameworks.pytorch.memory import Memory
@@ -111,6 +111,9 @@ class TorchSubject(Framework):
         torch.use_deterministic_algorithms(True)
         # They are told by what the run shows.
         warnings.filterwarnings("ignore", module="torch")
+
+    def found(self) -> Mapping[str, Any]:
+        return library.found()
 
     def implements(self, features: Sequence[str]) -> list[str]:
         lacking = set(self.lacks)
