@@ -177,10 +177,13 @@ std::string curves(const Chart& chart, const Plot& plot) {
     }
     out += "/>\n";
     if (steps || series.x.size() > kFewPoints) continue;
+    // Dots: lines of no length with round ends.
+    out += "<path d=\"";
     for (std::size_t k = 0; k < series.x.size(); ++k) {
-      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\"/>\n",
-                         plot.x(series.x[k]), plot.y(series.y[k]), colour(i));
+      out += fmt::format("M{:.1f} {:.1f}h0", plot.x(series.x[k]), plot.y(series.y[k]));
     }
+    out +=
+        fmt::format("\" stroke=\"{}\" stroke-width=\"8\" stroke-linecap=\"round\"/>\n", colour(i));
   }
   return out;
 }
