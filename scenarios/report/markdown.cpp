@@ -23,6 +23,7 @@ fails when they differ from what the stories find, and when a claim fails. A sto
 line in `scenarios.cpp` ([how to add one](../ci/ADDING.md#a-story)).
 
 ## Questions
+
 )";
 
 std::string cell(std::string_view text) {
@@ -107,8 +108,9 @@ std::string markdown(const Scenario& scenario, const Report& report) {
 std::string readme(std::span<const Scenario> scenarios) {
   std::string out(kHead);
   for (const Scenario& scenario : scenarios) {
-    out += "\n" + paragraph(fmt::format("**{}** {} [{}](reports/{}.md)", scenario.question,
-                                        scenario.answer, scenario.name, scenario.name));
+    out += paragraph(
+        fmt::format("- [{}](reports/{}.md): {}", scenario.name, scenario.name, scenario.question),
+        "  ");
   }
   return out;
 }

@@ -22,7 +22,7 @@ nlohmann::ordered_json to_json(const Scenario& scenario, const Report& report);
 /// measured. Charts are links into pictures/.
 std::string markdown(const Scenario& scenario, const Report& report);
 
-/// README.md: the room, and every question with its answer in short and a link to its report.
+/// README.md: the room, and every question with a link to its report.
 std::string readme(std::span<const Scenario> scenarios);
 
 /// The file of a story's chart `number`, counted from 1: "last_segment-1.svg".

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "engine/ops/activation.h"
-#include "engine/ops/arithmetic.h"
 #include "properties/output/terminal.h"
 #include "scenarios/stories/last_segment/parts.h"
 #include "scenarios/support/options.h"
@@ -62,6 +60,11 @@ void which_bytes_live(Report& report) {
   const Net net;
   const std::int64_t activation = net.activation_bytes();
   report.say(
+      "`checkpoint_sequential(functions, segments, input)` cuts n layers into k segments of "
+      "floor(n / k) layers; the last one takes the remainder too. PyTorch always stores the last "
+      "segment. Here it can be checkpointed as well (`LastSegment::checkpointed`), so that both "
+      "can be compared.");
+  report.say(
       "From here on: {} layers tanh(Wx + b), {} segments of {}, float32 [{}, {}]. One layer's "
       "output is {} bytes, and those of layers 1 to {} are what a plain run keeps for backward. "
       "Counted are bytes beyond parameters, input and target.",
@@ -90,7 +93,7 @@ void which_bytes_live(Report& report) {
                "begins with; of the stored one, everything.");
 }
 
-void loss_right_behind(const EveryCut& every, Report& report) {
+void loss_right_behind(Report& report) {
   const Net net;
   report.say(
       "**(a) The loss comes right behind.** \"You're going to have to materialize every single "
@@ -129,10 +132,6 @@ void loss_right_behind(const EveryCut& every, Report& report) {
                "layer runs were wasted. The reentrant variant even needs more, for its "
                "recomputation exists as a whole before its backward begins.",
                last_of(net));
-  report.claim(every.peaks,
-               "So for all {} cuts above, without dropout: non-reentrant, the peaks are equal to "
-               "the byte; reentrant, checkpointing the last segment never lowers it.",
-               every.cuts);
   report.claim(peak_by_kept[1] - peak_by_kept[0] == net.activation_bytes(),
                "A caller who keeps the output until the backward is over, as training loops do, "
                "has it twice when the last segment is checkpointed, for the recomputation makes it "
@@ -232,15 +231,11 @@ std::string what_backward_says(const How& how) {
   }
 }
 
-void imperative_or_design(const EveryCut& every, Report& report) {
+void imperative_or_design(Report& report) {
   report.say(
       "**Imperative or design?** The comment in the source says that \"the last chunk has to be "
-      "non-volatile\". A volatile result was one without a history.");
-  report.claim(
-      every.bits,
-      "It does not have to: in all {} cuts, both variants, with dropout in every layer, loss and "
-      "gradients equal the plain run's to the bit, last segment stored or checkpointed.",
-      every.cuts);
+      "non-volatile\". A volatile result was one without a history. It does not have to: the bits "
+      "above are those of the plain run.");
   Table& table = report.table("Backward when the input does not require grad",
                               {"variant", "last segment stored", "last segment checkpointed"});
   const std::string says[2][2] = {{what_backward_says({kSegments, kStored, false}),
@@ -258,59 +253,23 @@ void imperative_or_design(const EveryCut& every, Report& report) {
                "one leaves backward nothing to walk.");
 }
 
-/// Bytes that `function` leaves beyond its input when its output was used and let go of.
-std::int64_t kept_by(const Function& function, bool checkpointed) {
-  const auto ledger = std::make_shared<Ledger>();
-  const AmbientScope scope(ledger);
-  const Tensor x = Tensor::full({512, 64}, DType::float32, 0.5).set_requires_grad(true);
-  const std::int64_t before = ledger->live();
-  const Tensor loss = sum((checkpointed ? checkpoint(function, {x}) : function({x}))[0]);
-  return ledger->live() - before - loss.bytes();
-}
-
-void what_a_user_can_do(const EveryCut& every, Report& report) {
-  report.say("**The rest of what was said.**");
-  report.claim(every.excluded,
-               "\"If a user does not want their last chunk to be checkpointed, they exclude it "
-               "from the arguments\": nothing would be lost. With a call that checkpoints all it "
-               "is given, leaving out the layers of the last segment, asking for one segment less "
-               "and running them afterwards is the same as a stored last segment in every "
-               "allocation, layer run and bit, for every cut.");
-  report.claim(every.appended,
-               "The other way round, where only the stored kind is offered: append as many empty "
-               "functions as a segment has layers, and ask for one segment more. Where k divides n "
-               "that is the same as a checkpointed last segment, allocation by allocation.");
-  const Function layer = [](const Tensors& in) -> Tensors { return {tanh(in[0])}; };
-  const std::int64_t plain = kept_by(layer, false);
-  const std::int64_t checkpointed = kept_by(layer, true);
-  report.claim(plain > 0 && checkpointed == 0,
-               "\"checkpoint does not itself store the output tensor\": right. Of tanh, which "
-               "saves its output, {} bytes stay after the caller let go of it, and {} when it is "
-               "checkpointed. But a stored last segment keeps more than its output: its interior.",
-               grouped(plain), checkpointed);
-  report.claim(every.runs && every.bits,
-               "\"It would be bc-breaking to change the semantics\": no value would change, as the "
-               "bits above show, not even dropout's masks. The price would be time: the layers of "
-               "the last segment run once more.");
+void what_to_choose(Report& report) {
   report.say(
       "**What to choose.** Loss right behind, as in a classifier whose head is part of the "
       "sequence: leave the last segment stored. Anything behind it whose activations weigh as much "
       "as one layer of the segment (a decoder, a large head, a second branch): checkpoint it too, "
       "and let the last segment be as short as the others, since the remainder of n / k goes "
-      "there. With a library that always stores the last segment: append the empty functions, or "
-      "call `checkpoint` for each segment yourself.");
+      "there. With a library that always stores the last segment: call `checkpoint` for each "
+      "segment yourself.");
 }
 
 void run_story(const Options& options, Report& report) {
-  const EveryCut every = try_every_cut(options);
-  if (stopped(options)) return;
-  tell_cuts(every, report);
   which_bytes_live(report);
-  loss_right_behind(every, report);
+  loss_right_behind(report);
   more_behind(options, report);
   break_even(options, report);
-  imperative_or_design(every, report);
-  what_a_user_can_do(every, report);
+  imperative_or_design(report);
+  what_to_choose(report);
 }
 
 }  // namespace

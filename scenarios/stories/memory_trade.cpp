@@ -294,8 +294,6 @@ void run_story(const Options& options, Report& report) {
   the_model(report);
   where_it_pays(options, report);
   worth_checkpointing(report);
-  the_snippet(report);
-  the_mechanism(report);
   report.say(
       "**How to measure.** One model in a process, the peak reset before the step and read after "
       "the optimizer, once the first step is over (its optimizer state is there from then on); "

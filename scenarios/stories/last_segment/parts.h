@@ -10,8 +10,6 @@ struct Net {
   int layers = 12;
   std::int64_t rows = 512;
   std::int64_t width = 64;
-  /// After each layer; 0: none.
-  double dropout = 0;
   bool input_requires_grad = true;
 
   std::int64_t activation_bytes() const { return rows * width * 4; }
@@ -29,11 +27,6 @@ struct How {
   int segments = 0;
   LastSegment last = LastSegment::stored;
   bool reentrant = false;
-  /// Hand checkpoint_sequential() one segment less, without the layers of the last one, and run
-  /// those afterwards.
-  bool excluded = false;
-  /// So many functions that do nothing are appended to the net's.
-  int appended = 0;
   /// The caller holds the output of the sequential part until the backward is over.
   bool output_kept = false;
 };
@@ -61,29 +54,5 @@ struct Step {
 
 /// Throws what the engine throws.
 Step run(const Net& net, const Head& head, const How& how);
-
-/// Statements that held for every 1 <= k <= n < 40, in both variants, the loss right behind.
-struct EveryCut {
-  int cuts = 0;
-  /// Layer runs and their order are those of the formula, last segment stored or not.
-  bool runs = true;
-  /// Bytes alive after the forward are those of the formula.
-  bool bytes = true;
-  /// Without dropout. Non-reentrant: stored and checkpointed peak alike. Reentrant: checkpointed
-  /// never lower.
-  bool peaks = true;
-  /// Loss and gradients equal the plain run's to the bit, last segment stored or not.
-  bool bits = true;
-  /// A stored last segment is the same, event by event, as leaving its layers out of the call.
-  bool excluded = true;
-  /// Where k divides n: so many empty functions appended as a segment has layers, and one segment
-  /// more, are the same layer runs and bytes as a checkpointed last segment.
-  bool appended = true;
-};
-
-EveryCut try_every_cut(const Options& options);
-
-/// Tells the runs and bytes of a few cuts, and claims what concerns them.
-void tell_cuts(const EveryCut& every, Report& report);
 
 }  // namespace rematch::scenarios::sequential

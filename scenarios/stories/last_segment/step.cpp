@@ -4,7 +4,6 @@
 
 #include "engine/checkpoint/sequential.h"
 #include "engine/ops/activation.h"
-#include "engine/ops/dropout.h"
 #include "engine/ops/loss.h"
 
 namespace rematch::scenarios::sequential {
@@ -17,14 +16,13 @@ Tensor made_input(const Net& net, Generator& generator) {
 }
 
 /// The functions of the net; each leaves a weak pointer to what it returned in its first run.
-std::vector<Function> functions_of(const Net& net, const std::vector<ModulePtr>& layers,
+std::vector<Function> functions_of(const std::vector<ModulePtr>& layers,
                                    std::vector<std::weak_ptr<Storage>>& outputs) {
   std::vector<Function> functions;
   outputs.resize(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    functions.emplace_back([layer = layers[i], &net, &output = outputs[i]](const Tensors& in) {
-      Tensor y = tanh(layer->forward(in[0]));
-      if (net.dropout > 0) y = dropout(y, net.dropout);
+    functions.emplace_back([layer = layers[i], &output = outputs[i]](const Tensors& in) {
+      const Tensor y = tanh(layer->forward(in[0]));
       if (!ambient().recomputing) output = y.storage();
       return Tensors{y};
     });
@@ -35,14 +33,7 @@ std::vector<Function> functions_of(const Net& net, const std::vector<ModulePtr>&
 Tensor sequential_part(std::span<const Function> functions, const How& how, const Tensor& x) {
   const CheckpointOptions options{.reentrant = how.reentrant};
   if (how.segments == 0) return run_regions(functions, {}, x);
-  if (!how.excluded) {
-    return checkpoint_sequential(functions, how.segments, {x}, how.last, options)[0];
-  }
-  const auto kept = static_cast<std::size_t>(how.segments - 1);
-  const std::size_t given = functions.size() / (kept + 1) * kept;
-  const Tensors between = checkpoint_sequential(functions.first(given), how.segments - 1, {x},
-                                                LastSegment::checkpointed, options);
-  return run_regions(functions.subspan(given), {}, between[0]);
+  return checkpoint_sequential(functions, how.segments, {x}, how.last, options)[0];
 }
 
 }  // namespace
@@ -64,10 +55,7 @@ Step run(const Net& net, const Head& head, const How& how) {
   const Tensor x = made_input(net, generator).set_requires_grad(net.input_requires_grad);
   const Tensor target = made_input(net, generator);
   std::vector<std::weak_ptr<Storage>> outputs;
-  std::vector<Function> functions = counting(functions_of(net, layers, outputs), step.order);
-  for (int i = 0; i < how.appended; ++i) {
-    functions.emplace_back([](const Tensors& in) { return in; });
-  }
+  const std::vector<Function> functions = counting(functions_of(layers, outputs), step.order);
 
   const std::int64_t base = ledger->live();
   ledger->record_timeline(true);
