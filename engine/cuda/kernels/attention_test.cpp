@@ -2,16 +2,16 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
 using math::AttentionShape;
 using math::AttentionState;
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 constexpr AttentionShape kAttentionShapes[] = {
@@ -31,41 +31,24 @@ TEMPLATE_TEST_CASE("attention gives the CPU's bits on the device", "[gpu][sums]"
         CAPTURE(s.queries, s.keys, s.heads, s.causal, p, fused);
         const std::int64_t width = s.batch * s.queries * s.width();
         const std::int64_t memory_width = s.batch * s.keys * s.memory_width();
-        const auto q = values<T>(width, 1);
-        const auto memory = values<T>(memory_width, 2);
-        const auto gy = values<T>(width, 3);
+        const Twin<T> q(values<T>(width, 1));
+        const Twin<T> memory(values<T>(memory_width, 2));
+        const Twin<T> gy(values<T>(width, 3));
         const AttentionDropout dropout{p, {7, 1, 4}};
-        std::vector<T> kept(static_cast<std::size_t>(fused ? s.rows() : s.scores()));
-        std::vector<std::uint8_t> mask(static_cast<std::size_t>(s.scores()));
-        std::vector<T> y(q.size());
-        std::vector<T> gq(q.size());
-        std::vector<T> gmemory(memory.size());
-        const auto state = [&](T* held, std::uint8_t* drawn) {
-          return fused ? AttentionState<T>{nullptr, nullptr, held}
-                       : AttentionState<T>{held, p > 0 ? drawn : nullptr, nullptr};
+        const Twin<T> kept(fused ? s.rows() : s.scores());
+        const Twin<std::uint8_t> mask(s.scores());
+        const Twin<T> y(width);
+        const Twin<T> gq(width);
+        const Twin<T> gmemory(memory_width);
+        const bool masked = !fused && p > 0;
+        const auto state = [&](auto at) {
+          return fused ? AttentionState<T>{nullptr, nullptr, at(kept)}
+                       : AttentionState<T>{at(kept), masked ? at(mask) : nullptr, nullptr};
         };
-        const AttentionState<T> on_host = state(kept.data(), mask.data());
-        cpu::attention_forward(s, q.data(), memory.data(), dropout, on_host, y.data());
-        cpu::attention_backward(s, gy.data(), q.data(), memory.data(), y.data(), dropout, on_host,
-                                gq.data(), gmemory.data());
-
-        const DeviceArray<T> dq(q);
-        const DeviceArray<T> dmemory(memory);
-        const DeviceArray<T> dgy(gy);
-        const DeviceArray<T> dkept(static_cast<std::int64_t>(kept.size()));
-        const DeviceArray<std::uint8_t> dmask(s.scores());
-        const DeviceArray<T> dy(width);
-        const DeviceArray<T> dgq(width);
-        const DeviceArray<T> dgmemory(memory_width);
-        const AttentionState<T> there = state(dkept.data(), dmask.data());
-        attention_forward(s, dq.data(), dmemory.data(), dropout, there, dy.data());
-        attention_backward(s, dgy.data(), dq.data(), dmemory.data(), dy.data(), dropout, there,
-                           dgq.data(), dgmemory.data());
-        CHECK(holds(dy, y));
-        CHECK(holds(dkept, kept));
-        CHECK(holds(dgq, gq));
-        CHECK(holds(dgmemory, gmemory));
-        if (there.mask != nullptr) CHECK(holds(dmask, mask));
+        REMATCH_CALL_BOTH(attention_forward<T>, s, q, memory, dropout, state, y);
+        REMATCH_CALL_BOTH(attention_backward<T>, s, gy, q, memory, y, dropout, state, gq, gmemory);
+        check_alike(y, kept, gq, gmemory);
+        if (masked) check_alike(mask);
       }
     }
   }

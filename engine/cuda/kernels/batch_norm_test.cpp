@@ -2,14 +2,15 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
+using testing::check_alike;
 using testing::DeviceArray;
-using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 struct NormExtents {
@@ -26,93 +27,40 @@ constexpr NormExtents kExtents[] = {
     {3, 2, 2500}, {600, 2, 4},  {16, 70, 64}, {1, 3, 5000}, {4, 3, 1024}, {2, 3, 2049},
     {8, 2, 1024}, {8193, 2, 1}, {3, 2, 2731}};
 
-/// Everything that training, evaluation and their backward leave behind.
-template <typename T>
-struct NormResults {
-  std::vector<std::vector<T>> arrays;
-  friend bool operator==(const NormResults&, const NormResults&) = default;
-};
-
-template <typename T>
-NormResults<T> on_cpu(const NormExtents& e, bool train, bool parameters) {
-  const std::int64_t n = e.n * e.c * e.s;
-  const auto x = values<T>(n, 1);
-  const auto gy = values<T>(n, 2);
-  const auto w = values<T>(e.c, 3);
-  const auto b = values<T>(e.c, 4);
-  auto running_mean = values<T>(e.c, 5);
-  std::vector<T> running_var(running_mean.size(), T(0.5));
-  std::vector<T> y(x.size());
-  std::vector<T> gx(x.size());
-  std::vector<T> mean(w.size());
-  std::vector<T> invstd(w.size());
-  std::vector<T> gw(w.size());
-  std::vector<T> gb(w.size());
-  const T* wp = parameters ? w.data() : nullptr;
-  const T* bp = parameters ? b.data() : nullptr;
-  if (train) {
-    cpu::batch_norm_train(e.n, e.c, e.s, x.data(), wp, bp, T(0.125), y.data(), mean.data(),
-                          invstd.data(), running_mean.data(), running_var.data(), T(0.1));
-  } else {
-    cpu::batch_norm_eval(e.n, e.c, e.s, x.data(), wp, bp, running_mean.data(), running_var.data(),
-                         T(0.125), y.data(), mean.data(), invstd.data());
-  }
-  cpu::batch_norm_backward(e.n, e.c, e.s, gy.data(), x.data(), mean.data(), invstd.data(), wp,
-                           train, gx.data(), parameters ? gw.data() : nullptr,
-                           parameters ? gb.data() : nullptr);
-  return {{y, mean, invstd, running_mean, running_var, gx, gw, gb}};
-}
-
-template <typename T>
-NormResults<T> on_device(const NormExtents& e, bool train, bool parameters, std::int64_t shift) {
-  const std::int64_t n = e.n * e.c * e.s;
-  const DeviceArray<T> x(values<T>(n, 1), shift);
-  const DeviceArray<T> gy(values<T>(n, 2), shift);
-  const DeviceArray<T> w(values<T>(e.c, 3), shift);
-  const DeviceArray<T> b(values<T>(e.c, 4), shift);
-  const DeviceArray<T> running_mean(values<T>(e.c, 5), shift);
-  const std::vector<T> zeros(static_cast<std::size_t>(e.c));
-  const DeviceArray<T> running_var(std::vector<T>(zeros.size(), T(0.5)), shift);
-  const DeviceArray<T> y(n, shift);
-  const DeviceArray<T> gx(n, shift);
-  const DeviceArray<T> mean(zeros, shift);
-  const DeviceArray<T> invstd(zeros, shift);
-  const DeviceArray<T> gw(zeros, shift);
-  const DeviceArray<T> gb(zeros, shift);
-  const T* wp = parameters ? w.data() : nullptr;
-  const T* bp = parameters ? b.data() : nullptr;
-  if (train) {
-    batch_norm_train(e.n, e.c, e.s, x.data(), wp, bp, T(0.125), y.data(), mean.data(),
-                     invstd.data(), running_mean.data(), running_var.data(), T(0.1));
-  } else {
-    batch_norm_eval(e.n, e.c, e.s, x.data(), wp, bp, running_mean.data(), running_var.data(),
-                    T(0.125), y.data(), mean.data(), invstd.data());
-  }
-  batch_norm_backward(e.n, e.c, e.s, gy.data(), x.data(), mean.data(), invstd.data(), wp, train,
-                      gx.data(), parameters ? gw.data() : nullptr,
-                      parameters ? gb.data() : nullptr);
-  for (const DeviceArray<T>* array :
-       {&x, &gy, &w, &b, &running_mean, &running_var, &y, &gx, &mean, &invstd, &gw, &gb}) {
-    CHECK(array->guarded());
-  }
-  return {{y.host(), mean.host(), invstd.host(), running_mean.host(), running_var.host(), gx.host(),
-           gw.host(), gb.host()}};
-}
-
 TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;
   need_device();
-  for (const NormExtents& e : kExtents) {
+  for (const auto& [n, c, s] : kExtents) {
     for (const bool train : {true, false}) {
       for (const bool parameters : {true, false}) {
         for (const std::int64_t shift : {0, 1}) {
-          CAPTURE(e.n, e.c, e.s, train, parameters, shift);
-          const NormResults<T> want = on_cpu<T>(e, train, parameters);
-          const NormResults<T> got = on_device<T>(e, train, parameters, shift);
-          for (std::size_t i = 0; i < want.arrays.size(); ++i) {
-            CAPTURE(i);
-            CHECK(testing::same_bits(got.arrays[i], want.arrays[i]));
+          CAPTURE(n, c, s, train, parameters, shift);
+          const std::int64_t size = n * c * s;
+          const auto eps = T(0.125);
+          const Twin<T> x(values<T>(size, 1), shift);
+          const Twin<T> gy(values<T>(size, 2), shift);
+          const Twin<T> w(values<T>(c, 3), shift);
+          const Twin<T> b(values<T>(c, 4), shift);
+          const Twin<T> running_mean(values<T>(c, 5), shift);
+          const Twin<T> running_var(std::vector<T>(static_cast<std::size_t>(c), T(0.5)), shift);
+          const Twin<T> y(size, shift);
+          const Twin<T> mean(std::vector<T>(static_cast<std::size_t>(c)), shift);
+          const Twin<T> invstd(mean.host(), shift);
+          const Twin<T> gx(size, shift);
+          const Twin<T> gw(mean.host(), shift);
+          const Twin<T> gb(mean.host(), shift);
+          const auto wp = null_unless(parameters, w);
+          const auto bp = null_unless(parameters, b);
+          if (train) {
+            REMATCH_CALL_BOTH(batch_norm_train<T>, n, c, s, x, wp, bp, eps, y, mean, invstd,
+                              running_mean, running_var, T(0.1));
+          } else {
+            REMATCH_CALL_BOTH(batch_norm_eval<T>, n, c, s, x, wp, bp, running_mean, running_var,
+                              eps, y, mean, invstd);
           }
+          REMATCH_CALL_BOTH(batch_norm_backward<T>, n, c, s, gy, x, mean, invstd, wp, train, gx,
+                            null_unless(parameters, gw), null_unless(parameters, gb));
+          check_alike(x, gy, w, b, y, mean, invstd, running_mean, running_var, gx, gw, gb);
         }
       }
     }

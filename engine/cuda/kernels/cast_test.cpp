@@ -2,17 +2,17 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 #include "engine/kernels/elementwise.h"
 
 namespace rematch::cuda {
 namespace {
 
 using math::BFloat16;
-using testing::DeviceArray;
+using testing::check_alike;
 using testing::for_each_layout;
-using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 /// n of all bit patterns, in an order that is the same for the same seed.
@@ -28,21 +28,13 @@ std::vector<BFloat16> patterns(std::int64_t n, std::uint32_t seed) {
 TEST_CASE("casts have the CPU's bits on the device, whatever length and alignment", "[gpu]") {
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
-    const std::vector<BFloat16> downcast_values = patterns(n, 1);
-    std::vector<float> want(static_cast<std::size_t>(n));
-    cpu::upcast(n, downcast_values.data(), want.data());
-    const DeviceArray<BFloat16> in(downcast_values, shift);
-    const DeviceArray<float> out(n, shift);
-    upcast(n, in.data(), out.data());
-    CHECK(holds(out, want));
-
-    const std::vector<float> wide = values<float>(n, 2);
-    std::vector<BFloat16> want_downcast(static_cast<std::size_t>(n));
-    cpu::downcast(n, wide.data(), want_downcast.data());
-    const DeviceArray<float> from(wide, shift);
-    const DeviceArray<BFloat16> to(n, shift);
-    downcast(n, from.data(), to.data());
-    CHECK(holds(to, want_downcast));
+    const Twin<BFloat16> narrow(patterns(n, 1), shift);
+    const Twin<float> upcast_values(n, shift);
+    REMATCH_CALL_BOTH(upcast, n, narrow, upcast_values);
+    const Twin<float> wide(values<float>(n, 2), shift);
+    const Twin<BFloat16> rounded(n, shift);
+    REMATCH_CALL_BOTH(downcast, n, wide, rounded);
+    check_alike(upcast_values, rounded);
   });
 }
 
@@ -56,31 +48,24 @@ TEST_CASE("every high half is rounded on the device as on the CPU, on, below and
     }
   }
   const auto n = static_cast<std::int64_t>(in.size());
-  std::vector<BFloat16> want(in.size());
-  cpu::downcast(n, in.data(), want.data());
-  const DeviceArray<float> from(in);
-  const DeviceArray<BFloat16> to(n);
-  downcast(n, from.data(), to.data());
-  CHECK(holds(to, want));
+  const Twin<float> from(in);
+  const Twin<BFloat16> to(n);
+  REMATCH_CALL_BOTH(downcast, n, from, to);
+  check_alike(to);
 }
 
 TEST_CASE("bfloat16 is added and filled on the device to the CPU's bits", "[gpu]") {
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
-    const std::vector<BFloat16> a = patterns(n, 1);
-    const std::vector<BFloat16> b = patterns(n, 777);
-    const DeviceArray<BFloat16> da(a, shift);
-    const DeviceArray<BFloat16> db(b, shift);
-    std::vector<BFloat16> want(a.size());
-    cpu::add(n, a.data(), b.data(), want.data());
-    const DeviceArray<BFloat16> sum(n, shift);
-    add(n, da.data(), db.data(), sum.data());
-    CHECK(holds(sum, want));
-    add_inplace(n, da.data(), db.data());
-    CHECK(holds(db, want));
-    const BFloat16 third(1.0 / 3);
-    fill(n, third, sum.data());
-    CHECK(holds(sum, std::vector<BFloat16>(a.size(), third)));
+    const Twin<BFloat16> a(patterns(n, 1), shift);
+    const Twin<BFloat16> b(patterns(n, 777), shift);
+    const Twin<BFloat16> sum(n, shift);
+    REMATCH_CALL_BOTH(add<BFloat16>, n, a, b, sum);
+    check_alike(sum);
+    REMATCH_CALL_BOTH(add_inplace<BFloat16>, n, a, b);
+    check_alike(b);
+    REMATCH_CALL_BOTH(fill<BFloat16>, n, BFloat16(1.0 / 3), sum);
+    check_alike(sum);
   });
 }
 

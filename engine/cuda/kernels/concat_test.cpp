@@ -2,14 +2,14 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("concat2 and split2 move what they move on the CPU", "[gpu]", float, double) {
@@ -20,24 +20,20 @@ TEMPLATE_TEST_CASE("concat2 and split2 move what they move on the CPU", "[gpu]",
       for (const std::int64_t inner_b : {0, 3, 8, 300}) {
         for (const std::int64_t shift : {0, 1}) {
           CAPTURE(outer, inner_a, inner_b, shift);
-          const auto a = values<T>(outer * inner_a, 1);
-          const auto b = values<T>(outer * inner_b, 2);
-          std::vector<T> both(a.size() + b.size());
-          cpu::concat2(outer, inner_a, inner_b, a.data(), b.data(), both.data());
-          const DeviceArray<T> da(a, shift);
-          const DeviceArray<T> db(b, shift);
-          const DeviceArray<T> out(outer * (inner_a + inner_b), shift);
-          concat2(outer, inner_a, inner_b, da.data(), db.data(), out.data());
-          CHECK(holds(out, both));
-          const DeviceArray<T> back_a(outer * inner_a, shift);
-          const DeviceArray<T> back_b(outer * inner_b, shift);
-          split2<T>(outer, inner_a, inner_b, out.data(), back_a.data(), nullptr);
-          split2<T>(outer, inner_a, inner_b, out.data(), nullptr, back_b.data());
-          CHECK(holds(back_a, a));
-          CHECK(holds(back_b, b));
-          split2(outer, inner_a, inner_b, out.data(), back_a.data(), back_b.data());
-          CHECK(holds(back_a, a));
-          CHECK(holds(back_b, b));
+          const Twin<T> a(values<T>(outer * inner_a, 1), shift);
+          const Twin<T> b(values<T>(outer * inner_b, 2), shift);
+          const Twin<T> both(outer * (inner_a + inner_b), shift);
+          REMATCH_CALL_BOTH(concat2<T>, outer, inner_a, inner_b, a, b, both);
+          check_alike(both);
+          const Twin<T> back_a(outer * inner_a, shift);
+          const Twin<T> back_b(outer * inner_b, shift);
+          REMATCH_CALL_BOTH(split2<T>, outer, inner_a, inner_b, both, back_a, nullptr);
+          REMATCH_CALL_BOTH(split2<T>, outer, inner_a, inner_b, both, nullptr, back_b);
+          check_alike(back_a, back_b);
+          REMATCH_CALL_BOTH(split2<T>, outer, inner_a, inner_b, both, back_a, back_b);
+          check_alike(back_a, back_b);
+          CHECK(testing::same_bits(back_a.host(), a.host()));
+          CHECK(testing::same_bits(back_b.host(), b.host()));
         }
       }
     }

@@ -3,14 +3,14 @@
 #include <catch2/catch_template_test_macros.hpp>
 #include <limits>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("delayed scaling gives the CPU's bits on the device", "[gpu][sums]", float,
@@ -21,17 +21,12 @@ TEMPLATE_TEST_CASE("delayed scaling gives the CPU's bits on the device", "[gpu][
     CAPTURE(n);
     auto x = values<T>(n, 1);
     if (n > 1) x[static_cast<std::size_t>(n / 2)] = std::numeric_limits<T>::quiet_NaN();
-    std::vector<T> scale{T(0.3)};
-    std::vector<T> y(x.size());
-    cpu::divide_by(n, x.data(), scale.data(), y.data());
-    const DeviceArray<T> dx(x);
-    const DeviceArray<T> dscale(scale);
-    const DeviceArray<T> dy(n);
-    divide_by(n, dx.data(), dscale.data(), dy.data());
-    cpu::average_magnitude(n, x.data(), scale.data());
-    average_magnitude(n, dx.data(), dscale.data());
-    CHECK(holds(dy, y));
-    CHECK(holds(dscale, scale));
+    const Twin<T> input(x);
+    const Twin<T> scale(std::vector<T>{T(0.3)});
+    const Twin<T> y(n);
+    REMATCH_CALL_BOTH(divide_by<T>, n, input, scale, y);
+    REMATCH_CALL_BOTH(average_magnitude<T>, n, input, scale);
+    check_alike(y, scale);
   }
 }
 
@@ -48,17 +43,12 @@ TEMPLATE_TEST_CASE("rounding to float8 gives the CPU's bits on the device", "[gp
         x[1] = std::numeric_limits<T>::infinity();
         x[2] = T(-0.0);
       }
-      std::vector<T> history{first, T(0), T(0), T(0)};
-      std::vector<T> y(x.size());
-      cpu::round_to_float8(n, x.data(), history.data(), y.data());
-      const DeviceArray<T> dx(x);
-      const DeviceArray<T> dhistory(history);
-      const DeviceArray<T> dy(n);
-      round_to_float8(n, dx.data(), dhistory.data(), dy.data());
-      cpu::remember_magnitude(n, x.data(), history.data());
-      remember_magnitude(n, dx.data(), dhistory.data());
-      CHECK(holds(dy, y));
-      CHECK(holds(dhistory, history));
+      const Twin<T> input(x);
+      const Twin<T> history(std::vector<T>{first, T(0), T(0), T(0)});
+      const Twin<T> y(n);
+      REMATCH_CALL_BOTH(round_to_float8<T>, n, input, history, y);
+      REMATCH_CALL_BOTH(remember_magnitude<T>, n, input, history);
+      check_alike(y, history);
     }
   }
 }

@@ -3,14 +3,16 @@
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
+using testing::check_alike;
 using testing::DeviceArray;
 using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("embedding gives the CPU's bits on the device", "[gpu][sums]", float, double) {
@@ -24,21 +26,14 @@ TEMPLATE_TEST_CASE("embedding gives the CPU's bits on the device", "[gpu][sums]"
         for (std::int64_t i = 0; i < n; ++i) {
           tokens.push_back(static_cast<std::int32_t>(i * i % rows));
         }
-        const auto weight = values<T>(rows * features, 1);
-        const auto gy = values<T>(n * features, 2);
-        std::vector<T> y(gy.size());
-        std::vector<T> gw(weight.size());
-        cpu::rows_of_tokens(n, rows, features, tokens.data(), weight.data(), y.data());
-        cpu::sum_rows_of_tokens(n, rows, features, tokens.data(), gy.data(), gw.data());
-        const DeviceArray<std::int32_t> dtokens(tokens);
-        const DeviceArray<T> dweight(weight);
-        const DeviceArray<T> dgy(gy);
-        const DeviceArray<T> dy(n * features);
-        const DeviceArray<T> dgw(rows * features);
-        rows_of_tokens(n, rows, features, dtokens.data(), dweight.data(), dy.data());
-        sum_rows_of_tokens(n, rows, features, dtokens.data(), dgy.data(), dgw.data());
-        CHECK(holds(dy, y));
-        CHECK(holds(dgw, gw));
+        const Twin<std::int32_t> t(tokens);
+        const Twin<T> weight(values<T>(rows * features, 1));
+        const Twin<T> gy(values<T>(n * features, 2));
+        const Twin<T> y(n * features);
+        const Twin<T> gw(rows * features);
+        REMATCH_CALL_BOTH(rows_of_tokens<T>, n, rows, features, t, weight, y);
+        REMATCH_CALL_BOTH(sum_rows_of_tokens<T>, n, rows, features, t, gy, gw);
+        check_alike(y, gw);
       }
     }
   }

@@ -2,14 +2,14 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 struct Sets {
@@ -33,49 +33,26 @@ TEMPLATE_TEST_CASE("group norm gives the CPU's bits on the device", "[gpu][sums]
       CAPTURE(n, c, s, groups, parameters);
       const std::int64_t size = n * c * s;
       const std::int64_t sets = n * groups;
-      const auto x = values<T>(size, 1);
-      const auto gy = values<T>(size, 2);
-      const auto w = values<T>(c, 3);
-      const auto b = values<T>(c, 4);
+      const Twin<T> x(values<T>(size, 1));
+      const Twin<T> gy(values<T>(size, 2));
+      const Twin<T> w(values<T>(c, 3));
+      const Twin<T> b(values<T>(c, 4));
       const auto eps = T(0.125);
-      std::vector<T> y(x.size());
-      std::vector<T> mean(static_cast<std::size_t>(sets));
-      std::vector<T> rstd(mean.size());
-      std::vector<T> gx(x.size());
-      std::vector<T> gw(w.size());
-      std::vector<T> gb(w.size());
-      const T* wp = parameters ? w.data() : nullptr;
-      cpu::group_norm_forward(n, c, s, groups, x.data(), wp, parameters ? b.data() : nullptr, eps,
-                              y.data(), mean.data(), rstd.data());
-      cpu::group_norm_backward(n, c, s, groups, gy.data(), x.data(), mean.data(), rstd.data(), wp,
-                               gx.data(), gw.data(), gb.data());
-
-      const DeviceArray<T> dx(x);
-      const DeviceArray<T> dgy(gy);
-      const DeviceArray<T> dw(w);
-      const DeviceArray<T> db(b);
-      const DeviceArray<T> dy(size);
-      const DeviceArray<T> dmean(sets);
-      const DeviceArray<T> drstd(sets);
-      const DeviceArray<T> dgx(size);
-      const DeviceArray<T> dgw(c);
-      const DeviceArray<T> dgb(c);
-      const T* dwp = parameters ? dw.data() : nullptr;
-      group_norm_forward(n, c, s, groups, dx.data(), dwp, parameters ? db.data() : nullptr, eps,
-                         dy.data(), dmean.data(), drstd.data());
-      group_norm_backward(n, c, s, groups, dgy.data(), dx.data(), dmean.data(), drstd.data(), dwp,
-                          dgx.data(), dgw.data(), dgb.data());
-      CHECK(holds(dy, y));
-      CHECK(holds(dmean, mean));
-      CHECK(holds(drstd, rstd));
-      CHECK(holds(dgx, gx));
-      CHECK(holds(dgw, gw));
-      CHECK(holds(dgb, gb));
-
-      const DeviceArray<T> alone(c);
-      group_norm_backward<T>(n, c, s, groups, dgy.data(), dx.data(), dmean.data(), drstd.data(),
-                             dwp, nullptr, alone.data(), nullptr);
-      CHECK(holds(alone, gw));
+      const Twin<T> y(size);
+      const Twin<T> mean(sets);
+      const Twin<T> rstd(sets);
+      const Twin<T> gx(size);
+      const Twin<T> gw(c);
+      const Twin<T> gb(c);
+      const auto wp = null_unless(parameters, w);
+      REMATCH_CALL_BOTH(group_norm_forward<T>, n, c, s, groups, x, wp, null_unless(parameters, b),
+                        eps, y, mean, rstd);
+      REMATCH_CALL_BOTH(group_norm_backward<T>, n, c, s, groups, gy, x, mean, rstd, wp, gx, gw, gb);
+      const Twin<T> alone(c);
+      REMATCH_CALL_BOTH(group_norm_backward<T>, n, c, s, groups, gy, x, mean, rstd, wp, nullptr,
+                        alone, nullptr);
+      CHECK(testing::same_bits(alone.host(), gw.host()));
+      check_alike(y, mean, rstd, gx, gw, gb, alone);
     }
   }
 }

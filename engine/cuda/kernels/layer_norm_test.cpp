@@ -2,14 +2,14 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
@@ -17,89 +17,33 @@ TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu][sums]
   need_device();
   for (const auto [rows, cols] : testing::kTables) {
     for (const bool parameters : {true, false}) {
-      CAPTURE(rows, cols, parameters);
-      const std::int64_t n = rows * cols;
-      const auto x = values<T>(n, 1);
-      const auto gy = values<T>(n, 2);
-      const auto w = values<T>(cols, 3);
-      const auto b = values<T>(cols, 4);
-      const auto eps = T(0.125);
-      std::vector<T> y(x.size());
-      std::vector<T> mean(static_cast<std::size_t>(rows));
-      std::vector<T> rstd(mean.size());
-      std::vector<T> gx(x.size());
-      std::vector<T> gw(w.size());
-      std::vector<T> gb(w.size());
-      const T* wp = parameters ? w.data() : nullptr;
-      cpu::layer_norm_forward(rows, cols, x.data(), wp, parameters ? b.data() : nullptr, eps,
-                              y.data(), mean.data(), rstd.data());
-      cpu::layer_norm_backward(rows, cols, gy.data(), x.data(), mean.data(), rstd.data(), wp,
-                               gx.data(), gw.data(), gb.data());
-
-      const DeviceArray<T> dx(x);
-      const DeviceArray<T> dgy(gy);
-      const DeviceArray<T> dw(w);
-      const DeviceArray<T> db(b);
-      const DeviceArray<T> dy(n);
-      const DeviceArray<T> dmean(rows);
-      const DeviceArray<T> drstd(rows);
-      const DeviceArray<T> dgx(n);
-      const DeviceArray<T> dgw(cols);
-      const DeviceArray<T> dgb(cols);
-      const T* dwp = parameters ? dw.data() : nullptr;
-      layer_norm_forward(rows, cols, dx.data(), dwp, parameters ? db.data() : nullptr, eps,
-                         dy.data(), dmean.data(), drstd.data());
-      layer_norm_backward(rows, cols, dgy.data(), dx.data(), dmean.data(), drstd.data(), dwp,
-                          dgx.data(), dgw.data(), dgb.data());
-      CHECK(holds(dy, y));
-      CHECK(holds(dmean, mean));
-      CHECK(holds(drstd, rstd));
-      CHECK(holds(dgx, gx));
-      CHECK(holds(dgw, gw));
-      CHECK(holds(dgb, gb));
-
-      const DeviceArray<T> alone(cols);
-      layer_norm_backward<T>(rows, cols, dgy.data(), dx.data(), dmean.data(), drstd.data(), dwp,
-                             nullptr, nullptr, alone.data());
-      CHECK(holds(alone, dgb.host()));
+      // RMS norm has none.
+      for (const bool means : {true, false}) {
+        CAPTURE(rows, cols, parameters, means);
+        const std::int64_t n = rows * cols;
+        const Twin<T> x(values<T>(n, 1));
+        const Twin<T> gy(values<T>(n, 2));
+        const Twin<T> w(values<T>(cols, 3));
+        const Twin<T> b(values<T>(cols, 4));
+        const Twin<T> y(n);
+        const Twin<T> mean(rows);
+        const Twin<T> rstd(rows);
+        const Twin<T> gx(n);
+        const Twin<T> gw(cols);
+        const Twin<T> gb(cols);
+        const auto wp = null_unless(parameters, w);
+        const auto mp = null_unless(means, mean);
+        REMATCH_CALL_BOTH(layer_norm_forward<T>, rows, cols, x, wp, null_unless(parameters, b),
+                          T(0.125), y, mp, rstd);
+        REMATCH_CALL_BOTH(layer_norm_backward<T>, rows, cols, gy, x, mp, rstd, wp, gx, gw, gb);
+        const Twin<T> alone(cols);
+        REMATCH_CALL_BOTH(layer_norm_backward<T>, rows, cols, gy, x, mp, rstd, wp, nullptr, nullptr,
+                          alone);
+        CHECK(testing::same_bits(alone.host(), gb.host()));
+        check_alike(y, rstd, gx, gw, gb, alone);
+        if (means) check_alike(mean);
+      }
     }
-  }
-}
-
-TEMPLATE_TEST_CASE("RMS norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
-  using T = TestType;
-  need_device();
-  for (const auto [rows, cols] : testing::kTables) {
-    CAPTURE(rows, cols);
-    const std::int64_t n = rows * cols;
-    const auto x = values<T>(n, 1);
-    const auto gy = values<T>(n, 2);
-    const auto w = values<T>(cols, 3);
-    const auto eps = T(0.125);
-    std::vector<T> y(x.size());
-    std::vector<T> rstd(static_cast<std::size_t>(rows));
-    std::vector<T> gx(x.size());
-    std::vector<T> gw(w.size());
-    cpu::layer_norm_forward<T>(rows, cols, x.data(), w.data(), nullptr, eps, y.data(), nullptr,
-                               rstd.data());
-    cpu::layer_norm_backward<T>(rows, cols, gy.data(), x.data(), nullptr, rstd.data(), w.data(),
-                                gx.data(), gw.data(), nullptr);
-
-    const DeviceArray<T> dx(x);
-    const DeviceArray<T> dgy(gy);
-    const DeviceArray<T> dw(w);
-    const DeviceArray<T> dy(n);
-    const DeviceArray<T> drstd(rows);
-    const DeviceArray<T> dgx(n);
-    const DeviceArray<T> dgw(cols);
-    layer_norm_forward<T>(rows, cols, dx.data(), dw.data(), nullptr, eps, dy.data(), nullptr,
-                          drstd.data());
-    layer_norm_backward<T>(rows, cols, dgy.data(), dx.data(), nullptr, drstd.data(), dw.data(),
-                           dgx.data(), dgw.data(), nullptr);
-    CHECK(holds(dy, y));
-    CHECK(holds(drstd, rstd));
-    CHECK(holds(dgx, gx));
-    CHECK(holds(dgw, gw));
   }
 }
 

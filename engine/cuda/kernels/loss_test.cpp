@@ -3,15 +3,16 @@
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
+using testing::check_alike;
 using testing::DeviceArray;
 using testing::for_each_layout;
-using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu][sums]", float, double) {
@@ -19,22 +20,14 @@ TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu][sums]", floa
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     if (n == 0) return;
-    const auto x = values<T>(n, 1);
-    const auto target = values<T>(n, 2);
-    std::vector<T> gx(x.size());
-    const T gradient(0.7);
-    cpu::mse_backward(n, &gradient, x.data(), target.data(), gx.data());
-    const DeviceArray<T> dx(x, shift);
-    const DeviceArray<T> dtarget(target, shift);
-    const DeviceArray<T> g(std::vector<T>{T(0.7)}, shift);
-    const DeviceArray<T> loss(1, shift);
-    const DeviceArray<T> dgx(n, shift);
-    mse_forward(n, dx.data(), dtarget.data(), loss.data());
-    mse_backward(n, g.data(), dx.data(), dtarget.data(), dgx.data());
-    T want = 0;
-    cpu::mse_forward(n, x.data(), target.data(), &want);
-    CHECK(holds(loss, {want}));
-    CHECK(holds(dgx, gx));
+    const Twin<T> x(values<T>(n, 1), shift);
+    const Twin<T> target(values<T>(n, 2), shift);
+    const Twin<T> gradient(std::vector<T>{T(0.7)}, shift);
+    const Twin<T> loss(1, shift);
+    const Twin<T> gx(n, shift);
+    REMATCH_CALL_BOTH(mse_forward<T>, n, x, target, loss);
+    REMATCH_CALL_BOTH(mse_backward<T>, n, gradient, x, target, gx);
+    check_alike(loss, gx);
   });
 }
 
@@ -46,29 +39,21 @@ TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu][su
     if (rows == 0) continue;
     CAPTURE(rows, cols);
     const std::int64_t n = rows * cols;
-    auto x = values<T>(n, 1);
-    for (T& value : x) value *= T(8);
-    std::vector<std::int32_t> target;
+    auto logits = values<T>(n, 1);
+    for (T& value : logits) value *= T(8);
+    std::vector<std::int32_t> classes;
     for (std::int64_t r = 0; r < rows; ++r) {
-      target.push_back(static_cast<std::int32_t>(r * 7919 % cols));
+      classes.push_back(static_cast<std::int32_t>(r * 7919 % cols));
     }
-    std::vector<T> log_probs(x.size());
-    std::vector<T> gx(x.size());
-    T want = 0;
-    cpu::cross_entropy_forward(rows, cols, x.data(), target.data(), log_probs.data(), &want);
-    const T gradient(0.7);
-    cpu::cross_entropy_backward(rows, cols, &gradient, log_probs.data(), target.data(), gx.data());
-    const DeviceArray<T> dx(x);
-    const DeviceArray<std::int32_t> dtarget(target);
-    const DeviceArray<T> g(std::vector<T>{T(0.7)});
-    const DeviceArray<T> dlog_probs(n);
-    const DeviceArray<T> loss(1);
-    const DeviceArray<T> dgx(n);
-    cross_entropy_forward(rows, cols, dx.data(), dtarget.data(), dlog_probs.data(), loss.data());
-    cross_entropy_backward(rows, cols, g.data(), dlog_probs.data(), dtarget.data(), dgx.data());
-    CHECK(holds(dlog_probs, log_probs));
-    CHECK(holds(loss, {want}));
-    CHECK(holds(dgx, gx));
+    const Twin<T> x(logits);
+    const Twin<std::int32_t> target(classes);
+    const Twin<T> gradient(std::vector<T>{T(0.7)});
+    const Twin<T> log_probs(n);
+    const Twin<T> loss(1);
+    const Twin<T> gx(n);
+    REMATCH_CALL_BOTH(cross_entropy_forward<T>, rows, cols, x, target, log_probs, loss);
+    REMATCH_CALL_BOTH(cross_entropy_backward<T>, rows, cols, gradient, log_probs, target, gx);
+    check_alike(log_probs, loss, gx);
   }
 }
 

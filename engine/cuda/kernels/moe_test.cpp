@@ -2,14 +2,14 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("a mixture of experts gives the CPU's bits on the device", "[gpu][sums]", float,
@@ -23,49 +23,24 @@ TEMPLATE_TEST_CASE("a mixture of experts gives the CPU's bits on the device", "[
         const T jitter = n == 31 ? T(0.25) : T(0);
         const math::MoeShape s{.rows = n, .features = 7, .experts = experts, .top = top};
         CAPTURE(n, experts, top);
-        const auto x = values<T>(n * s.features, 1);
-        const auto router = values<T>(experts * s.features, 2);
-        const auto w = values<T>(experts * s.matrix(), 3);
-        const auto gy = values<T>(n * s.features, 4);
-        const auto noise = values<T>(n * experts, 5);
-        auto p = noise;
-        std::vector<std::int32_t> chosen(static_cast<std::size_t>(n * top));
-        std::vector<T> outputs(static_cast<std::size_t>(s.outputs()));
-        std::vector<T> y(x.size());
-        std::vector<T> load(static_cast<std::size_t>(experts), T(5));
-        std::vector<T> gx(x.size());
-        std::vector<T> grouter(router.size());
-        std::vector<T> gw(w.size());
-        cpu::moe_forward(s, x.data(), router.data(), w.data(), jitter, p.data(), chosen.data(),
-                         outputs.data(), y.data());
-        cpu::moe_backward(s, gy.data(), x.data(), router.data(), w.data(), p.data(), chosen.data(),
-                          outputs.data(), gx.data(), grouter.data(), gw.data());
-        const DeviceArray<T> dx(x);
-        const DeviceArray<T> drouter(router);
-        const DeviceArray<T> dw(w);
-        const DeviceArray<T> dgy(gy);
-        const DeviceArray<T> dp(noise);
-        const DeviceArray<std::int32_t> dchosen(n * top);
-        const DeviceArray<T> doutputs(s.outputs());
-        const DeviceArray<T> dy(n * s.features);
-        const DeviceArray<T> dload(load);
-        const DeviceArray<T> dgx(n * s.features);
-        const DeviceArray<T> dgrouter(experts * s.features);
-        const DeviceArray<T> dgw(experts * s.matrix());
-        moe_forward(s, dx.data(), drouter.data(), dw.data(), jitter, dp.data(), dchosen.data(),
-                    doutputs.data(), dy.data());
-        moe_backward(s, dgy.data(), dx.data(), drouter.data(), dw.data(), dp.data(), dchosen.data(),
-                     doutputs.data(), dgx.data(), dgrouter.data(), dgw.data());
-        cpu::count_rows_of_experts(n * top, experts, chosen.data(), load.data());
-        count_rows_of_experts(n * top, experts, dchosen.data(), dload.data());
-        CHECK(holds(dp, p));
-        CHECK(holds(dchosen, chosen));
-        CHECK(holds(doutputs, outputs));
-        CHECK(holds(dy, y));
-        CHECK(holds(dload, load));
-        CHECK(holds(dgx, gx));
-        CHECK(holds(dgrouter, grouter));
-        CHECK(holds(dgw, gw));
+        const Twin<T> x(values<T>(n * s.features, 1));
+        const Twin<T> router(values<T>(experts * s.features, 2));
+        const Twin<T> w(values<T>(experts * s.matrix(), 3));
+        const Twin<T> gy(values<T>(n * s.features, 4));
+        // Noise, of which the kernel makes probabilities.
+        const Twin<T> p(values<T>(n * experts, 5));
+        const Twin<std::int32_t> chosen(n * top);
+        const Twin<T> outputs(s.outputs());
+        const Twin<T> y(n * s.features);
+        const Twin<T> load(std::vector<T>(static_cast<std::size_t>(experts), T(5)));
+        const Twin<T> gx(n * s.features);
+        const Twin<T> grouter(experts * s.features);
+        const Twin<T> gw(experts * s.matrix());
+        REMATCH_CALL_BOTH(moe_forward<T>, s, x, router, w, jitter, p, chosen, outputs, y);
+        REMATCH_CALL_BOTH(moe_backward<T>, s, gy, x, router, w, p, chosen, outputs, gx, grouter,
+                          gw);
+        REMATCH_CALL_BOTH(count_rows_of_experts<T>, n * top, experts, chosen, load);
+        check_alike(p, chosen, outputs, y, load, gx, grouter, gw);
       }
     }
   }

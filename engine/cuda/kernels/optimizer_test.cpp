@@ -4,15 +4,17 @@
 #include <memory>
 #include <vector>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
+using testing::check_alike;
 using testing::DeviceArray;
 using testing::for_each_layout;
 using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 using math::AdamItem;
@@ -22,35 +24,31 @@ TEMPLATE_TEST_CASE("optimizer steps give the CPU's bits on the device", "[gpu]",
   using T = TestType;
   need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
-    const auto g = values<T>(n, 1);
-    auto w = values<T>(n, 2);
-    std::vector<T> first(w.size());
-    std::vector<T> second(w.size());
-    const DeviceArray<T> dg(g, shift);
-    const DeviceArray<T> dw(w, shift);
-    const DeviceArray<T> dfirst(first, shift);
-    const DeviceArray<T> dsecond(second, shift);
+    const Twin<T> g(values<T>(n, 1), shift);
+    const Twin<T> w(values<T>(n, 2), shift);
+    const Twin<T> first(std::vector<T>(static_cast<std::size_t>(n)), shift);
+    const Twin<T> second(first.host(), shift);
     const auto sgd = [&](T momentum, bool start, bool buffered) {
-      const SgdItem<T> want{n, start, g.data(), buffered ? first.data() : nullptr, w.data()};
+      const auto buffer = null_unless(buffered, first);
+      const SgdItem<T> want{n, start, g.on_host(), buffer.on_host(), w.on_host()};
       cpu::sgd_steps<T>({&want, 1}, T(0.1), momentum);
-      const SgdItem<T> item{n, start, dg.data(), buffered ? dfirst.data() : nullptr, dw.data()};
+      const SgdItem<T> item{n, start, g.on_device(), buffer.on_device(), w.on_device()};
       sgd_steps<T>({&item, 1}, T(0.1), momentum);
-      CHECK(holds(dw, w));
-      CHECK(holds(dfirst, first));
+      check_alike(w, first);
     };
     sgd(T(0), true, false);
     for (const bool start : {true, false, false}) sgd(T(0.9), start, true);
-    const DeviceArray<std::int64_t> steps(std::vector<std::int64_t>{0});
-    std::int64_t wanted_steps = 0;
+    const Twin<std::int64_t> steps(std::vector<std::int64_t>{0});
+    const auto adam = [&](auto at) {
+      return AdamItem<T>{n, at(steps), at(g), at(first), at(second), at(w)};
+    };
     for (std::int64_t t = 1; t <= 3; ++t) {
-      const AdamItem<T> want{n, &wanted_steps, g.data(), first.data(), second.data(), w.data()};
+      const AdamItem<T> want = adam(testing::OnHost::at);
       cpu::adam_steps<T>({&want, 1}, 1e-3, 0.9, 0.999, 1e-8);
-      const AdamItem<T> item{n, steps.data(), dg.data(), dfirst.data(), dsecond.data(), dw.data()};
+      const AdamItem<T> item = adam(testing::OnDevice::at);
       adam_steps<T>({&item, 1}, 1e-3, 0.9, 0.999, 1e-8);
-      CHECK(holds(dw, w));
-      CHECK(holds(dfirst, first));
-      CHECK(holds(dsecond, second));
-      CHECK(holds(steps, {t}));
+      check_alike(w, first, second, steps);
+      CHECK(steps.host()[0] == t);
     }
   });
 }

@@ -2,14 +2,15 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
+using testing::check_alike;
 using testing::DeviceArray;
-using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 //                                   n  c  h   w   kh kw sh sw ph pw
@@ -33,30 +34,17 @@ TEMPLATE_TEST_CASE("pooling gives the CPU's bits on the device", "[gpu]", float,
       if (ties) {
         for (T& value : x) value = value < T(0) ? T(-1) : T(1);
       }
-      const auto gy = values<T>(outputs, 2);
-      std::vector<T> y(gy.size());
-      std::vector<T> gx(x.size());
-      std::vector<std::int32_t> indices(gy.size());
-      const DeviceArray<T> dx(x, 1);
-      const DeviceArray<T> dgy(gy, 1);
-      const DeviceArray<T> dy(outputs, 1);
-      const DeviceArray<T> dgx(inputs, 1);
-      const DeviceArray<std::int32_t> dindices(outputs, 1);
-
-      cpu::max_pool2d_forward(s, x.data(), y.data(), indices.data());
-      cpu::max_pool2d_backward(s, gy.data(), indices.data(), gx.data());
-      cuda::max_pool2d_forward(s, dx.data(), dy.data(), dindices.data());
-      cuda::max_pool2d_backward(s, dgy.data(), dindices.data(), dgx.data());
-      CHECK(holds(dy, y));
-      CHECK(holds(dindices, indices));
-      CHECK(holds(dgx, gx));
-
-      cpu::avg_pool2d_forward(s, x.data(), y.data());
-      cpu::avg_pool2d_backward(s, gy.data(), gx.data());
-      cuda::avg_pool2d_forward(s, dx.data(), dy.data());
-      cuda::avg_pool2d_backward(s, dgy.data(), dgx.data());
-      CHECK(holds(dy, y));
-      CHECK(holds(dgx, gx));
+      const Twin<T> input(x, 1);
+      const Twin<T> gy(values<T>(outputs, 2), 1);
+      const Twin<T> y(outputs, 1);
+      const Twin<T> gx(inputs, 1);
+      const Twin<std::int32_t> indices(outputs, 1);
+      REMATCH_CALL_BOTH(max_pool2d_forward<T>, s, input, y, indices);
+      REMATCH_CALL_BOTH(max_pool2d_backward<T>, s, gy, indices, gx);
+      check_alike(y, indices, gx);
+      REMATCH_CALL_BOTH(avg_pool2d_forward<T>, s, input, y);
+      REMATCH_CALL_BOTH(avg_pool2d_backward<T>, s, gy, gx);
+      check_alike(y, gx);
     }
   }
 }

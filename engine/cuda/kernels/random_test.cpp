@@ -2,14 +2,14 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 constexpr std::uint64_t kSeed = 0x123456789abcdefULL;
@@ -36,21 +36,13 @@ TEMPLATE_TEST_CASE("dropout drops the same elements on the device as on the CPU"
   need_device();
   for (const double p : {0.0, 0.3, 0.5, 1.0}) {
     for_each_draw([=](std::int64_t n, std::uint64_t offset, std::int64_t shift) {
-      const auto x = values<T>(n, 1);
-      std::vector<std::uint8_t> mask(x.size());
-      std::vector<T> y(x.size());
-      std::vector<T> gx(x.size());
-      cpu::dropout_forward(n, x.data(), p, kSeed, kSubsequence, offset, mask.data(), y.data());
-      cpu::dropout_backward(n, x.data(), mask.data(), p, gx.data());
-      const DeviceArray<T> dx(x, shift);
-      const DeviceArray<std::uint8_t> dmask(n, shift);
-      const DeviceArray<T> dy(n, shift);
-      const DeviceArray<T> dgx(n, shift);
-      dropout_forward(n, dx.data(), p, kSeed, kSubsequence, offset, dmask.data(), dy.data());
-      dropout_backward(n, dx.data(), dmask.data(), p, dgx.data());
-      CHECK(holds(dmask, mask));
-      CHECK(holds(dy, y));
-      CHECK(holds(dgx, gx));
+      const Twin<T> x(values<T>(n, 1), shift);
+      const Twin<std::uint8_t> mask(n, shift);
+      const Twin<T> y(n, shift);
+      const Twin<T> gx(n, shift);
+      REMATCH_CALL_BOTH(dropout_forward<T>, n, x, p, kSeed, kSubsequence, offset, mask, y);
+      REMATCH_CALL_BOTH(dropout_backward<T>, n, x, mask, p, gx);
+      check_alike(mask, y, gx);
     });
   }
 }
@@ -64,14 +56,12 @@ TEMPLATE_TEST_CASE("factors of samples are those that dropout gives to ones, on 
       const std::vector<T> ones(static_cast<std::size_t>(n), T(1));
       std::vector<std::uint8_t> mask(ones.size());
       std::vector<T> dropped(ones.size());
-      std::vector<T> factors(ones.size());
       cpu::dropout_forward(n, ones.data(), p, kSeed, kSubsequence, offset, mask.data(),
                            dropped.data());
-      cpu::dropout_factors(n, p, kSeed, kSubsequence, offset, factors.data());
-      CHECK(factors == dropped);
-      const DeviceArray<T> dfactors(n, shift);
-      dropout_factors(n, p, kSeed, kSubsequence, offset, dfactors.data());
-      CHECK(holds(dfactors, factors));
+      const Twin<T> factors(n, shift);
+      REMATCH_CALL_BOTH(dropout_factors<T>, n, p, kSeed, kSubsequence, offset, factors);
+      CHECK(factors.host() == dropped);
+      check_alike(factors);
     });
   }
 }
@@ -81,35 +71,20 @@ TEMPLATE_TEST_CASE("uniform and normal draws have the CPU's bits on the device",
   using T = TestType;
   need_device();
   for_each_draw([](std::int64_t n, std::uint64_t offset, std::int64_t shift) {
-    const auto x = values<T>(n, 1);
-    const DeviceArray<T> dx(x, shift);
-    std::vector<T> want(x.size());
-    std::vector<T> noise(x.size());
-    const DeviceArray<T> got(n, shift);
-    const DeviceArray<T> got_noise(n, shift);
-
-    cpu::rrelu_forward(n, x.data(), T(0.125), T(0.5), kSeed, kSubsequence, offset, noise.data(),
-                       want.data());
-    rrelu_forward(n, dx.data(), T(0.125), T(0.5), kSeed, kSubsequence, offset, got_noise.data(),
-                  got.data());
-    CHECK(holds(got_noise, noise));
-    CHECK(holds(got, want));
-
-    cpu::multiply(n, x.data(), noise.data(), want.data());
-    multiply(n, dx.data(), got_noise.data(), got.data());
-    CHECK(holds(got, want));
-
-    cpu::fill_uniform(n, kSeed, kSubsequence, offset, T(-2), T(3), want.data());
-    fill_uniform(n, kSeed, kSubsequence, offset, T(-2), T(3), got.data());
-    CHECK(holds(got, want));
-
-    cpu::fill_normal(n, kSeed, kSubsequence, offset, T(1), T(2), want.data());
-    fill_normal(n, kSeed, kSubsequence, offset, T(1), T(2), got.data());
-    CHECK(holds(got, want));
-
-    cpu::gaussian_noise_forward(n, x.data(), T(0.5), kSeed, kSubsequence, offset, want.data());
-    gaussian_noise_forward(n, dx.data(), T(0.5), kSeed, kSubsequence, offset, got.data());
-    CHECK(holds(got, want));
+    const Twin<T> x(values<T>(n, 1), shift);
+    const Twin<T> y(n, shift);
+    const Twin<T> noise(n, shift);
+    REMATCH_CALL_BOTH(rrelu_forward<T>, n, x, T(0.125), T(0.5), kSeed, kSubsequence, offset, noise,
+                      y);
+    check_alike(noise, y);
+    REMATCH_CALL_BOTH(multiply<T>, n, x, noise, y);
+    check_alike(y);
+    REMATCH_CALL_BOTH(fill_uniform<T>, n, kSeed, kSubsequence, offset, T(-2), T(3), y);
+    check_alike(y);
+    REMATCH_CALL_BOTH(fill_normal<T>, n, kSeed, kSubsequence, offset, T(1), T(2), y);
+    check_alike(y);
+    REMATCH_CALL_BOTH(gaussian_noise_forward<T>, n, x, T(0.5), kSeed, kSubsequence, offset, y);
+    check_alike(y);
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
@@ -12,9 +12,9 @@ using math::RecurrentGradients;
 using math::RecurrentShape;
 using math::RecurrentState;
 using math::RecurrentWeights;
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 constexpr RecurrentShape kRecurrentShapes[] = {
@@ -35,61 +35,36 @@ TEMPLATE_TEST_CASE("recurrent cells give the CPU's bits on the device", "[gpu][s
         s.cell = cell;
         CAPTURE(s.batch, s.steps, s.width, s.features, bias, cell == Cell::lstm);
         const std::int64_t states = s.batch * s.steps * s.features;
-        const auto x = values<T>(s.batch * s.steps * s.width, 1);
-        const auto gy = values<T>(states, 2);
-        const auto input = values<T>(s.rows() * s.width, 3);
-        const auto hidden = values<T>(s.rows() * s.features, 4);
-        const auto input_bias = values<T>(s.rows(), 5);
-        const auto hidden_bias = values<T>(s.rows(), 6);
-        const auto zeros = [](const std::vector<T>& like) { return std::vector<T>(like.size()); };
-        std::vector<T> y = zeros(gy);
-        std::vector<T> gates(4 * y.size());
-        std::vector<T> cells = zeros(gy);
-        std::vector<T> gx = zeros(x);
-        std::vector<T> ginput = zeros(input);
-        std::vector<T> ghidden = zeros(hidden);
-        std::vector<T> ginput_bias = zeros(input_bias);
-        std::vector<T> ghidden_bias = zeros(hidden_bias);
-        const RecurrentWeights<T> w{input.data(), hidden.data(), bias ? input_bias.data() : nullptr,
-                                    bias ? hidden_bias.data() : nullptr};
-        const RecurrentState<T> state{gates.data(), cell == Cell::lstm ? cells.data() : nullptr};
-        cpu::recurrent_forward(s, x.data(), w, state, y.data());
-        cpu::recurrent_backward(
-            s, gy.data(), x.data(), w, y.data(), state,
-            {gx.data(), ginput.data(), ghidden.data(), bias ? ginput_bias.data() : nullptr,
-             bias ? ghidden_bias.data() : nullptr});
-
-        const DeviceArray<T> dx(x);
-        const DeviceArray<T> dgy(gy);
-        const DeviceArray<T> dinput(input);
-        const DeviceArray<T> dhidden(hidden);
-        const DeviceArray<T> dinput_bias(input_bias);
-        const DeviceArray<T> dhidden_bias(hidden_bias);
-        const DeviceArray<T> dy(states);
-        const DeviceArray<T> dgates(4 * states);
-        const DeviceArray<T> dcells(cells);
-        const DeviceArray<T> dgx(gx);
-        const DeviceArray<T> dginput(input);
-        const DeviceArray<T> dghidden(hidden);
-        const DeviceArray<T> dginput_bias(zeros(input_bias));
-        const DeviceArray<T> dghidden_bias(zeros(hidden_bias));
-        const RecurrentWeights<T> dw{dinput.data(), dhidden.data(),
-                                     bias ? dinput_bias.data() : nullptr,
-                                     bias ? dhidden_bias.data() : nullptr};
-        const RecurrentState<T> there{dgates.data(), cell == Cell::lstm ? dcells.data() : nullptr};
-        recurrent_forward(s, dx.data(), dw, there, dy.data());
-        recurrent_backward(
-            s, dgy.data(), dx.data(), dw, dy.data(), there,
-            {dgx.data(), dginput.data(), dghidden.data(), bias ? dginput_bias.data() : nullptr,
-             bias ? dghidden_bias.data() : nullptr});
-        CHECK(holds(dy, y));
-        CHECK(holds(dgates, gates));
-        CHECK(holds(dcells, cells));
-        CHECK(holds(dgx, gx));
-        CHECK(holds(dginput, ginput));
-        CHECK(holds(dghidden, ghidden));
-        CHECK(holds(dginput_bias, ginput_bias));
-        CHECK(holds(dghidden_bias, ghidden_bias));
+        const Twin<T> x(values<T>(s.batch * s.steps * s.width, 1));
+        const Twin<T> gy(values<T>(states, 2));
+        const Twin<T> input(values<T>(s.rows() * s.width, 3));
+        const Twin<T> hidden(values<T>(s.rows() * s.features, 4));
+        const Twin<T> input_bias(values<T>(s.rows(), 5));
+        const Twin<T> hidden_bias(values<T>(s.rows(), 6));
+        const auto zeros = [](const Twin<T>& like) { return std::vector<T>(like.host().size()); };
+        const Twin<T> y(states);
+        const Twin<T> gates(4 * states);
+        const Twin<T> cells(zeros(gy));
+        const Twin<T> gx(zeros(x));
+        const Twin<T> ginput(zeros(input));
+        const Twin<T> ghidden(zeros(hidden));
+        const Twin<T> ginput_bias(zeros(input_bias));
+        const Twin<T> ghidden_bias(zeros(hidden_bias));
+        const auto weights = [&](auto at) {
+          return RecurrentWeights<T>{at(input), at(hidden), bias ? at(input_bias) : nullptr,
+                                     bias ? at(hidden_bias) : nullptr};
+        };
+        const auto state = [&](auto at) {
+          return RecurrentState<T>{at(gates), cell == Cell::lstm ? at(cells) : nullptr};
+        };
+        const auto gradients = [&](auto at) {
+          return RecurrentGradients<T>{at(gx), at(ginput), at(ghidden),
+                                       bias ? at(ginput_bias) : nullptr,
+                                       bias ? at(ghidden_bias) : nullptr};
+        };
+        REMATCH_CALL_BOTH(recurrent_forward<T>, s, x, weights, state, y);
+        REMATCH_CALL_BOTH(recurrent_backward<T>, s, gy, x, weights, y, state, gradients);
+        check_alike(y, gates, cells, gx, ginput, ghidden, ginput_bias, ghidden_bias);
       }
     }
   }

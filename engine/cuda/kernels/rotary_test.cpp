@@ -2,14 +2,14 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("rotary positions give the CPU's bits on the device", "[gpu]", float, double) {
@@ -21,13 +21,11 @@ TEMPLATE_TEST_CASE("rotary positions give the CPU's bits on the device", "[gpu]"
         math::RotaryShape{.batch = 3, .positions = 65, .width = 64, .features = 48, .heads = 3}}) {
     for (const double direction : {1.0, -1.0}) {
       CAPTURE(s.positions, direction);
-      const auto x = values<T>(s.batch * s.positions * s.width, 1);
-      std::vector<T> y(x.size());
-      cpu::rotary(s, direction, x.data(), y.data());
-      const DeviceArray<T> dx(x);
-      const DeviceArray<T> dy(static_cast<std::int64_t>(x.size()));
-      rotary(s, direction, dx.data(), dy.data());
-      CHECK(holds(dy, y));
+      const std::int64_t n = s.batch * s.positions * s.width;
+      const Twin<T> x(values<T>(n, 1));
+      const Twin<T> y(n);
+      REMATCH_CALL_BOTH(rotary<T>, s, direction, x, y);
+      check_alike(y);
     }
   }
 }

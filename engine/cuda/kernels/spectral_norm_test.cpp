@@ -2,14 +2,16 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
+using testing::check_alike;
 using testing::DeviceArray;
 using testing::holds;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("spectral normalisation gives the CPU's bits on the device", "[gpu][sums]",
@@ -20,38 +22,24 @@ TEMPLATE_TEST_CASE("spectral normalisation gives the CPU's bits on the device", 
   for (const std::int64_t rows : {1, 3, 130, 1100}) {
     for (const std::int64_t cols : {1, 17, 1030}) {
       CAPTURE(rows, cols);
-      const auto w = values<T>(rows * cols, 1);
-      auto u = values<T>(rows, 2);
-      std::vector<T> v(static_cast<std::size_t>(cols));
-      std::vector<T> sigma(1);
-      auto g = values<T>(rows * cols, 3);
-      const DeviceArray<T> dw(w);
-      const DeviceArray<T> du(u);
-      const DeviceArray<T> dv(cols);
-      const DeviceArray<T> dsigma(1);
-      const DeviceArray<T> dg(g);
+      const Twin<T> w(values<T>(rows * cols, 1));
+      const Twin<T> u(values<T>(rows, 2));
+      const Twin<T> v(cols);
+      const Twin<T> sigma(1);
+      const Twin<T> g(values<T>(rows * cols, 3));
       const T eps{1e-12};
-      T* const none = nullptr;
-
-      cpu::column_products(rows, cols, w.data(), u.data(), v.data());
-      column_products(rows, cols, dw.data(), du.data(), dv.data());
-      CHECK(holds(dv, v));
-      cpu::normalise_vector(cols, eps, v.data(), none);
-      normalise_vector(cols, eps, dv.data(), none);
-      CHECK(holds(dv, v));
-      cpu::row_products(rows, cols, w.data(), v.data(), u.data());
-      row_products(rows, cols, dw.data(), dv.data(), du.data());
-      CHECK(holds(du, u));
-      cpu::normalise_vector(rows, eps, u.data(), sigma.data());
-      normalise_vector(rows, eps, du.data(), dsigma.data());
-      CHECK(holds(du, u));
-      CHECK(holds(dsigma, sigma));
-      cpu::spectral_norm_backward(rows, cols, w.data(), u.data(), v.data(), sigma.data(), g.data());
-      spectral_norm_backward(rows, cols, dw.data(), du.data(), dv.data(), dsigma.data(), dg.data());
-      CHECK(holds(dg, g));
-      cpu::inner_product(rows * cols, w.data(), g.data(), sigma.data());
-      inner_product(rows * cols, dw.data(), dg.data(), dsigma.data());
-      CHECK(holds(dsigma, sigma));
+      REMATCH_CALL_BOTH(column_products<T>, rows, cols, w, u, v);
+      check_alike(v);
+      REMATCH_CALL_BOTH(normalise_vector<T>, cols, eps, v, nullptr);
+      check_alike(v);
+      REMATCH_CALL_BOTH(row_products<T>, rows, cols, w, v, u);
+      check_alike(u);
+      REMATCH_CALL_BOTH(normalise_vector<T>, rows, eps, u, sigma);
+      check_alike(u, sigma);
+      REMATCH_CALL_BOTH(spectral_norm_backward<T>, rows, cols, w, u, v, sigma, g);
+      check_alike(g);
+      REMATCH_CALL_BOTH(inner_product<T>, rows * cols, w, g, sigma);
+      check_alike(sigma);
     }
   }
 }

@@ -6,14 +6,14 @@
 #include <limits>
 #include <vector>
 
-#include "engine/cuda/testing/device.h"
+#include "engine/cuda/testing/twin.h"
 
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::holds;
+using testing::check_alike;
 using testing::need_device;
+using testing::Twin;
 using testing::values;
 
 TEMPLATE_TEST_CASE("a branch that samples skip gives the CPU's bits on the device", "[gpu][sums]",
@@ -27,32 +27,19 @@ TEMPLATE_TEST_CASE("a branch that samples skip gives the CPU's bits on the devic
           CAPTURE(samples, rows, features, draws);
           const math::DepthShape s{samples, rows, features};
           const std::int64_t n = s.rows() * features;
-          const auto x = values<T>(n, 1);
-          const auto w = values<T>(features * features, 2);
-          const auto gy = values<T>(n, 3);
-          std::vector<T> factors(static_cast<std::size_t>(samples));
-          for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = i % 3 == 1 ? T(0) : T(1.25);
-          std::vector<T> y(x.size());
-          std::vector<T> gx(x.size());
-          std::vector<T> gw(w.size());
-          const T* const given = draws ? factors.data() : nullptr;
-          cpu::stochastic_depth_forward(s, x.data(), w.data(), given, y.data());
-          cpu::stochastic_depth_backward(s, gy.data(), x.data(), w.data(), given, gx.data(),
-                                         gw.data());
-          const DeviceArray<T> dx(x);
-          const DeviceArray<T> dw(w);
-          const DeviceArray<T> dgy(gy);
-          const DeviceArray<T> dfactors(factors);
-          const DeviceArray<T> dy(n);
-          const DeviceArray<T> dgx(n);
-          const DeviceArray<T> dgw(features * features);
-          const T* const on_device = draws ? dfactors.data() : nullptr;
-          stochastic_depth_forward(s, dx.data(), dw.data(), on_device, dy.data());
-          stochastic_depth_backward(s, dgy.data(), dx.data(), dw.data(), on_device, dgx.data(),
-                                    dgw.data());
-          CHECK(holds(dy, y));
-          CHECK(holds(dgx, gx));
-          CHECK(holds(dgw, gw));
+          const Twin<T> x(values<T>(n, 1));
+          const Twin<T> w(values<T>(features * features, 2));
+          const Twin<T> gy(values<T>(n, 3));
+          std::vector<T> of_samples(static_cast<std::size_t>(samples), T(1.25));
+          for (std::size_t i = 1; i < of_samples.size(); i += 3) of_samples[i] = T(0);
+          const Twin<T> factors(of_samples);
+          const Twin<T> y(n);
+          const Twin<T> gx(n);
+          const Twin<T> gw(features * features);
+          const auto given = null_unless(draws, factors);
+          REMATCH_CALL_BOTH(stochastic_depth_forward<T>, s, x, w, given, y);
+          REMATCH_CALL_BOTH(stochastic_depth_backward<T>, s, gy, x, w, given, gx, gw);
+          check_alike(y, gx, gw);
         }
       }
     }
@@ -73,12 +60,10 @@ TEMPLATE_TEST_CASE("the device sends the samples around a branch that the CPU do
         x[static_cast<std::size_t>(2 * features)] = T(-0.0);
         x[static_cast<std::size_t>(4 * features)] = std::numeric_limits<T>::denorm_min();
       }
-      std::vector<T> factors(static_cast<std::size_t>(samples));
-      cpu::exit_factors(s, x.data(), factors.data());
-      const DeviceArray<T> dx(x);
-      const DeviceArray<T> dfactors(samples);
-      exit_factors(s, dx.data(), dfactors.data());
-      CHECK(holds(dfactors, factors));
+      const Twin<T> input(x);
+      const Twin<T> factors(samples);
+      REMATCH_CALL_BOTH(exit_factors<T>, s, input, factors);
+      check_alike(factors);
     }
   }
 }
