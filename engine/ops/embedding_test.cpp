@@ -2,7 +2,6 @@
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/cpu/threads.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
@@ -94,24 +92,6 @@ TEST_CASE_METHOD(LedgerScope, "it saves its tokens, and nothing where the weight
   CHECK(saved.empty());
   CHECK(embedding(given, weight).requires_grad());
   CHECK(saved == std::vector<Shape>{given.shape()});
-}
-
-TEST_CASE_METHOD(LedgerScope, "in a checkpoint it gives the bits of the plain op") {
-  const bool reentrant = GENERATE(false, true);
-  const Tensor given = tokens({1, 1, 0, 2}, {2, 2});
-  const Tensor upstream = values_off_zero({2, 2, 3}, 2);
-  const auto gradient = [&](bool checkpointed) {
-    const Tensor weight = values_off_zero({3, 3}, 1).set_requires_grad(true);
-    const Tensor unused = variable({1}, {1});
-    const Function f = [&](const Tensors& in) -> Tensors { return {embedding(in[0], weight)}; };
-    const CheckpointOptions options{.reentrant = reentrant};
-    // Reentrant: without an operand that requires grad the segment would be a constant.
-    const Tensors in{given, unused};
-    const Tensor y = checkpointed ? checkpoint(f, in, options)[0] : f(in)[0];
-    backward(std::array{y}, std::array{upstream});
-    return weight.grad().to_vector();
-  };
-  CHECK(gradient(true) == gradient(false));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a head that is tied to an embedding adds to the same gradient") {
