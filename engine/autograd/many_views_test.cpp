@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/view.h"
@@ -83,37 +82,6 @@ TEST_CASE_METHOD(LedgerScope, "a write through any of many views is noticed by w
     CHECK(views[saved].version() == 1);
     CHECK_THROWS_WITH(backward(y), ContainsSubstring("changed by an in-place operation"));
   }
-}
-
-TEST_CASE_METHOD(LedgerScope, "writes through many views inside a region are recomputed") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
-  const bool chained = GENERATE(false, true);
-  const bool reentrant = GENERATE(false, true);
-  CAPTURE(n, chained, reentrant);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    Tensors views = with_views(scale(in[0], 3), n, chained);
-    write_through_each(views, in[0]);
-    return {tanh(views[n / 2]), tanh(views[n])};
-  };
-  const Tensor x = values_off_zero({4}, 1).set_requires_grad(true);
-  const Tensor plain = values_off_zero({4}, 1).set_requires_grad(true);
-  const auto walk = [](const Tensors& outputs) {
-    backward(Tensors{sum(outputs[0]), sum(outputs[1])});
-  };
-  walk(checkpoint(f, {x}, {.reentrant = reentrant}));
-  walk(f({plain}));
-  CHECK(same_bits(x.grad(), plain.grad()));
-}
-
-TEST_CASE_METHOD(LedgerScope, "no view of a leaf that requires grad can be written") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 65U, 257U);
-  const bool chained = GENERATE(false, true);
-  const Tensor x = values_off_zero({4}, 1).set_requires_grad(true);
-  Tensors views = with_views(x, n, chained);
-  for (Tensor& view : views) {
-    CHECK_THROWS_WITH(scale_(view, 2), ContainsSubstring("a leaf that requires grad"));
-  }
-  CHECK(x.version() == 0);
 }
 
 TEST_CASE_METHOD(LedgerScope, "a tensor and its views are one, in any order of writes") {

@@ -84,6 +84,37 @@ TEST_CASE_METHOD(LedgerScope, "nothing is recomputed for a part of the graph tha
   CHECK(ledger().live(Tag::saved) == x.bytes());
 }
 
+TEST_CASE_METHOD(LedgerScope, "each pass within a pass over one checkpoint recomputes it") {
+  const int n = GENERATE(2, 17, 300);
+  const auto gradient_of = [n](bool plain) {
+    const Tensor x = testing::values_off_zero({3}, 1).set_requires_grad(true);
+    int runs = 0;
+    Tensor middle;
+    const Function f = [&](const Tensors& in) -> Tensors {
+      const Tensor h = tanh(tanh(in[0]));
+      if (++runs == 1) middle = h;
+      return {tanh(tanh(h))};
+    };
+    const Tensor loss = sum((plain ? f({x}) : checkpoint(f, {x}))[0]);
+    const std::int64_t before = ledger().live(Tag::saved);
+    int depth = 0;
+    middle.register_hook([&](const Tensor&) -> Tensor {
+      ++depth;
+      if (depth < n) backward(loss, {.retain_graph = true});
+      // In each pass around, the results of the first two are still to be read.
+      if (!plain) CHECK(ledger().live(Tag::saved) == before + 2 * x.bytes() * depth);
+      --depth;
+      return {};
+    });
+    middle = Tensor();
+    backward(loss, {.retain_graph = true});
+    CHECK(runs == (plain ? 1 : 1 + n));
+    CHECK(ledger().live(Tag::saved) == before);
+    return x.grad();
+  };
+  CHECK(same_bits(gradient_of(false), gradient_of(true)));
+}
+
 TEST_CASE("no two groups and passes of a thread have one number") {
   std::set<std::uint64_t> numbers;
   // Both are counted from the beginning of a thread.

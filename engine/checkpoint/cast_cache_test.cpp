@@ -25,6 +25,7 @@ namespace {
 using testing::leaf;
 using testing::LedgerScope;
 using testing::same_bits;
+using testing::tensor;
 using testing::values_off_zero;
 
 /// Two linears that share a weight, and a third of its own.
@@ -41,6 +42,39 @@ struct Tied {
 };
 
 }  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a cache tells the casts of many parameters, and versions, apart") {
+  const auto downcast = [](std::size_t i) {
+    return tensor({static_cast<double>(i % 256)}, {1}, DType::bfloat16);
+  };
+  const std::size_t n = GENERATE(2U, 257U, 65537U);
+  Tensors parameters;
+  CastCache cache;
+  for (std::size_t i = 0; i < n; ++i) {
+    parameters.push_back(tensor({1}, {1}, DType::float32));
+    cache.put(parameters.back(), downcast(i));
+  }
+  CHECK(cache.size() == n);
+  for (std::size_t i = 0; i < n; i += 2) parameters[i].storage()->bump_version();
+  for (std::size_t i = 0; i < n; ++i) {
+    const Tensor found = cache.find(parameters[i]);
+    if (found.defined() != (i % 2 == 1)) FAIL("parameter " << i);
+    if (found.defined() && !same_bits(found, downcast(i))) FAIL("parameter " << i);
+    // By its storage, whichever tensor shows that.
+    if (cache.find(parameters[i].detach()).defined() != found.defined()) FAIL("parameter " << i);
+    if (cache.find(parameters[i].clone()).defined()) FAIL("a copy of parameter " << i);
+  }
+  for (std::size_t i = 0; i < n; i += 2) cache.put(parameters[i], downcast(i + 1));
+  for (std::size_t i = 0; i < n; i += 2) {
+    if (!same_bits(cache.find(parameters[i]), downcast(i + 1))) FAIL("parameter " << i);
+  }
+  // In place of the earlier version.
+  CHECK(cache.size() == n);
+  cache.clear();
+  for (const Tensor& p : parameters) {
+    if (cache.find(p).defined()) FAIL("what was cleared is found");
+  }
+}
 
 TEST_CASE_METHOD(LedgerScope,
                  "a recomputation casts again what its cache does not hold, and no more") {

@@ -73,25 +73,6 @@ TEST_CASE_METHOD(LedgerScope, "inside a non-reentrant checkpoint the scope aroun
   CHECK(tails == 2 + (around_forward ? 1 : 0));
 }
 
-TEST_CASE_METHOD(LedgerScope,
-                 "a recomputation of a sequence runs no layer after the last that saves") {
-  const DeterminismCheck check = GENERATE(DeterminismCheck::none, DeterminismCheck::metadata);
-  int before = 0;
-  int last = 0;
-  int after = 0;
-  const Function layers[] = {
-      [&](const Tensors& in) -> Tensors { return ++before, Tensors{tanh(in[0])}; },
-      [&](const Tensors& in) -> Tensors { return ++last, Tensors{tanh(in[0])}; },
-      [&](const Tensors& in) -> Tensors { return ++after, Tensors{add(in[0], in[0])}; }};
-  CheckpointOptions options;
-  options.determinism = check;
-  const Tensor x = variable({0.5}, {1});
-  const Tensor loss = checkpoint_sequential(layers, 1, {x}, LastSegment::checkpointed, options)[0];
-  backward(loss);
-  CHECK(std::array{before, last, after} == std::array{2, 2, 1});
-  CHECK(ledger().live(Tag::saved) == 0);
-}
-
 TEST_CASE_METHOD(LedgerScope, "a recomputation runs no op after the one that saves last") {
   // Work of a layer after its last save, in the forward or in the recomputation.
   enum class Tail { nothing, op, clone };
@@ -128,20 +109,6 @@ TEST_CASE_METHOD(LedgerScope, "what a layer does beside its ops ends with the la
                                             LastSegment::checkpointed)[0];
   backward(loss);
   CHECK(tail == (works_on ? 1 : 2));
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "a recomputation does not enter a checkpoint whose input it saves last") {
-  int entered = 0;
-  const Function inner = [&](const Tensors& in) -> Tensors {
-    return ++entered, Tensors{tanh(in[0])};
-  };
-  const Function layer = [&](const Tensors& in) { return checkpoint(inner, {tanh(in[0])}); };
-  const Tensor loss = checkpoint_sequential(std::array{layer}, 1, {variable({0.5}, {1})},
-                                            LastSegment::checkpointed)[0];
-  backward(loss);
-  // Its forward, and its own recomputation.
-  CHECK(entered == 2);
 }
 
 TEST_CASE_METHOD(LedgerScope, "what an unfinished forward saved is recomputed up to there") {

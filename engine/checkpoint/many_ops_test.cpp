@@ -16,7 +16,6 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/testing/computed_ops.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/many_ops.h"
 #include "engine/testing/values.h"
@@ -26,7 +25,6 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
-using testing::same_bits;
 using testing::tensor;
 using testing::variable;
 
@@ -130,30 +128,6 @@ class ChangedChain {
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope,
-                 "a region of any number of ops and saved tensors is recomputed once") {
-  const int n = GENERATE(2, 5, 17, 65, 257, 65537);
-  const bool reentrant = GENERATE(false, true);
-  CAPTURE(n, reentrant);
-  const Function f = [n](const Tensors& in) -> Tensors {
-    Tensor y = in[0];
-    for (int i = 0; i < n; ++i) y = tanh(y);
-    return {y};
-  };
-  const Tensor x = variable({0.5}, {1});
-  const Tensor plain = variable({0.5}, {1});
-  {
-    const testing::ComputedOps computed;
-    const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
-    CHECK(ledger().live(Tag::saved) == 8);
-    backward(y);
-    CHECK(ledger().live(Tag::saved) == 0);
-    CHECK(computed.count == 2 * n);
-  }
-  backward(f({plain})[0]);
-  CHECK(same_bits(x.grad(), plain.grad()));
-}
-
 TEST_CASE_METHOD(LedgerScope, "a recomputation that differs is noticed wherever it does") {
   const Change change =
       GENERATE(Change::arguments, Change::captured_exchanged, Change::captured_written,
@@ -240,6 +214,24 @@ TEST_CASE_METHOD(LedgerScope, "each operand of one op is held to what it was in 
       CHECK_THROWS_WITH(backward(y), ContainsSubstring(operand + "was changed in place"));
     }
   });
+}
+
+TEST_CASE_METHOD(LedgerScope, "each result of one op that a policy kept is held to its version") {
+  constexpr std::size_t N = 17;
+  std::array<Tensor, N> results;
+  const Function f = [&](const Tensors& in) -> Tensors {
+    results = testing::powers<N>(in[0]);
+    return {results.begin(), results.end()};
+  };
+  const CheckpointOptions keeping{.policy = [](const OpInstance&) { return Keep::must_save; }};
+  for (std::size_t p = 0; p < N; ++p) {
+    CAPTURE(p);
+    const Tensors y = checkpoint(f, {variable({-1}, {1})}, keeping);
+    for (Tensor& t : results) t = t.detach();
+    scale_(results[p], 2);
+    CHECK_THROWS_WITH(backward(y[p]), ContainsSubstring("was changed in place since"));
+    results = {};
+  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "no result of an op stands for another, of this op or of the next") {

@@ -15,6 +15,7 @@
 #include "engine/ops/dropout.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
@@ -174,6 +175,39 @@ TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten b
       },
       {h}, {.reentrant = true})[0];
   CHECK_NOTHROW(relu_(own));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a reentrant checkpoint looks at every input and every output") {
+  constexpr std::size_t n = 17;
+  const Tensor w = testing::tensor({5, 6}, {2});
+  Tensors inputs;
+  for (std::size_t i = 0; i < n; ++i) inputs.push_back(testing::values_off_zero({2}, i));
+  inputs[n / 2].set_requires_grad(true);
+  for (std::size_t p = 0; p < n; ++p) {
+    CAPTURE(p);
+    const auto run = [&](auto change) {
+      const Function f = [&](const Tensors& in) {
+        Tensors out;
+        for (const Tensor& t : in) out.push_back(tanh(t));
+        change(in, out);
+        return out;
+      };
+      return checkpoint(f, inputs, {.reentrant = true});
+    };
+    CHECK_THROWS_WITH(run([&](const Tensors&, Tensors& out) { out[p] = Tensor(); }),
+                      ContainsSubstring("returned an undefined tensor"));
+    CHECK_THROWS_WITH(run([&](const Tensors& in, Tensors&) {
+                        const GradMode off(false);
+                        Tensor input = in[p];
+                        scale_(input, 1);
+                      }),
+                      ContainsSubstring("changed its input " + std::to_string(p) + " in place"));
+    Tensors shared = run([&](const Tensors&, Tensors& out) { out[p] = w; });
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i != p) CHECK_NOTHROW(scale_(shared[i], 2));
+    }
+    CHECK_THROWS_WITH(scale_(shared[p], 2), ContainsSubstring("shares its memory"));
+  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused by name") {

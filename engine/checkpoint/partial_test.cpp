@@ -184,21 +184,4 @@ TEST_CASE_METHOD(LedgerScope, "a partial pass uses up what policies kept behind 
   CHECK_THROWS_WITH(backward(chain.loss), ContainsSubstring("used up by an earlier recomputation"));
 }
 
-TEST_CASE_METHOD(LedgerScope,
-                 "every reentrant segment refuses a partial pass, wherever it stands") {
-  const std::size_t n = GENERATE(1U, 2U, 5U, 17U);
-  for (std::size_t p = 0; p < n; ++p) {
-    CAPTURE(n, p);
-    const Tensor x = variable({-0.5, -0.25}, {2});
-    Tensor y = x;
-    for (std::size_t i = 0; i < n; ++i) {
-      y = checkpoint([](const Tensors& in) -> Tensors { return {tanh(in[0])}; }, {y},
-                     {.reentrant = i == p})[0];
-    }
-    CHECK_THROWS_WITH(
-        grad(Tensors{sum(y)}, Tensors{x}),
-        ContainsSubstring("the reentrant variant cannot be differentiated by grad()"));
-  }
-}
-
 }  // namespace rematch

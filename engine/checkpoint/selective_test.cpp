@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
+#include <tuple>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -11,7 +12,9 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/linear.h"
+#include "engine/testing/computed_ops.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/many_ops.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
@@ -45,6 +48,49 @@ Tensor gradient_of(const Function& f, const CheckpointOptions* options) {
 }
 
 }  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "each of many ops is asked for, computed twice, or once and kept") {
+  const int n = GENERATE(2, 5, 17, 65, 257, 65537);
+  const auto gradient = [&](const CheckpointOptions& options) {
+    ambient().streams.seed(7);
+    const Tensor x = testing::variable({-0.5}, {1});
+    const Function f = [n](const Tensors& in) -> Tensors {
+      return {testing::chain(static_cast<std::size_t>(n), in[0])};
+    };
+    const testing::ComputedOps computed;
+    const Tensor y = checkpoint(f, {x}, options)[0];
+    const std::int64_t saved = ledger().live(Tag::saved);
+    backward(y);
+    CHECK(ledger().live(Tag::saved) == 0);
+    CHECK(testing::all_nonzero(x.grad()));
+    return std::tuple(x.grad(), saved, computed.count);
+  };
+  const auto [plain, input, twice] = gradient({});
+  CHECK(input == 8);
+  CHECK(twice == 2 * n);
+  const std::vector<Generator> streams = ambient().streams.states();
+  CHECK(std::get<2>(gradient({.reentrant = true})) == 2 * n);
+  // None for all; of thousands the last alone.
+  for (int kept = n > 1000 ? n - 2 : -1; kept < n; ++kept) {
+    CAPTURE(n, kept);
+    int asked = 0;
+    const CheckpointOptions options{.policy = [&](const OpInstance& op) {
+      const bool draw = asked % 3 == 2;
+      if (op.op != (draw ? "rrelu" : "tanh")) FAIL("op " << asked);
+      if (op.index != (draw ? asked / 3 : asked - asked / 3)) FAIL("op " << asked);
+      const bool keep = kept < 0 || kept == asked;
+      ++asked;
+      return keep ? Keep::must_save : Keep::must_recompute;
+    }};
+    const auto [got, saved, computed] = gradient(options);
+    CHECK(asked == n);
+    CHECK(same_bits(got, plain));
+    CHECK(ambient().streams.states() == streams);
+    // A draw keeps its noise, too.
+    CHECK(saved == 8 * (kept < 0 ? n + 1 + n / 3 : kept % 3 == 2 ? 3 : 2));
+    CHECK(computed == (kept < 0 ? n : 2 * n - 1));
+  }
+}
 
 TEST_CASE_METHOD(LedgerScope, "ops in place are not kept, and do not harm what was") {
   const Tensor w = values_off_zero({4, 4}, 9).set_requires_grad(true);

@@ -1,5 +1,6 @@
 #include "engine/checkpoint/tensor_hash.h"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
@@ -112,6 +113,30 @@ TEST_CASE_METHOD(LedgerScope, "the hash of a tensor depends on shape, dtype and 
   };
   CHECK(hashes.size() == 10);
   CHECK(tensor_hash(tensor({1, 2}, {2})) == tensor_hash(tensor({1, 2}, {2})));
+}
+
+TEST_CASE("a hash of megabytes depends on all of them") {
+  std::vector<std::byte> bytes(3 * (1 << 20) + 13);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    // Does not repeat where a block of a power of two does.
+    bytes[i] = static_cast<std::byte>(i % 251 + i / 65536);
+  }
+  const std::uint64_t hash = hash_bytes(bytes);
+  // Both ends, and around every boundary of 64 KiB.
+  std::vector<std::size_t> places{0, bytes.size() - 1};
+  for (std::size_t edge = 65536; edge < bytes.size(); edge += 65536) {
+    places.insert(places.end(), {edge - 1, edge, edge + 1});
+  }
+  for (const std::size_t i : places) {
+    bytes[i] ^= std::byte{16};
+    if (hash_bytes(bytes) == hash) FAIL("byte " << i << " is not in it");
+    bytes[i] ^= std::byte{16};
+  }
+  for (std::size_t part = 4096; part <= 1 << 20; part *= 2) {
+    std::vector<std::byte> moved = bytes;
+    std::swap_ranges(moved.data(), moved.data() + part, moved.data() + part);
+    if (hash_bytes(moved) == hash) FAIL("parts of " << part << " may change places");
+  }
 }
 
 }  // namespace

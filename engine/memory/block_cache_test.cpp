@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <set>
 #include <vector>
 
@@ -79,6 +80,27 @@ TEST_CASE("a cache takes classes in any order, and knows of none before it was g
     }
     for (std::size_t i = 0; i < classes.size(); ++i) CHECK(cache.take(classes[i]) == block(i));
   }
+}
+
+TEST_CASE("a cache gives back each of many blocks, the newest of a class first, or drains all") {
+  const bool drains = GENERATE(false, true);
+  constexpr std::size_t n = 65537;
+  std::vector<char> blocks(n);
+  BlockCache cache(std::int64_t{1} << 62);
+  // Classes from 64 bytes to terabytes.
+  std::vector<SizeClass> classes;
+  for (std::int64_t bytes = 1; classes.size() < 128; bytes = classes.back().bytes + 1) {
+    classes.push_back(BlockCache::size_class(bytes));
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!cache.keep(classes[i % classes.size()], &blocks[i])) FAIL(i);
+  }
+  if (drains) cache.drain([](void* block) { ++*static_cast<char*>(block); });
+  for (std::size_t i = n; i-- > 0;) {
+    if (cache.take(classes[i % classes.size()]) != (drains ? nullptr : &blocks[i])) FAIL(i);
+  }
+  CHECK((blocks == std::vector<char>(n, drains ? 1 : 0)));
+  CHECK(cache.bytes() == 0);
 }
 
 TEST_CASE("a cache keeps blocks up to its limit, to the byte") {

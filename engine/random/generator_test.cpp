@@ -1,12 +1,17 @@
 #include "engine/random/generator.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +24,7 @@
 namespace rematch {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Message;
 using testing::LedgerScope;
 using testing::same_bits;
@@ -65,6 +71,61 @@ TEST_CASE("an unknown stream is refused by name") {
   Streams streams;
   CHECK_THROWS_MATCHES(streams["noise"], std::invalid_argument,
                        Message("[streams] no random stream named \"noise\"; add() it first"));
+}
+
+TEST_CASE("each of many streams has its own name, place and state") {
+  const int n = GENERATE(2, 17, 257, 2049);
+  const auto name_of = [](int i) { return i == 0 ? "default" : "stream " + std::to_string(i); };
+  Streams streams(42);
+  for (int i = 1; i < n; ++i) streams.add(name_of(i));
+  REQUIRE(streams.size() == n);
+  for (int i = 0; i < n; ++i) streams.at(i).draw(4 * i);
+  for (int i = 0; i < n; ++i) {
+    const auto k = static_cast<std::uint64_t>(i);
+    CAPTURE(n, i);
+    REQUIRE(streams.at(i) == Generator{42, k, 4 * k});
+    REQUIRE(&streams[name_of(i)] == &streams.at(i));
+    REQUIRE(streams.name(i) == name_of(i));
+    REQUIRE(streams.add(name_of(i)) == i);
+  }
+  CHECK(streams.size() == n);
+  const std::vector<Generator> stored = streams.states();
+  streams.seed(43);
+  for (int i = 0; i < n; ++i) {
+    REQUIRE(streams.at(i) == Generator{43, static_cast<std::uint64_t>(i), 0});
+  }
+  streams.restore(stored);
+  CHECK((streams.states() == stored));
+  CHECK_THROWS_WITH(streams.restore(std::vector<Generator>(stored.begin(), stored.end() - 1)),
+                    ContainsSubstring("restore expects " + std::to_string(n)));
+}
+
+TEST_CASE("a draw takes as many words as it is asked for, also past 2^32") {
+  constexpr std::uint64_t two32 = std::uint64_t{1} << 32;
+  Generator g{1, 2, 0};
+  for (const std::uint64_t words : {two32 - 1, two32, two32 + 1, 3 * two32, two32 * 256}) {
+    const std::uint64_t before = g.offset;
+    CHECK(g.draw(static_cast<std::int64_t>(words)) == before);
+    CHECK(g.offset - before == (words + 3) / 4 * 4);
+  }
+}
+
+TEST_CASE("names of streams are told apart by each of their characters, however long they are") {
+  const std::size_t n = GENERATE(1U, 2U, 7U, 8U, 15U, 16U, 31U, 32U, 63U, 64U, 255U, 256U, 4097U);
+  const std::string name(n, 'a');
+  std::set<std::string, std::greater<>> names{name, name + 'a', name.substr(1)};
+  for (std::size_t p = 0; p < n; p += n / 64 + 1) {
+    for (const char other : {'b', 'A', '\0'}) {
+      names.insert(std::string(name).replace(p, 1, 1, other));
+      names.insert(std::string(name).replace(n - 1 - p, 1, 1, other));
+    }
+  }
+  Streams streams(42);
+  for (const std::string& added : names) {
+    REQUIRE_THROWS_AS(streams[added], std::invalid_argument);
+    REQUIRE(streams.name(streams.add(added)) == added);
+  }
+  for (int i = 1; const std::string& added : names) REQUIRE(&streams[added] == &streams.at(i++));
 }
 
 /// Notes the words of every draw, and what was drawn.

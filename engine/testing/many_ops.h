@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ops/activation.h"
+#include "engine/ops/noise.h"
 #include "engine/ops/support.h"
 
 namespace rematch::testing {
@@ -117,6 +119,12 @@ std::array<Tensor, N> powers(const Tensor& x) {
 template <std::size_t N>
 Tensor squares(const std::array<Tensor, N>& x) {
   return detail::squares(x, std::make_index_sequence<N>());
+}
+
+/// A chain of n ops: two tanh, then a draw that leaves no element 0, and so on.
+inline Tensor chain(std::size_t n, Tensor y) {
+  for (std::size_t i = 0; i < n; ++i) y = i % 3 == 2 ? rrelu(y, 0.75, 1.25) : tanh(y);
+  return y;
 }
 
 /// Calls body.operator()<N>() with `n` as a constant; 2, 5, 17, 65 and 257 are known.
