@@ -41,7 +41,8 @@ Json json_of(const CheckReport::KnownLine& known) {
          {"cases", known.cases},
          {"promised", known.entry.promised},
          {"why", known.entry.why},
-         {"link", known.entry.link}};
+         {"reported", known.entry.reported},
+         {"since", known.entry.since}};
   if (known.first_case) j["first_case"] = *known.first_case;
   if (known.smallest) j["case"] = Json::parse(to_json(*known.smallest));
   if (!known.again.empty()) j["again"] = known.again;

@@ -97,7 +97,8 @@ std::string known_table(const CheckReport& r, bool promised) {
   for (const CheckReport::KnownLine& line : r.known) {
     if (line.cases == 0 || line.entry.promised != promised) continue;
     if (text.empty()) text = promised ? "Known bugs:\n" : "Documented limits:\n";
-    text += fmt::format("  {}, {}\n", line.entry.id, counted(line.cases, "case"));
+    text += fmt::format("  {}, {}", line.entry.id, counted(line.cases, "case"));
+    text += promised ? "; " + line.entry.report() + "\n" : "\n";
     if (line.smallest) {
       std::string smallest = describe(*line.smallest);
       while (smallest.ends_with('\n')) smallest.pop_back();

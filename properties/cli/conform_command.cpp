@@ -11,6 +11,7 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/page_files.h"
+#include "properties/conform/causes.h"
 #include "properties/conform/changes.h"
 #include "properties/conform/page.h"
 #include "properties/conform/words.h"
@@ -260,7 +261,23 @@ void print_news(const Page& page) {
   }
 }
 
-int status_of(const Page& page) {
+/// Entries that no case showed, and whether there are some that should have been seen.
+bool print_unseen(const Page& page, bool quiet, bool silent) {
+  const Paint paint(colour_wanted(1));
+  std::vector<std::string> every;
+  for (const auto& [name, subject] : known_frameworks().subjects) every.push_back(name);
+  bool stale = false;
+  for (const conform::Unseen& u : conform::unseen_in(page, every)) {
+    stale = stale || u.stale;
+    if (silent || (quiet && !u.stale)) continue;
+    print_out(fmt::format("{} {}, in {}: {}\n", u.stale ? paint.red("STALE") : "not seen",
+                          u.framework, counted(u.structures, "structure"),
+                          conform::list_text(u.ids)));
+  }
+  return stale;
+}
+
+int status_of(const Page& page, bool stale) {
   const conform::Summary s = conform::summary_of(page);
   bool judged = false;
   bool interrupted = false;
@@ -273,7 +290,7 @@ int status_of(const Page& page) {
   if (s.fresh > 0 || s.broken > 0) return kBroken;
   if (interrupted) return kInterrupted;
   if (!judged) return kUsage;
-  return is_short ? kBroken : kHeld;
+  return is_short || stale ? kBroken : kHeld;
 }
 
 int conform_all(ConformArguments a) {
@@ -317,12 +334,13 @@ int conform_all(ConformArguments a) {
   } else {
     if (!a.quiet) print_summary(page);
     print_news(page);
-    if (!a.quiet) print_out(conform::subtitle(page) + "\n");
-    if (!a.quiet) {
-      print_out("page: " + (fs::path(a.out) / "conform.html").lexically_normal().string() + "\n");
-    }
   }
-  return status_of(page);
+  const bool stale = print_unseen(page, a.quiet, a.json);
+  if (!a.json && !a.quiet) {
+    print_out(fmt::format("{}\npage: {}\n", conform::subtitle(page),
+                          (fs::path(a.out) / "conform.html").lexically_normal().string()));
+  }
+  return status_of(page, stale);
 }
 
 void declare_conform(Command& command) {

@@ -156,7 +156,8 @@ void print_verdicts(const Replay& r, const LawSet& asked, const Profile& profile
       print_out(fmt::format("{}{:<9} {}\n", margin, name, hanging(*text, kWidth + 14)));
     }
     if (const KnownDivergence* known = explained(r, profile, *violation)) {
-      print_out(fmt::format("{}known     {}: {} {}\n", margin, known->id, known->why, known->link));
+      print_out(
+          fmt::format("{}known     {}: {} {}\n", margin, known->id, known->why, known->report()));
     }
   });
 }

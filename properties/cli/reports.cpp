@@ -21,7 +21,7 @@ std::string issue_of(const Violation& v, const KnownDivergence* entry, const Dec
   const Law& law = *find_law(v.law);
   const std::string cause =
       entry != nullptr
-          ? entry->why + (entry->link.empty() ? "" : "\n\nSee also " + entry->link)
+          ? entry->why + (entry->reported.empty() ? "" : "\n\nSee also " + entry->reported)
           : fmt::format("Not known. {} This law is broken here: {}", law.harm, law.statement);
   return fmt::format(
       "# {0}: a checkpointed run breaks \"{1}\"\n\n"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -64,6 +65,39 @@ std::vector<Cause> causes_of(const Page& page) {
     begin = end;
   }
   return causes;
+}
+
+std::vector<Unseen> unseen_in(const Page& page, const std::vector<std::string>& every) {
+  std::map<std::pair<std::string, std::string>, std::vector<const Column*>> without;
+  std::set<std::pair<std::string, std::string>> shown;
+  std::set<std::string> missing;
+  for (const std::string& name : every) {
+    const auto judged = [&](const Column& c) {
+      return c.subject == name && c.cases > c.not_judged;
+    };
+    if (std::any_of(page.columns.begin(), page.columns.end(), judged)) continue;
+    missing.insert(name.substr(0, name.find(':')));
+  }
+  for (const Column& c : page.columns) {
+    for (const std::string& id : c.unseen) without[{c.framework(), id}].push_back(&c);
+    for (const Divergence& d : c.divergences) shown.emplace(c.framework(), d.id);
+  }
+  std::map<std::vector<const Column*>, Unseen> together;
+  for (const auto& [entry, columns] : without) {
+    if (shown.contains(entry)) continue;
+    Unseen& unseen = together[columns];
+    unseen.framework = entry.first;
+    unseen.ids.push_back(entry.second);
+    if (unseen.ids.size() > 1) continue;
+    unseen.stale = !missing.contains(entry.first);
+    for (const Column* c : columns) {
+      unseen.structures += c->structures;
+      unseen.stale = unseen.stale && c->structures >= kStructuresToConfirm;
+    }
+  }
+  std::vector<Unseen> list;
+  for (auto& [columns, unseen] : together) list.push_back(std::move(unseen));
+  return list;
 }
 
 }  // namespace rematch::conform

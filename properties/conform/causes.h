@@ -35,4 +35,19 @@ struct Cause {
 /// In the order of in_order(), the worst first within a framework.
 std::vector<Cause> causes_of(const Page& page);
 
+/// Entries of profiles that no case of a framework's implementations showed, though some were
+/// judged with them.
+struct Unseen {
+  std::string framework;
+  std::vector<std::string> ids;
+  std::uint64_t structures = 0;  ///< Judged by these implementations.
+  /// Each of these judged at least kStructuresToConfirm, and the framework has no others that were
+  /// not judged: the entries should have been seen, and may be true no longer.
+  bool stale = true;
+};
+inline constexpr std::uint64_t kStructuresToConfirm = 200;
+
+/// Entries of the same implementations are together. `every`: the names of all implementations.
+std::vector<Unseen> unseen_in(const Page& page, const std::vector<std::string>& every = {});
+
 }  // namespace rematch::conform

@@ -153,7 +153,8 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
     d.mark = mark_of(options.profile, *finding.known);
     d.id = entry.id;
     d.why = entry.why;
-    d.link = entry.link;
+    d.reported = entry.reported;
+    d.since = entry.since;
     for (const auto& [by, cases] : result.violated) {
       if (by.second == finding.known) d.laws[std::string(laws()[by.first].name)] = cases;
     }

@@ -55,8 +55,9 @@ struct Divergence {
   Mark mark = Mark::fresh;
   /// Id of the profile's entry; for a new one its law and a number: "outputs-1".
   std::string id;
-  std::string why;   ///< From the entry; empty for a new one.
-  std::string link;  ///< May be empty.
+  std::string why;       ///< From the entry; empty for a new one.
+  std::string reported;  ///< May be empty, as the next one.
+  std::string since;
   std::uint64_t cases = 0;
   /// In how many cases it violates each law.
   std::map<std::string, std::uint64_t, std::less<>> laws;

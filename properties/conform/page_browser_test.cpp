@@ -70,7 +70,7 @@ TEST_CASE("texts without a place to break them do not widen the page") {
     c.problem = std::string(300, 'x');
     c.subject = std::string(60, 's');
     for (Divergence& d : c.divergences) {
-      d.id = d.why = d.link = d.violation.got = d.replay = std::string(300, 'y');
+      d.id = d.why = d.reported = d.violation.got = d.replay = std::string(300, 'y');
     }
   }
   for (const auto& seen : nlohmann::json::parse(looked_at(page_html(page), kScript, {390, 1280}))) {

@@ -181,9 +181,9 @@ std::string divergence(const Divergence& d, const std::string& id) {
       style_of(d.mark), to_string(d.mark), xml_escaped(d.id), counted(d.cases, "case"), id);
   if (!d.why.empty()) out += fmt::format("<p>{}</p>\n", xml_escaped(d.why));
   out += pairs({{"shows as", std::string(to_string(d.harm()))},
-                {"reported", !d.link.empty()         ? linked(d.link)
-                             : d.mark == Mark::known ? "no report known"
-                                                     : ""},
+                {d.mark == Mark::known ? "reported" : "see",
+                 d.reported.empty() && d.mark == Mark::known ? "no" : linked(d.reported)},
+                {"since", xml_escaped(d.since)},
                 {"violates", counts}});
   out += fmt::format("<pre class=\"wrapped\">{}</pre>\n", xml_escaped(describe(d.smallest)));
   out += pairs({{"law", xml_escaped(d.violation.law)},
@@ -211,7 +211,9 @@ std::string section(const Column& c, std::size_t at) {
     out += divergence(c.divergences[i], anchor(at, i));
   }
   if (!c.unseen.empty()) {
-    out += fmt::format("<p class=\"dim\">{}</p>\n", xml_escaped(unseen_text(c)));
+    out += fmt::format(
+        "<p class=\"dim\">{}</p>\n",
+        xml_escaped("Known, but not seen in these cases: " + list_text(c.unseen) + "."));
   }
   return out + "</section>\n";
 }

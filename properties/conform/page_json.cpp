@@ -22,7 +22,8 @@ Json json_of(const Cell& cell) {
 Json json_of(const Divergence& d) {
   Json j{{"id", d.id}, {"mark", to_string(d.mark)}, {"cases", d.cases}};
   if (!d.why.empty()) j["why"] = d.why;
-  if (!d.link.empty()) j["link"] = d.link;
+  if (!d.reported.empty()) j["reported"] = d.reported;
+  if (!d.since.empty()) j["since"] = d.since;
   j["harm"] = to_string(d.harm());
   j["laws"] = d.laws;
   j["smallest"] = {{"law", d.violation.law},           {"place", d.violation.place},

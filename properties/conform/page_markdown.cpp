@@ -34,12 +34,16 @@ std::string code(std::string_view text) {
   return "`" + inner + "`";
 }
 
-/// A link to the report, or that there is none of a bug. A text from elsewhere may be no address.
+/// Whether a bug was reported, or what says so of a limit, and since when. A text from elsewhere
+/// may be no address.
 std::string report(const Divergence& d) {
-  if (d.link.empty() && d.mark == Mark::known) return " (no report known)";
-  const bool is_web =
-      d.link.starts_with("https://") && d.link.find_first_of(" ()<>\n|") == std::string::npos;
-  return is_web ? fmt::format(" ([report]({}))", d.link) : "";
+  const bool is_web = d.reported.starts_with("https://") &&
+                      d.reported.find_first_of(" ()<>\n|") == std::string::npos;
+  const bool is_bug = d.mark == Mark::known;
+  std::string text = is_bug ? "not reported" : "";
+  if (is_web) text = fmt::format("[{}]({})", is_bug ? "reported" : "see", d.reported);
+  if (!d.since.empty()) text += (text.empty() ? "since " : ", since ") + plain(d.since);
+  return text.empty() ? "" : fmt::format(" ({})", text);
 }
 
 std::string reason(const Divergence& d) {
@@ -103,11 +107,9 @@ std::string not_judged(const Page& page) {
 
 std::string entry(const Cause& cause) {
   const Divergence& d = cause.first();
-  std::string laws;
-  for (const std::string& law : cause.laws()) laws += (laws.empty() ? "" : ", ") + plain(law);
   return fmt::format("- **{}** ({}, {}): {}{}{} Violates {}. In {}.\n", plain(d.id),
                      to_string(d.mark), to_string(cause.harm()), reason(d), report(d),
-                     script_of(cause), laws, cause.where(false, code));
+                     script_of(cause), plain(list_text(cause.laws())), cause.where(false, code));
 }
 
 std::string entries(const Page& page, const std::vector<Cause>& causes) {
@@ -166,7 +168,13 @@ std::string page_markdown(const Page& page) {
       "## All entries\n\n"
       "Silent: numbers, masks or states are wrong, or a gradient is missing, and no error says so. "
       "Cost: recomputations\nor bytes alone.\n\n";
-  return out + entries(page, causes);
+  out += entries(page, causes);
+  std::string unseen;
+  for (const Unseen& u : unseen_in(page)) {
+    unseen += fmt::format("- {}, in {}: {}\n", plain(u.framework),
+                          counted(u.structures, "structure"), plain(list_text(u.ids)));
+  }
+  return unseen.empty() ? out : out + "\n## On our list, but not seen\n\n" + unseen;
 }
 
 }  // namespace rematch::conform

@@ -89,7 +89,8 @@ Divergence read_divergence(JsonFields fields) {
   d.mark = read_mark(fields);
   d.id = text_at(fields, "id");
   d.why = text_at(fields, "why");
-  d.link = text_at(fields, "link");
+  d.reported = text_at(fields, "reported");
+  d.since = text_at(fields, "since");
   fields.read("cases", d.cases);
   for_each_field(fields, "laws",
                  [&](const std::string& law, const nlohmann::json& value, const std::string& path) {

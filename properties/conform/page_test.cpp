@@ -1,4 +1,4 @@
-#include "properties/conform/page.h"
+#include "properties/conform/causes.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -132,8 +132,9 @@ TEST_CASE("every format says what each implementation does with each law") {
   CHECK(contains(markdown, "- kept: the same in all cases that were judged"));
   CHECK(contains(markdown, "| kept 1,000 |"));
   CHECK(contains(markdown, "- missing: no Python with it was found"));
-  CHECK(contains(markdown,
-                 "- **slow** (known, silent): It is slow. ([report](https://example.org/1))"));
+  CHECK(contains(
+      markdown,
+      "- **slow** (known, silent): It is slow. ([reported](https://example.org/1), since 2.9)"));
   const auto json = nlohmann::json::parse(page_json(page));
   const auto& laws = json["subjects"][0]["laws"];
   CHECK(laws["outputs"]["mark"] == "new");
@@ -175,7 +176,7 @@ TEST_CASE("no text of a subject or a profile becomes markup") {
     c.unseen = {hostile};
     for (Divergence& d : c.divergences) {
       d.id = d.why = hostile;
-      d.link = "javascript:alert(1)//" + hostile;
+      d.reported = d.since = "javascript:alert(1)//" + hostile;
       d.violation.place = d.violation.expected = d.violation.got = hostile;
       d.replay = d.unshrunk = hostile;
     }
@@ -219,6 +220,26 @@ TEST_CASE("a law that judged few structures is not called kept") {
   CHECK(contains(page_markdown(page), "| too few 99 |"));
   outputs.structures = kFewStructures;
   CHECK(outputs.mark() == Mark::kept);
+}
+
+TEST_CASE("an entry that no implementation of a framework shows is stale once all judged enough") {
+  const std::vector<std::string> every = {"one", "one:other"};
+  Page page = example_page();
+  page.columns[0].unseen = {"never", "slow", "elsewhere"};
+  CHECK(unseen_in(page).front().ids == std::vector<std::string>{"elsewhere", "never"});
+  CHECK_FALSE(unseen_in(page, every).front().stale);
+  Column other = page.columns[0];
+  other.subject = "one:other";
+  other.unseen = {"never"};
+  other.divergences = {divergence(Mark::known, "elsewhere", 1)};
+  page.columns.push_back(other);
+  const std::vector<Unseen> unseen = unseen_in(page, every);
+  REQUIRE(unseen.size() == 1);
+  CHECK(unseen[0].ids == std::vector<std::string>{"never"});
+  CHECK(unseen[0].stale);
+  CHECK(contains(page_markdown(page), "- one, in "));
+  page.columns.back().structures = kStructuresToConfirm - 1;
+  CHECK_FALSE(unseen_in(page, every)[0].stale);
 }
 
 TEST_CASE("text that is no page is refused with the place") {

@@ -1,6 +1,7 @@
 #include "properties/conform/words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -120,10 +121,8 @@ std::string hunt_text(const Column& c) {
   return text;
 }
 
-std::string unseen_text(const Column& c) {
-  std::string text;
-  for (const std::string& id : c.unseen) text += (text.empty() ? "" : ", ") + id;
-  return "Known, but not seen in these cases: " + text + ".";
+std::string list_text(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 bool is_shown(const Page& page, std::size_t law) {

@@ -31,7 +31,8 @@ std::string cell_text(const PromiseCell& cell);
 std::vector<const Column*> in_order(const Page& page);
 /// Cases, rate and versions of one hunt.
 std::string hunt_text(const Column& column);
-std::string unseen_text(const Column& column);
+/// Names in one line.
+std::string list_text(const std::vector<std::string>& names);
 
 /// Whether any subject shows what the law reads: on a page of CPUs, no law about devices.
 bool is_shown(const Page& page, std::size_t law);

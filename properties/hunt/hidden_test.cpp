@@ -16,8 +16,7 @@ KnownDivergence wide() {
           .inject = {},
           .got = {},
           .at_most = std::nullopt,
-          .why = "It is so.",
-          .link = ""};
+          .why = "It is so."};
 }
 
 /// The same, of a subject that updates them twice.

@@ -37,7 +37,8 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   KnownDivergence entry;
   fields.read("id", entry.id, kLongestProfileText);
   fields.read("why", entry.why, kLongestProfileText);
-  fields.read("link", entry.link, kLongestProfileText);
+  fields.read("reported", entry.reported, kLongestProfileText);
+  fields.read("since", entry.since, kLongestProfileText);
   fields.read("promised", entry.promised);
   if (const Json* at_most = fields.find("at_most")) {
     fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
@@ -110,6 +111,12 @@ bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& featur
 }
 
 }  // namespace
+
+std::string KnownDivergence::report() const {
+  const std::string date = since.empty() ? "" : ", since " + since;
+  if (reported.empty()) return (promised ? "not reported" : "") + date;
+  return (promised ? "reported: " : "see ") + reported + date;
+}
 
 std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,
                                              const FeatureSet& features, std::size_t from) const {

@@ -43,11 +43,17 @@ struct KnownDivergence {
   std::vector<std::string> faults = {};
   /// Reason, one sentence.
   std::string why;
-  /// Address of the report or of the documentation.
-  std::string link;
+  /// Address of the report of a bug, or of what says so of a limit. Empty: of a bug, not reported.
+  std::string reported = {};
+  /// First version in which it was measured. Empty: not dated.
+  std::string since = {};
   /// false: a documented limit, which the implementation states or which follows from what it
   /// states.
   bool promised = true;
+
+  /// "reported: ADDRESS, since 2.9" or "not reported" of a bug; of a limit what says so, if
+  /// anything.
+  std::string report() const;
 };
 
 /// All of them for one implementation, from a JSON file (profile.json of a framework's folder).

@@ -41,8 +41,7 @@ KnownDivergence twice() {
           .inject = {},
           .got = {},
           .at_most = std::nullopt,
-          .why = "It is so.",
-          .link = ""};
+          .why = "It is so."};
 }
 
 std::string complaint(const std::string& text) {

@@ -47,7 +47,8 @@ inline Page example_page() {
   one.divergences = {divergence(Mark::fresh, "new-1", 40), divergence(Mark::known, "slow", 60),
                      divergence(Mark::not_promised, "limit", 10)};
   one.divergences[1].why = "It is slow.";
-  one.divergences[1].link = "https://example.org/1";
+  one.divergences[1].reported = "https://example.org/1";
+  one.divergences[1].since = "2.9";
   one.divergences[1].script = "scripts/one-slow.py";
   one.divergences[2].laws = {{"losses", 10}};
   Column& missing = page.columns.emplace_back();
