@@ -55,6 +55,10 @@ class Framework(Description, Subject):
         """Results of promises that were tried."""
         self._runs = 0
 
+    def generators(self, m: Any) -> Sequence[Any]:
+        """The states of random generators of a module's own."""
+        return ()
+
     def found(self) -> Mapping[str, Any]:
         if self.library is None:
             return super().found()

@@ -42,6 +42,8 @@ class Library:
     calls: Sequence[str] = ("fit(m({given}{named}), *x.shape)",)
     named: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    number: str = ""
+    """The framework's array of NumPy's `{array}` of numbers, with the dtype of `x`, if script_array does not do."""
     shapes: Sequence[tuple[int, ...]] = ((2, 4), (2, 3, 4), (2, 4, 4, 4), (2, 4, 4, 4, 4))
     most: int = 6
     """So many samples of a class are kept."""
@@ -55,12 +57,12 @@ def kept(name: str, sources: tuple[str, ...], module: str, *words: str) -> dict[
     folder.mkdir(parents=True, exist_ok=True)
     digest = sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
     file = folder / f"{name}-{digest}.json"
-    with open(folder / "lock", "w") as lock:
+    with open(folder / f"{name}.lock", "w") as lock:
         # Workers of a hunt start side by side.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
             paths = os.pathsep.join(path for path in sys.path if path)
-            environment = os.environ | {"PYTHONPATH": paths}
+            environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
             made = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, env=environment, text=True)
             if made.returncode:
                 reason = made.stderr.strip().rpartition("\n")[2]

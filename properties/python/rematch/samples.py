@@ -39,8 +39,6 @@ OPTIONS = {
     **{"broadcast_dims": "(1,)"},
 }
 """What those with a default are tried with beside it; switches are turned, and something is dropped."""
-
-
 STATES = ("carry", "hidden", "states")
 """Operands that are an array, a pair of them, or a list."""
 
@@ -55,11 +53,19 @@ class Noted(Record):
     def __init__(self) -> None:
         super().__init__()
         self.arrays: dict[tuple[str, int], np.ndarray] = {}
+        self.states: set[bytes] = set()
+        """Those of the default random stream, where it is observed."""
+        self.own: set[bytes] = set()
+        """Those of generators that the layer has, before and after."""
 
     def observe(self, quantity: str, array: Any, *, step: int = 0, **where: Any) -> None:
         if array is None:
             raise NotTried("a gradient is absent")
         self.arrays[quantity, step] = np.array(array)
+
+    def stream(self, moment: str, state: bytes, *, stream: int = 0, **where: Any) -> None:
+        if stream == 0:
+            self.states.add(state)
 
 
 def outcome(framework: Framework, layer: Module, seed: int = 7, train: bool = True, dtype: str = "float32") -> Noted:
@@ -79,7 +85,9 @@ def outcome(framework: Framework, layer: Module, seed: int = 7, train: bool = Tr
     try:
         run = framework.steps(Request(case, model_from_json(model), arrays), record)
         run.request = replace(run.request, case=replace(case, seed=seed))
-        run.go()
+        for go in (lambda: None, run.go):
+            go()
+            record.own.add(b"".join(framework.numpy(a).tobytes() for a in framework.generators(run.modules["m0"])))
     finally:
         framework.let_go()
         framework.put_back()
@@ -118,13 +126,14 @@ def tried(framework: Framework, name: str, make: str, call: str) -> tuple[Module
         raise NotTried("its results are not finite")
     if not same(first, outcome(framework, layer())):
         raise NotTried("two equal runs differ")
-    drew = steps_differ(first, "output")
-    has["draws"] = not same(first, outcome(framework, layer(), seed=8))
+    seeded = not same(first, outcome(framework, layer(), seed=8))
+    drew = seeded or len(first.own) > 1 or steps_differ(first, "output")
     has["state"] = bool(before) and moved(first, before)
+    has["draws"] = seeded and len(first.states) != 1
     has["draws elsewhere"] = drew and not has["draws"] and not has["state"]
-    if drew or has["draws"] or has["state"]:
+    if drew or has["state"]:
         quiet = outcome(framework, layer(), train=False)
-        if steps_differ(quiet, "output") or has["state"] and moved(quiet, before):
+        if len(quiet.own) > 1 or steps_differ(quiet, "output") or has["state"] and moved(quiet, before):
             raise NotTried("draws, or changes its state, in evaluation")
     if "float64" in framework.features:
         outcome(framework, layer(), dtype="float64")
@@ -187,8 +196,11 @@ class Search:
         return self.framework.script_array.format(array=expression)
 
     def numbers(self, shape: Sequence[int]) -> str:
-        size = int(np.prod(shape))
-        return self.constant(f"np.linspace(0.1, 0.9, {size}, dtype=np.float32).reshape({', '.join(map(str, shape))})")
+        size, shapes = int(np.prod(shape)), ", ".join(map(str, shape))
+        return self.number(f"np.linspace(0.1, 0.9, {size}, dtype=np.float32).reshape({shapes})")
+
+    def number(self, expression: str) -> str:
+        return (self.library.number or self.framework.script_array).format(array=expression)
 
     def calls(
         self, kind: type, shape: Sequence[int], first: int, mask: tuple[str, str] = ("", "")
@@ -215,14 +227,14 @@ class Search:
             for template in self.library.calls:
                 call = template.replace("{given}", arguments).replace("{named}", named)
                 make = self.library.make.replace("{given}", arguments)
-                yield make, call if first < 2 else re.sub(r"\bfit\(m", "x + fit(m", call, count=1)
+                yield make, call if first < 2 else call.replace("fit(", "x + fit(", 1)
 
     def masks(self, kind: type, shape: Sequence[int]) -> list[tuple[str, str]]:
         """Masks among the arguments that a call of the class takes."""
         names = [p.name for p in parameters(getattr(kind, self.library.entry)) if p.name.endswith("mask")]
         length = shape[1] if len(shape) > 2 else shape[0]
         causal = self.constant(f"np.tril(np.ones(({length}, {length}), bool))")
-        additive = self.constant(f"np.triu(np.full(({length}, {length}), -1e9, np.float32), 1)")
+        additive = self.number(f"np.triu(np.full(({length}, {length}), -1e9, np.float32), 1)")
         padding = self.constant(f"np.arange({length})[None] < np.array([[{length - 1}]] * {shape[0]})")
         return [(name, mask) for name in names for mask in (causal, padding, additive)]
 
@@ -246,7 +258,8 @@ class Search:
 
         base, *others = self.makes(name, kind)
         for first in range(3):
-            shapes = [shape for shape in self.library.shapes if len(found) < self.library.most // 2 and attempt(base, shape, first)]
+            bases = self.library.most // 2
+            shapes = [shape for shape in self.library.shapes if len(found) < bases and attempt(base, shape, first)]
             if not shapes:
                 continue
             masks = [(base, shape, mask) for shape in shapes for mask in self.masks(kind, shape)]
@@ -266,7 +279,10 @@ class Search:
 
 
 def sentence(framework: Framework, error: Exception) -> str:
-    return (framework.message(error) or type(error).__name__).strip().splitlines()[0][:160]
+    """The line of an error's message that says something."""
+    text = re.sub(r"\x1b\[\d+m", "", framework.message(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "Exception encountered when" not in line]
+    return [*lines, type(error).__name__][0][:160]
 
 
 def classes(library: Library, names: dict[str, Any]) -> dict[str, type]:

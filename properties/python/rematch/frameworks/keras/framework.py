@@ -13,8 +13,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.framework import COMMON, SEEN, Framework  # noqa: E402
-from rematch.frameworks.keras.layers import HELPERS, KINDS, MODULES  # noqa: E402
+from rematch.frameworks.keras.layers import HELPERS, KINDS, MODULES, VALUES  # noqa: E402
 from rematch.frameworks.keras.promises import PROMISES, counted, gradients  # noqa: E402
+from rematch.library import Library  # noqa: E402
 
 
 class Network(keras.layers.Layer):
@@ -140,7 +141,7 @@ SCOPES = {
 
 class Keras(Framework):
     versions = {"keras": keras.__version__, "numpy": np.__version__}
-    imports = "import keras\n\nseeds = keras.random.SeedGenerator(0)"
+    imports = "import math\n\nimport keras\n\nseeds = keras.random.SeedGenerator(0)"
     promises = PROMISES
     promise_helpers = (gradients, counted)
     checkpoint_function = "keras.remat"
@@ -164,6 +165,16 @@ class Keras(Framework):
 
     def __init__(self, scope: str | None) -> None:
         backend = keras.backend.backend()
+        self.library = Library(
+            "keras.layers",
+            "keras.layers.Layer",
+            ("keras", "--backend", backend),
+            entry="call",
+            make="built({make}, lambda m, x: m({given}))",
+            named={"training": "m.mode"},
+            values=VALUES,
+            most=2 if backend == "jax" else 4,
+        )
         self.name = f"keras {keras.__version__} on {backend}"
         before = "import os\n\n"
         of_backend = {"tensorflow": of_tensorflow, "torch": of_torch, "jax": of_jax}[backend]
@@ -205,6 +216,9 @@ class Keras(Framework):
 
     def parameter(self, a: np.ndarray, frozen: bool) -> Any:
         return keras.Variable(a, trainable=not frozen)
+
+    def generators(self, m: Any) -> list[Any]:
+        return [v for v in m.non_trainable_variables if "seed_generator" in v.path]
 
     def bound(self, module: Any, values: Any) -> list[Any]:
         for variable, value in zip(parameters_of(module), values, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -10,9 +11,24 @@ from rematch.case import Layer
 from rematch.layers import Module, where_drawn
 
 
-def built(layer: Any, *shape: int, operands: int = 1) -> Any:
-    layer(*[keras.ops.ones(shape)] * operands)
+def built(layer: Any, call: Any) -> Any:
+    """The layer with its weights."""
+    call(layer, keras.ops.ones((2, 4)))
     return layer
+
+
+def floats(value: Any) -> list[Any]:
+    parts = [part for part in keras.tree.flatten(value) if part is not None]
+    parts = [part for part in parts if keras.backend.is_float_dtype(keras.backend.standardize_dtype(part.dtype))]
+    return [keras.ops.reshape(part, [-1]) for part in parts]
+
+
+def fit(value: Any, *shape: int) -> Any:
+    """Its numbers in that shape: again and again, or means of them."""
+    numbers, size = keras.ops.concatenate(floats(value)), math.prod(shape)
+    whole = size * -(-numbers.shape[0] // size)
+    copies = keras.ops.concatenate([numbers] * -(-whole // numbers.shape[0]))[:whole]
+    return keras.ops.reshape(keras.ops.mean(keras.ops.reshape(copies, [-1, size]), 0), shape)
 
 
 class Block(keras.layers.Layer):
@@ -26,21 +42,6 @@ class Block(keras.layers.Layer):
         for layer in self.layers:
             x = layer(x)
         return x
-
-
-def rows(layer: Any, x: Any) -> Any:
-    """The layer of a sequence that has one example."""
-    return layer(x[None], training=layer.mode)[0]
-
-
-def attended(layer: Any, x: Any) -> Any:
-    return layer(x[None], x[None], training=layer.mode)[0]
-
-
-def last(layer: Any, x: Any) -> Any:
-    """The layer of images, with their channels last."""
-    y = layer(keras.ops.transpose(x, [0, 2, 3, 1]), training=layer.mode)
-    return keras.ops.transpose(y, [0, 3, 1, 2])
 
 
 def padded(x: Any, count: int) -> Any:
@@ -83,62 +84,23 @@ KINDS = {
     "duplicate": "({x}, {x})",
 }
 
-_MODE = "m(x, training=m.mode)"
-_CONTEXT = "m(x) if m.mode else m(x, training=False)"
-
-
-def _rows(name: str, make: str, traits: str = "", call: str = _MODE) -> Module:
-    """Layers that draw do so from a SeedGenerator each."""
-    return Module(name, "N C -> N C", f"built(keras.layers.{make}, 2, C)", traits, call)
-
-
-def _sequence(name: str, make: str, traits: str = "", call: str = "rows(m, x)") -> Module:
-    return Module(name, "N C -> N C", f"built(keras.layers.{make}, 1, 2, C)", traits, call)
-
-
-def _images(name: str, make: str, traits: str = "") -> Module:
-    made = f"built(keras.layers.{make}, 1, H, W, C)"
-    return Module(name, "N C H W -> N C H W", made, traits, "last(m, x)")
+def _block(name: str, layer: str, traits: str) -> Module:
+    """A layer that draws does so from a SeedGenerator of its own."""
+    make = f"built(Block(keras.layers.Dense(C), keras.layers.{layer}), lambda m, x: m(keras.ops.ones((2, C))))"
+    return Module(name, "N C -> N C", make, traits, "m(x) if m.mode else m(x, training=False)")
 
 
 MODULES = (
-    _rows("dense", "Dense(C, 'gelu')", "parameters"),
-    _rows("dropout_layer", "Dropout(0.5)", "draws elsewhere"),
-    _rows("gaussian_noise_layer", "GaussianNoise(0.5)", "draws elsewhere"),
-    _rows("gaussian_dropout", "GaussianDropout(0.5)", "draws elsewhere"),
-    _rows("alpha_dropout", "AlphaDropout(0.5)", "draws elsewhere"),
-    _rows("batch_norm_rows", "BatchNormalization()", "parameters, state"),
-    _images("batch_norm_images", "BatchNormalization()", "parameters, state"),
-    _rows("spectral_norm", "SpectralNormalization(keras.layers.Dense(C))", "parameters, state"),
-    _images("conv", "Conv2D(C, 3, padding='same')", "parameters"),
-    _images("spatial_dropout", "SpatialDropout2D(0.5)", "draws elsewhere"),
-    _images("group_norm", "GroupNormalization(1)", "parameters"),
-    _rows("prelu", "PReLU()", "parameters", "m(x)"),
-    _sequence("lstm", "LSTM(C, return_sequences=True)", "parameters"),
-    _sequence("gru", "GRU(C, return_sequences=True)", "parameters"),
-    _sequence("lstm_dropout", "LSTM(C, return_sequences=True, dropout=0.5)", "parameters, draws elsewhere"),
-    Module(
-        "attention",
-        "N C -> N C",
-        "built(keras.layers.MultiHeadAttention(2, C, dropout=0.5), 1, 2, C, operands=2)",
-        "parameters, draws elsewhere",
-        "attended(m, x)",
-    ),
-    _rows("unit_norm", "UnitNormalization()", "", "m(x)"),
-    Module(
-        "block_dropout",
-        "N C -> N C",
-        "built(Block(keras.layers.Dense(C), keras.layers.Dropout(0.5)), 2, C)",
-        "parameters, draws elsewhere",
-        _CONTEXT,
-    ),
-    Module(
-        "block_batch_norm",
-        "N C -> N C",
-        "built(Block(keras.layers.Dense(C), keras.layers.BatchNormalization()), 2, C)",
-        "parameters, state",
-        _CONTEXT,
-    ),
+    _block("block_dropout", "Dropout(0.5)", "parameters, draws elsewhere"),
+    _block("block_batch_norm", "BatchNormalization()", "parameters, state"),
 )
+VALUES = {
+    **{"layer": "keras.layers.Dense(4)", "cell": "keras.layers.LSTMCell(4)", "cells": "[keras.layers.GRUCell(4)]"},
+    **{"Bidirectional.layer": "keras.layers.LSTM(4)", "GroupNormalization.groups": "2", "equation": "'...a,ab->...b'"},
+    **{"Activation.activation": "'gelu'", "function": "keras.ops.tanh", "Permute.dims": "(2, 1)", "scale": "2.0"},
+    **{"Reshape.target_shape": "(-1,)", "Normalization.mean": "0.5", "Normalization.variance": "2.0"},
+    **{"EinsumDense.output_shape": "4", "factor": "0.5", "height_factor": "0.5", "width_factor": "0.5"},
+}
+"""What parameters of layers get."""
 
-HELPERS = (built, Block, rows, attended, last, padded)
+HELPERS = (built, Block, floats, fit, padded)

@@ -54,7 +54,7 @@ def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras: Harness)
 
 
 def test_what_a_plain_step_assigns_stays(keras: Harness) -> None:
-    norm = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
+    norm = {"kind": "custom", "layer": "keras.layers.BatchNormalization.0: N ... -> N ...; parameters, state"}
     layers = [{"kind": "dropout", "p": 0.5}, norm]
     given = {**CASE, "layers": layers, "plan": {"segments": []}, "protocol": {"steps": 2}}
     record = keras.record(**run_of(given), checkpointed=False)

@@ -21,10 +21,11 @@ from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.case import Case, Choice, Segment, Sequential
 from rematch.forked import forked
-from rematch.frameworks.paddle.layers import KINDS, MODULES, Jitter, add, concat, from_stream, mul, twice
+from rematch.frameworks.paddle.layers import KINDS, LIBRARY, MODULES, Jitter, add, concat, fit, floats, from_stream, mul, twice
 from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.protocol import Request, Unsupported
 from rematch.record import Record
+from rematch.steps import Steps
 from rematch.tape import Tape
 
 
@@ -98,7 +99,7 @@ it is called in few of the cases."""
 class Paddle(Tape):
     versions = {"paddlepaddle": paddle.__version__, "numpy": np.__version__}
     imports = (
-        "import random\nimport zlib\nimport paddle\nimport paddle.nn as nn\n"
+        "import math\nimport random\nimport zlib\nimport paddle\nimport paddle.nn as nn\n"
         "import paddle.incubate.nn as inn\nimport paddle.nn.functional as F\n"
         "from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker\n"
         "from paddle.distributed.fleet.utils import recompute\n"
@@ -118,10 +119,13 @@ class Paddle(Tape):
         add,
         mul,
         concat,
+        floats,
+        fit,
         Jitter,
     )
     kinds = KINDS
     modules = MODULES
+    library = LIBRARY
     losses = {
         "mse": "F.mse_loss(y.reshape(target.shape), target)",
         "cross_entropy": "F.cross_entropy(y.flatten(1), target)",
@@ -151,13 +155,16 @@ class Paddle(Tape):
     def run(self, request: Request, record: Record) -> None:
         # Paddle restores all streams that there are, which takes time for those of earlier cases.
         get_rng_state_tracker().reset()
-        paddle.set_default_dtype(request.case.dtype)
         if not _may_kill(request.case):
             return super().run(request, record)
         if request.case.options.get(FATAL) != "run":
             raise Unsupported("a segmentation fault takes long; few of these cases are run")
         run = super().run
         return forked(run, request, record) if request.checkpointed else run(request, record)
+
+    def steps(self, request: Request, record: Record) -> Steps:
+        paddle.set_default_dtype(request.case.dtype)
+        return super().steps(request, record)
 
     def checkpoint_call(
         self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 
 from rematch.case import Layer
 from rematch.layers import modules_of
+from rematch.library import Library
 
 
 def from_stream(stream: int, draw: Any) -> Any:
@@ -48,6 +50,19 @@ class Jitter(nn.Layer):
 
     def forward(self, x: Any) -> Any:
         return x * float(self.generator.random()) if self.training else x
+
+
+def floats(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [part for v in value if v is not None for part in floats(v)]
+    return [value.flatten()] if value.dtype in (paddle.float32, paddle.float64) else []
+
+
+def fit(value: Any, *shape: int) -> Any:
+    """Its numbers in that shape: again and again, or means of them."""
+    numbers, size = paddle.concat(floats(value)), math.prod(shape)
+    whole = size * -(-numbers.shape[0] // size)
+    return paddle.concat([numbers] * -(-whole // numbers.shape[0]))[:whole].reshape([-1, size]).mean(0).reshape(shape)
 
 
 def _linear(layer: Layer, train: bool) -> str:
@@ -96,28 +111,12 @@ KINDS = {
 
 MODULES = modules_of(
     """
-    batch_norm_rows | N C -> N C | parameters, state | nn.BatchNorm1D(C)
-    batch_norm | N C H W -> N C H W | parameters, state | nn.BatchNorm2D(C)
-    instance_norm | N C H W -> N C H W | parameters | nn.InstanceNorm2D(C)
     spectral_norm | N C -> N C | state | nn.SpectralNorm([C, C], power_iters=1)
         | paddle.matmul(x, m(paddle.eye(x.shape[-1])))
-    dropout_axis | N C -> N C | draws | nn.Dropout(0.5, axis=1)
-    dropout_downscale | N C -> N C | draws | nn.Dropout(0.5, mode='downscale_in_infer')
-    dropout2d | N C H W -> N C H W | draws | nn.Dropout2D(0.5)
-    alpha_dropout | N C -> N C | draws | nn.AlphaDropout(0.5)
-    feature_alpha_dropout | N C H W -> N C H W | draws | nn.FeatureAlphaDropout(0.5)
-    rrelu | N C -> N C | draws | nn.RReLU()
-    gumbel_softmax | N C -> N C | draws | nn.Identity()
-        | (F.gumbel_softmax(m(x)) if m.training else F.softmax(m(x)))
-    maxout | N 2C -> N C |  | nn.Identity() | F.maxout(m(x)[:, :, None, None], 2).flatten(1)
-    lstm | N C -> N C | parameters | nn.LSTM(C, C) | m(x[:, None])[0][:, 0]
-    gru | N C -> N C | parameters | nn.GRU(C, C) | m(x[None])[0][0]
     rnn_dropout | N C -> N C | parameters, draws | nn.SimpleRNN(C, C, 2, dropout=0.5)
         | m(x[None])[0][0]
-    attention | N 2C -> N 2C | parameters, draws | nn.MultiHeadAttention(2 * C, 2, dropout=0.5)
-        | m(x[None])[0]
-    transformer_layer | N 2C -> N 2C | parameters, draws
-        | nn.TransformerEncoderLayer(2 * C, 2, 8, 0.25) | m(x[None])[0]
+    gumbel_softmax | N C -> N C | draws | nn.Identity()
+        | (F.gumbel_softmax(m(x)) if m.training else F.softmax(m(x)))
     transformer_in_place | N C -> N C | parameters, draws | nn.Linear(C, C)
         | F.dropout(F.relu_(m(x)), 0.5, training=m.training)
     fused_dropout_add | N C -> N C | draws | inn.FusedDropoutAdd(0.5) | m(x, x * 0.5)
@@ -127,4 +126,25 @@ MODULES = modules_of(
     layer_drop | N C -> N C | parameters, draws elsewhere | nn.Linear(C, C)
         | (x + m(x) * float(random.random() < 0.5) if m.training else x + m(x))
     """
+)
+LIBRARY = Library(
+    "nn",
+    "nn.Layer",
+    ("paddle",),
+    entry="forward",
+    number="paddle.to_tensor({array}, x.dtype)",
+    values={
+        **{"cell": "nn.LSTMCell(4, 4)", "cell_fw": "nn.GRUCell(4, 4)", "cell_bw": "nn.GRUCell(4, 4)"},
+        **{"encoder_layer": "nn.TransformerEncoderLayer(4, 2, 8, 0.25)", "weight_shape": "[2, 4]"},
+        **{"decoder_layer": "nn.TransformerDecoderLayer(4, 2, 8, 0.25)", "Sequential.layers": "nn.Linear(4, 4), nn.ReLU()"},
+        **{"output_sizes": "[3, 3]", "kernel_sizes": "2", "upscale_factor": "2", "downscale_factor": "2"},
+        **{f"{kind}.num_layers": "2" for kind in ("SimpleRNN", "LSTM", "GRU")},
+        **{f"Upsampl{kind}.scale_factor": "2" for kind in ("e", "ingBilinear2D", "ingNearest2D")},
+        **{"BatchNorm.dtype": "paddle.get_default_dtype()"},
+        **{"Unflatten.shape": "[2, 2]", "Fold.kernel_sizes": "1", "Fold.output_sizes": "[2, 2]"},
+        **{f"Transformer.num_{part}coder_layers": "1" for part in ("en", "de")},
+        **{"Transformer.d_model": "4", "Transformer.nhead": "2", "Transformer.dim_feedforward": "8"},
+    },
+    shapes=((2, 4), (2, 3, 4), (2, 4, 4), (2, 4, 4, 4), (2, 4, 4, 4, 4)),
+    most=4,
 )

@@ -82,7 +82,7 @@ def test_a_failed_recomputation_is_put_right_before_the_steps(paddle: Harness) -
 
 
 def test_a_script_shows_statistics_that_are_updated_twice(paddle: Harness, tmp_path: Any) -> None:
-    norm = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
+    norm = {"kind": "custom", "layer": "nn.BatchNorm1D.0: N ... -> N ...; parameters, state"}
     given = chain(norm, plan={"segments": [segment(0, 1, "reentrant")]}, protocol=TRAINED)
     script = paddle.export(run_of(given), "buffers-after-step: differ")["script"]
     assert "DIFFERENT: state of m0" in run_alone(script, tmp_path).stdout
