@@ -7,8 +7,6 @@ import sys
 
 import autograd.builtins
 import autograd.numpy as anp
-from autograd.extend import vspace
-from autograd.tracer import getval
 import numpy as np
 
 
@@ -20,26 +18,6 @@ def checkpoint_of(function):
         return autograd.builtins.tuple(y) if isinstance(y, tuple) else y
 
     return autograd.checkpoint(boxed)
-
-
-def differentiate(objective, arguments, trained):
-    outputs = []
-
-    def loss_of(*arguments):
-        loss, values = objective(*arguments)
-        outputs.extend(getval(y) for y in values)
-        return loss
-
-    if not trained:
-        return loss_of(*arguments), outputs, []
-    gradients_of, loss = autograd.make_vjp(loss_of, tuple(trained))(*arguments)
-    return loss, outputs, gradients_of(vspace(loss).ones())
-
-
-def numbers(value):
-    if isinstance(value, (list, tuple)):
-        value = np.concatenate([np.ravel(part) for part in value] or [[]])
-    return np.array(value).tolist()
 
 
 x = np.array([[0.1, -0.1], [0.6, 0.1]], np.float64)
@@ -63,22 +41,14 @@ def run(model):
     anp.random.seed(0)
 
     def objective(x):
-        outputs = model(x)
-        y = outputs[0]
-        return anp.mean((anp.reshape(y, target.shape) - target) ** 2), outputs
+        y = model(x)[0]
+        return anp.mean((anp.reshape(y, target.shape) - target) ** 2)
 
-    loss, outputs, gradients = differentiate(objective, [x], [0])
-    results = {"loss": loss}
-    results |= {f"output {i}": y for i, y in enumerate(outputs)}
-    results["gradient of x"] = gradients[0]
-    results["random state"] = anp.random.get_state()[1:3]
-    return {name: numbers(value) for name, value in results.items()}
+    return np.array(autograd.grad(objective, 0)(x)).tolist()
 
 
 expected, got = run(plain), run(checkpointed)
-different = [name for name in got if repr(expected.get(name)) != repr(got.get(name))]
-for name in different:
-    print(f"{name}\n  expected      {str(expected.get(name))[:999]}")
-    print(f"  checkpointed  {str(got.get(name))[:999]}")
-print("DIFFERENT: " + ", ".join(different) if different else "same")
+different = repr(expected) != repr(got)
+print(f"gradient of x\n  expected      {str(expected)[:999]}\n  checkpointed  {str(got)[:999]}")
+print("DIFFERENT: gradient of x" if different else "same")
 sys.exit(1 if different else 0)

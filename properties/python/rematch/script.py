@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +32,17 @@ _SHOWN = {
     "reevaluation": (_GRADIENTS, "state of "),
 }
 """How what results of a run are called begins, by what the runs are compared by."""
+
+_NAMES = 'names = [name for name in expected | got if name.startswith("error")] or got\n'
+
+_ONE = """\
+expected, got = {expected}, run({checkpointed})
+different = repr(expected) != repr(got)
+print(f"{name}\\n  expected      {{str(expected)[:999]}}\\n  checkpointed  {{str(got)[:999]}}")
+print("DIFFERENT: {name}" if different else "same")
+sys.exit(1 if different else 0)
+"""
+"""The comparison of one result."""
 
 COUNTED = ("runs", "hooks", "requires grad", "saved bytes")
 """Aspects of which a finding says what is right."""
@@ -69,12 +80,13 @@ sys.exit(1 if different else 0)
 @dataclass(frozen=True)
 class Style:
     """How a script is written: with the case's own numbers (`exact`) or such as are drawn with
-    `seed`; so many forwards one after the other; with an input that requires a gradient."""
+    `seed`; so many forwards one after the other; with an input that requires a gradient; with `only` one result."""
 
     seed: int = 0
     exact: bool = False
     forwards: int = 1
     input_grad: bool = False
+    only: str = ""
 
 
 def export(framework: Description, request: Request, finding: str) -> str:
@@ -83,23 +95,23 @@ def export(framework: Description, request: Request, finding: str) -> str:
     if found.law == "promises":
         return script_of(framework, finding)
     if not found.law:
-        return next(_scripts(framework, request, found, ""))
+        return next(_scripts(framework, request, found, "")).text()
     compared = [a for a in LAWS.get(found.law, ()) if a == "error" or a in _SHOWN and (a != "runs" or runs_of(found))]
     if not compared:
         raise Unsupported("what the law compares does not show in the results of two runs")
     return Search().first(
-        Attempt(script, partial(shows, found, aspect, _SHOWN.get(aspect, ())))
+        Attempt(script.text(), partial(shows, found, aspect, _SHOWN.get(aspect, ())), script.short)
         for aspect in compared
         for script in _scripts(framework, request, found, aspect)
     )
 
 
-def _scripts(framework: Description, request: Request, found: Finding, aspect: str) -> Iterator[str]:
+def _scripts(framework: Description, request: Request, found: Finding, aspect: str) -> Iterator[Script]:
     protocol = request.case.protocol
     for forwards in (1, 2) if protocol.steps * protocol.microbatches > 1 else (1,):
         for style in (*(Style(seed) for seed in range(3)), Style(exact=True)):
             with suppress(OverflowError):
-                yield Script(framework, request, replace(style, forwards=forwards), found, aspect).text()
+                yield Script(framework, request, replace(style, forwards=forwards), found, aspect)
 
 
 def shows(found: Finding, aspect: str, names: tuple[str, ...], status: int, out: str) -> bool:
@@ -115,6 +127,18 @@ def shows(found: Finding, aspect: str, names: tuple[str, ...], status: int, out:
     if "DIFFERENT: error" in last or (aspect in COUNTED and f"\n  checkpointed  {shown}\n" not in out):
         return False
     return any(name.startswith(names) for name in last.removeprefix("DIFFERENT: ").split(", "))
+
+
+def imports_of(text: str, imports: Iterable[str]) -> list[str]:
+    """Those lines of which a text uses a name, or which import nothing."""
+    lines = list(imports)
+    text = "\n".join([text, *(line for line in lines if "import " not in line)])
+
+    def used(line: str) -> bool:
+        names = line.partition("import ")[2].rpartition(" as ")[2].split(", ")
+        return any(re.search(rf"(?<![\w.]){name.partition('.')[0]}\b", text) for name in names)
+
+    return [line for line in lines if "import " not in line or used(line)]
 
 
 def runs_of(found: Finding) -> dict[str, str]:
@@ -134,24 +158,37 @@ class Script:
     def __init__(self, framework: Description, request: Request, style: Style, found: Finding, aspect: str) -> None:
         self._framework, self._request, self._style = framework, request, style
         self._found, self._aspect = found, aspect
-        self._counts = aspect == "runs"
+        self._counts, self._absent = aspect == "runs", found.law == "absent-gradients"
+        self._more: tuple[str, ...] = ()
         self._random = np.random.default_rng(style.seed)
 
+    def short(self, name: str) -> str:
+        """The script that compares only the result of that name, or nothing."""
+        is_other = self._found.law == "parameter-gradients" and name in ("x.grad", f"{_GRADIENTS}x")
+        if self._outcome() or is_other:
+            return ""
+        style = replace(self._style, only=name)
+        return type(self)(self._framework, self._request, style, self._found, self._aspect, *self._more).text()
+
     def text(self) -> str:
-        outcome = self._outcome()
-        promised = "".join(f"expected[{name!r}] = {value}\n" for name, value in self._promised().items())
+        outcome, only = self._outcome(), self._style.only
+        promised = self._promised()
         run, plain, checkpointed = self.which
-        names = 'names = [name for name in expected | got if name.startswith("error")] or got\n' if outcome else ""
         body = self._body() + "\n\n" + outcome
-        body += _COMPARISON.format(
-            outcome="outcome" if outcome else "run",
-            plain=plain,
-            checkpointed=checkpointed,
-            promised=promised,
-            names=names,
-            compared="names" if outcome else "got",
-            same='"same" if names is got else f"both fail: {got}"' if outcome else '"same"',
-        )
+        if only:
+            expected = promised.get(only, f"run({plain})")
+            name = f"{only} is not None" if self._absent else only
+            body += _ONE.format(name=name, expected=expected, checkpointed=checkpointed)
+        else:
+            body += _COMPARISON.format(
+                outcome="outcome" if outcome else "run",
+                plain=plain,
+                checkpointed=checkpointed,
+                promised="".join(f"expected[{name!r}] = {value}\n" for name, value in promised.items()),
+                names=_NAMES if outcome else "",
+                compared="names" if outcome else "got",
+                same='"same" if names is got else f"both fail: {got}"' if outcome else '"same"',
+            )
         helpers = self._helpers(body) + (self.numbers if "numbers(" in body else "")
         lines = [f"{self._found.comment()}# {self._framework.name}; run: python this_file.py"]
         return "\n".join([*lines, *self._imports(helpers + body), "", "", helpers + body])
@@ -166,7 +203,7 @@ class Script:
 
     def _imports(self, text: str) -> list[str]:
         lines = ["import sys", *(["from collections import Counter"] if self._counts else []), ""]
-        return [*lines, self._framework.imports, "import numpy as np"]
+        return [*lines, *imports_of(text, [*self._framework.imports.splitlines(), "import numpy as np"])]
 
     def _helpers(self, text: str) -> str:
         """The source of those that the text uses, and of those that these use."""
@@ -256,40 +293,56 @@ class Script:
         if framework.closes_over_parameters:
             names, taken = ["x", "*_"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
-        lines += [
-            f"    def objective({', '.join(names)}):",
-            f"        outputs = model({', '.join(taken)})",
-            "        y = outputs[0]",
-            f"        return {loss}, outputs",
-            "",
-        ]
         trained = [0] if self._request.case.protocol.input_requires_grad else []
         trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
         backwards = self._request.case.protocol.backwards
         more = f", {backwards}" if backwards > 1 else ""
-        arguments = ", ".join(self._plain.arguments())
-        call = f"{framework.differentiator}(objective, [{arguments}], {trained}{more})"
+        given = self._plain.arguments()
+        by = {f"{_GRADIENTS}{['x', *self._names][i]}": i for i in trained}
+        at = by.get(self._style.only)
+        lines.append(f"    def objective({', '.join(names)}):")
+        if framework.gradient and framework.differentiator == "differentiate" and at is not None and not more and f"m{self._owner(at)}" not in self._modules:
+            lines += [f"        y = model({', '.join(taken)})[0]", f"        return {loss}", ""]
+            gradient = framework.gradient.format(arguments=", ".join(given), name=given[at], at=at)
+            *before, last = gradient.splitlines() * self._style.forwards
+            lines += [f"    {line}" for line in [*before, f"return {self._only(last)}"]]
+            return "\n".join(lines) + "\n"
+        lines += [f"        outputs = model({', '.join(taken)})", "        y = outputs[0]"]
+        lines += [f"        return {loss}, outputs", ""]
+        call = f"{framework.differentiator}(objective, [{', '.join(given)}], {trained}{more})"
         lines += [f"    loss, outputs, gradients = {call}"] * self._style.forwards
-        lines += self._results(trained)
-        return "\n".join(lines) + "\n"
-
-    def _results(self, trained: list[int]) -> list[str]:
-        framework = self._framework
-        lines = ['    results = {"loss": loss}']
         if framework.state and self._modules:
             lines.append(f"    *outputs, {framework.state} = outputs")
             lines += [f"    {m}.state = {framework.state}[{m[1:]}]" for m in self._modules]
-        lines.append('    results |= {f"output {i}": y for i, y in enumerate(outputs)}')
-        for at, argument in enumerate(trained):
-            name = ["x", *self._names][argument]
-            lines.append(f'    results["{_GRADIENTS}{name}"] = gradients[{at}]')
-        for name in self._modules:
-            if "state_of" in framework.names:
-                lines.append(f'    results["state of {name}"] = state_of({name})')
-        lines += [f'    results["state of {name}"] = {name}' for name in self._buffers]
+        results = self._results(list(by))
+        if self._style.only:
+            lines.append(f"    return {self._only(results[self._style.only])}")
+        else:
+            lines.append("    results = {")
+            lines += [f'        "{name}": {value},' for name, value in results.items()]
+            lines += ["    }", "    return {name: numbers(value) for name, value in results.items()}"]
+        return "\n".join(lines) + "\n"
+
+    def _only(self, value: str) -> str:
+        """What a run returns if it has one result."""
+        if self._absent:
+            return f"{value} is not None"
+        # Those of modules are lists of arrays.
+        return f"numbers({value})" if self._modules or value.startswith("[") else f"np.array({value}).tolist()"
+
+    def _owner(self, argument: int) -> int:
+        """The layer of an argument of the loss; -1 of the input."""
+        return self._request.model.parameters[argument - 1].layer if argument else -1
+
+    def _results(self, gradients: list[str]) -> dict[str, str]:
+        """The expressions of all results."""
+        framework = self._framework
+        found = {"loss": "loss"}
+        found |= {f"output {i}": f"outputs[{i}]" for i in range(len(self._request.model.live[-1]))}
+        found |= {name: f"gradients[{i}]" for i, name in enumerate(gradients)}
+        if "state_of" in framework.names:
+            found |= {f"state of {name}": f"state_of({name})" for name in self._modules}
+        found |= {f"state of {name}": name for name in self._buffers}
         if framework.script_random_state:
-            lines.append(f'    results["random state"] = {framework.script_random_state}')
-        for name in self._promised():
-            lines.append(f'    results["{name}"] = runs[{name.removeprefix("runs of layer ")}]')
-        lines.append("    return {name: numbers(value) for name, value in results.items()}")
-        return lines
+            found["random state"] = framework.script_random_state
+        return found | {name: f"runs[{name.removeprefix('runs of layer ')}]" for name in self._promised()}

@@ -11,6 +11,7 @@ from rematch.frameworks.pytorch.layers import draws
 from rematch.frameworks.pytorch.operators import POLICY, text_of
 from rematch.frameworks.pytorch.script_steps import StepText, indented
 from rematch.protocol import Unsupported
+from rematch.script import imports_of
 
 _IMPORTS = """\
 import faulthandler
@@ -159,14 +160,10 @@ class TorchScript(StepText):
 
     def _imports(self, text: str) -> list[str]:
         own = self._framework.own.splitlines()
-        text, imported = "\n".join([text, *own]), "\n".join(own)
-        lines = []
-        for line in _IMPORTS.splitlines():
-            names = line.partition("import ")[2].rpartition(" as ")[2].split(", ")
-            used = any(re.search(rf"(?<![\w.]){name}\b", text) for name in names)
-            if not line or used and not re.search(rf"import .*\b{names[0]}$|def {names[0]}\(", imported, re.MULTILINE):
-                lines.append(line)
-        return [*lines, *own]
+        defined = re.findall(r"import .*?\b(\w+)$|^def (\w+)\(", self._framework.own, re.MULTILINE)
+        known = {name for names in defined for name in names}
+        others = (line for line in _IMPORTS.splitlines() if not line or line.rpartition(" ")[2] not in known)
+        return [*imports_of("\n".join([text, *own]), others), *own]
 
     def _definitions(self) -> str:
         """The definitions that the layers of the subject's own use. Raises Unsupported for a name of two meanings."""
@@ -201,12 +198,13 @@ class TorchScript(StepText):
         # Draws must be the same in both runs, and in the case to the bit those of its first forward.
         first, then = ([], seed) if self._style.exact else (seed, [])
         steps = [*then, "results = {}", *(self._tried() if self._trial else self._steps())]
+        steps = self._narrowed(steps) if self._style.only else [*steps, "return results"]
         ready = self._ready()
         others = [line for line in ready if not line.startswith("parameters = ")]
         if not any("parameters" in line for line in [*others, *steps]):
             ready = others
         run = [*clear, *first, *self._data(), *self._made_modules(), *ready, ""]
-        run += [*([self._compiled] if self._compiled else []), *model, "", *steps, "return results"]
+        run += [*([self._compiled] if self._compiled else []), *model, "", *steps]
         return before + "\n".join([f"def run({self.which[0]}):", *indented(run)]) + "\n"
 
     def _entered(self) -> dict[str, set[int]]:

@@ -31,7 +31,7 @@ class StepText(Script):
     ) -> None:
         super().__init__(framework, request, style, found, aspect)
         self._case, self._arrays, self._protocol = request.case, request.arrays, request.case.protocol
-        self._compiled = compiled
+        self._compiled, self._more = compiled, (compiled,)
         self._trial = aspect == "trial"
         p = self._protocol
         self._many = not self._trial and p.steps * p.microbatches > 1
@@ -175,6 +175,33 @@ class StepText(Script):
             if not info.frozen
         ]
         return [*groups, *(f"[{name}]" for name, grad in self._given.items() if grad)]
+
+    def _narrowed(self, lines: list[str]) -> list[str]:
+        """The lines with the note of one result alone, and what a run returns."""
+        where, _, what = self._style.only.rpartition(": ")
+        kept = []
+        for line in lines:
+            note = re.fullmatch(r'( *)results(?: \|= \{|\[)f?"(.*?)"(?:\] =|:) (.*?)(?: for .*\})?', line)
+            if not note:
+                kept += [line] if where or line != "results = {}" else []
+                continue
+            margin, key, value = note.groups()
+            before, named, after = re.fullmatch(r"(.*?)(\{(?:name|k)\})?([^{]*)", key.rpartition(": ")[2]).groups()
+            if not (what.startswith(before) and what.endswith(after)) or not named and before + after != what:
+                continue
+            if named:
+                name = what.removeprefix(before).removesuffix(after)
+                if name in self._given:
+                    continue
+                module, dot, rest = name.partition(".")
+                owner = f'{module}.get_parameter("{rest}")' if dot else name
+                value = re.sub(r"\b[pby]\b", f"outputs[{name}]" if before else owner, value)
+                key = key.replace(named, name)
+            value = re.sub(r"^numbers\((.*)\)$", r"\1 is not None" if self._absent else r"\1.tolist()", value)
+            kept.append(f'{margin}results[f"{key}"] = {value}' if where else f"{margin}result = {value}")
+        if not where and kept[-1].startswith("result = "):
+            return [*kept[:-1], kept[-1].replace("result = ", "return ", 1)]
+        return [*kept, f"return results[{self._style.only!r}]" if where else "return result"]
 
     def _note(self, name: str, value: str) -> str:
         return f'results[{"f" if self._where else ""}"{self._where}{name}"] = {value}'

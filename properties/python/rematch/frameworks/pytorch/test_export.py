@@ -14,7 +14,7 @@ from rematch.frameworks.pytorch.interpreter import Interpreter  # noqa: E402
 
 TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85
-"""So many lines a script has at most beside the function of a layer."""
+"""So many lines a script has at most beside the function of a layer; 60 if it shows a gradient."""
 
 
 def finding(law, expected="1", got="2", at="step 0"):
@@ -76,7 +76,7 @@ def test_pytorch_says_that_it_exports_and_a_function_without_a_place_does_not(to
 
 def test_running_statistics_that_are_updated_twice_show(torch_subject, tmp_path):
     script, out = shown(torch_subject, one("batch_norm"), finding("buffers-after-step"))
-    assert out.splitlines()[-1] == "DIFFERENT: running_mean_0, running_var_0"
+    assert out.splitlines()[-1] == "DIFFERENT: running_mean_0"
     # As a reader of the issue would start it.
     file = tmp_path / "this_file.py"
     file.write_text(script)
@@ -137,12 +137,12 @@ SHOWN = [
         cut("tanh", "duplicate", "tanh", SUM, "batch_norm", at=BY_KEYWORD, **TRAINABLE),
     ),
     ("parameter-gradients", "weight0", one("linear", "dropout", protocol={**TRAINABLE, "partial": True}, **AGAIN)),
-    ("input-gradients", "x1.grad", one(*SIDES, protocol=FURTHER, **AGAIN) | {"further_inputs": 2}),
+    ("input-gradients", "x.grad", one(*SIDES, protocol=FURTHER, **AGAIN) | {"further_inputs": 2}),
     ("parameters-after-step", "weight1", one(SCALE, LINEAR, protocol=SCALED)),
     ("parameter-gradients", "", one(*RESTING, input=(2, 2), **AGAIN)),
     ("buffers-after-step", "scale_2", one(*OWN, protocol=TWICE, input=[1, 2, 3])),
     ("parameter-gradients", "weight_ih1", one("dropout", GRU, input=(2, 3, 2), **AGAIN)),
-    ("parameter-gradients", "bias_hh1", one("dropout", {"kind": "lstm", "features": 2}, input=(2, 3, 2), **AGAIN)),
+    ("parameter-gradients", "weight_ih1", one("dropout", {"kind": "lstm", "features": 2}, input=(2, 3, 2), **AGAIN)),
     (
         "buffers-after-step",
         "u_0",
@@ -168,8 +168,8 @@ SHOWN = [
 @pytest.mark.parametrize(("law", "printed", "case"), SHOWN)
 def test_a_finding_shows(torch_subject, law, printed, case):
     if law != "errors":
-        _, out = shown(torch_subject, case, finding(law))
-        assert printed in out
+        script, out = shown(torch_subject, case, finding(law))
+        assert printed in out and ("gradients" not in law or len(script.splitlines()) <= 60)
         return
     _, out = shown(torch_subject, case, finding(law, "no error", printed))
     assert out.splitlines()[-1] == "DIFFERENT: error" and printed in out

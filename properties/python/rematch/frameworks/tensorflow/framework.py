@@ -198,6 +198,11 @@ class TensorFlow(Framework):
     name = f"tensorflow {tf.__version__}"
     versions = {"tensorflow": tf.__version__, "numpy": np.__version__}
     imports = "import tensorflow as tf"
+    gradient = """\
+with tf.GradientTape() as tape:
+    tape.watch({name})
+    loss = objective({arguments})
+tape.gradient(loss, {name})"""
     helpers = (gradients_of, differentiate, parameters_of, state_of, set_mode)
     helpers += (BatchNorm, SpectralNorm, Recurrent, Owner, counted, permuted, clipped)
     kinds = KINDS
