@@ -173,7 +173,7 @@ class Keras(Framework):
             make="built({make}, lambda m, x: m({given}))",
             named={"training": "m.mode"},
             values=VALUES,
-            most=2 if backend == "jax" else 4,
+            most=4 if backend == "torch" else 2,
         )
         self.name = f"keras {keras.__version__} on {backend}"
         before = "import os\n\n"
