@@ -138,6 +138,7 @@ class FeatureScan {
     int with_grad = 0;
     for (int i = 0; i < g_.inputs; ++i) with_grad += requires_grad(c_.protocol, i) ? 1 : 0;
     mark(Feature::some_inputs_frozen, with_grad > 0 && with_grad < g_.inputs);
+    mark(Feature::without_gradient, with_grad == 0 && !trainable_before);
   }
 
   /// The number of the plan's part (segment or plain run) in which each layer lies.

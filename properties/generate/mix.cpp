@@ -47,6 +47,7 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
   draw_partial(draw, c);
   draw_losses(draw, c);
   draw_structures(draw, c);
+  draw_without_gradient(draw, c);
   return c;
 }
 
@@ -69,6 +70,7 @@ Case with_others(const Case& first, bool plan, DrawSource& draw) {
   draw_partial(draw, c);
   draw_losses(draw, c);
   draw_structures(draw, c);
+  if (!loss_requires_grad(c)) leave_out_gradients(c);
   return c;
 }
 

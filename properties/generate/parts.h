@@ -21,8 +21,12 @@ void draw_failure(DrawSource& draw, Case& c);
 /// After the plan, which must allow it.
 void draw_partial(DrawSource& draw, Case& c);
 void draw_losses(DrawSource& draw, Case& c);
-/// Last, so that all else is the same in cases of subjects that take no structures.
+/// So late that all else is the same in cases of subjects that take no structures.
 void draw_structures(DrawSource& draw, Case& c);
+/// Last: sometimes nothing requires grad, and there is no backward.
+void draw_without_gradient(DrawSource& draw, Case& c);
+/// Nothing requires grad, nor is there anything that needs a backward.
+void leave_out_gradients(Case& c);
 
 /// Does the loss of the plain run require grad: some parameter is trainable or the input requires
 /// grad.

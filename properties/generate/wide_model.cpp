@@ -92,6 +92,22 @@ void require_grad(Case& c) {
   for (LayerSpec& l : c.layers) l.frozen = false;
 }
 
+void leave_out_gradients(Case& c) {
+  for (LayerSpec& l : c.layers) {
+    if (has_parameters(l)) l.frozen = true;
+  }
+  ProtocolSpec& p = c.protocol;
+  p.input_requires_grad = false;
+  p.further_inputs_with_grad = 0;
+  p.failure = {};
+  p.partial = false;
+  p.auxiliary_losses = false;
+}
+
+void draw_without_gradient(DrawSource& draw, Case& c) {
+  if (draw.chance(3, Feature::without_gradient)) leave_out_gradients(c);
+}
+
 bool loss_requires_grad(const Case& c) {
   if (c.protocol.input_requires_grad || c.protocol.further_inputs_with_grad > 0) return true;
   return std::any_of(c.layers.begin(), c.layers.end(),
