@@ -15,6 +15,7 @@ from rematch.export import LAWS, Attempt, Finding, Search, last_line
 from rematch.frameworks.pytorch.contract import script_of
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.interpreter import Interpreter
+from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.script import TorchScript
 from rematch.frameworks.pytorch.source import Text
 from rematch.protocol import Request, Unsupported
@@ -34,17 +35,19 @@ def export(
     keeps results. `compiled`: the decorator that compiles the
     forward. Raises Unsupported with a sentence when there is none."""
     found = Finding.read(finding)
-    if found.law == "promises":
+    inferred = found.at == f"promise {INFERENCE}"
+    if found.law == "promises" and not inferred:
         return script_of(finding)
     text = Text(f"torch {torch.__version__}", own, list((layers or {}).values()), kept)
     search = search_of_torch()
     write = partial(TorchScript, text, request)
     if not found.law:
         return plain_script(partial(write, compiled=compiled), found)
-    refuse(request, found)
+    if not inferred:
+        refuse(request, found)
     attempts, why = [], "the case has too many numbers to be written down"
     longest = LONGEST + len(own.splitlines()) if request.model.custom_operands else 10**6
-    for aspect in LAWS[found.law]:
+    for aspect in ("inference",) if inferred else LAWS[found.law]:
         for style in _styles(aspect):
             try:
                 writer = write(style, found, aspect, compiled)

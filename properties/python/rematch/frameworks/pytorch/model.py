@@ -184,14 +184,14 @@ class TorchModel:
         return t
 
     @torch.no_grad()
-    def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
-        """The first output, without a plan, in evaluation mode and unrecorded."""
+    def evaluate(self, inputs: Sequence[Tensor], run: Callable[[Forward], Values] | None = None) -> Tensor:
+        """The first output in evaluation mode and unrecorded: without a plan, unless it is that of `run`."""
         trained, self.train = self.train, False
         run_of, self._run_of = self._run_of, self._computes(False)
         watch, self.watch = self.watch, Watch()
         layers = len(self.request.case.layers)
-        state = Forward(-1, 0, [0] * layers)
-        outputs = self._run_range(0, layers, (), state, tuple(inputs))
+        state = Forward(-1, 0, [0] * layers, list(inputs))
+        outputs = self._run_range(0, layers, (), state, tuple(inputs)) if run is None else run(state)
         self.train, self._run_of, self.watch = trained, run_of, watch
         return outputs[0]
 
@@ -275,9 +275,7 @@ class TorchModel:
             kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
             options |= contexts_for(kept, self.watch, self._own)
         if policy := policy_of(self.request.case, segment):
-            # Else what hooks do would run, too.
-            if not self.request.case.plan.offload:
-                self.watch.goes_by_operators(segment.begin, segment.end)
+            self.watch.goes_by_operators(segment.begin, segment.end, self.request.case.plan.offload)
             options["context_fn"] = contexts_by(policy, self.watch)
         with self._early_stop(choice, options):
             if not self._own:

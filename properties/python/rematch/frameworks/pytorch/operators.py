@@ -14,10 +14,12 @@ from rematch.case import Case, Segment
 from rematch.frameworks.pytorch.obedience import POLICY
 from rematch.frameworks.pytorch.watch import Watch
 
-__all__ = ["POLICY", "SHARE", "VALUES", "contexts_by", "policy_of", "text_of"]
+__all__ = ["INFERENCE", "POLICY", "SHARE", "VALUES", "contexts_by", "policy_of", "text_of"]
 
 SHARE = 0.3
 """The share of cases with a policy by operators."""
+INFERENCE, SCOPES = "inference", {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+"""The option of cases that evaluate the model between each forward and its backward, and what they do that in."""
 
 aten = torch.ops.aten
 PRODUCTS = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default]

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from rematch.frameworks.pytorch.custom import to_one
 from rematch.frameworks.pytorch.layers import loss_of, mean_square, rows
 from rematch.frameworks.pytorch.model import Forward, Injection, TorchModel
+from rematch.frameworks.pytorch.operators import INFERENCE, SCOPES
 from rematch.frameworks.pytorch.trial import WrittenTo, left_behind, other_error, put_back
 from rematch.frameworks.pytorch.watch import Watch, to_numpy
 from rematch.protocol import Request
@@ -37,6 +38,8 @@ class TorchRun(Steps):
         scale = self.protocol.loss_scale
         self._scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale else None
         self._optimizer: torch.optim.Optimizer | None = None
+        self._scope = SCOPES.get(request.case.options.get(INFERENCE, ""))
+        self._wrong = ""
 
     @property
     def watch(self) -> Watch:
@@ -45,6 +48,8 @@ class TorchRun(Steps):
     def go(self) -> None:
         super().go()
         self.watch.note_policies()
+        if self._scope and self.request.checkpointed:
+            self.record.promise(INFERENCE, self._wrong)
 
     def _counter(self, fired: list[int], at: int) -> Any:
         def count(_: Tensor) -> None:
@@ -171,7 +176,19 @@ class TorchRun(Steps):
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:
         return loss_of(self.protocol.loss, rows(output), target)
 
+    def _infer(self, state: Forward) -> None:
+        """Evaluates the model under its plan, between a forward and its backward."""
+        given = [x.detach() for x in state.inputs]
+        expected = self._model.evaluate(given)
+        with self._scope():
+            got = self._model.evaluate(given, self._model.forward)
+        same = to_numpy(expected).tobytes() == to_numpy(got).tobytes() and not got.requires_grad
+        if not same and not self._wrong:
+            self._wrong = f"without a plan {expected.flatten()[:4].tolist()}, with it {got.flatten()[:4].tolist()}"
+
     def backward(self, state: Forward) -> None:
+        if self._scope:
+            self._infer(state)
         watch = self._model.watch
         place = {"step": state.step, "microbatch": state.microbatch}
         for fired in self._fired:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from rematch.export import FEW, Finding
 from rematch.frameworks.pytorch.layers import call
+from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.source import Text, TorchSource
 from rematch.protocol import Request, Unsupported
 from rematch.script import COUNTED, Script, Style, runs_of
@@ -258,6 +260,7 @@ class StepText(Script):
             forward.append(self._noted("output {k}", "numbers(y)", "k, y in enumerate(outputs)"))
             forward.append(self._note("loss", "numbers(loss)"))
         forward += self._random_state("forward")
+        forward += self._inferred()
         gradients = self._gradients("", "gradients")
         of_inputs = [line for line in gradients if "parameters" not in line]
         backward = [*self._backward(), *of_inputs, *self._random_state("backward")]
@@ -278,6 +281,19 @@ class StepText(Script):
         if aspect == "reevaluation":
             lines += self._evaluation()
         return lines + [self._note(name, value) for name, value in self._counted().items()]
+
+    def _inferred(self) -> list[str]:
+        """Evaluates the model under its plan, between a forward and its backward."""
+        scope = self._case.options.get(INFERENCE)
+        if scope is None:
+            return []
+        source = replace(self._source(), train=False, observed=False, name="infer")
+        given = ", ".join(f"{name}.detach()" for name in self._given)
+        trains = {m: self._case.layers[int(m[1:])].trains(self._protocol.train) for m in self._customs}
+        result = f"inferred = infer({given})[0]"
+        noted = [self._note("inferred", "numbers(inferred)")] if self._aspect == "inference" else []
+        modes = [f"{m}.eval()" for m in trains], [f"{m}.train({mode})" for m, mode in trains.items()]
+        return [*source.text().splitlines(), *modes[0], f"with torch.{scope}():", f"    {result}", *noted, *modes[1]]
 
     def _in_turn(self, forward: list[str], backward: list[str], step: list[str]) -> list[str]:
         p = self._protocol

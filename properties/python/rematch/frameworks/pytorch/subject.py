@@ -20,7 +20,7 @@ from rematch.frameworks.pytorch.layers import KINDS
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
 from rematch.frameworks.pytorch.modules import MODULES
-from rematch.frameworks.pytorch.operators import POLICY, SHARE, VALUES
+from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, SCOPES, SHARE, VALUES
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Eye, Watch
@@ -98,6 +98,7 @@ class TorchSubject(Framework):
             self._tries(contract.PROMISES, 0.4 if observe == "all" else 0.1)
         if self.takes_policies and variant != "reentrant" and "selective" not in lacks:
             self.options[POLICY], self.shares[POLICY] = VALUES, SHARE
+        self.options[INFERENCE], self.shares[INFERENCE] = ["none", *SCOPES], 0.08
         # A script has PyTorch's, or imports the user's.
         self.exports = self._own or bool(imported)
         self._imported = imported
@@ -128,7 +129,7 @@ class TorchSubject(Framework):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = CHEAP if self._observe == "cheap" else ALL
-        seen = {*seen, *(["promises"] if {PROMISE, POLICY} & set(self.options) else [])} - self._unseen
+        seen = {*seen, *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else [])} - self._unseen
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
@@ -157,7 +158,8 @@ class TorchSubject(Framework):
         memory = Memory()
         watch = Watch(record)
         if self._observe == "all":
-            shown = policies or (request.checkpointed and POLICY in request.case.options)
+            # In plain runs as well: derivatives of some operators are computed otherwise within a mode.
+            shown = any(c.keep for c in request.case.choices()) or POLICY in request.case.options
             watch = Eye(record, memory, request.checkpointed, request.layer_values, shown)
         model = self._model(request, self._wired[1], watch)
         memory.belongs_to_model(model.all_tensors())

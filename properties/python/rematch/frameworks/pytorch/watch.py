@@ -82,8 +82,9 @@ class Watch:
         """Surrounds a backward."""
         return nullcontext()
 
-    def goes_by_operators(self, begin: int, end: int) -> None:
-        """The layers [begin, end) run under a policy that goes by operators."""
+    def goes_by_operators(self, begin: int, end: int, hooks: bool) -> None:
+        """The layers [begin, end) run under a policy that goes by operators. `hooks`: within hooks, whose
+        operators run as well."""
 
     def note_executions(self, counts: list[int], **place: Any) -> None:
         """Notes how often each layer ran for a forward."""
@@ -204,6 +205,8 @@ class Eye(Watch):
         self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
         self._draws = Draws(record)
         self._obedience = Obedience()
+        self._unknown: set[int] = set()
+        """Layers of which nobody knows which results a recomputation leaves out."""
 
     def replaced(self, state: Iterable[Tensor]) -> None:
         self._memory.belongs_to_model(state)
@@ -260,8 +263,8 @@ class Eye(Watch):
         # A policy's own mode answers for operators whose results it kept: it must come first.
         return self._show_all() if self._policies else nullcontext()
 
-    def goes_by_operators(self, begin: int, end: int) -> None:
-        self._obedience.layers.update(range(begin, end))
+    def goes_by_operators(self, begin: int, end: int, hooks: bool) -> None:
+        (self._unknown if hooks else self._obedience.layers).update(range(begin, end))
 
     @contextmanager
     def _show_all(self) -> Iterator[None]:
@@ -302,7 +305,7 @@ class Eye(Watch):
             return
         if operator.draws:
             self._note_draw(args[1] if func is _RRELU else result)
-        noted = self._results or self._saves
+        noted = (self._results or self._saves) and place.layer not in self._unknown
         for t in _results_of(func, result):
             if not isinstance(t, Tensor):
                 continue
