@@ -11,7 +11,7 @@ from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.subject import VARIANTS, TorchSubject
 from rematch.place import import_lines, load
 
-NOT_IN_PARALLEL = ("layers", "no_modules", "observe", "wrapper", "compile", "around", "budget")
+NOT_IN_PARALLEL = ("layers", "no_modules", "observe", "wrapper", "compile", "around", "budget", "defaults")
 
 
 def parser_of(what: str, variants: Sequence[str] = VARIANTS) -> argparse.ArgumentParser:
@@ -79,6 +79,11 @@ def subject(arguments: list[str]) -> TorchSubject:
         help="with --compile: no checkpoint(), but this activation_memory_budget",
     )
     parser.add_argument(
+        "--defaults",
+        action="store_true",
+        help="with --compile: the backend's own kernels and random numbers, judged within bounds",
+    )
+    parser.add_argument(
         "--parallel",
         choices=["ddp", "fsdp2"],
         help="share each batch among two or four processes, within DistributedDataParallel or fully_shard()",
@@ -101,7 +106,7 @@ def subject(arguments: list[str]) -> TorchSubject:
     if given.compile is not None:
         from rematch.frameworks.pytorch.compiled import Compilation, CompiledSubject
 
-        how = Compilation(given.compile, given.around, given.budget)
+        how = Compilation(given.compile, given.around, given.budget, given.defaults)
         return CompiledSubject(how, given.variant)
     if given.wrapper is None:
         return TorchSubject(**options_of(given))

@@ -22,15 +22,20 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
 from rematch.case import Segment, shape_of
+from rematch.export import Finding
+from rematch.framework import Framework
 from rematch.frameworks.pytorch import arguments
+from rematch.frameworks.pytorch.compiled_draws import PROMISES
 from rematch.frameworks.pytorch.layers import Dense
+from rematch.frameworks.pytorch.library import library
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, Wiring
 from rematch.frameworks.pytorch.modules import BREAKING, IN_PLACE, MODULES
+from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, contexts_by, policy_of
 from rematch.frameworks.pytorch.policy import is_final, kept_layers
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.watch import Watch
+from rematch.promises import script_of
 from rematch.protocol import Request, Unsupported
-from rematch.record import Record
 
 KEPT = 16
 """So many models stay compiled, the plain and the checkpointed ones of the last structures."""
@@ -41,6 +46,9 @@ NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}
 OF_PLANS = ("reentrant", "mixed", "preserve", "fresh", "selective", "kept_draw", "no_check")
 OF_PLANS += ("early_stop_off", "sequential", "nested")
 """How features begin that mean nothing where a budget takes the place of the plan."""
+GRAPHS = "graphs"
+SEVERAL, BROKEN = "several", "several, and within segments"
+"""The option of cases whose functions have graph breaks: between their segments, or within them as well."""
 UNSEEN = {"grad_flags", "injected_failures"}
 """Observables that cannot be seen from outside of a compiled function."""
 
@@ -51,17 +59,19 @@ class Compilation:
 
     `around`: the segments and what lies between them each for itself, and checkpoint() runs eager
     around them; otherwise the model as a whole, checkpoint() within. `budget`: the checkpointed run
-    has no plan, but this for torch._functorch.config.activation_memory_budget.
+    has no plan, but this for torch._functorch.config.activation_memory_budget. `defaults`: kernels
+    and random numbers are the backend's own, which no eager run has.
     """
 
     backend: str | Callable[..., Any] = "aot_eager"
     around: bool = False
     budget: float | None = None
+    defaults: bool = False
 
-    def compile(self, run: Callable[..., Values], checkpointed: bool) -> Callable[..., Values]:
-        """`run` as one graph, whose first call compiles it. Further calls fail as that one did, and
+    def compile(self, run: Callable[..., Values], checkpointed: bool, whole: bool) -> Callable[..., Values]:
+        """`run` compiled by its first call. Further calls fail as that one did, and
         look at nothing: whatever is compiled into it must be the same. `checkpointed` says whether
-        the budget applies.
+        the budget applies, `whole` that it must become one graph.
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """
@@ -69,7 +79,7 @@ class Compilation:
         code, scope = run.__code__.replace(), run.__globals__
         own = FunctionType(code, scope, closure=run.__closure__)
         options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-        compiled = torch.compile(own, backend=self.backend, fullgraph=True, options=options)
+        compiled = torch.compile(own, backend=self.backend, fullgraph=whole, options=options)
         ended: list[Exception | None] = []
 
         def call(*tensors: Any) -> Values:
@@ -99,7 +109,7 @@ class Compilation:
             if "RecursionError" in str(error):
                 raise Unsupported("segments are nested too deeply") from error
             raise
-        if counters["stats"]["unique_graphs"] != before + 1:
+        if counters["stats"]["unique_graphs"] <= before:
             raise Unsupported("nothing was compiled: the function computes nothing")
         return outputs
 
@@ -157,14 +167,49 @@ class CompiledModel(TorchModel):
     def _call(self, begin: int, end: int, segments: Segments, *values: Tensor) -> Values:
         """Runs the layers [begin, end) in a compiled function."""
         flags = tuple(value.requires_grad for value in values)
-        key = (begin, end, bool(segments), flags, torch.is_grad_enabled())
+        modes = self.train, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        key = (begin, end, bool(segments), flags, modes)
         if key not in self._functions:
-
-            def run(*values: Tensor) -> Values:
-                return self._run_range(begin, end, segments, None, values)
-
-            self._functions[key] = self.compilation.compile(run, self.request.checkpointed)
+            whole = GRAPHS not in self.request.case.options
+            run = self._layers(begin, end, segments) if whole else self._broken(begin, end, segments)
+            self._functions[key] = self.compilation.compile(run, self.request.checkpointed, whole)
         return self._functions[key](*values)
+
+    def _layers(self, begin: int, end: int, segments: Segments = ()) -> Callable[..., Values]:
+        def run(*values: Tensor) -> Values:
+            return self._run_range(begin, end, segments, None, values)
+
+        return run
+
+    def _broken(self, begin: int, end: int, segments: Segments) -> Callable[..., Values]:
+        """A function with graph breaks. Each has code of its own, as compiled code belongs to that."""
+        names: dict[str, Any] = {"graph_break": torch._dynamo.graph_break, "checkpoint": checkpoint}
+        within = self.request.case.options[GRAPHS] == BROKEN
+        functions, lines, layer = [], [], begin
+
+        def called(*ranges: tuple[int, int]) -> list[str]:
+            for begin, end in ranges:
+                names[f"layers_{begin}_{end}"] = self._layers(begin, end)
+            return [f"values = layers_{begin}_{end}(*values)" for begin, end in ranges]
+
+        def broken(name: str, lines: list[str]) -> str:
+            body = "\n    graph_break()\n    ".join([*lines, "return values"])
+            return f"def {name}(*values):\n    {body}\n"
+
+        for at, segment in enumerate(segments):
+            lines += called((layer, segment.begin)) if layer < segment.begin else []
+            layer, middle = segment.end, (segment.begin + segment.end) // 2
+            if within and not segment.nested and middle > segment.begin:
+                functions.append(broken(f"segment_{at}", called((segment.begin, middle), (middle, segment.end))))
+                names[f"options_{at}"] = segment.options
+                lines.append(f"values = checkpoint(segment_{at}, *values, **options_{at})")
+            else:
+                names[f"segment_{at}"] = partial(self._run_checkpoint, segment, None)
+                lines.append(f"values = segment_{at}(values)")
+        middle = layer if segments else (layer + end) // 2
+        lines += called(*[r for r in ((layer, middle), (middle, end)) if r[0] < r[1]])
+        exec("\n".join([*functions, broken("run", lines)]), names)
+        return names["run"]
 
     def _run_layer(self, index: int, state: Any, values: Values) -> Values:
         wiring, layer = self.wirings[index], self.request.case.layers[index]
@@ -204,6 +249,8 @@ class CompiledModel(TorchModel):
             if choice.keep:
                 kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
                 options["context_fn"] = partial(contexts_of, partial(_policy, kept))
+            elif policy := policy_of(self.request.case, segment):
+                options["context_fn"] = contexts_by(policy, self.watch)
         nested = map(self._with_options, segment.nested)
         return _Segment(segment.begin, segment.end, options, tuple(nested))
 
@@ -217,25 +264,42 @@ def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> 
 class CompiledSubject(TorchSubject):
     """PyTorch on the CPU, compiled, on one thread. `variant` as in TorchSubject."""
 
-    tries_promises = takes_policies = False
+    tries_promises = False
+    checkpoint_function = "lambda run, **o: partial(checkpoint, run, **{'use_reentrant': False, **o})"
+    imports = (
+        f"{TorchSubject.imports}\nfrom functools import partial\nfrom torch.utils.checkpoint import checkpoint"
+    )
 
     def __init__(self, compilation: Compilation, variant: str = "both") -> None:
         budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"
         words = f"{compilation.backend}{' around' if compilation.around else ''}{budget}"
+        words += " with its defaults" if compilation.defaults else ""
         name = f"torch {torch.__version__.split('+')[0]} {words}"
         # Segments are compiled with the tensors that they take and return.
         lacks = arguments.FEATURES
-        super().__init__(name, variant=variant, observe="cheap", layers=LAYERS, lacks=lacks)
+        # Fused kernels of inductor may round what torch.nn computes by several operators.
+        layers = LAYERS if compilation.backend == "inductor" else (*LAYERS, *library())
+        super().__init__(name, variant=variant, observe="cheap", layers=layers, lacks=lacks)
+        if compilation.around or compilation.budget is not None:
+            # A policy is a dispatch mode, under which nothing is compiled.
+            self.options.pop(POLICY, None)
+        self.options[GRAPHS], self.shares[GRAPHS] = ["one", SEVERAL, BROKEN], 0.2
         # In a script, the forward is compiled as a whole and its checkpoint() with it.
         self.exports = not compilation.around and compilation.budget is None
         self.cases_per_shape = 2
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
-        inductor_config.fallback_random = True
         inductor_config.compile_threads = 1
-        # Kernels are compiled in half the time, and round alike wherever they are fused.
-        inductor_config.cpp.simdlen = 1
-        inductor_config.emulate_precision_casts = True
+        if compilation.defaults:
+            self.rounds, self.may_vary = "differently", True
+            self._promises = {promise.__name__: promise for promise in PROMISES}
+            self.promises = PROMISES
+            self._tries(self._promises, 0.2)
+        else:
+            inductor_config.fallback_random = True
+            # Kernels are compiled in half the time, and round alike wherever they are fused.
+            inductor_config.cpp.simdlen = 1
+            inductor_config.emulate_precision_casts = True
         # Findings must not depend on earlier compilations.
         inductor_config.fx_graph_cache = False
         functorch_config.enable_autograd_cache = False
@@ -248,16 +312,20 @@ class CompiledSubject(TorchSubject):
         found = [f for f in super().implements(features) if f not in NOT_COMPILED]
         if self._compilation.budget is not None:
             return [f for f in found if not f.startswith(OF_PLANS)]
-        # A policy is a dispatch mode, under which nothing is compiled. Nesting is for graphs.
+        # Nesting is for graphs.
         apart = ("selective", "kept_draw", "nested") if self._compilation.around else ()
         return [f for f in found if not f.startswith(apart)]
+
+    def broken(self, promise: str) -> str:
+        return Framework.broken(self, promise)
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         return [o for o in super().observes(observables) if o not in UNSEEN]
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        structure = shape_of(case), request.model, request.checkpointed, request.detached_layers
+        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE))
+        structure = shape_of(case), chosen, request.model, request.checkpointed, request.detached_layers
         how = self._compilation
         model = CompiledModel(request, wirings, watch, custom=self.modules_by_declaration, compilation=how)
         first = self._compiled.pop(structure, None)
@@ -272,6 +340,8 @@ class CompiledSubject(TorchSubject):
     def export(self, request: Request, finding: str) -> str:
         from rematch.frameworks.pytorch.export import export
 
+        if Finding.read(finding).law == "promises" and self.promises:
+            return script_of(self, finding)
         backend = self._compilation.backend
         options = ', options={"fallback_random": True}' if backend == "inductor" else ""
         decorator = f'@torch.compile(backend="{backend}", fullgraph=True{options})'

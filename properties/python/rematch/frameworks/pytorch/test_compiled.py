@@ -57,8 +57,12 @@ def differing(subject, case):
         chain("linear", "tanh", plan=plan(segment(0, 2)), protocol={"autocast": "both"}),
         chain("tanh", "linear", plan=plan(segment(0, 2, nested=[segment(1, 2)]))),
         chain("linear", "tanh", "dropout", plan=plan(segment(0, 3, keep=[{"op": "dropout"}]))),
+        {**MODEL, "options": {"graphs": "several"}},
+        {**MODEL, "options": {"graphs": "several, and within segments", "inference": "no_grad"}},
+        {**MODEL, "options": {"policy": "every second product", "inference": "inference_mode"}},
+        {**MODEL, "options": {"policy": "everything"}},
     ],
-    ids=lambda case: "-".join(layer["kind"] for layer in case["layers"]),
+    ids=lambda case: "-".join([*(layer["kind"] for layer in case["layers"]), *case.get("options", {})]),
 )
 def test_a_checkpointed_run_within_a_compiled_function_has_the_bits_of_the_plain_one(compiled, case):
     assert differing(compiled(), case) == set()
