@@ -179,12 +179,20 @@ class TorchRun(Steps):
     def _infer(self, state: Forward) -> None:
         """Evaluates the model under its plan, between a forward and its backward."""
         given = [x.detach() for x in state.inputs]
+        # Some layers draw in evaluation, too.
+        before = [generator.get_state() for generator in self._model.generators]
         expected = self._model.evaluate(given)
+        self._set_back(before)
         with self._scope():
             got = self._model.evaluate(given, self._model.forward)
+        self._set_back(before)
         same = to_numpy(expected).tobytes() == to_numpy(got).tobytes() and not got.requires_grad
         if not same and not self._wrong:
             self._wrong = f"without a plan {expected.flatten()[:4].tolist()}, with it {got.flatten()[:4].tolist()}"
+
+    def _set_back(self, states: list[Tensor]) -> None:
+        for generator, state in zip(self._model.generators, states, strict=True):
+            generator.set_state(state)
 
     def backward(self, state: Forward) -> None:
         if self._scope:

@@ -14,7 +14,9 @@ SUBJECT = """
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from rematch import serve
-from rematch.pytorch import TorchSubject
+from rematch.pytorch import CustomLayer, TorchSubject
+
+NOISE = CustomLayer("noise", "N C -> N C", "nn.Identity()", "x + torch.rand_like(x)")
 
 def drops(function, *inputs, context_fn=None, **options):
     return checkpoint(function, *inputs, **options)
@@ -26,6 +28,10 @@ def keeps_all(function, *inputs, context_fn=None, **options):
         caching.policy_fn = lambda *a, **k: ask(*a, **k) and True
         return caching, cached
     return checkpoint(function, *inputs, **options, **({"context_fn": contexts} if context_fn else {}))
+
+def doubles_without_gradients(function, *inputs, **options):
+    outputs = checkpoint(function, *inputs, **options)
+    return outputs if torch.is_grad_enabled() else outputs * 2
 
 serve(TorchSubject("mine", checkpoint={function}))
 """
@@ -64,6 +70,25 @@ def test_a_checkpoint_that_does_not_go_by_the_policy_breaks_its_promise(start_py
     case = case_of("products")
     harness.record(**run_of(case))
     assert told in harness.record(checkpointed=True)["promises"][0]["broken"]
+
+
+@pytest.mark.parametrize("scope", ["no_grad", "inference_mode"])
+def test_an_evaluation_between_forward_and_backward_changes_nothing_though_it_draws(start_python, scope):
+    harness = start_python(SUBJECT.replace("{function}", "checkpoint, layers=[NOISE]"))
+    noise = {"kind": "custom", "layer": harness.hello()["layers"][0]}
+    case = chain("linear", noise, plan={"segments": [segment(0, 2)]}, options={"inference": scope})
+    plain = harness.record(**run_of(case))
+    checkpointed = harness.record(checkpointed=True)
+    assert checkpointed["promises"] == [{"name": "inference"}]
+    assert plain["streams"] == checkpointed["streams"]
+    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+
+
+def test_a_checkpoint_that_is_wrong_without_gradients_breaks_its_promise(start_python):
+    harness = start_python(SUBJECT.replace("{function}", "doubles_without_gradients"))
+    harness.hello()
+    harness.record(**run_of({**case_of("nothing"), "options": {"inference": "no_grad"}}))
+    assert "with it" in harness.record(checkpointed=True)["promises"][0]["broken"]
 
 
 @pytest.mark.parametrize("policy", ["products", "every second product", "products by shape", "every second call"])
