@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras  # noqa: E402
 
 from rematch.framework import COMMON, SEEN, Framework  # noqa: E402
-from rematch.frameworks.keras.layers import HELPERS, KINDS, MODULES, VALUES  # noqa: E402
+from rematch.frameworks.keras.layers import HELPERS, KINDS, MODULES, SAMPLES, VALUES  # noqa: E402
 from rematch.frameworks.keras.promises import PROMISES, counted, gradients  # noqa: E402
 from rematch.library import Library  # noqa: E402
 
@@ -165,16 +165,19 @@ class Keras(Framework):
 
     def __init__(self, scope: str | None) -> None:
         backend = keras.backend.backend()
-        self.library = Library(
-            "keras.layers",
-            "keras.layers.Layer",
-            ("keras", "--backend", backend),
-            entry="call",
-            make="built({make}, lambda m, x: m({given}))",
-            named={"training": "m.mode"},
-            values=VALUES,
-            most=4 if backend == "torch" else 2,
-        )
+        if backend == "torch":
+            self.library = Library(
+                "keras.layers",
+                "keras.layers.Layer",
+                ("keras", "--backend", backend),
+                entry="call",
+                make="built({make}, lambda m, x: m({given}))",
+                named={"training": "m.mode"},
+                values=VALUES,
+                most=4,
+            )
+        else:
+            self.modules = (*MODULES, *SAMPLES)
         self.name = f"keras {keras.__version__} on {backend}"
         before = "import os\n\n"
         of_backend = {"tensorflow": of_tensorflow, "torch": of_torch, "jax": of_jax}[backend]

@@ -84,6 +84,7 @@ KINDS = {
     "duplicate": "({x}, {x})",
 }
 
+
 def _block(name: str, layer: str, traits: str) -> Module:
     """A layer that draws does so from a SeedGenerator of its own."""
     make = f"built(Block(keras.layers.Dense(C), keras.layers.{layer}), lambda m, x: m(keras.ops.ones((2, C))))"
@@ -94,6 +95,35 @@ MODULES = (
     _block("block_dropout", "Dropout(0.5)", "parameters, draws elsewhere"),
     _block("block_batch_norm", "BatchNormalization()", "parameters, state"),
 )
+
+
+def _sample(make: str, traits: str = "", shape: str = "2, 4") -> Module:
+    name = f"keras.layers.{make.partition('(')[0]}.0"
+    made = f"built(keras.layers.{make}, lambda m, x: m(fit(x, {shape})))"
+    plain = "Norm" in make and "Batch" not in make and "Spectral" not in make or "PReLU" in make
+    mode = "" if plain else ", training=m.mode"
+    return Module(name, "N ... -> N ...", made, traits, f"fit(m(fit(x, {shape}){mode}), *x.shape)")
+
+
+_SEQUENCE, _IMAGES = "2, 3, 4", "2, 4, 4, 4"
+SAMPLES = (
+    _sample("Dense(4, 'gelu')", "parameters"),
+    _sample("Dropout(0.5)", "draws elsewhere"),
+    _sample("GaussianNoise(0.5)", "draws elsewhere"),
+    _sample("GaussianDropout(0.5)", "draws elsewhere"),
+    _sample("AlphaDropout(0.5)", "draws elsewhere"),
+    _sample("SpatialDropout2D(0.5)", "draws elsewhere", _IMAGES),
+    _sample("BatchNormalization()", "parameters, state"),
+    _sample("SpectralNormalization(keras.layers.Dense(4))", "parameters, state"),
+    _sample("GroupNormalization(2)", "parameters", _IMAGES),
+    _sample("LayerNormalization()", "parameters", _SEQUENCE),
+    _sample("UnitNormalization()"),
+    _sample("PReLU()", "parameters"),
+    _sample("GRU(4)", "parameters", _SEQUENCE),
+    _sample("LSTM(4, dropout=0.25)", "parameters, draws elsewhere", _SEQUENCE),
+    _sample("Bidirectional(keras.layers.LSTM(4))", "parameters", _SEQUENCE),
+)
+"""Those of its library where looking for all takes minutes, as every layer is compiled."""
 VALUES = {
     **{"layer": "keras.layers.Dense(4)", "cell": "keras.layers.LSTMCell(4)", "cells": "[keras.layers.GRUCell(4)]"},
     **{"Bidirectional.layer": "keras.layers.LSTM(4)", "GroupNormalization.groups": "2", "equation": "'...a,ab->...b'"},
