@@ -76,7 +76,7 @@ class Description:
     """
     differentiator: str = "differentiate"
     """Name of the helper that scripts call in its place."""
-    gradient: str = ""
+    script_gradient: str = ""
     """Lines that return the gradient of `objective({arguments})`, the loss alone, by `{name}`, the argument number
     `{at}`, an array; `numbers()` surrounds what is returned."""
     kinds: Mapping[str, Template] = {}

@@ -114,7 +114,7 @@ class Autograd(Framework):
         "import autograd.builtins\nimport autograd.numpy as anp\n"
         "from autograd.extend import vspace\nfrom autograd.tracer import getval"
     )
-    gradient = "autograd.grad(objective, {at})({arguments})"
+    script_gradient = "autograd.grad(objective, {at})({arguments})"
     helpers = (
         checkpoint_of, differentiate, rows, cross_entropy, softmax, sigmoid, rrelu, normalise,
         channels, group_norm, windows, conv2d, max_pool2d, avg_pool2d,

@@ -54,7 +54,7 @@ class Jax(OnJax):
     JAX's new implementation."""
 
     versions = {"jax": jax.__version__, "numpy": np.__version__}
-    gradient = "compiled(jax.grad(objective, {at}))({arguments})"
+    script_gradient = "compiled(jax.grad(objective, {at}))({arguments})"
     helpers = (*HELPERS, scanned, differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
     observed = SEEN

@@ -134,7 +134,7 @@ class MindSpore(Framework):
         'ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU", runtime_num_threads=1)\n'
         "ms.set_deterministic(True)"
     )
-    gradient = "ms.grad(objective, {at})({arguments})"
+    script_gradient = "ms.grad(objective, {at})({arguments})"
     helpers = (Segment, modules_of, recompute, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS
     modules = MODULES

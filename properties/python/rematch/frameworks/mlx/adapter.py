@@ -136,7 +136,7 @@ LIBRARY = Library(
 class Mlx(Framework):
     name = f"mlx {version('mlx')}"
     versions = {"mlx": version("mlx"), "numpy": np.__version__}
-    gradient = "mx.grad(objective, {at})({arguments})"
+    script_gradient = "mx.grad(objective, {at})({arguments})"
     imports = "import math\nimport mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
     helpers = (bound, dense, floats, fit, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS

@@ -77,7 +77,7 @@ class Nnx(OnJax):
 
     versions = {"flax": version("flax"), "jax": jax.__version__, "numpy": np.__version__}
     imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
-    gradient = "nnx.grad(objective, argnums={at})({arguments})"
+    script_gradient = "nnx.grad(objective, argnums={at})({arguments})"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
     features = COMMON

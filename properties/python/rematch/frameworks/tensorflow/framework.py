@@ -198,7 +198,7 @@ class TensorFlow(Framework):
     name = f"tensorflow {tf.__version__}"
     versions = {"tensorflow": tf.__version__, "numpy": np.__version__}
     imports = "import tensorflow as tf"
-    gradient = """\
+    script_gradient = """\
 with tf.GradientTape() as tape:
     tape.watch({name})
     loss = objective({arguments})
