@@ -113,9 +113,10 @@ bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& featur
 }  // namespace
 
 std::string KnownDivergence::report() const {
-  const std::string date = since.empty() ? "" : ", since " + since;
-  if (reported.empty()) return (promised ? "not reported" : "") + date;
-  return (promised ? "reported: " : "see ") + reported + date;
+  std::string text = promised ? "not reported" : "";
+  if (!reported.empty()) text = (promised ? "reported: " : "see ") + reported;
+  if (!since.empty()) text += (text.empty() ? "since " : ", since ") + since;
+  return text;
 }
 
 std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,

@@ -62,6 +62,18 @@ std::string with_entry(const std::string& fields) {
 
 }  // namespace
 
+TEST_CASE("an entry says whether a bug was reported, what says so of a limit, and since when") {
+  KnownDivergence entry = twice();
+  entry.promised = true;
+  CHECK(entry.report() == "not reported");
+  entry.since = "2.9";
+  CHECK(entry.report() == "not reported, since 2.9");
+  entry.promised = false;
+  CHECK(entry.report() == "since 2.9");
+  entry.reported = "a page";
+  CHECK(entry.report() == "see a page, since 2.9");
+}
+
 TEST_CASE("what the profile explains is counted, shrunk once, and no finding") {
   const HuntResult r = hunt(hunt_of_updates(twice()));
   CHECK(r.passed());
