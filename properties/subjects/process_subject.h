@@ -17,7 +17,7 @@ class ChildProcess;
 
 /// How long a subject may take.
 struct ProcessLimits {
-  double start_seconds = 1200;
+  double start_seconds = 300;
   double run_seconds = 60;
   /// In place of run_seconds for a subject that compiles every new model (cases_per_shape).
   double compiling_run_seconds = 600;
