@@ -191,9 +191,16 @@ class TorchModel:
         watch, self.watch = self.watch, Watch()
         layers = len(self.request.case.layers)
         state = Forward(-1, 0, [0] * layers, list(inputs))
-        outputs = self._run_range(0, layers, (), state, tuple(inputs)) if run is None else run(state)
+        outputs = (run or self._run_plain)(state)
         self.train, self._run_of, self.watch = trained, run_of, watch
         return outputs[0]
+
+    def _run_plain(self, state: Forward) -> Values:
+        return self._run_range(0, len(self.request.case.layers), (), state, tuple(state.inputs))
+
+    def without_plan(self, state: Forward) -> Values:
+        """The model's outputs as a plan may not change them."""
+        return self._run_plain(state)
 
     def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
         wiring = self.wirings[index]

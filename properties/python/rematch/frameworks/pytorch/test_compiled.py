@@ -124,3 +124,29 @@ def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_d
     graphs = [line.split() for line in printed.splitlines() if line.startswith(("forw", "backw"))]
     assert [name for name, *_ in graphs] == ["forward", "backward"]
     assert {"aten.tanh.default", "run_with_rng_state"} <= set(graphs[1])
+
+
+@pytest.mark.parametrize(
+    ("graphs", "expected"), [("one", 1), ("several", 2), ("several, and within segments", 2)]
+)
+def test_a_case_with_graph_breaks_is_compiled_in_parts(start_python, graphs, expected):
+    subject = start_python(PROGRAM)
+    subject.hello()
+    options = {} if graphs == "one" else {"graphs": graphs}
+    assert "error" not in subject.record(**run_of({**MODEL, "options": options}))
+    _, _, printed = subject.close()
+    assert sum(line.startswith("forward") for line in printed.splitlines()) == expected
+
+
+@pytest.mark.parametrize("preserved", [True, False])
+def test_masks_that_a_backward_draws_anew_are_told(monkeypatch, preserved):
+    import torch
+    from rematch.frameworks.pytorch import compiled_draws
+
+    def checkpoint(run, **options):
+        options = {"use_reentrant": False, "preserve_rng_state": preserved, **options}
+        return lambda x: torch.utils.checkpoint.checkpoint(run, x, **options)
+
+    monkeypatch.setattr(torch, "compile", lambda run, **_: run)
+    for promise in compiled_draws.PROMISES:
+        assert promise(checkpoint) == ([True], [preserved]), promise.__name__
