@@ -9,6 +9,7 @@ import keras
 
 from rematch.case import Layer
 from rematch.layers import Module, where_drawn
+from rematch.library import SHAPES
 
 
 def built(layer: Any, call: Any) -> Any:
@@ -97,12 +98,10 @@ MODULES = (
 )
 
 
-def _sample(make: str, traits: str = "", shape: str = "2, 4") -> Module:
+def _sample(make: str, traits: str = "", shape: str = "2, 4", mode: str = ", training=m.mode") -> Module:
     name = f"keras.layers.{make.partition('(')[0]}.0"
     made = f"built(keras.layers.{make}, lambda m, x: m(fit(x, {shape})))"
-    plain = "Norm" in make and "Batch" not in make and "Spectral" not in make or "PReLU" in make
-    mode = "" if plain else ", training=m.mode"
-    return Module(name, "N ... -> N ...", made, traits, f"fit(m(fit(x, {shape}){mode}), *x.shape)")
+    return Module(name, SHAPES, made, traits, f"fit(m(fit(x, {shape}){mode}), *x.shape)")
 
 
 _SEQUENCE, _IMAGES = "2, 3, 4", "2, 4, 4, 4"
@@ -115,15 +114,15 @@ SAMPLES = (
     _sample("SpatialDropout2D(0.5)", "draws elsewhere", _IMAGES),
     _sample("BatchNormalization()", "parameters, state"),
     _sample("SpectralNormalization(keras.layers.Dense(4))", "parameters, state"),
-    _sample("GroupNormalization(2)", "parameters", _IMAGES),
-    _sample("LayerNormalization()", "parameters", _SEQUENCE),
-    _sample("UnitNormalization()"),
-    _sample("PReLU()", "parameters"),
+    _sample("GroupNormalization(2)", "parameters", _IMAGES, mode=""),
+    _sample("LayerNormalization()", "parameters", _SEQUENCE, mode=""),
+    _sample("UnitNormalization()", mode=""),
+    _sample("PReLU()", "parameters", mode=""),
     _sample("GRU(4)", "parameters", _SEQUENCE),
     _sample("LSTM(4, dropout=0.25)", "parameters, draws elsewhere", _SEQUENCE),
     _sample("Bidirectional(keras.layers.LSTM(4))", "parameters", _SEQUENCE),
 )
-"""Those of its library where looking for all takes minutes, as every layer is compiled."""
+"""Layers of the library on backends that compile each, so that to try all of them takes minutes."""
 VALUES = {
     **{"layer": "keras.layers.Dense(4)", "cell": "keras.layers.LSTMCell(4)", "cells": "[keras.layers.GRUCell(4)]"},
     **{"Bidirectional.layer": "keras.layers.LSTM(4)", "GroupNormalization.groups": "2", "equation": "'...a,ab->...b'"},
