@@ -140,8 +140,11 @@ class Campaign {
   std::optional<std::uint64_t> next_chunk() {
     if (is_over()) return std::nullopt;
     const std::lock_guard lock(mutex_);
-    const bool has_enough = total_.structures.count() >= options_.structures_at_least;
-    if (options_.seconds && elapsed() >= *options_.seconds && has_enough) return std::nullopt;
+    if (options_.seconds) {
+      const bool has_enough = total_.structures.count() >= options_.structures_at_least;
+      const double most = *options_.seconds * (has_enough ? 1 : Schedule::kPatience);
+      if (elapsed() >= most) return std::nullopt;
+    }
     if (next_ >= end_) return std::nullopt;
     return next_++;
   }

@@ -18,8 +18,10 @@ struct Shard {
 /// device_work of a hunt of a fixed number of cases.
 struct Schedule {
   std::optional<double> seconds;
-  /// A hunt that has judged fewer structures goes on when its seconds are over.
+  /// A hunt that has judged fewer structures goes on when its seconds are over, kPatience times as
+  /// long at most.
   std::uint64_t structures_at_least = 0;
+  static constexpr double kPatience = 3;
   /// The part of the cases that is hunted. A part is not shrunk, and floors are not checked: that
   /// is for finish_hunt(), when all parts are there.
   Shard shard;
