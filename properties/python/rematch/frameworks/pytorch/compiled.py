@@ -286,7 +286,7 @@ class CompiledSubject(TorchSubject):
         super().__init__(name, variant=variant, observe="cheap", layers=layers, lacks=lacks)
         if compilation.around or compilation.budget is not None:
             # A policy is a dispatch mode, under which nothing is compiled.
-            self.options.pop(POLICY, None)
+            self._without(POLICY)
         self.options[GRAPHS], self.shares[GRAPHS] = ["one", SEVERAL, BROKEN], 0.2
         # In a script, the forward is compiled as a whole and its checkpoint() with it.
         self.exports = not compilation.around and compilation.budget is None
@@ -297,7 +297,7 @@ class CompiledSubject(TorchSubject):
         if compilation.defaults:
             self.rounds, self.may_vary = "differently", True
             # Evaluations are compared to the bit.
-            self.options.pop(INFERENCE)
+            self._without(INFERENCE)
             self._promises = {promise.__name__: promise for promise in PROMISES}
             self.promises = PROMISES
             self._tries(self._promises, 0.2)
@@ -313,6 +313,10 @@ class CompiledSubject(TorchSubject):
         # A measurement of guards, which are not used here. It flushes the caches of the processor.
         guards.profile_guard_manager = lambda *_: 0.0
         logging.getLogger("torch").setLevel(logging.ERROR)
+
+    def _without(self, option: str) -> None:
+        for table in (self.options, self.shares):
+            table.pop(option, None)
 
     def implements(self, features: Sequence[str]) -> list[str]:
         found = [f for f in super().implements(features) if f not in NOT_COMPILED]
