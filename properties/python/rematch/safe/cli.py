@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import sys
 from typing import Any
 
 import torch
 
-from rematch.safe import VARIANTS, findings, report
+from rematch.safe import VARIANTS, judge
 
 EXAMPLE = """\
 example:
@@ -50,6 +51,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
     parser.add_argument("--input", action="append", default=[], help="an input: 4x16, or int:4x16 for integers")
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both")
+    parser.add_argument("--json", action="store_true", help="prints the verdict as JSON")
     given = parser.parse_args(arguments)
     try:
         inputs = [input_of(text) for text in given.input]
@@ -66,12 +68,11 @@ def main(arguments: list[str]) -> None:
             target = target(*positional, **{name: value for name, value in made if name})
         except TypeError as error:
             raise SystemExit(f"{given.what}: {error}; give its arguments with --arg") from None
-    variants = VARIANTS if given.variant == "both" else (given.variant,)
+    variants = None if given.variant == "both" else (given.variant,)
     try:
-        found = findings(target, *inputs, variants=variants)
+        verdict = judge(target, *inputs, variants=variants, progress=sys.stderr.isatty())
     except RuntimeError as error:
         raise SystemExit(f"{given.what}: {error}") from None
-    if found:
-        print(report(given.what, found))
+    print(verdict.json() if given.json else verdict)
+    if not verdict.safe:
         raise SystemExit(1)
-    print(f"{given.what} is safe to checkpoint: {', '.join(variants)}")

@@ -1,123 +1,125 @@
-"""One watched run of a module, plain or checkpointed."""
+"""One run of a target, plain or checkpointed, and all that it leaves behind."""
 
 from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-Target = nn.Module | Callable[..., Any]
+from rematch.safe import regions
+from rematch.safe.scenarios import Scenario, Variant
+from rematch.safe.state import ARGUMENT, GENERATOR, Leaf, State
 
-
-@dataclass(frozen=True)
-class Scenario:
-    """How a module is used. A plain run and checkpointed ones are compared in each."""
-
-    name: str
-    train: bool = True
-    inputs_require_grad: bool = True
-    preserve_rng_state: bool = True
-    autocast: bool = False
-    backwards: int = 1
-    microbatches: int = 1
+OUTPUT, GRADIENT = "output", "gradient"
+LEARNING_RATE = 0.05
 
 
-@dataclass(frozen=True)
-class Op:
-    """An operator that ran, in which submodule, and what it made."""
+class Target:
+    """What is judged, with its arguments; `make` makes it anew for every run instead."""
 
-    name: str
-    module: str
-    hashes: tuple[int, ...]
-    writes: tuple[str, ...] = ()
-    """The buffers that it wrote to."""
+    def __init__(
+        self,
+        target: Callable[..., Any] | None,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        make: Callable[[], Callable[..., Any]] | None = None,
+        loss: Callable[[Any], Tensor] | None = None,
+        switch: Callable[[Any, bool], None] | None = None,
+    ) -> None:
+        self.make, self.loss, self.switch = make, loss, switch
+        self.args, self.kwargs = args, dict(kwargs)
+        self.before = random_states()
+        if make is not None:
+            seed_all(0)
+            target = make()
+        assert target is not None
+        self.function = target
+        self.state = State(self._roots())
+        given = self._given()
+        self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
+        asked = [name for name, t in given.items() if t.requires_grad]
+        self.grads = asked or self.floats
+        """The inputs that get gradients: those that require grad, all floating ones where none does."""
 
-    def __str__(self) -> str:
-        return f"{self.name} in {self.module}" if self.module else self.name
+    @property
+    def name(self) -> str:
+        """What the report calls it."""
+        function = self.function
+        while hasattr(function, "func"):
+            function = function.func
+        return str(getattr(function, "__qualname__", None) or type(function).__name__)
+
+    def begin(self, seed: int) -> None:
+        """Everything is as before the first run."""
+        if self.make is not None:
+            seed_all(0)
+            self.function = self.make()
+            self.state = State(self._roots())
+        self.state.restore()
+        seed_all(seed)
+
+    def end(self) -> None:
+        """Everything is as the user handed it over."""
+        self.state.restore()
+        set_random_states(self.before)
+
+    def inputs(self, grads: Sequence[str], microbatch: int) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
+        """Fresh arguments, and the leaves among them that get gradients by name. What is passed
+        are copies of leaves, as activations are, so that they may be written in place."""
+        memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
+        leaves: dict[str, Tensor] = {}
+        for name, t in self._given().items():
+            fresh = t.detach().clone()
+            if microbatch and name in self.floats:
+                fresh = fresh * (1 + microbatch / 2)
+            if name in grads:
+                leaves[name] = fresh.detach().requires_grad_()
+                fresh = leaves[name].clone()
+            memo[id(t)] = fresh
+        return copy.deepcopy(list(self.args), memo), copy.deepcopy(self.kwargs, memo), leaves
+
+    def _arguments(self) -> dict[str, Any]:
+        return named_arguments(self.args, self.kwargs)
+
+    def _given(self) -> dict[str, Tensor]:
+        modules = State(self._arguments()).modules()
+        parts = {id(t) for m in modules.values() for t in (*m.parameters(), *m.buffers())}
+        return {name: t for name, t in State(self._arguments()).tensors().items() if id(t) not in parts}
+
+    def _roots(self) -> dict[str, Any]:
+        roots: dict[str, Any] = {"": self.function}
+        roots.update(State(self._arguments()).modules())
+        return roots
+
+
+def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that reports use."""
+    return {**{f"input {i}": a for i, a in enumerate(args)}, **{f"input {k}": a for k, a in kwargs.items()}}
 
 
 @dataclass
 class Seen:
-    """Observations of a run."""
+    """What a run left behind."""
 
-    values: dict[str, Tensor | None] = field(default_factory=dict)
-    """Outputs, gradients and buffers by name; None is an absent gradient."""
-    states: dict[str, Any] = field(default_factory=dict)
-    """Random states after the run, by the name of their generator."""
-    executions: list[list[Op]] = field(default_factory=list)
-    """The operators of each execution of the module: forwards, and recomputations as they come."""
-    forwards: list[int] = field(default_factory=list)
-    """Which of the executions are forwards; those between are recomputations."""
-    draws: bool = False
-    """PyTorch's generator was used in a forward."""
+    values: dict[str, Leaf] = field(default_factory=dict)
+    """Outputs, gradients, arguments and states by name. A tensor is its copy; an absent gradient is None."""
+    flags: dict[str, bool] = field(default_factory=dict)
+    """Which tensors among outputs and attributes require grad, right after the forward."""
     error: str = ""
-
-
-class _Ops(TorchDispatchMode):
-    """Writes down the operators while the module runs."""
-
-    def __init__(self, buffers: dict[str, Tensor]) -> None:
-        super().__init__()
-        self._buffers = {b.untyped_storage()._cdata: (n, b) for n, b in buffers.items()}
-        self.ops: list[Op] | None = None
-        self.modules: list[str] = []
-        self.draws = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.ops is None:
-            return func(*args, **(kwargs or {}))
-        touched = {
-            name: buffer.clone()
-            for t in tree_flatten((args, kwargs))[0]
-            if isinstance(t, Tensor)
-            for name, buffer in [self._buffers.get(t.untyped_storage()._cdata, ("", t))]
-            if name
-        }
-        result = func(*args, **(kwargs or {}))
-        written = [n for n, before in touched.items() if not _same(before, self._buffer(n))]
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            self.draws = True
-        if not func.is_view and not func._schema.name.startswith("aten::empty"):
-            made = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
-            module = self.modules[-1] if self.modules else ""
-            hashes = tuple(_hash(t) for t in made)
-            self.ops.append(Op(str(func), module, hashes, tuple(written)))
-        return result
-
-    def _buffer(self, name: str) -> Tensor:
-        return next(b for n, b in self._buffers.values() if n == name)
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return bool(torch.equal(a.nan_to_num(), b.nan_to_num()))
-
-
-def _hash(t: Tensor) -> int:
-    t = t.detach()
-    return hash(t.view(torch.int16).numpy().tobytes() if t.dtype == torch.bfloat16 else t.numpy().tobytes())
-
-
-def _copied(target: Target) -> Target:
-    if not isinstance(target, nn.Module):
-        return target
-    return copy.deepcopy(target)
-
-
-def _track(module: nn.Module, ops: _Ops) -> None:
-    for name, child in module.named_modules():
-        if name:
-            child.register_forward_pre_hook(lambda *_, name=name: ops.modules.append(name))
-            child.register_forward_hook(lambda *_: ops.modules.pop() and None, always_call=True)
+    failure: BaseException | None = None
+    regions: int = 0
+    """Calls of checkpoint()."""
+    saved: int = 0
+    """Bytes that autograd kept for the backward beside parameters and buffers; only where asked for."""
 
 
 def seed_all(seed: int) -> None:
@@ -127,101 +129,206 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
 
 
-def _random_states() -> dict[str, Any]:
-    return {
-        "torch": torch.get_rng_state(),
-        "numpy": np.random.get_state()[1:3],  # type: ignore[index]
-        "random": random.getstate(),
+def random_states() -> dict[str, Any]:
+    """The states of all default generators."""
+    states = {"PyTorch": torch.get_rng_state(), "NumPy": np.random.get_state(), "Python": random.getstate()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states["CUDA"] = torch.cuda.get_rng_state_all()
+    return states
+
+
+def set_random_states(states: Mapping[str, Any]) -> None:
+    """Puts back what random_states() returned."""
+    torch.set_rng_state(states["PyTorch"])
+    np.random.set_state(states["NumPy"])
+    random.setstate(states["Python"])
+    if "CUDA" in states:
+        torch.cuda.set_rng_state_all(states["CUDA"])
+
+
+def random_leaves(of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
+    """The states of the default generators as leaves."""
+    states = random_states()
+    found = {
+        "the random state of PyTorch": Leaf(GENERATOR, of_tensor(states["PyTorch"])),
+        "the random state of numpy": Leaf(GENERATOR, repr(states["NumPy"][1:3])),
+        "the random state of random": Leaf(GENERATOR, states["Python"]),
     }
+    for index, state in enumerate(states.get("CUDA", ())):
+        found[f"the random state of cuda:{index}"] = Leaf(GENERATOR, of_tensor(state))
+    return found
 
 
-def _inputs(example: Sequence[Any], scenario: Scenario, microbatch: int) -> list[Any]:
-    leaves, tree = tree_flatten(list(example))
-    fresh = []
-    for leaf in leaves:
-        if isinstance(leaf, Tensor):
-            leaf = leaf.detach().clone()
-            if leaf.is_floating_point():
-                leaf = leaf * (1 + microbatch / 2)
-                leaf = leaf.detach().requires_grad_(scenario.inputs_require_grad)
-        fresh.append(leaf)
-    return tree_unflatten(fresh, tree)
+def copied(t: Tensor) -> Tensor:
+    """The values of a tensor, which nothing changes any more."""
+    return t.detach().clone()
 
 
-def _loss(outputs: list[Tensor]) -> Tensor:
-    """A sum in which every element has a weight of its own, the same in every run."""
-    weights = torch.Generator().manual_seed(11)
-    total = torch.zeros(())
-    for output in outputs:
-        if output.requires_grad:
-            w = torch.randn(output.shape, generator=weights).to(output.dtype)
-            total = total + (output * w).sum().to(total.dtype)
-    return total
+def run(
+    target: Target,
+    scenario: Scenario,
+    variant: Variant | None,
+    seed: int,
+    regions_of: regions.Regions | None = None,
+    count_saved: bool = False,
+) -> Seen:
+    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region.
 
-
-def run(target: Target, example: Sequence[Any], scenario: Scenario, reentrant: bool | None, seed: int) -> Seen:
-    """Runs a copy of a module, or a function, under a scenario; `reentrant` None: plain.
-
-    Whatever the module or PyTorch raises ends up in Seen.error.
+    Whatever the target or PyTorch raises ends up in Seen.error.
     """
-    target = _copied(target)
-    module = target if isinstance(target, nn.Module) else nn.Module()
-    module.train(scenario.train)
+    target.begin(seed)
+    if target.switch is not None:
+        target.switch(target.function, variant is not None)
+    modules = target.state.modules()
+    scenario.prepare(modules, target.state.trainable())
+    trained = target.state.trainable()
+    for parameter in trained.values():
+        parameter.grad = None
     seen = Seen()
-    ops = _Ops(dict(module.named_buffers()))
-    _track(module, ops)
+    calls = regions.Regions()
+    told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
     seed_all(seed)
-
-    def entered(*inputs: Any) -> Any:
-        outer, ops.ops = ops.ops, []
-        ops.modules.clear()
-        seen.executions.append(ops.ops)
-        try:
-            return target(*inputs)
-        finally:
-            ops.ops = outer
-
     try:
-        with ops:
-            for microbatch in range(scenario.microbatches):
-                _step(entered, example, scenario, reentrant, microbatch, ops, seen)
+        with told as calls, calls.attached(), ExitStack() as stack:
+            if variant is not None and not scenario.early_stop:
+                stack.enter_context(set_checkpoint_early_stop(False))
+            step = _Step(target, scenario, variant, seen, stack)
+            for number in range(scenario.steps * scenario.microbatches):
+                step.once(number, modules if count_saved else None)
+                if scenario.steps > 1:
+                    _update(trained.values())
     except Exception as error:
         seen.error = f"{type(error).__name__}: {error}"
-    for name, parameter in module.named_parameters():
-        seen.values[f"gradient of {name}"] = parameter.grad
-    for name, buffer in module.named_buffers():
-        seen.values[f"buffer {name}"] = buffer
-    seen.states = _random_states()
+        seen.failure = error
+    seen.regions = calls.count
+    for name, parameter in trained.items():
+        seen.values[f"gradient of {name}"] = Leaf(GRADIENT, None if parameter.grad is None else copied(parameter.grad))
+    seen.values.update(target.state.leaves(copied))
+    seen.values.update(random_leaves(copied))
     return seen
 
 
-def _step(
-    function: Callable[..., Any],
-    example: Sequence[Any],
-    scenario: Scenario,
-    reentrant: bool | None,
-    microbatch: int,
-    ops: _Ops,
-    seen: Seen,
-) -> None:
-    inputs = _inputs(example, scenario, microbatch)
-    seen.forwards.append(len(seen.executions))
-    cast = torch.autocast("cpu", torch.bfloat16) if scenario.autocast else nullcontext()
-    with cast:
-        if reentrant is None:
-            returned = function(*inputs)
-        else:
-            options = {} if scenario.preserve_rng_state else {"preserve_rng_state": False}
-            returned = checkpoint(function, *inputs, use_reentrant=reentrant, **options)
-    seen.draws |= ops.draws
-    outputs = [t for t in tree_flatten(returned)[0] if isinstance(t, Tensor)]
-    where = f", microbatch {microbatch}" if scenario.microbatches > 1 else ""
-    for k, output in enumerate(outputs):
-        seen.values[f"output {k}{where}"] = output.detach().clone()
-    loss = _loss(outputs)
-    if loss.requires_grad:
-        for i in range(scenario.backwards):
-            loss.backward(retain_graph=i + 1 < scenario.backwards)
-    for k, leaf in enumerate(tree_flatten(inputs)[0]):
-        if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            seen.values[f"gradient of input {k}{where}"] = leaf.grad
+class _Step:
+    """Forwards and backwards of a run."""
+
+    def __init__(self, target: Target, scenario: Scenario, variant: Variant | None, seen: Seen, stack: Any) -> None:
+        self._target, self._scenario, self._variant, self._seen = target, scenario, variant, seen
+        self._stack = stack
+
+    def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
+        """A forward and its backward, or, where the scenario says so, a forward alone."""
+        scenario, seen, target = self._scenario, self._seen, self._target
+        args, kwargs, leaves = target.inputs(scenario.grads_of(target), number)
+        passed = State(named_arguments(args, kwargs))
+        before = {id(t) for t in target.state.tensors().values()}
+        if scenario.unused_forward:
+            extra = target.inputs(scenario.grads_of(target), 1)
+            with scenario.ambient(_device(args, kwargs)):
+                self._call(extra[0], extra[1])
+        saved: dict[int, int] = {}
+        with scenario.ambient(_device(args, kwargs)):
+            with _counting(saved, counted or {}) if counted is not None else nullcontext():
+                returned = self._call(args, kwargs)
+        seen.saved = sum(saved.values())
+        many = scenario.steps * scenario.microbatches > 1
+        where = f", {'step' if scenario.steps > 1 else 'microbatch'} {number}" if many else ""
+        outputs = State({"output": returned}).tensors()
+        for name, output in outputs.items():
+            seen.values[name + where] = Leaf(OUTPUT, copied(output))
+            seen.flags[name + where] = _has_history(output)
+        beside = {n: t for n, t in target.state.tensors().items() if id(t) not in before}
+        for name, t in beside.items():
+            if t.is_floating_point():
+                seen.flags[name + where] = _has_history(t)
+        self._backward(returned, outputs, beside)
+        for name, leaf in leaves.items():
+            grad = None if leaf.grad is None else copied(leaf.grad)
+            seen.values[f"gradient of {name}{where}"] = Leaf(GRADIENT, grad)
+        for name, held in passed.leaves(copied).items():
+            seen.values[name + where] = Leaf(ARGUMENT, held.value, held.owner)
+
+    def _backward(self, returned: Any, outputs: Mapping[str, Tensor], beside: Mapping[str, Tensor]) -> None:
+        losses = [_weighted(list(outputs.values()))]
+        if self._target.loss is not None:
+            losses = [self._target.loss(returned)]
+        # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
+        losses.append(_weighted([t for t in beside.values() if not t.is_leaf]))
+        loss = sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(()))
+        if not isinstance(loss, Tensor) or not loss.requires_grad:
+            return
+        for i in range(self._scenario.backwards):
+            loss.backward(retain_graph=i + 1 < self._scenario.backwards)
+
+    def _call(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        variant, function = self._variant, self._target.function
+        if variant is None or variant.own:
+            return function(*args, **kwargs)
+        options = {**self._scenario.options(), **variant.options}
+        if variant.reentrant:
+            # This variant takes no keywords: people bind them.
+            bound = _Bound(function, kwargs) if kwargs else function
+            return checkpoint(bound, *args, use_reentrant=True, **options)
+        return checkpoint(function, *args, use_reentrant=False, **options, **kwargs)
+
+
+class _Bound:
+    """A function with its keywords."""
+
+    def __init__(self, func: Callable[..., Any], keywords: dict[str, Any]) -> None:
+        self.func, self.keywords = func, keywords
+
+    def __call__(self, *args: Any) -> Any:
+        return self.func(*args, **self.keywords)
+
+
+def _has_history(t: Tensor) -> bool:
+    return t.requires_grad and (t.grad_fn is not None or t.is_leaf)
+
+
+def _device(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    tensors = State(named_arguments(args, kwargs)).tensors().values()
+    return next((t.device.type for t in tensors), "cpu")
+
+
+def _weighted(outputs: Sequence[Tensor]) -> Tensor | None:
+    """A sum in which every element has a weight of its own, the same in every run."""
+    weights = torch.Generator().manual_seed(11)
+    total: Tensor | None = None
+    for output in outputs:
+        if not _has_history(output):
+            continue
+        if output.is_complex():
+            output = torch.view_as_real(output)
+        w = torch.randn(output.shape, generator=weights).to(output.device, output.dtype)
+        part = (output * w).sum().float()
+        total = part if total is None else total + part.to(total.device)
+    return total
+
+
+def _update(parameters: Any) -> None:
+    with torch.no_grad():
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter -= LEARNING_RATE * parameter.grad
+
+
+@contextmanager
+def _counting(saved: dict[int, int], modules: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Bytes of the storages that autograd keeps, parameters and buffers left out."""
+    own = {
+        t.untyped_storage().data_ptr() for m in modules.values() for t in (*m.parameters(), *m.buffers())
+    }
+    alive = []
+
+    def pack(t: Tensor) -> Tensor:
+        storage = t.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()
+            alive.append(t)
+        return t
+
+    with saved_tensors_hooks(pack, lambda t: t):
+        yield
+
+
+Context = AbstractContextManager[Any]

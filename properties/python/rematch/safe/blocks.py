@@ -1,0 +1,42 @@
+"""The blocks of a model: those that it checkpoints, and its repeated children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from rematch.safe.regions import Region, Regions
+from rematch.safe.state import State
+
+
+class Wrapped(Regions):
+    """Notes which modules checkpoint() got: the outermost one of each region."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self._of = {module: name for name, module in model.named_modules()}
+
+    def begin(self, region: Region, recomputes: bool) -> Any:
+        for module in State({"": region.function}).modules().values():
+            name = self._of.get(module)
+            if name:
+                if name not in self.names:
+                    self.names.append(name)
+                return
+
+
+def repeated_children(model: nn.Module) -> list[str]:
+    """Names of the children of lists and sequences of which there are several of a class, outermost ones alone."""
+    found: list[str] = []
+    for name, module in model.named_modules():
+        if any(name == block or name.startswith(block + ".") for block in found):
+            continue
+        if isinstance(module, (nn.ModuleList, nn.Sequential)):
+            kinds = [type(child) for child in module.children()]
+            for key, child in module.named_children():
+                trains = any(True for _ in child.parameters())
+                if trains and kinds.count(type(child)) > 1 and any(True for _ in child.children()):
+                    found.append(f"{name}.{key}" if name else key)
+    return found

@@ -1,0 +1,91 @@
+"""The catalogue of causes, and how the evidence decides among them."""
+
+from __future__ import annotations
+
+from rematch.safe.causes import computations, states
+from rematch.safe.causes.cause import Cause, Diagnosis
+from rematch.safe.compare import Change
+from rematch.safe.evidence import Evidence
+from rematch.safe.run import GRADIENT, OUTPUT
+from rematch.safe.state import PARAMETER
+
+__all__ = ["CAUSES", "COMPUTED", "OF_COMPUTATIONS", "Cause", "Diagnosis", "diagnose"]
+
+CAUSES: dict[str, Cause] = {
+    value.name: value for place in (states, computations) for value in vars(place).values() if isinstance(value, Cause)
+}
+"""By name."""
+
+OF_COMPUTATIONS = {value for value in vars(computations).values() if isinstance(value, Cause)}
+"""Causes of recomputations that compute something else."""
+
+UNDECIDED = Cause(
+    "undecided",
+    "The evidence does not decide on a cause",
+    "Use checkpoint(..., use_reentrant=False, debug=True) to see the operators of both runs.",
+)
+COMPUTED = (OUTPUT, GRADIENT, "flag", "error")
+_RANDOM = {states.NUMPY_RANDOM, states.PYTHON_RANDOM, states.OWN_GENERATOR, computations.NOT_PRESERVED}
+
+
+def diagnose(evidence: Evidence) -> list[Diagnosis]:
+    """The causes of all differences, each once. What the evidence does not decide ends in one that says
+    what was ruled out."""
+    found: dict[Cause, Diagnosis] = {}
+    computed = [c for c in evidence.differences if c.kind in COMPUTED]
+    kept = [c for c in evidence.differences if c.kind not in COMPUTED]
+    if computed and evidence.scenario.steps > 1:
+        # Other gradients make other weights.
+        kept = [c for c in kept if c.kind != PARAMETER]
+    root: Cause | None = None
+    if computed:
+        decided = computations.cause_of_computation(evidence)
+        if decided is None:
+            found[UNDECIDED] = Diagnosis(UNDECIDED, "", tuple(computed), ruled_out(evidence))
+        else:
+            root = decided[0]
+            found[root] = Diagnosis(root, decided[1], tuple(computed), since(evidence))
+    for change in kept:
+        cause = states.cause_of_state(change, evidence)
+        if cause is None or _follows(change, cause, root):
+            continue
+        old = found.get(cause)
+        if old is None:
+            found[cause] = Diagnosis(cause, change.name, (change,), _write(change, evidence))
+        elif old.about.split("[")[0] != change.name.split("[")[0] or old.explains[-1] != change:
+            found[cause] = Diagnosis(cause, old.about, (*old.explains, change), old.detail)
+    if not found and kept:
+        found[UNDECIDED] = Diagnosis(UNDECIDED, "", tuple(kept), ruled_out(evidence))
+    return list(found.values())
+
+
+def _follows(change: Change, cause: Cause, root: Cause | None) -> bool:
+    """Whether a state differs because other numbers were computed, not for a cause of its own."""
+    if root is None or cause is root:
+        return False
+    if root in _RANDOM or cause is states.TORCH_RANDOM:
+        return cause not in (states.BATCH_NORM, states.BUFFER_COUNTER, states.COUNTER, states.COLLECTOR)
+    return cause in (states.STATISTIC, states.LAZY, states.OTHER_STATE) or (
+        root is computations.CACHE and cause in (states.COLLECTOR, states.CLASS_STATE, states.GLOBAL_STATE)
+    )
+
+
+def since(evidence: Evidence) -> str:
+    """The operator from which on the recomputation differs."""
+    return "" if evidence.fork is None else str(evidence.fork)
+
+
+def _write(change: Change, evidence: Evidence) -> str:
+    """The operator that writes to a state in the recomputation."""
+    for op in evidence.again.ops if evidence.again is not None else ():
+        if change.name in op.writes:
+            return f"{op} writes to {' and '.join(op.writes)} in the recomputation, too"
+    return ""
+
+
+def ruled_out(evidence: Evidence) -> str:
+    """What the recomputation found as its forward did."""
+    if evidence.again is None:
+        return "no region was recomputed"
+    same = ["random states", "buffers and parameters", "attributes, globals and closures", "modes and contexts"]
+    return f"{since(evidence) or 'all operators compute the same'}; the recomputation found {', '.join(same)} as they were"

@@ -1,0 +1,43 @@
+"""What a cause is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rematch.safe.compare import Change
+from rematch.safe.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why checkpointing changes what a module computes. `says` and `advice` are sentences, in which
+    {name} is the state or operator that it is about."""
+
+    name: str
+    says: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A cause, what it is about, and the differences that it explains."""
+
+    cause: Cause
+    about: str
+    explains: tuple[Change, ...] = ()
+    detail: str = ""
+
+    @property
+    def says(self) -> str:
+        return self.cause.says.format(name=self.about)
+
+    @property
+    def advice(self) -> str:
+        return self.cause.advice.format(name=self.about)
+
+
+StateRule = Callable[[Change, Evidence], bool]
+"""Whether a cause is why this state differs."""
+ComputationRule = Callable[[Evidence], "str | None"]
+"""What a cause is about, where it is why the recomputation computes something else; None: it is not."""

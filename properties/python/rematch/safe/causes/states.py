@@ -1,0 +1,230 @@
+"""Causes of states that end as other than after the plain run: the forward ran once more than planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rematch.safe.causes.cause import Cause, StateRule
+from rematch.safe.compare import Change
+from rematch.safe.evidence import Digest, Evidence
+from rematch.safe.state import (
+    ARGUMENT,
+    ATTRIBUTE,
+    BUFFER,
+    CLASS,
+    CLOSURE,
+    ENVIRONMENT,
+    GENERATOR,
+    GLOBAL,
+    MODE,
+    PARAMETER,
+    Extent,
+)
+
+GUARD = (
+    "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
+    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())); "
+    "or update it outside of the checkpoint."
+)
+_OUTSIDE = "Update it outside of the checkpoint, once a step, or return the value and store it there."
+_PASS = "Decide outside of the checkpoint, and pass the decision in as an argument."
+
+BATCH_NORM = Cause(
+    "batch-norm",
+    "BatchNorm updates its running statistics once more when it is recomputed",
+    "Leave it out of the checkpoint, use GroupNorm or LayerNorm, or set momentum to 1 - sqrt(1 - momentum).",
+)
+INSTANCE_NORM = Cause(
+    "instance-norm",
+    "InstanceNorm with track_running_stats updates its statistics once more when it is recomputed",
+    "Leave it out of the checkpoint, or use track_running_stats=False.",
+)
+SPECTRAL_NORM = Cause(
+    "spectral-norm",
+    "Spectral norm takes another step of its power iteration ({name}) when it is recomputed, "
+    "so that the weight of the recomputation is another one",
+    "Leave the layer out of the checkpoint, or compute the weight once a step outside: "
+    "torch.nn.utils.parametrize.cached() around forward and backward.",
+)
+OBSERVER = Cause(
+    "observer",
+    "An observer of quantization updates {name} once more when it is recomputed",
+    "Disable observers in the recomputation (torch.ao.quantization.disable_observer), or leave them out of the "
+    "checkpoint.",
+)
+BUFFER_COUNTER = Cause("buffer-counter", "The forward counts in the buffer {name}, and counts twice", GUARD)
+BUFFER_AVERAGE = Cause(
+    "buffer-average",
+    "The forward updates the buffer {name} (an average, a codebook, statistics), and updates it twice",
+    GUARD,
+)
+BUFFER_REPLACED = Cause("buffer-cache", "The forward extends the buffer {name}, and extends it twice", GUARD)
+WEIGHT_WRITTEN = Cause(
+    "parameter-written",
+    "The forward writes to the parameter {name}: it does so twice, and gradients belong to other weights",
+    "Change weights between steps, not in the forward; or use torch.nn.utils.parametrize.",
+)
+COUNTER = Cause("counter", "The forward counts in {name}, and counts twice", GUARD)
+FLAG = Cause("flag", "The forward changes the flag {name}, so that the recomputation sees another one", _PASS)
+COLLECTOR = Cause(
+    "collected-twice",
+    "The forward adds to {name}, and adds twice",
+    "Return what is collected, and collect it outside of the checkpoint; or clear the list before each forward "
+    "and read it before the backward.",
+)
+STATISTIC = Cause(
+    "tensor-attribute",
+    "The forward updates the tensor {name}, which is no buffer, and updates it twice",
+    GUARD,
+)
+LAZY = Cause(
+    "created-in-forward",
+    "The first forward creates or replaces {name}, so that the recomputation finds it there",
+    "Create it in __init__(), or run one forward without checkpointing first.",
+)
+OTHER_STATE = Cause("attribute-changed", "The forward changes {name}, and the recomputation changes it again", _OUTSIDE)
+GLOBAL_STATE = Cause("global-changed", "The forward changes {name}, which lies outside of the module", _PASS)
+CLASS_STATE = Cause("class-attribute", "The forward changes {name}, which all objects of the class share", _OUTSIDE)
+CLOSED_OVER = Cause("closure-changed", "{name} is a variable that the function closes over, and it changes", _PASS)
+ARGUMENT_GROWS = Cause(
+    "argument-cache",
+    "The forward appends to {name}, a container that is handed in (such as a key-value cache), and appends twice",
+    "Switch the cache off in training (use_cache=False), or return the new entries and append them outside.",
+)
+ARGUMENT_WRITTEN = Cause(
+    "argument-written",
+    "The forward writes to {name} in place; the recomputation starts from what the forward left",
+    "Write to a copy: clone() it first, or use the operator that is not in place.",
+)
+ARGUMENT_CHANGED = Cause(
+    "argument-changed",
+    "The forward changes {name}, an object that is handed in, and changes it twice",
+    "Return what changes, and apply it outside of the checkpoint.",
+)
+ENVIRONMENT_CHANGED = Cause("environment", "The forward changes the environment variable {name}", _PASS)
+MODE_CHANGED = Cause(
+    "mode-changed",
+    "The mode of {name} (train or eval) changes between the forward and its recomputation",
+    "Change modes after the backward: a recomputation runs in the mode that it finds.",
+)
+NUMPY_RANDOM = Cause(
+    "numpy-random",
+    "The forward draws from NumPy's generator, which checkpoint() does not preserve",
+    "checkpoint() preserves PyTorch's default generators only, not NumPy's. Draw with "
+    "torch.rand() and the like, or outside of the checkpoint, and pass the numbers in.",
+)
+PYTHON_RANDOM = Cause(
+    "python-random",
+    "The forward draws from Python's random, which checkpoint() does not preserve",
+    "checkpoint() preserves PyTorch's default generators only, not Python's. Draw with "
+    "torch.rand() and the like, or outside of the checkpoint, and pass the numbers in.",
+)
+OWN_GENERATOR = Cause(
+    "own-generator",
+    "The forward draws from {name}, a generator of its own, which checkpoint() does not preserve",
+    "Draw from PyTorch's default generator, or outside of the checkpoint, and pass the numbers in; or save the "
+    "generator's state and restore it in a context_fn.",
+)
+TORCH_RANDOM = Cause(
+    "random-state-moves",
+    "PyTorch's generator ends in another state: the recomputation draws, and what it drew is not put back",
+    "Use preserve_rng_state=True, the default; set no seed within the forward.",
+)
+
+
+def _owner(change: Change, *words: str) -> bool:
+    return any(word in change.owner for word in words)
+
+
+def _is_batch_norm(change: Change, evidence: Evidence) -> bool:
+    if _owner(change, "BatchNorm"):
+        return True
+    ops = evidence.again.ops if evidence.again is not None else ()
+    return any("batch_norm" in op.name and change.name in op.writes for op in ops)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value was a tensor when it was looked at."""
+    return isinstance(value, (Tensor, Digest))
+
+
+def _counts(change: Change, evidence: Evidence) -> bool:
+    """Integers, and single floats that are whole before and after."""
+    before, after = change.before, change.after
+    if is_tensor(before) and not before.dtype.is_floating_point:
+        return True
+    values = [float(t) for t in (before, after) if isinstance(t, Tensor) and t.numel() == 1]
+    return len(values) == 2 and all(value.is_integer() for value in values)
+
+
+def _grown(change: Change) -> bool:
+    a, b = change.before, change.after
+    return is_tensor(a) and is_tensor(b) and tuple(a.shape) != tuple(b.shape)
+
+
+_STATE_BYTES = torch.Generator().get_state().numel()
+
+
+def _holds_generator(change: Change, evidence: Evidence) -> bool:
+    """Whether a tensor is the saved state of a generator."""
+    value = change.before if is_tensor(change.before) else change.after
+    return is_tensor(value) and value.dtype == torch.uint8 and tuple(value.shape) == (_STATE_BYTES,)
+
+
+def _spectral(change: Change, evidence: Evidence) -> bool:
+    return bool(re.search(r"(^|[._])(_u|_v|u|v|weight_u|weight_v)$", change.name)) and (
+        _owner(change, "Spectral") or change.name.endswith(("weight_u", "weight_v", "_u", "_v"))
+    )
+
+
+def _generator(name: str) -> StateRule:
+    return lambda change, evidence: change.name == f"the random state of {name}"
+
+
+def _within(name: str, kind: str, *more: str) -> StateRule:
+    return lambda change, evidence: change.kind in (kind, *more)
+
+
+RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
+    (NUMPY_RANDOM, (GENERATOR,), _generator("numpy")),
+    (PYTHON_RANDOM, (GENERATOR,), _generator("random")),
+    (TORCH_RANDOM, (GENERATOR,), lambda c, e: c.name.startswith(("the random state of PyTorch", "the random state of cuda"))),
+    (OWN_GENERATOR, (GENERATOR,), lambda c, e: True),
+    (OWN_GENERATOR, (ATTRIBUTE, BUFFER, CLASS, GLOBAL, CLOSURE), _holds_generator),
+    (BATCH_NORM, (BUFFER,), _is_batch_norm),
+    (INSTANCE_NORM, (BUFFER,), lambda c, e: _owner(c, "InstanceNorm")),
+    (SPECTRAL_NORM, (BUFFER, ATTRIBUTE), _spectral),
+    (OBSERVER, (BUFFER,), lambda c, e: _owner(c, "Observer", "FakeQuant")),
+    (BUFFER_REPLACED, (BUFFER,), lambda c, e: _grown(c)),
+    (BUFFER_COUNTER, (BUFFER,), _counts),
+    (BUFFER_AVERAGE, (BUFFER,), lambda c, e: True),
+    (WEIGHT_WRITTEN, (PARAMETER,), lambda c, e: True),
+    (MODE_CHANGED, (MODE,), lambda c, e: True),
+    (ENVIRONMENT_CHANGED, (ENVIRONMENT,), lambda c, e: True),
+    (ARGUMENT_GROWS, (ARGUMENT,), lambda c, e: isinstance(c.before, Extent) or isinstance(c.after, Extent) or "[" in c.name and not is_tensor(c.before)),
+    (ARGUMENT_WRITTEN, (ARGUMENT,), lambda c, e: is_tensor(c.before) and is_tensor(c.after)),
+    (ARGUMENT_CHANGED, (ARGUMENT,), lambda c, e: True),
+    (CLASS_STATE, (CLASS,), lambda c, e: True),
+    (GLOBAL_STATE, (GLOBAL,), lambda c, e: True),
+    (CLOSED_OVER, (CLOSURE,), lambda c, e: True),
+    (FLAG, (ATTRIBUTE,), lambda c, e: isinstance(c.before, bool) and isinstance(c.after, bool)),
+    (COUNTER, (ATTRIBUTE,), lambda c, e: _number(c.before) and _number(c.after)),
+    (COLLECTOR, (ATTRIBUTE,), lambda c, e: isinstance(c.before, Extent) or isinstance(c.after, Extent) or c.name.endswith("]")),
+    (LAZY, (ATTRIBUTE,), lambda c, e: c.before is None or c.after is None or type(c.before) is not type(c.after)),
+    (STATISTIC, (ATTRIBUTE,), lambda c, e: is_tensor(c.before) and is_tensor(c.after)),
+    (OTHER_STATE, (ATTRIBUTE,), lambda c, e: True),
+)
+
+
+def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
+    """Why a state differs; None where it is no state."""
+    return next((cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence)), None)

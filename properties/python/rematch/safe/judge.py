@@ -1,0 +1,329 @@
+"""Judges one target: runs it plain and checkpointed in every scenario, and asks for causes where they differ."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rematch.safe.blocks import Wrapped, repeated_children
+from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, Diagnosis, diagnose
+from rematch.safe.causes.computations import NOT_CHECKPOINTED
+from rematch.safe.compare import Change, changes, differences
+from rematch.safe.evidence import watch
+from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
+from rematch.safe.scenarios import FIRST, NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Scenario, Variant, has_mode
+from rematch.safe.state import ATTRIBUTE
+from rematch.safe.switch import flag_switch, flags_that_are_on
+from rematch.safe.verdict import Finding, Verdict
+
+VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}
+MORE_SEEDS = 8
+"""So many further seeds where the randomness of the host may decide what runs."""
+_PROGRESS_AFTER = 2.0
+
+
+class Judge:
+    """The runs of one target, and what they found."""
+
+    def __init__(
+        self, target: Target, variants: Sequence[Variant], ignore: Sequence[str], seed: int, progress: bool
+    ) -> None:
+        self._target, self._variants, self._ignore, self._seed = target, list(variants), ignore, seed
+        self._progress = progress
+        self._plain: dict[tuple[str, int], Seen] = {}
+        self._known: dict[tuple[Any, ...], list[Finding]] = {}
+        self._begin = time.monotonic()
+        self._leave_out: set[str] = set()
+        self.verdict = Verdict(target.name, [], {}, [])
+
+    def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
+        """Raises RuntimeError where the plain run fails, or does not repeat itself."""
+        first = self._first()
+        before, verdict = self._random_before, self.verdict
+        host = [name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]]
+        draws = not torch.equal(first.values["the random state of PyTorch"].value, before["torch"])
+        if first.regions:
+            # What it checkpoints inside is judged as it stands.
+            self._variants = [OWN]
+            verdict.not_tried.append(("checkpointing it from outside", "it checkpoints inside; ask for its blocks"))
+            self._find_switch()
+        for variant in self._variants:
+            verdict.tried[variant.name] = []
+        for number, scenario in enumerate(scenarios):
+            self._tell(number, len(scenarios), scenario.name)
+            why = self._left_out(scenario, draws)
+            if why:
+                verdict.not_tried.append((scenario.name, why))
+                continue
+            self._compare(scenario, self._seed)
+        if host:
+            for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
+                self._compare(FIRST, seed)
+        self._measure()
+        verdict.seconds = time.monotonic() - self._begin
+        return verdict
+
+    def _first(self) -> Seen:
+        target = self._target
+        target.begin(self._seed)
+        seed_all(self._seed)
+        states = random_states()
+        self._random_before = {
+            "torch": states["PyTorch"],
+            "numpy": repr(states["NumPy"][1:3]),
+            "random": states["Python"],
+        }
+        plain = self._plain_run(FIRST, self._seed)
+        if plain.error and len(target.grads) > 1:
+            # An input that is no activation, such as a mask, may not require grad.
+            target.grads = target.grads[:1]
+            self._plain.clear()
+            plain = self._plain_run(FIRST, self._seed)
+        if plain.error:
+            raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
+        again = run(target, FIRST, None, self._seed)
+        apart = differences(plain, again)
+        counts = [c for c in apart if c.kind in (OUTPUT, GRADIENT, "flag", "error")]
+        if counts:
+            raise RuntimeError(
+                f"two plain runs from the same seeds differ, so that nothing can be compared: {counts[0].text}"
+                + self._why_not_repeatable(apart)
+            )
+        self._leave_out = {change.name for change in apart}
+        if target.switch is not None:
+            self._leave_out_switch()
+        for change in apart:
+            self.verdict.not_tried.append((change.name, "two plain runs leave it different"))
+        return plain
+
+    def _find_switch(self) -> None:
+        """Looks for the flag that turns the target's own checkpointing off: what else the flag changes is
+        not part of the plain run then."""
+        target = self._target
+        if target.switch is not None:
+            return
+        for name in flags_that_are_on(target.function):
+            switch = flag_switch(name)
+            target.switch = lambda function, on, turn=switch.turn: None if on else turn(function, False)
+            plain = run(target, FIRST, None, self._seed)
+            if not plain.regions and not plain.error:
+                self._plain.clear()
+                self._leave_out_switch()
+                self.verdict.notes.append(f"{switch.name} turns its own checkpointing off: the plain runs are without it")
+                return
+        target.switch = None
+        why = "no flag was found that turns it off; give switch="
+        self.verdict.not_tried.append(("what else its own switch changes", why))
+
+    def _leave_out_switch(self) -> None:
+        """What the switch itself sets is no difference."""
+        target = self._target
+        sides = []
+        for on in (False, True):
+            target.begin(self._seed)
+            if target.switch is not None:
+                target.switch(target.function, on)
+            sides.append(target.state.leaves(copied))
+        self._leave_out |= {change.name for change in changes(*sides)}
+
+    def _why_not_repeatable(self, apart: Sequence[Change]) -> str:
+        moved = [c.text for c in apart if c.kind not in (OUTPUT, GRADIENT, "flag", "error")]
+        lost = self._target.state.unrestored
+        if lost:
+            return f"; {lost[0]} cannot be put back for the second run: hand over make=, a function that makes the module"
+        if moved:
+            return f"; {moved[0]}"
+        return "; it reads a clock, randomness of the system, or a kernel that is not deterministic"
+
+    def _left_out(self, scenario: Scenario, draws: bool) -> str:
+        target = self._target
+        if not scenario.preserve_rng_state and draws:
+            return "masks are drawn anew, as PyTorch documents"
+        if not scenario.inputs_require_grad and not target.state.trainable():
+            return "nothing else trains"
+        if scenario.only_first_input and len(target.grads) < 2:
+            return "it has one input"
+        if scenario.frozen and len(target.state.trainable()) < 3:
+            return "it has less than three parameters"
+        modules = target.state.modules().values()
+        if scenario.eval_parts and not any(has_mode(m) and m.training for m in modules):
+            return "there are none in training mode"
+        if not scenario.train and not any(m.training for m in modules):
+            return "it is in evaluation mode already"
+        return ""
+
+    def _applies(self, scenario: Scenario, variant: Variant) -> bool:
+        if variant.own:
+            return scenario.preserve_rng_state and not scenario.policy
+        if variant.reentrant and not scenario.reentrant:
+            return False
+        return not (set(scenario.options()) & set(variant.options))
+
+    def _compare(self, scenario: Scenario, seed: int) -> None:
+        plain = self._plain_run(scenario, seed)
+        if plain.error:
+            return self.verdict.not_tried.append((scenario.name, f"fails without checkpointing, too: {plain.error[:200]}"))
+        for variant in self._variants:
+            if not self._applies(scenario, variant):
+                continue
+            seen = run(self._target, scenario, variant, seed)
+            self.verdict.regions = max(self.verdict.regions, seen.regions)
+            if variant.own and not seen.regions:
+                self._remark(scenario.name, "checkpoint() is called in training, and not here", scenario)
+            tried = self.verdict.tried[variant.name]
+            if scenario.name not in tried:
+                tried.append(scenario.name)
+            found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
+            if scenario.policy and seen.error:
+                self.verdict.notes.append(f"with {scenario.name} PyTorch raises an error: {found[0].text[:160]}")
+            elif found:
+                self._explain(scenario, variant, seed, plain, found)
+        return None
+
+    def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
+        signature = (variant.name, *sorted({c.name.split(",")[0] for c in found}))
+        if signature not in self._known:
+            evidence = watch(self._target, scenario, variant, seed, plain, found)
+            self._known[signature] = [self._add(d) for d in diagnose(evidence)]
+        for finding in self._known[signature]:
+            if (variant, scenario) not in finding.shown:
+                finding.shown.append((variant, scenario))
+
+    def _add(self, diagnosis: Diagnosis) -> Finding:
+        first, *rest = diagnosis.explains
+        for finding in self.verdict.findings:
+            # What a computation is about reads otherwise in every scenario.
+            same = diagnosis.cause in OF_COMPUTATIONS or diagnosis.about in (finding.about, *finding.more)
+            if finding.cause is diagnosis.cause and same:
+                if first.kind in COMPUTED and not finding.computed:
+                    # A wrong gradient says more than the state that it comes from.
+                    finding.more.insert(0, finding.what)
+                    finding.what, finding.since, finding.computed = first.text, diagnosis.detail, True
+                return finding
+        names = dict.fromkeys(c.name for c in rest if c.name != first.name)
+        finding = Finding(
+            diagnosis.cause, diagnosis.about, diagnosis.says, first.text, diagnosis.detail, diagnosis.advice, [], list(names),
+            first.kind in COMPUTED,
+        )
+        self.verdict.findings.append(finding)
+        return finding
+
+    def _remark(self, where: str, what: str, scenario: Scenario) -> None:
+        cause = NOT_CHECKPOINTED
+        finding = Finding(cause, where, cause.says.format(name=where), what, "", cause.advice, [(OWN, scenario)])
+        finding.remark = True
+        self.verdict.findings.append(finding)
+
+    def _accepted(self, change: Change) -> bool:
+        if self._target.switch is not None and change.before is None and change.kind == ATTRIBUTE:
+            # What the code behind the switch notes for itself.
+            return True
+        return any(fnmatch(text, p) for p in self._ignore for text in (change.name, f"{change.kind} {change.name}"))
+
+    def _plain_run(self, scenario: Scenario, seed: int) -> Seen:
+        key = scenario.plain or scenario.name, seed
+        if key not in self._plain:
+            self._plain[key] = run(self._target, scenario, None, seed)
+        return self._plain[key]
+
+    def _measure(self) -> None:
+        model = self._target.function
+        if self._variants == [OWN] and isinstance(model, nn.Module):
+            wrapped = Wrapped(model)
+            run(self._target, FIRST, OWN, self._seed, wrapped)
+            missed = [name for name in repeated_children(model) if name not in wrapped.names]
+            if wrapped.names and missed:
+                self._remark(_list(missed), f"checkpoint() gets {_list(wrapped.names)} alone", FIRST)
+        saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
+        for variant in self._variants:
+            seen = run(self._target, FIRST, variant, self._seed, count_saved=True)
+            if not seen.error:
+                saved[variant.name] = seen.saved
+        self.verdict.saved = saved
+
+    def _tell(self, number: int, count: int, name: str) -> None:
+        passed = time.monotonic() - self._begin
+        if self._progress and passed > _PROGRESS_AFTER and number:
+            rest = passed / number * (count - number)
+            print(f"\r{self._target.name}: {number} of {count} scenarios, about {rest:.0f} s left: {name}\x1b[K",
+                  end="", file=sys.stderr, flush=True)
+        if number == count - 1 and passed > _PROGRESS_AFTER and self._progress:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def judge(
+    target: Callable[..., Any] | None = None,
+    *args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    make: Callable[[], Callable[..., Any]] | None = None,
+    variants: Iterable[str] | None = None,
+    context_fn: Callable[[], Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    ignore: Iterable[str] = (),
+    loss: Callable[[Any], Tensor] | None = None,
+    switch: Callable[[Any, bool], None] | None = None,
+    seed: int = 0,
+    own: bool = False,
+    progress: bool = False,
+) -> Verdict:
+    """Says whether checkpointing changes what `target` computes, why, and what it saves.
+
+    `target`: a module, or any function: what it closes over is watched like a module. Modes stay as
+    they are. `args`, `kwargs`: its arguments, of any structure; tensors that require grad get
+    gradients, or all floating ones where none does. `make`: a function that makes the target, for
+    what cannot be put back between runs. `variants`: "reentrant", "non_reentrant"; both where it is
+    left out. `context_fn`, `options`: given to checkpoint(), to verify a fix; with context_fn only the
+    non-reentrant variant is tried. `ignore`: patterns of differences that are accepted, such as
+    "buffer *running*". `loss`: makes a scalar of what the target returns; a weighted sum of all
+    outputs otherwise. `switch`: called with the target and True or False turns its own checkpointing
+    on or off. `own`: only what the target checkpoints inside is judged.
+
+    Everything is left as it was: parameters, gradients, buffers, attributes, random states.
+
+    Raises RuntimeError where the plain run fails or does not repeat itself, TypeError for a target
+    that is no function, ValueError for an unknown variant.
+    """
+    chosen = _variants(variants, context_fn, options)
+    if make is None and not callable(target):
+        raise TypeError(f"judge() expects a module or a function, got {type(target).__name__}")
+    if make is None and isinstance(target, torch.jit.ScriptFunction):
+        raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
+    subject = Target(target, args, kwargs or {}, make, loss, switch)
+    with _kept(subject):
+        return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge()
+
+
+def _variants(
+    variants: Iterable[str] | None, context_fn: Callable[[], Any] | None, options: Mapping[str, Any] | None
+) -> list[Variant]:
+    if isinstance(variants, str):
+        variants = [variants]
+    names = list(variants) if variants is not None else (["non_reentrant"] if context_fn is not None else [*VARIANTS])
+    if unknown := [name for name in names if name not in VARIANTS]:
+        raise ValueError(f"variants: some of {', '.join(VARIANTS)} expected, got {unknown[0]!r}")
+    given = dict(options or {})
+    if context_fn is not None:
+        given["context_fn"] = context_fn
+    return [Variant(name, name == "reentrant", options=given) for name in names]
+
+
+@contextmanager
+def _kept(target: Target) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        target.end()
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -1,0 +1,236 @@
+"""Judges a whole model: its own checkpointing, and one block of each kind."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from rematch.safe.blocks import Wrapped, repeated_children
+from rematch.safe.judge import judge
+from rematch.safe.regions import told
+from rematch.safe.state import State
+from rematch.safe.switch import Switch, known_switch
+from rematch.safe.verdict import Finding, Verdict
+
+
+@dataclass
+class Block:
+    """Blocks of a model that are alike, and the verdict of the first."""
+
+    names: list[str]
+    kind: str
+    verdict: Verdict | None
+    why_not: str = ""
+
+    @property
+    def answer(self) -> str:
+        """One word, or a few."""
+        if self.verdict is None:
+            return f"not judged: {self.why_not}"
+        if self.verdict.safe:
+            return "safe as far as tried"
+        return "not safe: " + ", ".join(dict.fromkeys(f.cause.name for f in self.verdict.findings))
+
+
+@dataclass
+class ModelVerdict:
+    """The answer for a model."""
+
+    name: str
+    switch: str
+    """What turns its own checkpointing on; empty where none was found."""
+    own: Verdict | None
+    """Its own checkpointing off against on."""
+    why_not: str
+    blocks: list[Block] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def safe(self) -> bool:
+        """Nothing differs in what was tried, and something was tried."""
+        judged = [v for v in (self.own, *(block.verdict for block in self.blocks)) if v is not None]
+        return bool(judged) and all(verdict.safe for verdict in judged)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Those of the model, then those of its blocks."""
+        verdicts = [self.own, *(block.verdict for block in self.blocks)]
+        return [finding for verdict in verdicts if verdict is not None for finding in verdict.findings]
+
+    def __str__(self) -> str:
+        if self.own is None:
+            head = f"{self.name}: its own checkpointing was not judged: {self.why_not}"
+        else:
+            head = f"{self.name}, {self.switch or 'as it checkpoints itself'}, off against on\n\n{self.own}"
+        parts = [head, self.table()]
+        parts += [b.verdict.report() for b in self.blocks if b.verdict is not None and not b.verdict.safe]
+        return "\n\n".join(parts)
+
+    def table(self) -> str:
+        """A line for each kind of block."""
+        lines = ["blocks, each checkpointed by itself from outside:"]
+        for block in self.blocks:
+            saved = block.verdict.saved if block.verdict is not None else {}
+            least = min((n for name, n in saved.items() if name != "plain"), default=None)
+            saves = f"{saved['plain']:>12,} B -> {least:>12,} B" if least is not None else ""
+            first = block.names[0] + (f" and {len(block.names) - 1} more" if len(block.names) > 1 else "")
+            lines.append(f"  {block.kind:<28} {first:<32} {saves:<32} {block.answer}")
+        if not self.blocks:
+            lines.append("  none found: name them, blocks='layers.*'")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As data."""
+        return {
+            "name": self.name,
+            "safe": self.safe,
+            "switch": self.switch,
+            "own": None if self.own is None else self.own.to_json(),
+            "not_judged": self.why_not,
+            "blocks": [
+                {
+                    "names": block.names,
+                    "class": block.kind,
+                    "why_not": block.why_not,
+                    "verdict": None if block.verdict is None else block.verdict.to_json(),
+                }
+                for block in self.blocks
+            ],
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def judge_model(
+    model: nn.Module,
+    *args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    loss: Callable[[Any], Tensor] | None = None,
+    blocks: str | None = None,
+    switch: str | Callable[[Any, bool], None] | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    **more: Any,
+) -> ModelVerdict:
+    """Says whether a model's own checkpointing changes what it computes, and which of its blocks may be
+    checkpointed.
+
+    One step finds the blocks and what each is really called with; one block of each class, setting
+    and kind of arguments is judged. `args`, `kwargs`: a batch. `blocks`: a pattern of names, such as
+    "layers.*"; otherwise those that the model's own switch wraps, or repeated children. `switch`:
+    the name of the attribute, or a function of the model and True or False, that turns the model's
+    own checkpointing on and off; found by itself in transformers, diffusers and timm. `options`: of
+    checkpoint(), for switches that take them. `more`: arguments of judge() for every part.
+
+    The model is left as it was. Raises RuntimeError where a plain step fails.
+    """
+    begin = time.monotonic()
+    kwargs = dict(kwargs or {})
+    found = _switch(model, switch, dict(options) if options else None)
+    state = State({"": model})
+    try:
+        calls, wrapped = _one_step(model, args, kwargs, found)
+        state.restore()
+        verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "")
+        if wrapped or found is not None:
+            own = judge(model, *args, kwargs=kwargs, loss=loss, switch=found.turn if found else None, progress=progress,
+                        own=True, **more)
+            if own.regions:
+                verdict.own = own
+            else:
+                verdict.why_not = f"{found.name if found else 'it'} was turned on, and no region was checkpointed"
+        else:
+            verdict.why_not = "no switch was found; switch= names it"
+        names = _blocks(model, blocks, wrapped, calls)
+        for group in _groups(model, names, calls).values():
+            if progress and time.monotonic() - begin > 2:
+                print(f"{verdict.name}: block {group[0]}", file=sys.stderr)
+            verdict.blocks.append(_judged(model, group, calls, more))
+    finally:
+        state.restore()
+    verdict.seconds = time.monotonic() - begin
+    return verdict
+
+
+Calls = dict[str, tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def _switch(model: nn.Module, given: Any, options: dict[str, Any] | None) -> Switch | None:
+    from rematch.safe.switch import flag_switch
+
+    if isinstance(given, str):
+        return flag_switch(given)
+    if given is not None:
+        return Switch("the switch that was given", given)
+    return known_switch(model, options)
+
+
+def _one_step(model: nn.Module, args: Any, kwargs: Any, switch: Switch | None) -> tuple[Calls, list[str]]:
+    """What each module is called with, and the names of those that checkpoint() got."""
+    calls: Calls = {}
+    names = {module: name for name, module in model.named_modules()}
+    wrapped = Wrapped(model)
+
+    def note(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if names[module] not in calls:
+            calls[names[module]] = tree_map(_kept, args), tree_map(_kept, kwargs)
+
+    hooks = [m.register_forward_pre_hook(note, with_kwargs=True) for m in model.modules()]
+    try:
+        if switch is not None:
+            switch.turn(model, True)
+        with told(wrapped), torch.enable_grad():
+            model(*args, **kwargs)
+    except Exception as error:
+        raise RuntimeError(f"the model fails in a plain step: {type(error).__name__}: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return calls, wrapped.names
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _blocks(model: nn.Module, pattern: str | None, wrapped: list[str], calls: Calls) -> list[str]:
+    if pattern is not None:
+        return [name for name in calls if name and fnmatchcase(name, pattern)]
+    found = list(dict.fromkeys([*wrapped, *repeated_children(model)]))
+    if not found:
+        found = [name for name, child in model.named_children() if any(True for _ in child.parameters())]
+    return [name for name in found if name in calls]
+
+
+def _groups(model: nn.Module, names: list[str], calls: Calls) -> dict[Any, list[str]]:
+    groups: dict[Any, list[str]] = {}
+    for name in names:
+        block = model.get_submodule(name)
+        shapes = tuple((n, tuple(p.shape), p.requires_grad) for n, p in block.named_parameters())
+        inner = tuple((type(m).__name__, m.extra_repr(), m.training) for m in block.modules())
+        taken = repr(tree_map(_described, calls[name]))
+        groups.setdefault((type(block), shapes, inner, taken), []).append(name)
+    return groups
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
+    return value if isinstance(value, (int, float, str, bool, type(None))) else type(value).__name__
+
+
+def _judged(model: nn.Module, names: list[str], calls: Calls, more: Mapping[str, Any]) -> Block:
+    block = model.get_submodule(names[0])
+    args, kwargs = calls[names[0]]
+    try:
+        verdict = judge(block, *args, kwargs=kwargs, **more)
+    except RuntimeError as error:
+        return Block(names, type(block).__name__, None, str(error).split("\n")[0][:160])
+    return Block(names, type(block).__name__, verdict)

@@ -1,0 +1,132 @@
+"""The regions of a run: every call of torch.utils.checkpoint.checkpoint(), by whatever name it is reached.
+
+checkpoint() is imported under many names, kept in attributes and bound by partial(). All of them
+reach two functions of torch.utils.checkpoint that do the work, one for each variant, and these are
+exchanged here, for a while: for the plain run by a call of the function, otherwise by one that
+tells when a region runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch.utils.checkpoint as library
+
+_GENERATORS = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
+"""What the non-reentrant variant is called inside; releases before 2.12 know the second alone."""
+_BEFORE_ARGS = 5
+"""So many options stand before the arguments of the function where the options have no names."""
+_COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
+
+
+@dataclass
+class Region:
+    """One call of checkpoint(): `number` counts them in a run."""
+
+    number: int
+    function: Any
+    reentrant: bool
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Regions:
+    """Is told of regions; this class listens to nothing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def begin(self, region: Region, recomputes: bool) -> Any:
+        """A region begins to run. What is returned is given to end()."""
+
+    def end(self, token: Any) -> None:
+        """The region is over, perhaps because of an error or of early stop."""
+
+    def attached(self) -> AbstractContextManager[Any]:
+        """Surrounds the run, after everything was put back."""
+        return nullcontext()
+
+
+@contextmanager
+def plain() -> Iterator[Regions]:
+    """Within, checkpoint() calls its function and does nothing else."""
+    regions = Regions()
+
+    class Plain:
+        @staticmethod
+        def apply(function: Any, preserve: bool, *args: Any) -> Any:
+            regions.count += 1
+            return function(*args)
+
+    def generator(*args: Any, **keywords: Any) -> Iterator[None]:
+        regions.count += 1
+        yield
+
+    with _exchanged(Plain, lambda real: generator):
+        yield regions
+
+
+@contextmanager
+def told(regions: Regions) -> Iterator[Regions]:
+    """Within, checkpoint() tells `regions` what it runs."""
+    real_function = library.CheckpointFunction
+
+    def listening(region: Region) -> Callable[..., Any]:
+        regions.count += 1
+        runs = 0
+
+        def run(*args: Any, **keywords: Any) -> Any:
+            nonlocal runs
+            recomputes = runs > 0 or not region.reentrant
+            runs += 1
+            region.args = args
+            token = regions.begin(region, recomputes)
+            try:
+                return region.function(*args, **keywords)
+            finally:
+                regions.end(token)
+
+        return run
+
+    class Reentrant:
+        @staticmethod
+        def apply(function: Any, preserve: bool, *args: Any) -> Any:
+            region = Region(regions.count, function, True, args, {})
+            return real_function.apply(listening(region), preserve, *args)
+
+    def around(real: Any) -> Any:
+        def generator(function: Any, *rest: Any, **options: Any) -> Iterator[None]:
+            args, kwargs = rest[:2] if "preserve_rng_state" in options else (rest[_BEFORE_ARGS:], options)
+            region = Region(regions.count, function, False, args, kwargs)
+            work = real(listening(region), *rest, **options)
+            next(work)
+            token = regions.begin(region, False)
+            try:
+                yield
+            except BaseException as error:
+                regions.end(token)
+                work.throw(error)
+                raise
+            regions.end(token)
+            next(work, None)
+
+        return generator
+
+    with _exchanged(Reentrant, around):
+        yield regions
+
+
+@contextmanager
+def _exchanged(reentrant: Any, generator: Callable[[Any], Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(library, "CheckpointFunction", reentrant))
+        for place in (library, sys.modules.get(_COMPOSABLE)):
+            name = next((n for n in _GENERATORS if hasattr(place, n)), None)
+            if name is not None:
+                stack.enter_context(mock.patch.object(place, name, generator(getattr(place, name))))
+        yield

@@ -1,0 +1,136 @@
+"""How a module is used: the runs in which plain and checkpointed are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+from rematch.frameworks.pytorch.operators import POLICIES
+
+if TYPE_CHECKING:
+    from rematch.safe.run import Target
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a region is checkpointed. `own`: as the target does it inside, by its own calls."""
+
+    name: str
+    reentrant: bool = False
+    own: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+REENTRANT, NON_REENTRANT = Variant("reentrant", reentrant=True), Variant("non_reentrant")
+OWN = Variant("own", own=True)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How a module is used. A plain run and checkpointed ones are compared in each."""
+
+    name: str
+    train: bool = True
+    eval_parts: bool = False
+    inputs_require_grad: bool = True
+    only_first_input: bool = False
+    frozen: bool = False
+    preserve_rng_state: bool = True
+    early_stop: bool = True
+    autocast: bool = False
+    offload: bool = False
+    policy: str = ""
+    backwards: int = 1
+    microbatches: int = 1
+    steps: int = 1
+    unused_forward: bool = False
+    reentrant: bool = True
+    """Whether the reentrant variant knows it."""
+    plain: str = ""
+    """The scenario whose plain run is the same; itself where empty."""
+
+    def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
+        """Sets modes, and which parameters train."""
+        for module in modules.values():
+            if not self.train or (self.eval_parts and has_mode(module)):
+                module.eval()
+        if self.frozen:
+            for parameter in list(trained.values())[:-2]:
+                parameter.requires_grad_(False)
+
+    def grads_of(self, target: Target) -> Sequence[str]:
+        """The names of the inputs that get gradients."""
+        if not self.inputs_require_grad:
+            return ()
+        return target.grads[:1] if self.only_first_input else target.grads
+
+    def ambient(self, device: str) -> AbstractContextManager[Any]:
+        """Surrounds each forward."""
+        stack = ExitStack()
+        if self.autocast:
+            stack.enter_context(torch.autocast(device, torch.bfloat16))
+        if self.offload:
+            stack.enter_context(saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t))
+        return stack
+
+    def options(self) -> dict[str, Any]:
+        """Options of checkpoint()."""
+        options: dict[str, Any] = {}
+        if not self.preserve_rng_state:
+            options["preserve_rng_state"] = False
+        if self.policy:
+            options["context_fn"] = contexts_of(self.policy)
+        return options
+
+
+def has_mode(module: nn.Module) -> bool:
+    """Whether a module of PyTorch computes something else in evaluation: dropout, and norms with statistics."""
+    kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+    return isinstance(module, kinds) and next(module.children(), None) is None
+
+
+def contexts_of(policy: str) -> Callable[[], Any]:
+    """A context_fn for checkpoint() that keeps results as a policy by operators says."""
+
+    def contexts() -> Any:
+        make, answers = POLICIES[policy]
+        keeps = make()
+
+        def says(context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+            return answers[bool(keeps(op, args))]
+
+        return create_selective_checkpoint_contexts(says)
+
+    return contexts
+
+
+FIRST = Scenario("one training step")
+_AS_FIRST = partial(Scenario, plain=FIRST.name)
+
+SCENARIOS = (
+    FIRST,
+    Scenario("evaluation mode", train=False),
+    Scenario("inputs that require no grad", inputs_require_grad=False, reentrant=False),
+    Scenario("two backwards over a retained graph", backwards=2),
+    Scenario("gradients accumulated over two microbatches", microbatches=2),
+    Scenario("autocast to bfloat16", autocast=True),
+    _AS_FIRST("preserve_rng_state=False", preserve_rng_state=False),
+    Scenario("only the first input requires grad", only_first_input=True),
+    Scenario("all but the last parameters are frozen", frozen=True),
+    Scenario("dropout and norms in evaluation mode", eval_parts=True),
+    Scenario("two steps of an optimizer", steps=2),
+    Scenario("a forward before it whose backward never comes", unused_forward=True),
+    _AS_FIRST("early stop off", early_stop=False, reentrant=False),
+    _AS_FIRST("saved tensors offloaded", offload=True),
+    _AS_FIRST("a policy that keeps matrix products", policy="products", reentrant=False),
+    _AS_FIRST("a policy that keeps every second operator", policy="every second call", reentrant=False),
+    _AS_FIRST("a policy that keeps half of the operators", policy="subset 1", reentrant=False),
+)

@@ -1,0 +1,67 @@
+"""How a model's own checkpointing is turned on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+_METHODS = (
+    ("gradient_checkpointing_enable", "gradient_checkpointing_disable"),
+    ("enable_gradient_checkpointing", "disable_gradient_checkpointing"),
+)
+"""Of transformers and of diffusers."""
+_SETTERS = ("set_grad_checkpointing", "set_gradient_checkpointing")
+"""Of timm, and of older releases of others."""
+_WORDS = ("checkpoint", "ckpt")
+_MOST_FLAGS = 16
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What turns a model's own checkpointing on and off: `turn(model, True)` turns it on."""
+
+    name: str
+    turn: Callable[[Any, bool], None]
+
+
+def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | None:
+    """The switch of the library that the model comes from; `options` of checkpoint() where it takes them."""
+    for on, off in _METHODS:
+        if hasattr(model, on) and hasattr(model, off) and getattr(model, "supports_gradient_checkpointing", True):
+            named = on == "gradient_checkpointing_enable" and options is not None
+            given = {"gradient_checkpointing_kwargs": options} if named else {}
+            return Switch(f"{on}()", lambda m, to, on=on, off=off: getattr(m, on)(**given) if to else getattr(m, off)())
+    for name in _SETTERS:
+        if callable(getattr(model, name, None)):
+            return Switch(f"{name}()", lambda m, to, name=name: getattr(m, name)(to))
+    flags = [name for name in _flags(model) if any(word in name for word in _WORDS)]
+    return flag_switch(flags[0]) if flags else None
+
+
+def flags_that_are_on(model: Any) -> Sequence[str]:
+    """Names of the flags of a model's modules that are on: one of them may be the switch."""
+    on = [name for name, value in _flags(model).items() if value]
+    return sorted(on, key=lambda name: not any(word in name for word in _WORDS))[:_MOST_FLAGS]
+
+
+def flag_switch(name: str) -> Switch:
+    """Sets the attribute `name` of every module that has it."""
+
+    def turn(model: Any, to: bool) -> None:
+        for module in model.modules() if isinstance(model, nn.Module) else ():
+            if isinstance(module.__dict__.get(name), bool):
+                setattr(module, name, to)
+
+    return Switch(f"the attribute {name}", turn)
+
+
+def _flags(model: Any) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for module in model.modules() if isinstance(model, nn.Module) else ():
+        for name, value in module.__dict__.items():
+            if isinstance(value, bool) and name != "training" and not name.startswith("_"):
+                found[name] = found.get(name, False) or value
+    return found

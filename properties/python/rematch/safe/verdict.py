@@ -1,0 +1,167 @@
+"""What judge() answers: what differs and why, what was tried, what was not, and what checkpointing saves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from rematch.safe.causes import Cause
+from rematch.safe.scenarios import Scenario, Variant
+
+UNSEEN = (
+    "kernels and random states of a GPU, unless the module is on one",
+    "what a forward writes outside of Python and PyTorch: files, sockets, memory of extensions",
+    "checkpoint functions that are not built on torch.utils.checkpoint, unless switch= turns them off",
+)
+"""What no run of judge() sees."""
+
+
+@dataclass
+class Finding:
+    """One cause: what differs, since which operator, what to do, and where it shows."""
+
+    cause: Cause
+    about: str
+    says: str
+    what: str
+    since: str
+    advice: str
+    shown: list[tuple[Variant, Scenario]] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+    """Further differences of the same cause."""
+    computed: bool = False
+    """Whether outputs or gradients differ."""
+    remark: bool = False
+    """Nothing is wrong, but less is saved than one would think."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The first scenario that shows it."""
+        return self.shown[0][1]
+
+    @property
+    def reentrant(self) -> bool:
+        """Whether the first variant that shows it is the reentrant one."""
+        return self.shown[0][0].reentrant
+
+    @property
+    def variants(self) -> list[str]:
+        """The variants that show it."""
+        return list(dict.fromkeys(variant.name for variant, _ in self.shown))
+
+    def text(self) -> str:
+        """A paragraph."""
+        scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
+        lines = [f"{_use(self.variants)}, {scenarios[0]}", f"  differs     {self.what}"]
+        if self.more:
+            rest = f" and {len(self.more) - 3} more" if len(self.more) > 3 else ""
+            lines.append(f"  as well     {', '.join(self.more[:3])}{rest}")
+        if self.since:
+            lines.append(f"  since       {self.since}")
+        lines += [f"  cause       {self.cause.name}: {self.says}", f"  what to do  {self.advice}"]
+        if scenarios[1:]:
+            lines.append(f"  also with   {'; '.join(scenarios[1:])}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As data."""
+        return {
+            "cause": self.cause.name,
+            "remark": self.remark,
+            "says": self.says,
+            "differs": self.what,
+            "more": self.more,
+            "since": self.since,
+            "advice": self.advice,
+            "variants": self.variants,
+            "scenarios": list(dict.fromkeys(scenario.name for _, scenario in self.shown)),
+        }
+
+
+@dataclass
+class Verdict:
+    """The answer for one target."""
+
+    name: str
+    findings: list[Finding]
+    tried: dict[str, list[str]]
+    """The scenarios that were run, by variant."""
+    not_tried: list[tuple[str, str]]
+    """What was left out, and why."""
+    notes: list[str] = field(default_factory=list)
+    saved: dict[str, int] = field(default_factory=dict)
+    """Bytes that autograd keeps from the forward for the backward, parameters and buffers left out: "plain",
+    and by variant."""
+    regions: int = 0
+    """Calls of checkpoint() in a run, at most."""
+    seconds: float = 0.0
+
+    @property
+    def safe(self) -> bool:
+        """No difference was found in what was tried; False where nothing was tried."""
+        return all(finding.remark for finding in self.findings) and any(self.tried.values())
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.headline(), *(finding.text() for finding in self.findings), self._rests_on()])
+
+    def headline(self) -> str:
+        """One line."""
+        if self.safe:
+            remarks = "; but see below what is not checkpointed" if self.findings else ""
+            return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{remarks}"
+        if not self.findings:
+            return f"{self.name} was not judged: nothing could be tried"
+        causes = ", ".join(dict.fromkeys(finding.cause.name for finding in self.findings))
+        return f"{self.name} is not safe to checkpoint ({causes})"
+
+    def report(self) -> str:
+        """The findings alone."""
+        return "\n\n".join([self.headline(), *(finding.text() for finding in self.findings)])
+
+    def to_json(self) -> dict[str, Any]:
+        """As data."""
+        return {
+            "name": self.name,
+            "safe": self.safe,
+            "findings": [finding.to_json() for finding in self.findings],
+            "tried": self.tried,
+            "not_tried": [{"what": what, "why": why} for what, why in self.not_tried],
+            "notes": self.notes,
+            "saved_bytes": self.saved,
+            "seconds": round(self.seconds, 2),
+        }
+
+    def json(self) -> str:
+        """As text."""
+        return json.dumps(self.to_json(), indent=2)
+
+    def _rests_on(self) -> str:
+        lines = []
+        runs = sum(len(scenarios) for scenarios in self.tried.values())
+        scenarios = list(dict.fromkeys(s for names in self.tried.values() for s in names))
+        lines.append(f"tried       {runs} checkpointed runs in {self.seconds:.1f} s: {'; '.join(scenarios)}")
+        for what, why in self.not_tried:
+            lines.append(f"not tried   {what}: {why}")
+        lines += [f"note        {note}" for note in self.notes]
+        if self.saved:
+            plain = self.saved["plain"]
+            saves = [f"{_bytes(n)} {name}" for name, n in self.saved.items() if name != "plain"]
+            lines.append(f"saved       {_bytes(plain)} for the backward, plain; {', '.join(saves)}")
+            if all(n >= plain for n in self.saved.values()):
+                lines.append("            checkpointing saves nothing: what it keeps is needed anyway")
+        lines += [f"not seen    {text}" for text in UNSEEN]
+        return "\n".join(lines)
+
+
+def _use(variants: list[str]) -> str:
+    names = {"reentrant": "True", "non_reentrant": "False"}
+    known = [names[v] for v in variants if v in names]
+    parts = [f"use_reentrant={' and '.join(known)}"] if known else []
+    if "own" in variants:
+        parts.append("as it checkpoints itself")
+    return ", ".join(parts)
+
+
+def _bytes(n: int) -> str:
+    return f"{n:,} B"
