@@ -185,13 +185,10 @@ def test_a_module_that_fails_without_checkpointing_is_not_judged():
 
 def test_a_module_that_differs_from_itself_is_not_judged():
     class Clock(nn.Module):
-        ticks = 0
-
         def forward(self, x):
-            Clock.ticks += 1
-            return x * Clock.ticks
+            return x * time.perf_counter_ns()
 
-    with pytest.raises(RuntimeError, match="two plain runs from the same seeds differ"):
+    with pytest.raises(RuntimeError, match="two plain runs from the same seeds differ.*reads a clock"):
         findings(Clock(), X)
 
 

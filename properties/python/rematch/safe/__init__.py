@@ -8,7 +8,16 @@ from rematch.safe.judge import VARIANTS, judge
 from rematch.safe.model import ModelVerdict, judge_model
 from rematch.safe.verdict import Finding, Verdict
 
-__all__ = ["VARIANTS", "Finding", "ModelVerdict", "Verdict", "assert_checkpoint_safe", "findings", "judge", "judge_model"]
+__all__ = [
+    "VARIANTS",
+    "Finding",
+    "ModelVerdict",
+    "Verdict",
+    "assert_checkpoint_safe",
+    "findings",
+    "judge",
+    "judge_model",
+]
 
 
 def findings(target: Any, *args: Any, **options: Any) -> list[Finding]:

@@ -19,7 +19,13 @@ reentrant variant the forward does not record, for which PyTorch has other kerne
 have another memory layout and are summed in another order."""
 
 _ORDER = (OUTPUT, GRADIENT, "flag", BUFFER, PARAMETER, ATTRIBUTE, ARGUMENT, CLOSURE, GLOBAL, CLASS)
-_WORDS = {BUFFER: "buffer ", ATTRIBUTE: "attribute ", CLOSURE: "variable ", GLOBAL: "global ", CLASS: "class attribute "}
+_WORDS = {
+    BUFFER: "buffer ",
+    ATTRIBUTE: "attribute ",
+    CLOSURE: "variable ",
+    GLOBAL: "global ",
+    CLASS: "class attribute ",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()
     return sorted(found, key=lambda change: _ORDER.index(change.kind) if change.kind in _ORDER else len(_ORDER))
 
 
-def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ", units: int = 0) -> list[Change]:
+def changes(
+    before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ", units: int = 0
+) -> list[Change]:
     """Values that differ; `units` of rounding are left to outputs and gradients of floating tensors."""
     found = []
     for name in (*before, *(n for n in after if n not in before)):
@@ -124,7 +132,9 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str, units: int) -> s
     if not apart.any():
         return ""
     first = int(apart.nonzero()[0])
-    return f"element {first} is {_number(b[first])}, {versus}{_number(a[first])} ({int(apart.sum())} of {len(a)} elements)"
+    return (
+        f"element {first} is {_number(b[first])}, {versus}{_number(a[first])} ({int(apart.sum())} of {len(a)} elements)"
+    )
 
 
 def _plain(t: Tensor) -> Tensor:

@@ -87,7 +87,9 @@ class Fork:
             return f"{self.first} runs in the forward only"
         if self.same_operator:
             if self.first.metadata != self.again.metadata:
-                return f"{self.again} makes {_metadata(self.again)} in the recomputation, {_metadata(self.first)} before"
+                return (
+                    f"{self.again} makes {_metadata(self.again)} in the recomputation, {_metadata(self.first)} before"
+                )
             of = "" if self.same_inputs else (f" of {self.source}" if self.source else " of other operands")
             return f"{self.again} computes something else in the recomputation{of}"
         return f"the recomputation runs {self.again}, the forward ran {self.first}"

@@ -48,7 +48,9 @@ class Judge:
         """Raises RuntimeError where the plain run fails, or does not repeat itself."""
         first = self._first()
         before, verdict = self._random_before, self.verdict
-        host = [name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]]
+        host = [
+            name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]
+        ]
         draws = not torch.equal(first.values["the random state of PyTorch"].value, before["torch"])
         if first.regions:
             # What it checkpoints inside is judged as it stands.
@@ -117,7 +119,9 @@ class Judge:
             if not plain.regions and not plain.error:
                 self._plain.clear()
                 self._leave_out_switch()
-                self.verdict.notes.append(f"{switch.name} turns its own checkpointing off: the plain runs are without it")
+                self.verdict.notes.append(
+                    f"{switch.name} turns its own checkpointing off: the plain runs are without it"
+                )
                 return
         target.switch = None
         why = "no flag was found that turns it off; give switch="
@@ -138,7 +142,9 @@ class Judge:
         moved = [c.text for c in apart if c.kind not in (OUTPUT, GRADIENT, "flag", "error")]
         lost = self._target.state.unrestored
         if lost:
-            return f"; {lost[0]} cannot be put back for the second run: hand over make=, a function that makes the module"
+            return (
+                f"; {lost[0]} cannot be put back for the second run: hand over make=, a function that makes the module"
+            )
         if moved:
             return f"; {moved[0]}"
         return "; it reads a clock, randomness of the system, or a kernel that is not deterministic"
@@ -170,7 +176,9 @@ class Judge:
     def _compare(self, scenario: Scenario, seed: int) -> None:
         plain = self._plain_run(scenario, seed)
         if plain.error:
-            return self.verdict.not_tried.append((scenario.name, f"fails without checkpointing, too: {plain.error[:200]}"))
+            return self.verdict.not_tried.append(
+                (scenario.name, f"fails without checkpointing, too: {plain.error[:200]}")
+            )
         for variant in self._variants:
             if not self._applies(scenario, variant):
                 continue
@@ -210,7 +218,14 @@ class Judge:
                 return finding
         names = dict.fromkeys(c.name for c in rest if c.name != first.name)
         finding = Finding(
-            diagnosis.cause, diagnosis.about, diagnosis.says, first.text, diagnosis.detail, diagnosis.advice, [], list(names),
+            diagnosis.cause,
+            diagnosis.about,
+            diagnosis.says,
+            first.text,
+            diagnosis.detail,
+            diagnosis.advice,
+            [],
+            list(names),
             first.kind in COMPUTED,
         )
         self.verdict.findings.append(finding)
@@ -253,8 +268,12 @@ class Judge:
         passed = time.monotonic() - self._begin
         if self._progress and passed > _PROGRESS_AFTER and number:
             rest = passed / number * (count - number)
-            print(f"\r{self._target.name}: {number} of {count} scenarios, about {rest:.0f} s left: {name}\x1b[K",
-                  end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{self._target.name}: {number} of {count} scenarios, about {rest:.0f} s left: {name}\x1b[K",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
         if number == count - 1 and passed > _PROGRESS_AFTER and self._progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

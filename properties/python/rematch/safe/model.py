@@ -140,8 +140,16 @@ def judge_model(
         state.restore()
         verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "")
         if wrapped or found is not None:
-            own = judge(model, *args, kwargs=kwargs, loss=loss, switch=found.turn if found else None, progress=progress,
-                        own=True, **more)
+            own = judge(
+                model,
+                *args,
+                kwargs=kwargs,
+                loss=loss,
+                switch=found.turn if found else None,
+                progress=progress,
+                own=True,
+                **more,
+            )
             if own.regions:
                 verdict.own = own
             else:

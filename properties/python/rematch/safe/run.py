@@ -226,9 +226,9 @@ class _Step:
             with scenario.ambient(_device(args, kwargs)):
                 self._call(extra[0], extra[1])
         saved: dict[int, int] = {}
-        with scenario.ambient(_device(args, kwargs)):
-            with _counting(saved, counted or {}) if counted is not None else nullcontext():
-                returned = self._call(args, kwargs)
+        count = nullcontext() if counted is None else _counting(saved, counted)
+        with scenario.ambient(_device(args, kwargs)), count:
+            returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
         many = scenario.steps * scenario.microbatches > 1
         where = f", {'step' if scenario.steps > 1 else 'microbatch'} {number}" if many else ""
@@ -315,9 +315,7 @@ def _update(parameters: Any) -> None:
 @contextmanager
 def _counting(saved: dict[int, int], modules: Mapping[str, nn.Module]) -> Iterator[None]:
     """Bytes of the storages that autograd keeps, parameters and buffers left out."""
-    own = {
-        t.untyped_storage().data_ptr() for m in modules.values() for t in (*m.parameters(), *m.buffers())
-    }
+    own = {t.untyped_storage().data_ptr() for m in modules.values() for t in (*m.parameters(), *m.buffers())}
     alive = []
 
     def pack(t: Tensor) -> Tensor:

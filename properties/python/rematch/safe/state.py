@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
-import os
 import random
 import sys
 import threading
 import types
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +17,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from rematch.safe.restore import (
+    NOTHING,
+    Restore,
+    attributes_of,
+    class_restorer,
+    content_of,
+    environment,
+    environment_restorer,
+    function_restorer,
+    object_restorer,
+    restorer,
+    tensor_restorer,
+)
 
 PARAMETER, BUFFER, ATTRIBUTE = "parameter", "buffer", "attribute"
 ARGUMENT, GLOBAL, CLOSURE, CLASS = "argument", "global", "closure", "class attribute"
@@ -66,13 +78,15 @@ class State:
     def __init__(self, roots: Mapping[str, Any]) -> None:
         self.roots = dict(roots)
         self._of_code: dict[types.CodeType, tuple[str, ...]] = {}
-        self._restore: list[Callable[[], None]] = []
+        self._classes: set[type] = set()
         self.unrestored: list[str] = []
         """Names of what cannot be put back, such as a generator of Python that is half consumed."""
-        self._keep = [self._restorer(node) for node in self._nodes()]
-        self._restore = [restore for restore in self._keep if restore is not None]
-        environment = _environment()
-        self._restore.append(lambda: _put_environment(environment))
+        restorers = [self._restorer(node) for node in self._nodes()]
+        self._restore = [restore for restore in restorers if restore is not None]
+        for kind in self._classes:
+            kept = {name: value for name, value in vars(kind).items() if _is_state(value) and name[:2] != "__"}
+            self._restore.append(class_restorer(kind, kept))
+        self._restore.append(environment_restorer())
 
     def restore(self) -> None:
         """Puts everything back as it was when this object was made."""
@@ -96,9 +110,9 @@ class State:
         found = {}
         for node in self._nodes():
             value = _leaf_value(node.value, of_tensor)
-            if value is not _NOTHING:
+            if value is not NOTHING:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
-        for key, text in _environment().items():
+        for key, text in environment().items():
             found[f"os.environ[{key!r}]"] = Leaf(ENVIRONMENT, text)
         return found
 
@@ -145,10 +159,10 @@ class State:
             if type(value) is not Tensor and type(value) is not nn.Parameter and not is_library(type(value).__module__):
                 yield from self._of_class(type(value))
         elif isinstance(value, types.CellType):
-            yield dataclasses.replace(node, value=_content(value))
+            yield dataclasses.replace(node, value=content_of(value))
         elif _is_object(value):
             owner = type(value).__name__
-            for key, part in _attributes(value).items():
+            for key, part in attributes_of(value).items():
                 yield _Node(_dot(name, key), node.kind, part, owner)
             yield from self._of_class(type(value))
 
@@ -170,6 +184,7 @@ class State:
         for base in kind.__mro__:
             if is_library(base.__module__):
                 continue
+            self._classes.add(base)
             for key, part in list(vars(base).items()):
                 if key.startswith("__") and key != "__init__" and key != "__call__" and key != "__torch_function__":
                     continue
@@ -184,7 +199,7 @@ class State:
 
     def _of_function(self, node: _Node, function: types.FunctionType) -> Iterator[_Node]:
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            value = _content(cell)
+            value = content_of(cell)
             if not isinstance(value, type):
                 yield _Node(variable, CLOSURE, value, "")
         for key, part in function.__dict__.items():
@@ -216,67 +231,30 @@ class State:
             self._of_code[code] = tuple(names)
         return self._of_code[code]
 
-    def _restorer(self, node: _Node) -> Callable[[], None] | None:
+    def _restorer(self, node: _Node) -> Restore | None:
         value = node.value
         if isinstance(value, Tensor):
-            return _tensor_restorer(value)
+            return tensor_restorer(value)
         if isinstance(value, types.FunctionType):
-            return self._function_restorer(value)
+            names = () if is_library(value.__module__) else self._names_of(value.__code__)
+            scope = value.__globals__
+            return function_restorer(value, {n: scope[n] for n in names if n in scope and not n.startswith("__")})
         if isinstance(value, functools._lru_cache_wrapper):
             return value.cache_clear
         if isinstance(value, nn.Module) or _is_object(value):
-            return _object_restorer(value)
-        if _can_be_given_again(value):
-            return None
-        maker = next((make for kind, make in _RESTORERS if isinstance(value, kind)), None)
-        if maker is None:
-            return None
+            return object_restorer(value)
         try:
-            return maker(value)
+            return restorer(value)
         except TypeError:
             self.unrestored.append(node.name)
             return None
 
-    def _function_restorer(self, function: types.FunctionType) -> Callable[[], None]:
-        cells = [(cell, _content(cell)) for cell in function.__closure__ or ()]
-        scope = function.__globals__
-        names = () if is_library(function.__module__) else self._names_of(function.__code__)
-        values = {n: scope[n] for n in names if n in scope and not n.startswith("__")}
-
-        def restore() -> None:
-            for cell, content in cells:
-                if _content(cell) is not content:
-                    cell.cell_contents = content
-            for variable, value in values.items():
-                if scope.get(variable) is not value:
-                    scope[variable] = value
-
-        return restore
-
 
 _EMPTY = nn.Module()
-_NOTHING = object()
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
 
 
 def _dot(name: str, part: str) -> str:
     return f"{name}.{part}" if name else part
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    found = dict(getattr(value, "__dict__", {}))
-    for base in type(value).__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, slot) and not slot.startswith("__"):
-                found[slot] = getattr(value, slot)
-    return found
 
 
 def _is_object(value: Any) -> bool:
@@ -289,7 +267,8 @@ def _is_object(value: Any) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    kinds = (nn.Module, Tensor, np.ndarray, Mapping, list, set, deque, *_SCALARS, *(kind for kind, _ in _RESTORERS))
+    kinds = (nn.Module, Tensor, np.ndarray, Mapping, list, set, deque, *_SCALARS, torch.Generator, np.random.Generator)
+    kinds += (np.random.RandomState, random.Random, ContextVar, Iterator)
     return isinstance(value, kinds) or _is_object(value) or isinstance(value, functools._lru_cache_wrapper)
 
 
@@ -302,7 +281,7 @@ def _kind(node: _Node) -> str:
 
 
 def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
-    """What of a value is compared; _NOTHING where its parts are compared instead."""
+    """What of a value is compared; NOTHING where its parts are compared instead."""
     if isinstance(value, Tensor):
         return of_tensor(value)
     if isinstance(value, _SCALARS):
@@ -310,7 +289,7 @@ def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, torch.Generator):
         return of_tensor(value.get_state())
     if isinstance(value, np.ndarray):
-        return value.copy() if value.dtype != object else _NOTHING
+        return value.copy() if value.dtype != object else NOTHING
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, np.random.RandomState):
@@ -325,7 +304,7 @@ def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
         return repr(value.get(None))
     if isinstance(value, nn.Module) or _is_object(value):
         return Made(f"{type(value).__name__}")
-    return _NOTHING
+    return NOTHING
 
 
 @dataclass(frozen=True)
@@ -347,134 +326,3 @@ class Made:
 
     def __str__(self) -> str:
         return f"a {self.name}"
-
-
-def _tensor_restorer(t: Tensor) -> Callable[[], None]:
-    if not t.is_leaf or t.device.type == "meta":
-        return lambda: None
-    saved, grad, flag = t.detach().clone(), t.grad, t.requires_grad
-    content = None if grad is None else grad.detach().clone()
-    attributes = dict(t.__dict__)
-
-    def restore() -> None:
-        with torch.no_grad():
-            if t.shape == saved.shape and t.dtype == saved.dtype:
-                t.data.copy_(saved)
-            else:
-                t.data = saved.clone()
-            t.requires_grad_(flag)
-            t.grad = grad
-            if content is not None and grad is not None:
-                grad.data.copy_(content)
-        if t.__dict__ != attributes:
-            t.__dict__.clear()
-            t.__dict__.update(attributes)
-
-    return restore
-
-
-def _object_restorer(value: Any) -> Callable[[], None]:
-    attributes = _attributes(value)
-    inner = [_container_restorer(part) for part in attributes.values() if isinstance(part, (OrderedDict, dict, set))]
-    own = getattr(value, "__dict__", None)
-    kept = {} if own is None else dict(own)
-    given = {key: copy.copy(part) for key, part in kept.items() if _can_be_given_again(part)}
-
-    def restore() -> None:
-        if own is not None and len(own) == len(kept) and all(own.get(k) is v for k, v in kept.items()):
-            pass
-        elif own is not None:
-            own.clear()
-            own.update(kept)
-        for slot, part in attributes.items():
-            if slot not in kept:
-                setattr(value, slot, part)
-        for key, part in given.items():
-            own[key] = copy.copy(part)  # type: ignore[index]
-        for put in inner:
-            put()
-
-    return restore
-
-
-def _can_be_given_again(value: Any) -> bool:
-    """Whether this is an iterator that has copies, as those of lists have."""
-    if not isinstance(value, Iterator) or isinstance(value, types.GeneratorType) or hasattr(value, "read"):
-        return False
-    try:
-        copy.copy(value)
-    except TypeError:
-        return False
-    return True
-
-
-def _container_restorer(value: Any) -> Callable[[], None]:
-    content = copy.copy(value) if not isinstance(value, Mapping) else dict(value)
-
-    def restore() -> None:
-        if isinstance(value, list):
-            value[:] = content
-        elif isinstance(value, dict):
-            if len(value) != len(content) or any(value.get(k, _NOTHING) is not v for k, v in content.items()):
-                value.clear()
-                value.update(content)
-        elif isinstance(value, (set, deque)):
-            value.clear()
-            (value.update if isinstance(value, set) else value.extend)(content)
-
-    return restore
-
-
-def _array_restorer(value: np.ndarray) -> Callable[[], None]:
-    content = value.copy()
-    return lambda: np.copyto(value, content) if value.flags.writeable else None
-
-
-def _generator_restorer(value: torch.Generator) -> Callable[[], None]:
-    state = value.get_state()
-    return lambda: value.set_state(state) and None
-
-
-def _numpy_restorer(value: Any) -> Callable[[], None]:
-    if isinstance(value, np.random.RandomState):
-        state = value.get_state()
-        return lambda: value.set_state(state)
-    bits, kept = value.bit_generator, copy.deepcopy(value.bit_generator.state)
-    return lambda: setattr(bits, "state", copy.deepcopy(kept))
-
-
-def _random_restorer(value: random.Random) -> Callable[[], None]:
-    state = value.getstate()
-    return lambda: value.setstate(state)
-
-
-def _variable_restorer(value: ContextVar[Any]) -> Callable[[], None]:
-    content = value.get(_NOTHING)
-    return lambda: value.set(None if content is _NOTHING else content) and None
-
-
-def _iterator_restorer(value: Any) -> Callable[[], None]:
-    raise TypeError("what an iterator has given is gone")
-
-
-_RESTORERS: tuple[tuple[Any, Callable[[Any], Callable[[], None]]], ...] = (
-    (torch.Generator, _generator_restorer),
-    ((np.random.Generator, np.random.RandomState), _numpy_restorer),
-    (random.Random, _random_restorer),
-    (ContextVar, _variable_restorer),
-    (np.ndarray, _array_restorer),
-    ((list, dict, set, deque), _container_restorer),
-    ((types.GeneratorType, Iterator), _iterator_restorer),
-)
-
-
-def _environment() -> dict[str, str]:
-    """Variables of the environment but those that PyTorch and pytest set for themselves."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "PYTORCH", "PYTEST", "TRITON", "CUDA"))}
-
-
-def _put_environment(kept: dict[str, str]) -> None:
-    now = _environment()
-    for key in now.keys() - kept.keys():
-        del os.environ[key]
-    os.environ.update({key: text for key, text in kept.items() if now.get(key) != text})

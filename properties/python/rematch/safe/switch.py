@@ -31,14 +31,18 @@ def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | 
     """The switch of the library that the model comes from; `options` of checkpoint() where it takes them."""
     for on, off in _METHODS:
         if hasattr(model, on) and hasattr(model, off) and getattr(model, "supports_gradient_checkpointing", True):
-            named = on == "gradient_checkpointing_enable" and options is not None
-            given = {"gradient_checkpointing_kwargs": options} if named else {}
-            return Switch(f"{on}()", lambda m, to, on=on, off=off: getattr(m, on)(**given) if to else getattr(m, off)())
+            return _methods(on, off, options)
     for name in _SETTERS:
         if callable(getattr(model, name, None)):
             return Switch(f"{name}()", lambda m, to, name=name: getattr(m, name)(to))
     flags = [name for name in _flags(model) if any(word in name for word in _WORDS)]
     return flag_switch(flags[0]) if flags else None
+
+
+def _methods(on: str, off: str, options: dict[str, Any] | None) -> Switch:
+    takes_options = on == "gradient_checkpointing_enable" and options is not None
+    given = {"gradient_checkpointing_kwargs": options} if takes_options else {}
+    return Switch(f"{on}()", lambda model, to: getattr(model, on)(**given) if to else getattr(model, off)())
 
 
 def flags_that_are_on(model: Any) -> Sequence[str]:

@@ -88,4 +88,6 @@ def ruled_out(evidence: Evidence) -> str:
     if evidence.again is None:
         return "no region was recomputed"
     same = ["random states", "buffers and parameters", "attributes, globals and closures", "modes and contexts"]
-    return f"{since(evidence) or 'all operators compute the same'}; the recomputation found {', '.join(same)} as they were"
+    return (
+        f"{since(evidence) or 'all operators compute the same'}; the recomputation found {', '.join(same)} as they were"
+    )

@@ -106,8 +106,8 @@ GRAPH_KEPT = Cause(
 POLICY = Cause(
     "policy",
     "The selective policy does not fit the recomputation: {name}",
-    "A policy must decide the same for the same operator in the forward and in the recomputation, and keep nothing that "
-    "is written in place afterwards.",
+    "A policy must decide the same for the same operator in the forward and in the recomputation, and keep nothing "
+    "that is written in place afterwards.",
 )
 CONTEXT = Cause(
     "context-closed",
@@ -123,8 +123,8 @@ SUBCLASS = Cause(
 SWITCH = Cause(
     "switch-changes-more",
     "The model's own switch changes more than what is checkpointed: its forward computes something else ({name})",
-    "Compare the code behind the switch with the code without it: arguments that are left out or replaced there, such as "
-    "caches, masks, prefixes.",
+    "Compare the code behind the switch with the code without it: arguments that are left out or replaced there, such "
+    "as caches, masks, prefixes.",
 )
 REMEMBERS = Cause(
     "backward-differs",
@@ -354,7 +354,10 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (DTYPES, _dtypes),
     (NOT_DETERMINISTIC, _not_deterministic),
     (GRAPH_KEPT, _text("backward through the graph a second time", "after they have already been freed")),
-    (LATER_CALL, lambda e: e.error.split("\n")[0][:160] if e.error and e.again is not None and e.fork is None else None),
+    (
+        LATER_CALL,
+        lambda e: e.error.split("\n")[0][:160] if e.error and e.again is not None and e.fork is None else None,
+    ),
     (SWITCH, _switch),
     (REMEMBERS, _remembers),
 )

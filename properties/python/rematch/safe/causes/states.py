@@ -78,9 +78,7 @@ COLLECTOR = Cause(
     "and read it before the backward.",
 )
 STATISTIC = Cause(
-    "tensor-attribute",
-    "The forward updates the tensor {name}, which is no buffer, and updates it twice",
-    GUARD,
+    "tensor-attribute", "The forward updates the tensor {name}, which is no buffer, and updates it twice", GUARD
 )
 LAZY = Cause(
     "created-in-forward",
@@ -197,7 +195,11 @@ def _within(name: str, kind: str, *more: str) -> StateRule:
 RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (NUMPY_RANDOM, (GENERATOR,), _generator("numpy")),
     (PYTHON_RANDOM, (GENERATOR,), _generator("random")),
-    (TORCH_RANDOM, (GENERATOR,), lambda c, e: c.name.startswith(("the random state of PyTorch", "the random state of cuda"))),
+    (
+        TORCH_RANDOM,
+        (GENERATOR,),
+        lambda c, e: c.name.startswith(("the random state of PyTorch", "the random state of cuda")),
+    ),
     (OWN_GENERATOR, (GENERATOR,), lambda c, e: True),
     (OWN_GENERATOR, (ATTRIBUTE, BUFFER, CLASS, GLOBAL, CLOSURE), _holds_generator),
     (BATCH_NORM, (BUFFER,), _is_batch_norm),
@@ -210,7 +212,13 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (WEIGHT_WRITTEN, (PARAMETER,), lambda c, e: True),
     (MODE_CHANGED, (MODE,), lambda c, e: True),
     (ENVIRONMENT_CHANGED, (ENVIRONMENT,), lambda c, e: True),
-    (ARGUMENT_GROWS, (ARGUMENT,), lambda c, e: isinstance(c.before, Extent) or isinstance(c.after, Extent) or "[" in c.name and not is_tensor(c.before)),
+    (
+        ARGUMENT_GROWS,
+        (ARGUMENT,),
+        lambda c, e: (
+            isinstance(c.before, Extent) or isinstance(c.after, Extent) or "[" in c.name and not is_tensor(c.before)
+        ),
+    ),
     (ARGUMENT_WRITTEN, (ARGUMENT,), lambda c, e: is_tensor(c.before) and is_tensor(c.after)),
     (ARGUMENT_CHANGED, (ARGUMENT,), lambda c, e: True),
     (CLASS_STATE, (CLASS,), lambda c, e: True),
@@ -218,7 +226,11 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (CLOSED_OVER, (CLOSURE,), lambda c, e: True),
     (FLAG, (ATTRIBUTE,), lambda c, e: isinstance(c.before, bool) and isinstance(c.after, bool)),
     (COUNTER, (ATTRIBUTE,), lambda c, e: _number(c.before) and _number(c.after)),
-    (COLLECTOR, (ATTRIBUTE,), lambda c, e: isinstance(c.before, Extent) or isinstance(c.after, Extent) or c.name.endswith("]")),
+    (
+        COLLECTOR,
+        (ATTRIBUTE,),
+        lambda c, e: isinstance(c.before, Extent) or isinstance(c.after, Extent) or c.name.endswith("]"),
+    ),
     (LAZY, (ATTRIBUTE,), lambda c, e: c.before is None or c.after is None or type(c.before) is not type(c.after)),
     (STATISTIC, (ATTRIBUTE,), lambda c, e: is_tensor(c.before) and is_tensor(c.after)),
     (OTHER_STATE, (ATTRIBUTE,), lambda c, e: True),

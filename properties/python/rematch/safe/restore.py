@@ -1,0 +1,220 @@
+"""Putting things back as they were: one function for each kind of object that a forward may change."""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Restore = Callable[[], None]
+"""Puts one object back as it was when this function was made."""
+NOTHING = object()
+"""Stands for no value."""
+
+
+def restorer(value: Any) -> Restore | None:
+    """Puts a container, an array or a generator back; None for what cannot change.
+
+    Raises TypeError for what can change and cannot be put back, such as a generator of Python.
+    """
+    if can_be_given_again(value):
+        return None
+    maker = next((make for kind, make in _RESTORERS if isinstance(value, kind)), None)
+    return None if maker is None else maker(value)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object, slots as well."""
+    found = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, slot) and not slot.startswith("__"):
+                found[slot] = getattr(value, slot)
+    return found
+
+
+def content_of(cell: types.CellType) -> Any:
+    """What a function closes over; None where it is not set yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]) -> Restore:
+    """Puts back what a function closes over, and those of its globals that are given."""
+    cells = [(cell, content_of(cell)) for cell in function.__closure__ or ()]
+    scope = function.__globals__
+
+    def restore() -> None:
+        for cell, content in cells:
+            if content_of(cell) is not content:
+                cell.cell_contents = content
+        for variable, value in variables.items():
+            if scope.get(variable) is not value:
+                scope[variable] = value
+
+    return restore
+
+
+def class_restorer(kind: type, kept: Mapping[str, Any]) -> Restore:
+    """Puts back those attributes of a class that are given, and takes away new ones."""
+    names = set(vars(kind))
+
+    def restore() -> None:
+        for name, value in kept.items():
+            if vars(kind).get(name, NOTHING) is not value:
+                setattr(kind, name, value)
+        for name in set(vars(kind)) - names:
+            delattr(kind, name)
+
+    return restore
+
+
+def tensor_restorer(t: Tensor) -> Restore:
+    """Puts back elements, gradient and attributes of a leaf."""
+    if not t.is_leaf or t.device.type == "meta":
+        return lambda: None
+    saved, grad, flag = t.detach().clone(), t.grad, t.requires_grad
+    content = None if grad is None else grad.detach().clone()
+    attributes = dict(t.__dict__)
+
+    def restore() -> None:
+        with torch.no_grad():
+            if t.shape == saved.shape and t.dtype == saved.dtype:
+                t.data.copy_(saved)
+            else:
+                t.data = saved.clone()
+            t.requires_grad_(flag)
+            t.grad = grad
+            if content is not None and grad is not None:
+                grad.data.copy_(content)
+        if t.__dict__ != attributes:
+            t.__dict__.clear()
+            t.__dict__.update(attributes)
+
+    return restore
+
+
+def object_restorer(value: Any) -> Restore:
+    """Puts back the attributes of an object, and the dictionaries and sets among them."""
+    attributes = attributes_of(value)
+    inner = [_container_restorer(part) for part in attributes.values() if isinstance(part, (OrderedDict, dict, set))]
+    own = getattr(value, "__dict__", None)
+    kept = {} if own is None else dict(own)
+    given = {key: copy.copy(part) for key, part in kept.items() if can_be_given_again(part)}
+
+    def restore() -> None:
+        if own is not None and len(own) == len(kept) and all(own.get(k) is v for k, v in kept.items()):
+            pass
+        elif own is not None:
+            own.clear()
+            own.update(kept)
+        for slot, part in attributes.items():
+            if slot not in kept:
+                setattr(value, slot, part)
+        for key, part in given.items():
+            own[key] = copy.copy(part)  # type: ignore[index]
+        for put in inner:
+            put()
+
+    return restore
+
+
+def can_be_given_again(value: Any) -> bool:
+    """Whether this is an iterator that has copies, as those of lists have."""
+    if not isinstance(value, Iterator) or isinstance(value, types.GeneratorType) or hasattr(value, "read"):
+        return False
+    try:
+        copy.copy(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _container_restorer(value: Any) -> Restore:
+    content = copy.copy(value) if not isinstance(value, Mapping) else dict(value)
+
+    def restore() -> None:
+        if isinstance(value, list):
+            value[:] = content
+        elif isinstance(value, dict):
+            if len(value) != len(content) or any(value.get(k, NOTHING) is not v for k, v in content.items()):
+                value.clear()
+                value.update(content)
+        elif isinstance(value, (set, deque)):
+            value.clear()
+            (value.update if isinstance(value, set) else value.extend)(content)
+
+    return restore
+
+
+def _array_restorer(value: np.ndarray) -> Restore:
+    content = value.copy()
+    return lambda: np.copyto(value, content) if value.flags.writeable else None
+
+
+def _generator_restorer(value: torch.Generator) -> Restore:
+    state = value.get_state()
+    return lambda: value.set_state(state) and None
+
+
+def _numpy_restorer(value: Any) -> Restore:
+    if isinstance(value, np.random.RandomState):
+        state = value.get_state()
+        return lambda: value.set_state(state)
+    bits, kept = value.bit_generator, copy.deepcopy(value.bit_generator.state)
+    return lambda: setattr(bits, "state", copy.deepcopy(kept))
+
+
+def _random_restorer(value: random.Random) -> Restore:
+    state = value.getstate()
+    return lambda: value.setstate(state)
+
+
+def _variable_restorer(value: ContextVar[Any]) -> Restore:
+    content = value.get(NOTHING)
+    return lambda: value.set(None if content is NOTHING else content) and None
+
+
+def _iterator_restorer(value: Any) -> Restore:
+    raise TypeError("what an iterator has given is gone")
+
+
+_RESTORERS: tuple[tuple[Any, Callable[[Any], Restore]], ...] = (
+    (torch.Generator, _generator_restorer),
+    ((np.random.Generator, np.random.RandomState), _numpy_restorer),
+    (random.Random, _random_restorer),
+    (ContextVar, _variable_restorer),
+    (np.ndarray, _array_restorer),
+    ((list, dict, set, deque), _container_restorer),
+    ((types.GeneratorType, Iterator), _iterator_restorer),
+)
+
+
+def environment() -> dict[str, str]:
+    """Variables of the environment but those that PyTorch and pytest set for themselves."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "PYTORCH", "PYTEST", "TRITON", "CUDA"))}
+
+
+def environment_restorer() -> Restore:
+    """Puts the environment back."""
+    kept = environment()
+
+    def restore() -> None:
+        now = environment()
+        for key in now.keys() - kept.keys():
+            del os.environ[key]
+        os.environ.update({key: text for key, text in kept.items() if now.get(key) != text})
+
+    return restore
