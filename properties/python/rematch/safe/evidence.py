@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -12,12 +13,18 @@ from torch import Tensor
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_flatten
+from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 from rematch.safe.compare import Change, changes
 from rematch.safe.regions import Region, Regions
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, Leaf, State
+from rematch.safe.restore import content_of
+from rematch.safe.state import ARGUMENT, CLOSURE, Leaf, State
+
+
+WHICH = " (which object)"
+"""Ends the name of a variable of which the object is compared."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,10 @@ class Execution:
     entry: dict[str, Leaf]
     ambient: dict[str, Any]
     exit: dict[str, Leaf] = field(default_factory=dict)
+    takes_grad: bool = False
+    """An argument is a tensor that requires grad."""
+    nested_grad: bool = False
+    """A tensor that requires grad is an argument, or within one."""
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
 
@@ -129,12 +140,12 @@ class Evidence:
     @property
     def rewritten(self) -> list[Change]:
         """What the recomputation changed."""
-        return [] if self.again is None else changes(self.again.entry, self.again.exit)
+        return [] if self.again is None else _kept(changes(self.again.entry, self.again.exit))
 
     @property
     def written(self) -> list[Change]:
         """What the forward changed."""
-        return [] if self.forward is None else changes(self.forward.entry, self.forward.exit)
+        return [] if self.forward is None else _kept(changes(self.forward.entry, self.forward.exit))
 
     @property
     def ambient(self) -> dict[str, tuple[Any, Any]]:
@@ -143,6 +154,10 @@ class Evidence:
             return {}
         before, after = self.forward.ambient, self.again.ambient
         return {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value}
+
+
+def _kept(found: list[Change]) -> list[Change]:
+    return [change for change in found if not isinstance(change.before, Identity)]
 
 
 class _Watch(Regions):
@@ -174,8 +189,12 @@ class _Watch(Regions):
                 hook.remove()
 
     def begin(self, region: Region, recomputes: bool) -> Any:
-        arguments = State(named_arguments(region.args, region.kwargs))
-        execution = Execution(recomputes, region.reentrant, self._leaves(arguments), _ambient())
+        keywords = {**region.kwargs, **getattr(region.function, "keywords", {})}
+        arguments = State(named_arguments(region.args, keywords))
+        entry = {**self._leaves(arguments), **_closed_over(region.function)}
+        execution = Execution(recomputes, region.reentrant, entry, _ambient())
+        execution.takes_grad = any(isinstance(t, Tensor) and t.requires_grad for t in region.args)
+        execution.nested_grad = any(t.requires_grad for t in arguments.tensors().values())
         self.executions.setdefault(region.number, []).append(execution)
         outer = self._ops.execution, self._ops.sources
         tensors = {**self._target.state.tensors(), **arguments.tensors()}
@@ -191,7 +210,30 @@ class _Watch(Regions):
     def _leaves(self, arguments: State) -> dict[str, Leaf]:
         with _quiet():
             passed = {n: Leaf(ARGUMENT, held.value, held.owner) for n, held in arguments.leaves(Digest).items()}
-            return {**self._target.state.leaves(Digest), **passed, **random_leaves(Digest)}
+            return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
+
+
+def _closed_over(function: Any) -> dict[str, Leaf]:
+    """Which objects a function closes over: another one may be bound to the variable later."""
+    while hasattr(function, "func"):
+        function = function.func
+    if not isinstance(function, FunctionType):
+        return {}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name + WHICH: Leaf(CLOSURE, Identity(content_of(cell))) for name, cell in cells}
+
+
+class Identity:
+    """An object: equal to itself alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __str__(self) -> str:
+        return f"a {type(self.value).__name__}"
 
 
 class _Ops(TorchDispatchMode):
@@ -285,7 +327,9 @@ def _ambient() -> dict[str, Any]:
         "MKL-DNN": torch.backends.mkldnn.enabled,
         "function modes": tuple(type(mode).__name__ for mode in _get_current_function_mode_stack()),
         "dispatch modes": tuple(
-            type(mode).__name__ for mode in _get_current_dispatch_mode_stack() if not isinstance(mode, _Ops)
+            type(mode).__name__
+            for mode in _get_current_dispatch_mode_stack()
+            if not isinstance(mode, (_Ops, _CachingTorchDispatchMode, _CachedTorchDispatchMode))
         ),
         "functions of subclasses": torch._C._is_torch_function_enabled(),
         "threads": torch.get_num_threads(),

@@ -209,7 +209,8 @@ class Judge:
         first, *rest = diagnosis.explains
         for finding in self.verdict.findings:
             # What a computation is about reads otherwise in every scenario.
-            same = diagnosis.cause in OF_COMPUTATIONS or diagnosis.about in (finding.about, *finding.more)
+            same = diagnosis.cause in OF_COMPUTATIONS or "{name}" not in diagnosis.cause.says
+            same = same or diagnosis.about in (finding.about, *finding.more)
             if finding.cause is diagnosis.cause and same:
                 if first.kind in COMPUTED and not finding.computed:
                     # A wrong gradient says more than the state that it comes from.

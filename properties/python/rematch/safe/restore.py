@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 import random
 import types
 from collections import OrderedDict, deque
@@ -112,7 +113,7 @@ def object_restorer(value: Any) -> Restore:
     inner = [_container_restorer(part) for part in attributes.values() if isinstance(part, (OrderedDict, dict, set))]
     own = getattr(value, "__dict__", None)
     kept = {} if own is None else dict(own)
-    given = {key: copy.copy(part) for key, part in kept.items() if can_be_given_again(part)}
+    given = {key: copy.deepcopy(part) for key, part in kept.items() if can_be_given_again(part)}
 
     def restore() -> None:
         if own is not None and len(own) == len(kept) and all(own.get(k) is v for k, v in kept.items()):
@@ -124,7 +125,7 @@ def object_restorer(value: Any) -> Restore:
             if slot not in kept:
                 setattr(value, slot, part)
         for key, part in given.items():
-            own[key] = copy.copy(part)  # type: ignore[index]
+            own[key] = copy.deepcopy(part)  # type: ignore[index]
         for put in inner:
             put()
 
@@ -136,8 +137,8 @@ def can_be_given_again(value: Any) -> bool:
     if not isinstance(value, Iterator) or isinstance(value, types.GeneratorType) or hasattr(value, "read"):
         return False
     try:
-        copy.copy(value)
-    except TypeError:
+        pickle.dumps(value)
+    except (TypeError, AttributeError, pickle.PicklingError):
         return False
     return True
 
@@ -183,8 +184,11 @@ def _random_restorer(value: random.Random) -> Restore:
 
 
 def _variable_restorer(value: ContextVar[Any]) -> Restore:
-    content = value.get(NOTHING)
-    return lambda: value.set(None if content is NOTHING else content) and None
+    try:
+        content = value.get()
+    except LookupError:
+        return lambda: None
+    return lambda: value.set(content) and None
 
 
 def _iterator_restorer(value: Any) -> Restore:

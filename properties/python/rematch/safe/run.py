@@ -203,7 +203,7 @@ def run(
     seen.regions = calls.count
     for name, parameter in trained.items():
         seen.values[f"gradient of {name}"] = Leaf(GRADIENT, None if parameter.grad is None else copied(parameter.grad))
-    seen.values.update(target.state.leaves(copied))
+    seen.values.update(target.state.all_leaves(copied))
     seen.values.update(random_leaves(copied))
     return seen
 
@@ -237,6 +237,8 @@ class _Step:
             seen.values[name + where] = Leaf(OUTPUT, copied(output))
             seen.flags[name + where] = _has_history(output)
         beside = {n: t for n, t in target.state.tensors().items() if id(t) not in before}
+        for name in target.state.derived():
+            beside.pop(name, None)
         for name, t in beside.items():
             if t.is_floating_point():
                 seen.flags[name + where] = _has_history(t)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pickle
 import random
 import sys
 import threading
@@ -17,11 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from rematch.safe.restore import (
     NOTHING,
     Restore,
     attributes_of,
+    can_be_given_again,
     class_restorer,
     content_of,
     environment,
@@ -101,9 +105,21 @@ class State:
         """All tensors that are reached, by name."""
         return {node.name: node.value for node in self._nodes() if isinstance(node.value, Tensor)}
 
+    def derived(self) -> set[str]:
+        """Names of weights that hooks of torch.nn.utils compute before each forward: they are no outputs."""
+        hooks = [(n, hook) for n, m in self.modules().items() for hook in m._forward_pre_hooks.values()]
+        return {_dot(n, hook.name) for n, hook in hooks if isinstance(hook, (WeightNorm, SpectralNorm))}
+
     def trainable(self) -> dict[str, Tensor]:
         """The leaves that can have gradients: parameters above all."""
         return {n: t for n, t in self.tensors().items() if t.is_leaf and t.requires_grad}
+
+    def all_leaves(self, of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
+        """Those of leaves(), and the variables of the environment."""
+        found = self.leaves(of_tensor)
+        for key, text in environment().items():
+            found[f"os.environ[{key!r}]"] = Leaf(ENVIRONMENT, text)
+        return found
 
     def leaves(self, of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
         """The values now, by name. `of_tensor` says what is kept of a tensor: a copy, or a hash."""
@@ -112,8 +128,6 @@ class State:
             value = _leaf_value(node.value, of_tensor)
             if value is not NOTHING:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
-        for key, text in environment().items():
-            found[f"os.environ[{key!r}]"] = Leaf(ENVIRONMENT, text)
         return found
 
     def _nodes(self) -> Iterator[_Node]:
@@ -302,6 +316,8 @@ def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
         return Extent("elements", len(value))
     if isinstance(value, ContextVar):
         return repr(value.get(None))
+    if can_be_given_again(value):
+        return Position(hash(pickle.dumps(value)))
     if isinstance(value, nn.Module) or _is_object(value):
         return Made(f"{type(value).__name__}")
     return NOTHING
@@ -316,6 +332,16 @@ class Extent:
 
     def __str__(self) -> str:
         return f"{self.count} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far an iterator has come."""
+
+    mark: int
+
+    def __str__(self) -> str:
+        return "an iterator"
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,9 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
         cause = states.cause_of_state(change, evidence)
         if cause is None or _follows(change, cause, root):
             continue
+        whole = next((d for d in found.values() if d.about and change.name.startswith(d.about + "[")), None)
+        if whole is not None:
+            continue
         old = found.get(cause)
         if old is None:
             found[cause] = Diagnosis(cause, change.name, (change,), _write(change, evidence))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rematch.safe.causes import states
 from rematch.safe.causes.cause import Cause, ComputationRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import Evidence
-from rematch.safe.state import ARGUMENT, BUFFER, ENVIRONMENT, GENERATOR, MODE, PARAMETER, Extent
+from rematch.safe.evidence import WHICH, Evidence, Identity
+from rematch.safe.state import ARGUMENT, BUFFER, ENVIRONMENT, GENERATOR, MODE, PARAMETER, Extent, Made
 
 _RANDOM = "the random state of "
 
@@ -172,9 +172,11 @@ def _is_list(e: Evidence) -> bool:
 
 
 def _nested_input(e: Evidence) -> str | None:
+    region = e.forward
+    if not e.reentrant or region is None or region.takes_grad or not region.nested_grad or not _absent(e):
+        return None
     names = [c.name.removeprefix("gradient of ") for c in _absent(e)]
-    names = [n for n in names if n.startswith("input ") and ("[" in n or "." in n)]
-    return names[0] if e.reentrant and names else None
+    return next((n for n in names if n.startswith("input ")), "the input")
 
 
 def _side_output(e: Evidence) -> str | None:
@@ -183,7 +185,10 @@ def _side_output(e: Evidence) -> str | None:
 
 
 def _no_input(e: Evidence) -> str | None:
-    return "" if e.reentrant and (_absent(e) or _flags(e)) and not _nested_output(e) else None
+    region = e.forward
+    if not e.reentrant or region is None or region.takes_grad or region.nested_grad:
+        return None
+    return "" if _absent(e) or _flags(e) or "does not require grad and does not have a grad_fn" in e.error else None
 
 
 def _moved(e: Evidence, name: str) -> str | None:
@@ -230,10 +235,9 @@ def _cache(e: Evidence) -> str | None:
     again = len(e.again.ops) if e.again is not None else 0
     fewer = again < ran or (fork is not None and not fork.same_operator)
     for change in e.entered:
-        grew = isinstance(change.after, Extent) and not isinstance(change.before, Extent)
-        grew |= isinstance(change.before, Extent) and isinstance(change.after, Extent) and change.before.count == 0
-        grew |= change.before is None
-        if fewer and grew and change.kind not in (GENERATOR, MODE, ENVIRONMENT):
+        empty = change.before is None or (isinstance(change.before, Extent) and change.before.count == 0)
+        filled = states.is_tensor(change.after) or isinstance(change.after, (Extent, Made))
+        if fewer and empty and filled and change.kind not in (GENERATOR, MODE, ENVIRONMENT, ARGUMENT):
             return change.name.split("[")[0]
     return None
 
@@ -261,6 +265,9 @@ def _text(*parts: str) -> ComputationRule:
 _FAST = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_nested_tensor", "_addmm_activation")
 
 
+_WITH_FAST_PATH = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder")
+
+
 def _modes_differ(e: Evidence) -> bool:
     return e.reentrant and "grad mode" in e.ambient and e.fork is not None
 
@@ -269,13 +276,16 @@ def _fast_path(e: Evidence) -> str | None:
     if not _modes_differ(e) or e.fork is None:
         return None
     op = e.fork.first or e.fork.again
-    return op.name if op is not None and any(word in op.name for word in _FAST) else None
+    if op is None:
+        return None
+    inside = e.kinds.get(op.module, "") in _WITH_FAST_PATH
+    return str(op) if inside or any(word in op.name for word in _FAST) else None
 
 
 def _unfilled(e: Evidence) -> str | None:
     fork = e.fork
-    op = fork.again if fork is not None else None
-    return str(op) if op is not None and "rrelu" in op.name else None
+    ran = e.forward.ops if fork is None and e.forward is not None else [fork.again if fork is not None else None]
+    return next((str(op) for op in ran if op is not None and "rrelu" in op.name), None)
 
 
 def _kernel_by_mode(e: Evidence) -> str | None:
@@ -378,7 +388,7 @@ def cause_of_computation(evidence: Evidence) -> tuple[Cause, str] | None:
             for change in _suspects(evidence):
                 found = states.cause_of_state(change, evidence)
                 if found is not None:
-                    return found, change.name
+                    return found, change.name.removesuffix(WHICH)
     return None
 
 
@@ -388,6 +398,9 @@ def _suspects(e: Evidence) -> list[Change]:
     if e.fork is None and not e.error:
         return []
     changed = [c for c in e.entered if not c.name.startswith(_RANDOM)]
+    others = [c for c in changed if isinstance(c.before, Identity)]
+    if others:
+        return others
     read = [c for c in changed if c.name == source]
     if read:
         return read

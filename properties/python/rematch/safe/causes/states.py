@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from rematch.safe.state import (
     MODE,
     PARAMETER,
     Extent,
+    Position,
 )
 
 GUARD = (
@@ -76,6 +77,11 @@ COLLECTOR = Cause(
     "The forward adds to {name}, and adds twice",
     "Return what is collected, and collect it outside of the checkpoint; or clear the list before each forward "
     "and read it before the backward.",
+)
+ITERATOR = Cause(
+    "iterator",
+    "The forward takes the next element of {name}, and the recomputation the one after it",
+    "Take it outside of the checkpoint, and pass it in as an argument.",
 )
 STATISTIC = Cause(
     "tensor-attribute", "The forward updates the tensor {name}, which is no buffer, and updates it twice", GUARD
@@ -188,53 +194,58 @@ def _generator(name: str) -> StateRule:
     return lambda change, evidence: change.name == f"the random state of {name}"
 
 
-def _within(name: str, kind: str, *more: str) -> StateRule:
-    return lambda change, evidence: change.kind in (kind, *more)
+def _contains(change: Change) -> bool:
+    return isinstance(change.before, Extent) or isinstance(change.after, Extent)
+
+
+def _added(change: Change) -> bool:
+    """Whether this is an element of a container that was not there."""
+    return change.name.endswith("]") and (change.before is None or change.after is None)
+
+
+def _tensors(change: Change) -> bool:
+    return is_tensor(change.before) and is_tensor(change.after)
+
+
+def _always(change: Change, evidence: Evidence) -> bool:
+    return True
+
+
+def _by(test: Callable[[Change], bool]) -> StateRule:
+    return lambda change, evidence: test(change)
 
 
 RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (NUMPY_RANDOM, (GENERATOR,), _generator("numpy")),
     (PYTHON_RANDOM, (GENERATOR,), _generator("random")),
-    (
-        TORCH_RANDOM,
-        (GENERATOR,),
-        lambda c, e: c.name.startswith(("the random state of PyTorch", "the random state of cuda")),
-    ),
-    (OWN_GENERATOR, (GENERATOR,), lambda c, e: True),
+    (TORCH_RANDOM, (GENERATOR,), _by(lambda c: c.name.startswith("the random state of"))),
+    (OWN_GENERATOR, (GENERATOR,), _always),
     (OWN_GENERATOR, (ATTRIBUTE, BUFFER, CLASS, GLOBAL, CLOSURE), _holds_generator),
+    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL, CLOSURE, ARGUMENT), _by(lambda c: isinstance(c.before, Position))),
     (BATCH_NORM, (BUFFER,), _is_batch_norm),
-    (INSTANCE_NORM, (BUFFER,), lambda c, e: _owner(c, "InstanceNorm")),
+    (INSTANCE_NORM, (BUFFER,), _by(lambda c: _owner(c, "InstanceNorm"))),
     (SPECTRAL_NORM, (BUFFER, ATTRIBUTE), _spectral),
-    (OBSERVER, (BUFFER,), lambda c, e: _owner(c, "Observer", "FakeQuant")),
-    (BUFFER_REPLACED, (BUFFER,), lambda c, e: _grown(c)),
+    (OBSERVER, (BUFFER,), _by(lambda c: _owner(c, "Observer", "FakeQuant"))),
+    (BUFFER_REPLACED, (BUFFER,), _by(_grown)),
     (BUFFER_COUNTER, (BUFFER,), _counts),
-    (BUFFER_AVERAGE, (BUFFER,), lambda c, e: True),
-    (WEIGHT_WRITTEN, (PARAMETER,), lambda c, e: True),
-    (MODE_CHANGED, (MODE,), lambda c, e: True),
-    (ENVIRONMENT_CHANGED, (ENVIRONMENT,), lambda c, e: True),
-    (
-        ARGUMENT_GROWS,
-        (ARGUMENT,),
-        lambda c, e: (
-            isinstance(c.before, Extent) or isinstance(c.after, Extent) or "[" in c.name and not is_tensor(c.before)
-        ),
-    ),
-    (ARGUMENT_WRITTEN, (ARGUMENT,), lambda c, e: is_tensor(c.before) and is_tensor(c.after)),
-    (ARGUMENT_CHANGED, (ARGUMENT,), lambda c, e: True),
-    (CLASS_STATE, (CLASS,), lambda c, e: True),
-    (GLOBAL_STATE, (GLOBAL,), lambda c, e: True),
-    (CLOSED_OVER, (CLOSURE,), lambda c, e: True),
-    (FLAG, (ATTRIBUTE,), lambda c, e: isinstance(c.before, bool) and isinstance(c.after, bool)),
-    (COUNTER, (ATTRIBUTE,), lambda c, e: _number(c.before) and _number(c.after)),
-    (
-        COLLECTOR,
-        (ATTRIBUTE,),
-        lambda c, e: isinstance(c.before, Extent) or isinstance(c.after, Extent) or c.name.endswith("]"),
-    ),
-    (LAZY, (ATTRIBUTE,), lambda c, e: c.before is None or c.after is None or type(c.before) is not type(c.after)),
-    (STATISTIC, (ATTRIBUTE,), lambda c, e: is_tensor(c.before) and is_tensor(c.after)),
-    (OTHER_STATE, (ATTRIBUTE,), lambda c, e: True),
+    (BUFFER_AVERAGE, (BUFFER,), _always),
+    (WEIGHT_WRITTEN, (PARAMETER,), _always),
+    (MODE_CHANGED, (MODE,), _always),
+    (ENVIRONMENT_CHANGED, (ENVIRONMENT,), _always),
+    (ARGUMENT_GROWS, (ARGUMENT,), _by(lambda c: _contains(c) or _added(c) or _grown(c))),
+    (ARGUMENT_WRITTEN, (ARGUMENT,), _by(_tensors)),
+    (ARGUMENT_CHANGED, (ARGUMENT,), _always),
+    (CLASS_STATE, (CLASS,), _always),
+    (GLOBAL_STATE, (GLOBAL,), _always),
+    (CLOSED_OVER, (CLOSURE,), _always),
+    (COLLECTOR, (ATTRIBUTE,), _by(lambda c: _contains(c) or _added(c))),
+    (FLAG, (ATTRIBUTE,), _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))),
+    (COUNTER, (ATTRIBUTE,), _by(lambda c: _number(c.before) and _number(c.after))),
+    (LAZY, (ATTRIBUTE,), _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))),
+    (STATISTIC, (ATTRIBUTE,), _by(_tensors)),
+    (OTHER_STATE, (ATTRIBUTE,), _always),
 )
+"""Causes, the kinds of states that they are asked about, and their rules, in this order."""
 
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
