@@ -14,7 +14,7 @@ from rematch.safe.run import GRADIENT, OUTPUT, Seen
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, Leaf
 
 ROUNDING = 8
-"""Outputs and gradients may differ by so many units of rounding of their largest element: under the
+"""Outputs, gradients, and what is made of them, may differ by so many units of rounding of their largest element: under the
 reentrant variant the forward does not record, for which PyTorch has other kernels, and gradients
 have another memory layout and are summed in another order."""
 
@@ -40,7 +40,14 @@ class Change:
     owner: str = ""
 
 
-def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()) -> list[Change]:
+COARSE = 2 * torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
+"""So many units under autocast to bfloat16 and the reentrant variant: the inputs of its recomputation are leaves, of
+which autocast keeps one cast for all that use it, so that gradients are summed in bfloat16 there."""
+
+
+def differences(
+    plain: Seen, checkpointed: Seen, leave_out: Collection[str] = (), units: float = ROUNDING
+) -> list[Change]:
     """All differences, causes before consequences. `leave_out`: names that are not compared."""
     found = []
     if checkpointed.error:
@@ -54,20 +61,20 @@ def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()
             says = "requires grad" if has else "has no gradient"
             text = f"{name} {says}, in the plain run it {'requires grad' if had else 'does not require grad'}"
             found.append(Change(name, "flag", had, has, text))
-    found += changes(plain.values, checkpointed.values, "in the plain run ", ROUNDING)
+    found += changes(plain.values, checkpointed.values, "in the plain run ", units)
     found = [change for change in found if change.name not in leave_out]
     return sorted(found, key=lambda change: _ORDER.index(change.kind) if change.kind in _ORDER else len(_ORDER))
 
 
 def changes(
-    before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ", units: int = 0
+    before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ", units: float = 0
 ) -> list[Change]:
     """Values that differ; `units` of rounding are left to outputs and gradients of floating tensors."""
     found = []
     for name in (*before, *(n for n in after if n not in before)):
         a, b = before.get(name, _ABSENT), after.get(name, _ABSENT)
         kind, owner = (a if a is not _ABSENT else b).kind, (a if a is not _ABSENT else b).owner
-        rounds = units if kind in (OUTPUT, GRADIENT, ATTRIBUTE, ARGUMENT) else 0
+        rounds = units if kind in (OUTPUT, GRADIENT, PARAMETER, ATTRIBUTE, ARGUMENT) else 0
         text = _differs(a.value, b.value, versus, rounds)
         if text:
             label = name if name.startswith(_WORDS.get(kind, "-")) else _WORDS.get(kind, "") + name
@@ -85,7 +92,7 @@ class _Absent:
 _ABSENT = Leaf("", _Absent())
 
 
-def _differs(a: Any, b: Any, versus: str, units: int) -> str:
+def _differs(a: Any, b: Any, versus: str, units: float) -> str:
     """What differs, or nothing."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return _tensors_differ(a, b, versus, units)
@@ -109,7 +116,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _tensors_differ(expected: Tensor, got: Tensor, versus: str, units: int) -> str:
+def _tensors_differ(expected: Tensor, got: Tensor, versus: str, units: float) -> str:
     if (expected.shape, expected.dtype) != (got.shape, got.dtype):
         return f"{_type(got)}, {versus}{_type(expected)}"
     if expected.layout != torch.strided or expected.is_quantized or expected.device.type == "meta":

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from rematch.safe.blocks import Wrapped, repeated_children
-from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, Diagnosis, diagnose
-from rematch.safe.causes.computations import NOT_CHECKPOINTED
-from rematch.safe.compare import Change, changes, differences
+from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, Cause, Diagnosis, diagnose
+from rematch.safe.causes.computations import NOT_CHECKPOINTED, SWITCH_DROPS
+from rematch.safe.compare import COARSE, ROUNDING, Change, changes, differences
 from rematch.safe.evidence import watch
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Scenario, Variant, has_mode
@@ -183,16 +183,24 @@ class Judge:
             if not self._applies(scenario, variant):
                 continue
             seen = run(self._target, scenario, variant, seed)
+            units = COARSE if scenario.autocast and variant.reentrant else ROUNDING
             self.verdict.regions = max(self.verdict.regions, seen.regions)
             if variant.own and not seen.regions:
-                self._remark(scenario.name, "checkpoint() is called in training, and not here", scenario)
+                what = "checkpoint() is called in training, and not here"
+                self._remark(NOT_CHECKPOINTED, scenario.name, what, scenario)
             tried = self.verdict.tried[variant.name]
             if scenario.name not in tried:
                 tried.append(scenario.name)
-            found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
+            found = [c for c in differences(plain, seen, self._leave_out, units) if not self._accepted(c)]
             if scenario.policy and seen.error:
                 self.verdict.notes.append(f"with {scenario.name} PyTorch raises an error: {found[0].text[:160]}")
-            elif found:
+                continue
+            dropped = [c for c in found if self._target.switch is not None and c.kind == OUTPUT and c.after is None]
+            if dropped:
+                name = dropped[0].name.split(",")[0]
+                self._remark(SWITCH_DROPS, name, f"{name} is not returned", scenario)
+            found = [c for c in found if c not in dropped]
+            if found:
                 self._explain(scenario, variant, seed, plain, found)
         return None
 
@@ -232,9 +240,12 @@ class Judge:
         self.verdict.findings.append(finding)
         return finding
 
-    def _remark(self, where: str, what: str, scenario: Scenario) -> None:
-        cause = NOT_CHECKPOINTED
-        finding = Finding(cause, where, cause.says.format(name=where), what, "", cause.advice, [(OWN, scenario)])
+    def _remark(self, cause: Cause, about: str, what: str, scenario: Scenario) -> None:
+        for old in self.verdict.findings:
+            if old.cause is cause and old.about == about:
+                old.shown.append((OWN, scenario))
+                return
+        finding = Finding(cause, about, cause.says.format(name=about), what, "", cause.advice, [(OWN, scenario)])
         finding.remark = True
         self.verdict.findings.append(finding)
 
@@ -257,7 +268,8 @@ class Judge:
             run(self._target, FIRST, OWN, self._seed, wrapped)
             missed = [name for name in repeated_children(model) if name not in wrapped.names]
             if wrapped.names and missed:
-                self._remark(_list(missed), f"checkpoint() gets {_list(wrapped.names)} alone", FIRST)
+                what = f"checkpoint() gets {_list(wrapped.names)} alone"
+                self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
         saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
         for variant in self._variants:
             seen = run(self._target, FIRST, variant, self._seed, count_saved=True)

@@ -122,7 +122,7 @@ def object_restorer(value: Any) -> Restore:
             own.clear()
             own.update(kept)
         for slot, part in attributes.items():
-            if slot not in kept:
+            if slot not in kept and getattr(value, slot, NOTHING) is not part:
                 setattr(value, slot, part)
         for key, part in given.items():
             own[key] = copy.deepcopy(part)  # type: ignore[index]
@@ -144,15 +144,18 @@ def can_be_given_again(value: Any) -> bool:
 
 
 def _container_restorer(value: Any) -> Restore:
-    content = copy.copy(value) if not isinstance(value, Mapping) else dict(value)
+    content: Any = dict(dict.items(value)) if isinstance(value, dict) else copy.copy(value)
 
     def restore() -> None:
         if isinstance(value, list):
             value[:] = content
         elif isinstance(value, dict):
-            if len(value) != len(content) or any(value.get(k, NOTHING) is not v for k, v in content.items()):
-                value.clear()
-                value.update(content)
+            # The methods of dict itself, or of OrderedDict: other subclasses have others.
+            if len(value) != len(content) or any(dict.get(value, k, NOTHING) is not v for k, v in content.items()):
+                base = OrderedDict if isinstance(value, OrderedDict) else dict
+                base.clear(value)
+                for key, part in content.items():
+                    base.__setitem__(value, key, part)
         elif isinstance(value, (set, deque)):
             value.clear()
             (value.update if isinstance(value, set) else value.extend)(content)

@@ -45,6 +45,7 @@ _LIBRARY = {"torch", "numpy", "rematch", "pytest", "_pytest", "transformers.util
 }
 _SCALARS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _MOST_NODES = 200_000
+_MOST_ENTRIES = 64
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks")
 
 
@@ -83,6 +84,7 @@ class State:
         self.roots = dict(roots)
         self._of_code: dict[types.CodeType, tuple[str, ...]] = {}
         self._classes: set[type] = set()
+        self._visited: set[type] = set()
         self.unrestored: list[str] = []
         """Names of what cannot be put back, such as a generator of Python that is half consumed."""
         restorers = [self._restorer(node) for node in self._nodes()]
@@ -133,6 +135,7 @@ class State:
     def _nodes(self) -> Iterator[_Node]:
         seen: set[int] = set()
         alive: list[Any] = []
+        self._visited.clear()
         waiting = deque(_Node(name, ATTRIBUTE, value, "") for name, value in self.roots.items())
         while waiting:
             node = waiting.popleft()
@@ -164,7 +167,7 @@ class State:
         elif isinstance(value, functools._lru_cache_wrapper):
             yield dataclasses.replace(node, value=value.__wrapped__)
         elif isinstance(value, Mapping):
-            for key, part in list(value.items()):
+            for key, part in list(dict.items(value) if isinstance(value, dict) else value.items()):
                 yield _Node(f"{name}[{key!r}]", node.kind, part, node.owner)
         elif isinstance(value, (list, tuple, deque)):
             for index, part in enumerate(value):
@@ -196,8 +199,9 @@ class State:
 
     def _of_class(self, kind: type) -> Iterator[_Node]:
         for base in kind.__mro__:
-            if is_library(base.__module__):
+            if base in self._visited or is_library(base.__module__):
                 continue
+            self._visited.add(base)
             self._classes.add(base)
             for key, part in list(vars(base).items()):
                 if key.startswith("__") and key != "__init__" and key != "__call__" and key != "__torch_function__":
@@ -225,10 +229,13 @@ class State:
         if is_library(function.__module__):
             return
         scope = function.__globals__
+        installed = _is_installed(function)
         for variable in self._names_of(function.__code__):
             if variable not in scope or variable.startswith("__"):
                 continue
             value = scope[variable]
+            if installed and not _is_state_of_a_package(value):
+                continue
             if isinstance(value, types.FunctionType) and is_library(value.__module__):
                 continue
             if isinstance(value, type) and not is_library(value.__module__):
@@ -284,6 +291,19 @@ def _is_state(value: Any) -> bool:
     kinds = (nn.Module, Tensor, np.ndarray, Mapping, list, set, deque, *_SCALARS, torch.Generator, np.random.Generator)
     kinds += (np.random.RandomState, random.Random, ContextVar, Iterator)
     return isinstance(value, kinds) or _is_object(value) or isinstance(value, functools._lru_cache_wrapper)
+
+
+def _is_installed(function: types.FunctionType) -> bool:
+    path = function.__code__.co_filename
+    return "site-packages" in path or "dist-packages" in path
+
+
+def _is_state_of_a_package(value: Any) -> bool:
+    """Whether a global of an installed package is looked at: its code is not followed, since it would lead everywhere."""
+    if isinstance(value, (Mapping, list, set, deque)):
+        return len(value) <= _MOST_ENTRIES
+    kinds = (nn.Module, Tensor, torch.Generator, np.random.Generator, np.random.RandomState, random.Random, ContextVar)
+    return isinstance(value, (*kinds, bool, int, float))
 
 
 def _kind(node: _Node) -> str:

@@ -137,6 +137,11 @@ BACKWARD_TWICE = Cause(
     "A second backward needs what the first one freed",
     "Use use_reentrant=False for retained graphs and torch.autograd.grad().",
 )
+SWITCH_DROPS = Cause(
+    "switch-drops-output",
+    "With its own switch on, the model does not return {name}",
+    "Caches are often turned off with it. Compare a model without them: use_cache=False in Transformers.",
+)
 NOT_CHECKPOINTED = Cause(
     "not-checkpointed",
     "{name}: nothing is recomputed there, and nothing saved",
