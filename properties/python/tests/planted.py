@@ -8,14 +8,12 @@ import itertools
 import os
 import random
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 PLANTED: list[tuple[str, Callable[[], Any]]] = []
 """The cause, and what makes the module."""
@@ -446,4 +444,129 @@ class OnlyInTraining(Inner):
         return self.inner(x)
 
 
-_ = F, functools, nullcontext
+@planted("switch-drops-output")
+class DropsCache(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradient_checkpointing = True
+
+    def forward(self, x):
+        if self.gradient_checkpointing:
+            return {"y": checkpoint(self.inner, x, use_reentrant=False)}
+        return {"y": self.inner(x), "cache": x.detach() * 2}
+
+
+@planted("observer")
+def observer() -> Any:
+    return nn.Sequential(torch.ao.quantization.FakeQuantize(), nn.Linear(4, 4))
+
+
+class Session:
+    """What a caller hands in."""
+
+    name = ""
+
+
+@planted("argument-changed")
+class ChangesObject(Inner):
+    def forward(self, x, session):
+        session.name += "x"
+        return self.inner(x)
+
+
+INPUTS["ChangesObject"] = lambda: ((torch.randn(3, 4), Session()), {})
+
+
+class Tagged(torch.Tensor):
+    """Doubles every product that one of its kind takes part in."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        out = super().__torch_function__(func, types, args, kwargs or {})
+        if func in (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__):
+            with torch._C.DisableTorchFunctionSubclass():
+                out = (out + out).as_subclass(cls)
+        return out
+
+
+@planted("subclass")
+class Multiplies(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([1.0, -2.0]))
+
+    def forward(self, x):
+        return (x * self.w).sin()
+
+
+INPUTS["Multiplies"] = lambda: ((torch.tensor([0.3, 0.5]).as_subclass(Tagged),), {})
+
+
+@planted("kept-then-written")
+def recurrent() -> Any:
+    return nn.GRU(8, 4)
+
+
+INPUTS["recurrent"] = lambda: ((torch.randn(2, 5, 8),), {})
+
+
+@planted("random-state-moves")
+def draws_in_vain() -> Any:
+    layer = nn.Linear(4, 4)
+
+    def block(x):
+        torch.rand(3)
+        return layer(x).tanh()
+
+    return lambda x: checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+
+
+@planted("graph-shared")
+class ClosesOverHidden(Inner):
+    def forward(self, x):
+        x = self.inner(x)
+        hidden = x.exp()
+        for _ in range(2):
+            x = checkpoint(lambda y: (y * hidden).tanh(), x, use_reentrant=True)
+        return x
+
+
+@planted("grad-mode")
+class HooksTensor(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        y.register_hook(lambda gradient: gradient * 2)
+        return y.tanh()
+
+
+@planted("written-in-place")
+class WritesAfterwards(Inner):
+    def forward(self, x):
+        x = self.inner(x)
+        y = checkpoint(lambda z: z.tanh().exp(), x, use_reentrant=False)
+        x.add_(1)
+        return y
+
+
+@planted("view-written")
+class WritesToView(Inner):
+    def forward(self, x):
+        y = checkpoint(lambda z: z.view(-1), self.inner(x), use_reentrant=True)
+        return y.mul_(2)
+
+
+@planted("policy")
+class KeepsWhatIsWritten(Inner):
+    def forward(self, x):
+        def policy(context, op, *args, **kwargs):
+            return CheckpointPolicy.MUST_SAVE
+
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=contexts)
+
+
+@planted("closure-changed")
+class TakesFromList(Inner):
+    def forward(self, x):
+        scales = [3.0, 2.0]
+        return checkpoint(lambda y: (self.inner(y) * scales.pop()).tanh(), x, use_reentrant=False)

@@ -20,7 +20,7 @@ from rematch.safe.regions import Region, Regions
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.restore import content_of
-from rematch.safe.state import ARGUMENT, CLOSURE, Leaf, State
+from rematch.safe.state import ARGUMENT, CLOSURE, Extent, Leaf, State
 
 
 WHICH = " (which object)"
@@ -121,6 +121,8 @@ class Evidence:
     fork: Fork | None = None
     kinds: dict[str, str] = field(default_factory=dict)
     """The class of each submodule by name."""
+    right_without_policy: bool = False
+    """Without the selective policy of this scenario, outputs and gradients are those of the plain run."""
 
     @property
     def error(self) -> str:
@@ -219,8 +221,13 @@ def _closed_over(function: Any) -> dict[str, Leaf]:
         function = function.func
     if not isinstance(function, FunctionType):
         return {}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name + WHICH: Leaf(CLOSURE, Identity(content_of(cell))) for name, cell in cells}
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        content = content_of(cell)
+        found[name + WHICH] = Leaf(CLOSURE, Identity(content))
+        if isinstance(content, (list, dict, set)):
+            found[name] = Leaf(CLOSURE, Extent("elements", len(content)))
+    return found
 
 
 class Identity:

@@ -27,6 +27,8 @@ from rematch.safe.verdict import Finding, Verdict
 VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}
 MORE_SEEDS = 8
 """So many further seeds where the randomness of the host may decide what runs."""
+_ONCE = "only allowed to backward once on any region computed under selective activation checkpoint"
+"""PyTorch says so of policies: no second backward over a retained graph."""
 _PROGRESS_AFTER = 2.0
 
 
@@ -42,6 +44,7 @@ class Judge:
         self._known: dict[tuple[Any, ...], list[Finding]] = {}
         self._begin = time.monotonic()
         self._leave_out: set[str] = set()
+        self._wrong: list[Variant] = []
         self.verdict = Verdict(target.name, [], {}, [])
 
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
@@ -192,8 +195,8 @@ class Judge:
             if scenario.name not in tried:
                 tried.append(scenario.name)
             found = [c for c in differences(plain, seen, self._leave_out, units) if not self._accepted(c)]
-            if scenario.policy and seen.error:
-                self.verdict.notes.append(f"with {scenario.name} PyTorch raises an error: {found[0].text[:160]}")
+            if found and seen.error and (scenario.policy or _ONCE in seen.error):
+                self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
                 continue
             dropped = [c for c in found if self._target.switch is not None and c.kind == OUTPUT and c.after is None]
             if dropped:
@@ -205,9 +208,12 @@ class Judge:
         return None
 
     def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
+        if not scenario.policy and any(change.kind in COMPUTED for change in found):
+            self._wrong.append(variant)
         signature = (variant.name, *sorted({c.name.split(",")[0] for c in found}))
         if signature not in self._known:
             evidence = watch(self._target, scenario, variant, seed, plain, found)
+            evidence.right_without_policy = bool(scenario.policy) and variant not in self._wrong
             self._known[signature] = [self._add(d) for d in diagnose(evidence)]
         for finding in self._known[signature]:
             if (variant, scenario) not in finding.shown:

@@ -57,6 +57,11 @@ class Scenario:
     plain: str = ""
     """The scenario whose plain run is the same; itself where empty."""
 
+    @property
+    def policy_text(self) -> str:
+        """The policy in words; empty without one."""
+        return self.name if self.policy else ""
+
     def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
         """Sets modes, and which parameters train."""
         for module in modules.values():

@@ -216,6 +216,9 @@ class State:
                     yield _Node(f"{base.__name__}.{key}", CLASS, part, base.__name__)
 
     def _of_function(self, node: _Node, function: types.FunctionType) -> Iterator[_Node]:
+        if function.__module__.startswith("rematch.safe"):
+            # A hook of the watcher.
+            return
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             value = content_of(cell)
             if not isinstance(value, type):

@@ -50,6 +50,12 @@ class Finding:
         """The variants that show it."""
         return list(dict.fromkeys(variant.name for variant, _ in self.shown))
 
+    @property
+    def only_with(self) -> str:
+        """The selective policies without which it does not show; empty where it shows without one."""
+        texts = [scenario.policy_text for _, scenario in self.shown]
+        return ", ".join(dict.fromkeys(texts)) if all(texts) else ""
+
     def text(self) -> str:
         """A paragraph."""
         scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
@@ -99,8 +105,10 @@ class Verdict:
 
     @property
     def safe(self) -> bool:
-        """No difference was found in what was tried; False where nothing was tried."""
-        return all(finding.remark for finding in self.findings) and any(self.tried.values())
+        """No difference was found in what was tried, selective policies apart, which have findings of their own;
+        False where nothing was tried."""
+        harmless = all(finding.remark or finding.only_with for finding in self.findings)
+        return harmless and any(self.tried.values())
 
     def __str__(self) -> str:
         return "\n\n".join([self.headline(), *(finding.text() for finding in self.findings), self._rests_on()])
@@ -108,8 +116,10 @@ class Verdict:
     def headline(self) -> str:
         """One line."""
         if self.safe:
-            remarks = "; but see below what is not checkpointed" if self.findings else ""
-            return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{remarks}"
+            policies = dict.fromkeys(finding.only_with for finding in self.findings if finding.only_with)
+            but = f"; but NOT with {' or '.join(policies)}" if policies else ""
+            but += "; see the remarks" if any(finding.remark for finding in self.findings) else ""
+            return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{but}"
         if not self.findings:
             return f"{self.name} was not judged: nothing could be tried"
         causes = ", ".join(dict.fromkeys(finding.cause.name for finding in self.findings))

@@ -61,26 +61,6 @@ UNFILLED = Cause(
     "{name} saves memory that it fills later, or not at all: what is recomputed is not what was used",
     "Leave the operator out of the checkpoint.",
 )
-LAYOUT = Cause(
-    "layout",
-    "{name} gets the same values in another memory layout, for which PyTorch has another kernel",
-    "Call contiguous() before it.",
-)
-NOT_DETERMINISTIC = Cause(
-    "not-deterministic",
-    "{name} computes something else of the same operands: it is not deterministic",
-    "Use torch.use_deterministic_algorithms(True), or leave the operator out of the checkpoint.",
-)
-SHAPES = Cause(
-    "data-dependent-shapes",
-    "{name} makes another shape in the recomputation: shapes depend on values that differ",
-    "Compute what decides the shape outside of the checkpoint, and pass it in.",
-)
-DTYPES = Cause(
-    "dtype",
-    "{name} makes another dtype in the recomputation",
-    "Cast outside of the checkpoint, or enter the same autocast for the backward.",
-)
 CACHE = Cause(
     "cache-filled",
     "The forward fills {name}, and the recomputation reads it instead of computing",
@@ -98,16 +78,23 @@ VIEW = Cause(
     "What a region returns is a view, and is written in place",
     "Return clone() of the view, or use use_reentrant=False.",
 )
-GRAPH_KEPT = Cause(
-    "graph-kept",
-    "A tensor of an earlier graph is used again: {name}",
-    "detach() what is kept on the module between forwards.",
+GRAPH_SHARED = Cause(
+    "graph-shared",
+    "Two recomputations go back through one graph outside of them ({name}): a reentrant region uses a tensor that is no "
+    "argument of it",
+    "Pass the tensor as an argument, or use use_reentrant=False.",
 )
 POLICY = Cause(
     "policy",
     "The selective policy does not fit the recomputation: {name}",
     "A policy must decide the same for the same operator in the forward and in the recomputation, and keep nothing "
     "that is written in place afterwards.",
+)
+KEPT_WRITTEN = Cause(
+    "kept-then-written",
+    "With {name}, gradients are wrong without an error: what a policy keeps is written in place afterwards",
+    "Keep the operators of this module out of the policy: write it over what the module runs between them, or exclude "
+    "modules that write in place, such as nn.GRU.",
 )
 CONTEXT = Cause(
     "context-closed",
@@ -126,17 +113,6 @@ SWITCH = Cause(
     "Compare the code behind the switch with the code without it: arguments that are left out or replaced there, such "
     "as caches, masks, prefixes.",
 )
-REMEMBERS = Cause(
-    "backward-differs",
-    "Forward and recomputation run the same operators on the same values, and yet the backward differs: a function or "
-    "a hook of the module keeps something outside of the graph ({name})",
-    "Save tensors with ctx.save_for_backward(), and let hooks change nothing that counts.",
-)
-BACKWARD_TWICE = Cause(
-    "backward-twice",
-    "A second backward needs what the first one freed",
-    "Use use_reentrant=False for retained graphs and torch.autograd.grad().",
-)
 SWITCH_DROPS = Cause(
     "switch-drops-output",
     "With its own switch on, the model does not return {name}",
@@ -147,11 +123,6 @@ NOT_CHECKPOINTED = Cause(
     "{name}: nothing is recomputed there, and nothing saved",
     "Look at the condition before the call of checkpoint(): often it asks self.training, or stands in one of several "
     "kinds of blocks alone.",
-)
-LATER_CALL = Cause(
-    "exception",
-    "The recomputation fails where the forward did not: {name}",
-    "Look at what the message names: it was there for the forward, and is not for the recomputation.",
 )
 
 
@@ -294,40 +265,22 @@ def _unfilled(e: Evidence) -> str | None:
 
 
 def _kernel_by_mode(e: Evidence) -> str | None:
-    if not _modes_differ(e) or e.fork is None or not e.fork.same_inputs:
+    """The same operator of the same operands, or another kernel of the same attention."""
+    if not _modes_differ(e) or e.fork is None:
         return None
-    return str(e.fork.again)
+    ops = [op for op in (e.fork.first, e.fork.again) if op is not None]
+    attention = next((op for op in ops if "_scaled_dot_product" in op.name), None)
+    if e.fork.same_inputs or attention is not None:
+        return str(attention or e.fork.again)
+    return None
 
 
 def _grad_mode(e: Evidence) -> str | None:
     return str(e.fork) if _modes_differ(e) else None
 
 
-def _layout(e: Evidence) -> str | None:
-    fork = e.fork
-    if fork is None or not fork.same_inputs or fork.first is None or fork.again is None:
-        return None
-    return str(fork.again) if fork.first.layout != fork.again.layout else None
 
 
-def _not_deterministic(e: Evidence) -> str | None:
-    fork = e.fork
-    return str(fork.again) if fork is not None and fork.same_inputs else None
-
-
-def _shapes(e: Evidence) -> str | None:
-    fork = e.fork
-    if fork is None or not fork.same_operator or fork.first is None or fork.again is None:
-        return None
-    shapes = [[m[0] for m in op.metadata] for op in (fork.first, fork.again)]
-    return str(fork.again) if shapes[0] != shapes[1] else None
-
-
-def _dtypes(e: Evidence) -> str | None:
-    fork = e.fork
-    if fork is None or not fork.same_operator or fork.first is None or fork.again is None:
-        return None
-    return str(fork.again) if fork.first.metadata != fork.again.metadata else None
 
 
 def _switch(e: Evidence) -> str | None:
@@ -335,18 +288,16 @@ def _switch(e: Evidence) -> str | None:
     return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None
 
 
-def _remembers(e: Evidence) -> str | None:
-    if e.again is None or e.fork is not None or e.error:
-        return None
-    return e.differences[0].name
-
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
+    (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.right_without_policy else None),
     (NESTED_OUTPUT, _nested_output),
     (SIDE_OUTPUT, _side_output),
     (NESTED_INPUT, _nested_input),
     (NO_INPUT, _no_input),
-    (POLICY, _text("during selective activation checkpointing", "not found in storage", "selective checkpoint")),
+    (POLICY, _text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
+    (GRAPH_SHARED, _text("backward through the graph a second time", "after they have already been freed")),
+    (VIEW, _text("is a view and is being modified", "view was created inside a custom Function")),
     (states.NUMPY_RANDOM, lambda e: _moved(e, "numpy")),
     (states.PYTHON_RANDOM, lambda e: _moved(e, "random")),
     (states.OWN_GENERATOR, _own_generator),
@@ -361,20 +312,10 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (states.WEIGHT_WRITTEN, _entered(PARAMETER)),
     (states.ARGUMENT_WRITTEN, _input_written),
     (WRITTEN_LATER, _in_place),
-    (VIEW, _text("is a view and is being modified", "view was created inside a custom Function")),
-    (LAYOUT, _layout),
     (KERNEL_BY_MODE, _kernel_by_mode),
+    (GRAD_MODE, _text("register a hook on a tensor that doesn't require gradient")),
     (GRAD_MODE, _grad_mode),
-    (SHAPES, _shapes),
-    (DTYPES, _dtypes),
-    (NOT_DETERMINISTIC, _not_deterministic),
-    (GRAPH_KEPT, _text("backward through the graph a second time", "after they have already been freed")),
-    (
-        LATER_CALL,
-        lambda e: e.error.split("\n")[0][:160] if e.error and e.again is not None and e.fork is None else None,
-    ),
     (SWITCH, _switch),
-    (REMEMBERS, _remembers),
 )
 """Tried in this order."""
 

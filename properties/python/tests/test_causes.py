@@ -1,0 +1,48 @@
+"""Each cause of the catalogue is named where it is planted, and modules that are sound are not accused."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import planted  # noqa: E402
+import sound  # noqa: E402
+
+from rematch.safe import judge  # noqa: E402
+from rematch.safe.causes import CAUSES  # noqa: E402
+
+ONLY_ON_OTHER_DEVICES = {"kernel-by-grad-mode"}
+"""No operator is known that has another kernel without gradients on the CPU and differs by more than rounding."""
+
+
+def arguments_of(place, make):
+    torch.manual_seed(0)
+    given = place.INPUTS.get(make.__name__)
+    return given() if given else ((torch.randn(3, 4),), {})
+
+
+@pytest.mark.parametrize(
+    ("cause", "make"), planted.PLANTED, ids=[f"{cause}:{make.__name__}" for cause, make in planted.PLANTED]
+)
+def test_the_cause_is_named_and_no_other(cause, make):
+    args, kwargs = arguments_of(planted, make)
+    verdict = judge(make(), *args, kwargs=kwargs)
+    assert [finding.cause.name for finding in verdict.findings] == [cause], verdict.report()
+
+
+@pytest.mark.parametrize("make", sound.SOUND, ids=[make.__name__ for make in sound.SOUND])
+def test_a_sound_module_is_not_accused(make):
+    args, kwargs = arguments_of(sound, make)
+    variants = ["non_reentrant"] if make.__name__ in sound.ONLY_NON_REENTRANT else None
+    verdict = judge(make(), *args, kwargs=kwargs, variants=variants)
+    assert verdict.safe, verdict.report()
+
+
+def test_every_cause_is_planted_somewhere():
+    assert {cause for cause, _ in planted.PLANTED} | ONLY_ON_OTHER_DEVICES == set(CAUSES)
+
+
+def test_there_are_sentences_for_every_cause():
+    for cause in CAUSES.values():
+        assert cause.says and cause.advice.endswith((".", ")")), cause.name
