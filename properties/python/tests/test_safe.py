@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import json
 import random
 import time
 
@@ -11,8 +15,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from rematch.safe import assert_checkpoint_safe, findings  # noqa: E402
+from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model  # noqa: E402
 
 
 class Block(nn.Module):
@@ -186,7 +191,7 @@ def test_a_module_that_fails_without_checkpointing_is_not_judged():
 def test_a_module_that_differs_from_itself_is_not_judged():
     class Clock(nn.Module):
         def forward(self, x):
-            return x * time.perf_counter_ns()
+            return x * (time.perf_counter_ns() % 1000)
 
     with pytest.raises(RuntimeError, match="two plain runs from the same seeds differ.*reads a clock"):
         findings(Clock(), X)
@@ -221,7 +226,229 @@ def test_the_command_line_says_what_is_missing(capsys):
         (["torch.nn:Linear", "--input", "3x4"], "give its arguments with --arg"),
         (["torch.nn:Linear", "--arg", "4"], "--input is needed"),
         (["torch.nn:Linear", "--input", "three"], "extents like 4x16"),
+        (["torch.nn:Lineal", "--input", "3x4"], "has no Lineal"),
+        (["torch.nn:Linear", "--arg", "7", "--arg", "7", "--input", "3x4"], "fails without checkpointing, too"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(["safe", *arguments])
-        assert says in str(ended.value) + capsys.readouterr().err
+        assert ended.value.code == 2
+        assert says in capsys.readouterr().err
+
+
+def test_the_command_line_passes_keywords_and_prints_json(capsys):
+    from rematch.__main__ import main
+
+    attention = ["torch.nn:MultiheadAttention", "--arg", "8", "--arg", "2"]
+    inputs = [word for name in ("query", "key", "value") for word in ("--input", f"{name}=3x1x8")]
+    main(["safe", *attention, *inputs, "--variant", "non_reentrant", "--json"])
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["safe"] and list(verdict["tried"]) == ["non_reentrant"]
+
+
+class Conv(nn.Module):
+    """A block that is wrong: its norm counts twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+
+
+CONV = Conv()
+
+
+def through_a_global(x):
+    return CONV(x)
+
+
+def targets_that_hide_a_module():
+    conv = Conv()
+    return [lambda x: conv(x), conv.forward, functools.partial(conv), functools.partial(through_a_global)]
+
+
+@pytest.mark.parametrize("which", range(4), ids=["closure", "method", "partial", "global"])
+def test_a_function_is_looked_into(which):
+    (finding,) = findings(targets_that_hide_a_module()[which], X)
+    assert finding.cause.name == "batch-norm"
+
+
+def test_what_is_behind_a_function_is_left_as_it_was():
+    conv = Conv()
+    before = {name: t.clone() for name, t in conv.state_dict().items()}
+    findings(lambda x: conv(x), X)
+    findings(through_a_global, X)
+    for name, t in conv.state_dict().items():
+        assert torch.equal(t, before[name]), name
+    assert all(p.grad is None for p in (*conv.parameters(), *CONV.parameters()))
+    assert CONV.norm.num_batches_tracked == 0
+    assert not conv._forward_hooks and not conv._forward_pre_hooks
+
+
+def test_gradients_and_attributes_of_the_module_are_left_as_they_were():
+    module = nn.Linear(4, 4)
+    gradient = torch.full((4, 4), 2.0)
+    module.weight.grad = gradient
+    module.note = ["mine"]
+    findings(module, X)
+    assert module.weight.grad is gradient and torch.equal(gradient, torch.full((4, 4), 2.0))
+    assert module.note == ["mine"] and module.weight.requires_grad
+
+
+def test_what_is_no_function_is_refused_with_a_sentence():
+    with pytest.raises(TypeError, match="expects a module or a function, got str"):
+        judge("nn.Linear", X)
+
+
+def test_keywords_and_structures_are_passed_as_they_are():
+    @dataclasses.dataclass
+    class Batch:
+        x: torch.Tensor
+        scale: float
+
+    class Takes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, batch, *, mask=None, options=None):
+            y = self.inner(batch.x) * batch.scale
+            return {"y": y if mask is None else y * mask, "names": list(options)}
+
+    verdict = judge(
+        Takes(), Batch(X, 2.0), kwargs={"mask": torch.ones(3, 4), "options": {"a": 1}}, variants="non_reentrant"
+    )
+    assert verdict.safe, verdict.report()
+
+
+def test_modes_stay_as_the_module_arrives():
+    conv = Conv()
+    conv.norm.eval()
+    assert_checkpoint_safe(conv, X)
+    assert conv.training and not conv.norm.training
+
+
+def test_randomness_of_the_host_is_tried_with_several_seeds():
+    class Depth(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return x + self.inner(x) if random.random() < 0.8 else x * 1.0
+
+    for seed in (0, 1, 2):
+        assert [finding.cause.name for finding in findings(Depth(), X, seed=seed)] == ["python-random"]
+
+
+def test_what_a_model_checkpoints_inside_is_no_part_of_the_plain_run():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(Conv() for _ in range(2))
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=False)
+            return x
+
+    verdict = judge(Model(), X)
+    assert list(verdict.tried) == ["own"] and not verdict.safe
+    assert [finding.cause.name for finding in verdict.findings] == ["batch-norm"]
+
+
+def test_a_fix_can_be_verified():
+    """The remedy for BatchNorm that PyTorch's options allow: no update in the recomputation."""
+    conv = Conv()
+
+    class Frozen:
+        def __enter__(self):
+            conv.norm.momentum, self.momentum = 0.0, conv.norm.momentum
+            conv.norm.num_batches_tracked, self.count = torch.zeros(()), conv.norm.num_batches_tracked
+
+        def __exit__(self, *_):
+            conv.norm.momentum, conv.norm.num_batches_tracked = self.momentum, self.count
+
+    verdict = judge(conv, X, context_fn=lambda: (contextlib.nullcontext(), Frozen()))
+    assert verdict.safe, verdict.report()
+    assert list(verdict.tried) == ["non_reentrant"]
+
+
+def test_a_difference_can_be_accepted():
+    assert judge(Conv(), X, ignore=["buffer norm.running_*", "buffer norm.num_batches_tracked"]).safe
+    assert not judge(Conv(), X, ignore=["buffer norm.running_*"]).safe
+
+
+def test_a_module_that_cannot_be_put_back_is_made_anew():
+    def make():
+        class Reads(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.rows = (float(i) for i in range(1, 100))
+
+            def forward(self, x):
+                return (x * next(self.rows)).tanh()
+
+        return Reads()
+
+    with pytest.raises(RuntimeError, match="rows cannot be put back.*make="):
+        judge(make(), X)
+    assert not judge(None, X, make=make).safe
+
+
+def test_the_verdict_says_what_it_rests_on():
+    verdict = judge(nn.Linear(4, 4), X)
+    text = str(verdict)
+    assert "safe to checkpoint as far as it was tried" in text
+    assert "not tried   only the first input requires grad: it has one input" in text
+    assert "not seen    what a forward writes outside of Python and PyTorch" in text
+    assert "one training step" in verdict.tried["reentrant"]
+    as_data = json.loads(verdict.json())
+    assert as_data["safe"] and as_data["saved_bytes"]["plain"] == X.nbytes
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "plain", "checkpointed"),
+    [
+        (nn.Linear(128, 32), (64, 128), 32_768, 32_768),
+        (nn.Sequential(nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32)), (64, 32), 73_728, 8_192),
+    ],
+)
+def test_bytes_that_wait_for_the_backward_are_counted(module, shape, plain, checkpointed):
+    """Of a linear layer the input waits, of GELU its own: 64 x 128 floats are 32,768 bytes."""
+    saved = judge(module, torch.randn(shape)).saved
+    assert saved == {"plain": plain, "reentrant": checkpointed, "non_reentrant": checkpointed}
+
+
+class Stack(nn.Module):
+    """A model with a switch of its own, of which half of the blocks know."""
+
+    def __init__(self, switch: bool = False) -> None:
+        super().__init__()
+        blocks = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)) for _ in range(4)]
+        self.first, self.second = nn.ModuleList(blocks[:2]), nn.ModuleList(blocks[2:])
+        self.gradient_checkpointing = switch
+
+    def forward(self, x):
+        for block in self.first:
+            x = checkpoint(block, x, use_reentrant=False) if self.gradient_checkpointing else block(x)
+        for block in self.second:
+            x = block(x)
+        return x
+
+
+def test_a_whole_model_is_judged_by_its_switch_and_one_block_of_each_kind():
+    model = Stack()
+    verdict = judge_model(model, X)
+    assert verdict.safe and verdict.switch == "the attribute gradient_checkpointing"
+    assert [block.names for block in verdict.blocks] == [["first.0", "first.1", "second.0", "second.1"]]
+    remarks = [finding.about for finding in verdict.findings if finding.cause.name == "not-checkpointed"]
+    assert remarks == ["second.0, second.1"]
+    assert model.gradient_checkpointing is False
+    assert "safe as far as tried" in verdict.table()
+
+
+def test_blocks_of_a_model_can_be_named():
+    verdict = judge_model(Stack(), X, blocks="second.*")
+    assert [block.names for block in verdict.blocks] == [["second.0", "second.1"]]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from rematch.safe import VARIANTS, judge
+from rematch.place import load
+from rematch.safe import VARIANTS, judge, judge_model
 
 EXAMPLE = """\
-example:
+examples:
   python -m rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg 4 --input 2x8x32
+  python -m rematch safe blocks.py:Decoder --arg 64 --input hidden_states=2x16x64 --json
 """
 
 
@@ -37,42 +40,72 @@ def _argument(text: str) -> tuple[str, Any]:
         return (name if equals else ""), value
 
 
-def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 0 safe, 1 not safe, with a report, 2 a wrong argument."""
-    from rematch.place import load
-
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rematch safe",
-        description="Says whether a module computes the same when it is checkpointed.",
+        description="Says whether a module computes the same when it is checkpointed, why not, and what it saves.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", metavar="MODULE", help="package.module:Class or script.py:Class")
+    parser.add_argument("what", metavar="MODULE", help="package.module:Class, or script.py:Class, or a function")
     parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
-    parser.add_argument("--input", action="append", default=[], help="an input: 4x16, or int:4x16 for integers")
+    parser.add_argument(
+        "--input", action="append", default=[], help="an input: 4x16, int:4x16 for integers, or name=4x16 by keyword"
+    )
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both")
+    parser.add_argument("--model", action="store_true", help="a whole model: its own switch, and its blocks")
+    parser.add_argument("--ignore", action="append", default=[], help='a difference to accept: "buffer *running*"')
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="prints the verdict as JSON")
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    """Raises SystemExit: 1 not safe, 2 a wrong argument, or what cannot be judged."""
+    parser = _parser()
     given = parser.parse_args(arguments)
-    try:
-        inputs = [input_of(text) for text in given.input]
-    except ValueError:
-        parser.error("--input: extents like 4x16, or int:4x16, expected")
-    if not inputs:
-        parser.error("--input is needed, once for each input of the module")
-    made = [_argument(text) for text in given.arg]
-    target = load(given.what)
-    if isinstance(target, type):
+    inputs: list[torch.Tensor] = []
+    kwargs: dict[str, torch.Tensor] = {}
+    for text in given.input:
+        name, equals, shape = text.rpartition("=")
         try:
-            positional = [value for name, value in made if not name]
-            torch.manual_seed(0)
-            target = target(*positional, **{name: value for name, value in made if name})
-        except TypeError as error:
-            raise SystemExit(f"{given.what}: {error}; give its arguments with --arg") from None
-    variants = None if given.variant == "both" else (given.variant,)
+            made = input_of(shape)
+        except ValueError:
+            parser.error(f"--input: extents like 4x16, int:4x16 or name=4x16, expected, got {text}")
+        if equals:
+            kwargs[name] = made
+        else:
+            inputs.append(made)
+    if not inputs and not kwargs:
+        parser.error("--input is needed, once for each input of the module")
+    target = _made(given.what, [_argument(text) for text in given.arg])
+    options: dict[str, Any] = {"kwargs": kwargs, "ignore": given.ignore, "seed": given.seed}
+    options["progress"] = sys.stderr.isatty()
+    if given.variant != "both":
+        options["variants"] = given.variant
     try:
-        verdict = judge(target, *inputs, variants=variants, progress=sys.stderr.isatty())
-    except RuntimeError as error:
-        raise SystemExit(f"{given.what}: {error}") from None
-    print(verdict.json() if given.json else verdict)
+        verdict = (judge_model if given.model else judge)(target, *inputs, **options)
+    except (RuntimeError, TypeError) as error:
+        _refuse(given.what, str(error))
+    print(json.dumps(verdict.to_json(), indent=2) if given.json else verdict)
     if not verdict.safe:
         raise SystemExit(1)
+
+
+def _made(what: str, given: list[tuple[str, Any]]) -> Any:
+    try:
+        target = load(what)
+    except SystemExit as error:
+        _refuse("rematch safe", str(error))
+    if not isinstance(target, type):
+        return target
+    torch.manual_seed(0)
+    try:
+        return target(*(value for name, value in given if not name), **{n: value for n, value in given if n})
+    except TypeError as error:
+        _refuse(what, f"{error}; give its arguments with --arg")
+
+
+def _refuse(what: str, why: str) -> NoReturn:
+    print(f"{what}: {why}", file=sys.stderr)
+    raise SystemExit(2)

@@ -210,7 +210,8 @@ def _kept(value: Any) -> Any:
 
 def _blocks(model: nn.Module, pattern: str | None, wrapped: list[str], calls: Calls) -> list[str]:
     if pattern is not None:
-        return [name for name in calls if name and fnmatchcase(name, pattern)]
+        dots = pattern.count(".")
+        return [name for name in calls if name.count(".") == dots and name and fnmatchcase(name, pattern)]
     found = list(dict.fromkeys([*wrapped, *repeated_children(model)]))
     if not found:
         found = [name for name, child in model.named_children() if any(True for _ in child.parameters())]

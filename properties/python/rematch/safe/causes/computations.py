@@ -279,14 +279,9 @@ def _grad_mode(e: Evidence) -> str | None:
     return str(e.fork) if _modes_differ(e) else None
 
 
-
-
-
-
 def _switch(e: Evidence) -> str | None:
     outputs = [c.name for c in e.differences if c.kind == "output"]
     return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None
-
 
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
